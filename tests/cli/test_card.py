@@ -71,7 +71,8 @@ def test_the_card_of_a_run(nlpctl, run, language):
     say = words(language)
     assert f"## {say['slices']}" in text and "12 to 40 bytes" in text and "| fair" not in text
     told = ("1,234", "2.6.2", "train.tsv | `aa`", "| train | 100 |", "good\\|\\<b\\> (5)", "out of memory")
-    for each in (*told, say["no_test"], say["ends"].format("0.5000", "0.9000"), say["kept_by"].format(4, "`accuracy`")):
+    ends, kept = say["ends"].format("0.5000", "0.9000"), say["kept_by"].format(4, "`accuracy`")
+    for each in (*told, say["no_test"], say["dev_is"], ends, kept):
         assert each in text, each
     assert "/data" not in text and str(run.path) not in text  # folders of the machine are nobody's business
     assert set(re.findall(r"^## (.*)", text, flags=re.M)) == {

@@ -68,6 +68,7 @@ def test_the_page_of_a_finished_run(nlpctl, made, tmp_path):
     assert not re.search(r"\b(src|href)=\"(?!#)", page) and "url(" not in page
     assert ">dev.tsv:7<" in page and "x" * 300 not in re.sub(r'title="x+"', "", page)
     warned = ("3 bad rows of train were skipped", "out of memory at step 9", "lowest at step 8")
+    assert "is optimistic, and so is its interval" not in page  # there are no intervals
     figures = ("1,234", "task: sequence_classification", "2 of 10 rows of dev", "&quot;pid&quot;")
     for told in (*warned, "is predicted correctly", *figures):
         assert told in page, told
@@ -77,11 +78,14 @@ def test_the_page_of_a_finished_run(nlpctl, made, tmp_path):
 
 def test_slices_stand_in_the_page(nlpctl, made):
     run = made("sliced", dev=0.75)
+    report = {"rows": 12, "accuracy": 0.75, "intervals": {"accuracy": [0.5, 0.9]}}
+    run.metrics_file.write_text(json.dumps({"dev": report}))
     run.slices_file.parent.mkdir()
     run.slices_file.write_text(json.dumps(SLICES))
     ended = nlpctl("report", run.path)
     assert (ended.code, ended.err) == (0, "")
     page = text_of(run)
+    assert "is optimistic, and so is its interval" in page
     assert "Slices" in sections(page) and "dev, by label" in page and "The accuracy of some rows of dev" in page
     for cell in ("&lt;neg&gt;", "0.250 to 0.750", "-0.1250", "-0.5000 to +0.0000"):
         assert f">{cell}<" in page, cell

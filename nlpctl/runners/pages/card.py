@@ -263,6 +263,8 @@ def _scores(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     yield table([say["split"], say["score"], say["value"], say["interval"]], rows)
     if any(INTERVALS in report for report in facts.metrics.values()):
         yield say["interval_is"]
+    if INTERVALS in facts.metrics.get("dev", {}):
+        yield say["dev_is"]
     before = {
         split: report[CONFIDENCE]["before"][ECE]
         for split, report in facts.metrics.items()

@@ -73,6 +73,10 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "the same kind. It does not cover the seed of the training.",
         "区间由对行的百分位自助法得出：换成另一批同类的行，得分会变动多少。它不包含训练随机种子的影响。",
     ),
+    "dev_is": (
+        "As far as dev chose checkpoint, thresholds or settings, its score is optimistic, and so is its interval.",
+        "dev 若用来选择检查点、阈值或设置，它的得分就偏乐观，区间也一样。",
+    ),
     "calibrated": (
         "`ece` is the expected calibration error of the probabilities, which were fitted to labelled rows; before: {}.",
         "`ece` 是概率的期望校准误差，概率已用带标签的行校准；校准之前：{}。",

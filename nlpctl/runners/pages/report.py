@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.tasks import scores, task_info
-from nlpctl.layout import CONFIDENCE
+from nlpctl.layout import CONFIDENCE, INTERVALS
 from nlpctl.report.html import Html, element
 from nlpctl.report.page import (
     Section,
@@ -170,6 +170,8 @@ def _scores(record: RunRecord) -> Iterator[Html]:
         return
     first = next(score_tables(record.metrics))  # the others are drawn below
     yield table(first.columns, first.rows)
+    if INTERVALS in record.metrics.get("dev", {}):
+        yield "As far as dev chose checkpoint, thresholds or settings, its score is optimistic, and so is its interval."
     labels = [_label_table(split, report) for split, report in record.metrics.items() if "labels" in report]
     if labels:
         yield side_by_side(*labels)
