@@ -1,4 +1,4 @@
-"""Sweeps and compressions on a Ray cluster: two nodes on this machine, which are lost. Needs the extra `cluster`."""
+"""Sweeps, folds and compressions on a Ray cluster: two nodes of this machine, which are lost. Extra: `cluster`."""
 
 from __future__ import annotations
 
@@ -132,6 +132,24 @@ def test_a_killed_sweep_and_ctrl_c(work, cluster, swept):
     done = work.fresh(*words, "--resume")
     assert done.returncode == 0, done.stderr
     assert tried(json.loads(done.stdout)["result"]) == tried(swept)
+
+
+def test_folds_whose_command_is_killed(work, cluster):
+    """Its workers end with it; what is resumed ends with the models and predictions of one process."""
+    words = ("train", "recipe.yaml", "--folds", "3", "--threads", "1", *work.stepwise, "--output_dir")
+    alone = work.fresh(*words, "ray-folds-alone")
+    assert alone.returncode == 0, alone.stderr
+    words = (*words, "ray-folds", "--cluster", cluster.address)
+    started = work.start_fresh(*words)
+    wait(started, lambda: begun(work / "ray-folds", 2))
+    started.kill()
+    started.communicate()
+    wait_none(lambda: keepers(cluster))
+    done = work.fresh(*words, "--resume")
+    assert done.returncode == 0 and "2 workers, 3 runs" in done.stderr, done.stderr
+    assert weights(work / "ray-folds") == weights(work / "ray-folds-alone") and len(weights(work / "ray-folds")) == 3
+    one, two = (work / name / "predictions.jsonl" for name in ("ray-folds-alone", "ray-folds"))
+    assert one.read_bytes() == two.read_bytes()
 
 
 def wait_none(found: Callable[[], list]) -> None:

@@ -106,16 +106,14 @@ class Series:
     def train(self, member: Member, command: Sequence[str] = ()) -> RunDirectory:
         """Train `member`, or go on with its training; a finished one is kept. Errors as of `nlpctl train`."""
         run = self.run(member)
-        if run.is_finished:
-            return run
-        place = f"run {self.members.index(member) + 1} of {len(self.members)}"
-        console.note(f"{place}: {run.path}")
-        try:
-            train(self.member_recipe(member), resume=run.manifest_file.exists(), command=command)
-        except (Interrupted, RunFailed) as error:
-            first = error.problems[0]
-            raise type(error)(first.message, first.where, AGAIN) from error
+        if not run.is_finished:
+            console.note(f"{self.place(member)}: {run.path}")
+            train_member(self.member_recipe(member), command)
         return run
+
+    def place(self, member: Member) -> str:
+        """Which of the runs it is, in words."""
+        return f"run {self.members.index(member) + 1} of {len(self.members)}"
 
     def member_recipe(self, member: Member) -> Recipe:
         """The recipe of a run: the series' own with its seed, its rows, and the label set of all rows."""
@@ -178,6 +176,15 @@ class Series:
     def finish(self) -> None:
         """Say in series.json that all is done."""
         finish(self.folder)
+
+
+def train_member(recipe: Recipe, command: Sequence[str]) -> None:
+    """Train a run of a series, from `member_recipe`, or go on with its training. Errors as of `nlpctl train`."""
+    try:
+        train(recipe, resume=RunDirectory(recipe.run_dir).manifest_file.exists(), command=command)
+    except (Interrupted, RunFailed) as error:
+        first = error.problems[0]
+        raise type(error)(first.message, first.where, AGAIN) from error
 
 
 def _rows_name(member: Member) -> str:
