@@ -280,22 +280,22 @@ class Check:
             if started.returncode == 0:
                 return None
         code, err = self._end(started)
-        while code != 0 and kill.calls < 3:
+        while code != 0 and kill.calls < 3 and not self.output.exists():  # else it was killed while it tidied up
             if code != -signal.SIGKILL and kind != "head":
                 kill.told.append(f"exit {code}: {err[-800:]}")
             kill.calls += 1
             self.nodes.complete()
             code, err = self._end(self._start(*(["--resume"] if self.shards.exists() else [])))
         kill.seconds = round(time.monotonic() - began, 1)
-        self._compare(kill)
+        self._compare(kill, tidy=code == 0)
         self.nodes.complete()
         return kill
 
-    def _compare(self, kill: Kill) -> None:
+    def _compare(self, kill: Kill, tidy: bool) -> None:
         whole = self.folder / "whole.jsonl"
         kill.same = self.output.exists() and filecmp.cmp(self.output, whole, shallow=False)
         left = [path.name for path in self.folder.iterdir() if path.name.startswith((self.shards.name, ".staging-"))]
-        kill.told += [f"{name} is left behind" for name in left]
+        kill.told += [f"{name} is left behind" for name in left if tidy]
         if kill.same and not kill.told:
             return
         kept = self.folder / "failed" / kill.seed.replace("/", "-")
@@ -314,7 +314,8 @@ class Check:
 
     def _clear(self) -> None:
         self.output.unlink(missing_ok=True)
-        shutil.rmtree(self.shards, ignore_errors=True)
+        for folder in (self.shards, *self.folder.glob(".staging-deleted-*")):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _start(self, *more: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -35,7 +35,7 @@ def test_a_difference_would_be_found(tmp_path, monkeypatch):
     def compared(lines: list[str]) -> check_ray.Kill:
         check.output.write_text("".join(f"{line}\n" for line in lines))
         kill = check_ray.Kill("worker", f"0/worker/{len(list(tmp_path.glob('failed/*')))}")
-        check._compare(kill)
+        check._compare(kill, tidy=True)
         return kill
 
     assert compared(whole).same and not (tmp_path / "failed").exists()
