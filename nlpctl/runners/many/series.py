@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.checks import refuse_wrong_sharding
 from nlpctl.config.schema import BySplitSection, DataSection, ModelSection, Recipe
 from nlpctl.config.settled import settled
 from nlpctl.data.examples import ExampleReader
@@ -202,6 +203,7 @@ def settle(recipe: Recipe) -> Recipe:
     if is_child() or processes_wanted(recipe.runtime) > 1:
         message = "several runs are trained one after the other, each in one process"
         raise UserError(message, recipe.where("runtime.nproc"), "use one device: --nproc 1")
+    refuse_wrong_sharding(recipe)
     # Before the folder is begun: the command may have to start again (NeedsRestart), and would find it there.
     choose_device(recipe.runtime.device, recipe.runtime.devices)
     visible = visible_devices(recipe.runtime.devices, os.environ)
