@@ -224,6 +224,9 @@ def remove_leftovers_of(output: Path) -> None:
             if not output.exists():
                 os.replace(aside / output.name, output)
             shutil.rmtree(aside, ignore_errors=True)
+    for doomed in output.parent.glob(f"{_DOOMED_PREFIX}*"):
+        if (doomed / output.name).exists():
+            shutil.rmtree(doomed, ignore_errors=True)
     for path in output.parent.glob(f"{STAGING_PREFIX}*"):
         if _is_staged(path, output.name):
             _remove(path)

@@ -19,6 +19,7 @@ from nlpctl.files import (
     write_json_atomic,
     write_text_atomic,
 )
+from nlpctl.runtime.lock import sole_writer
 
 
 def names(folder) -> list[str]:
@@ -234,6 +235,21 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path):
     (tmp_path / "model").mkdir()
     remove_leftovers(tmp_path)
     assert names(tmp_path) == ["model"]
+
+
+def test_a_folder_that_was_half_deleted_goes_with_the_next_writer(tmp_path):
+    """That of the same name; what somebody else deletes beside it stays."""
+    code = (
+        "import os, shutil, sys; from pathlib import Path; from nlpctl.files import remove_dir\n"
+        "shutil.rmtree = lambda *_, **__: os.kill(os.getpid(), 9)\n"
+        "remove_dir(Path(sys.argv[1]))\n"
+    )
+    for name in ("mine", "other"):
+        (tmp_path / name).mkdir()
+        assert subprocess.run([sys.executable, "-c", code, str(tmp_path / name)]).returncode == -9
+    with sole_writer(tmp_path / "mine"):
+        (left,) = tmp_path.glob(f"{STAGING_PREFIX}deleted-*/*")
+    assert left.name == "other" and names(tmp_path) == [left.parent.name]
 
 
 def test_what_another_process_is_writing_is_no_leftover(tmp_path):

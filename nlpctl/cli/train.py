@@ -46,6 +46,14 @@ def train(
     seeds: Annotated[
         str | None, typer.Option("--seeds", metavar="A,B,...", help="Train one run (or all folds) with each seed.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, max=256, metavar="N", help="Runs of folds and seeds side by side."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="ADDRESS", help="The same on a Ray cluster: auto, or ray://HOST:PORT."),
+    ] = None,
     nnodes: NnodesOption = None,
     master: MasterOption = None,
     node_rank: NodeRankOption = None,
@@ -71,21 +79,27 @@ def train(
 
       nlpctl train my.yaml --overfit-batch --max_steps 300
 
-      nlpctl train my.yaml --folds 5
+      nlpctl train my.yaml --folds 5 --workers 2
 
       nlpctl train my.yaml --nnodes 2 --master node0:29417 --node_rank 0 --devices 0,1
     """
     many = {"--folds": folds, "--seeds": seeds}
     if overfit:
         others = {"--resume": resume, "--continue": more, "--overwrite": overwrite, "--nnodes": nnodes}
+        others |= {"--workers": workers, "--cluster": cluster}
         _overfit_batch(recipe, ctx, json, forbidden={**others, **many})
         return
     if folds is not None or seeds is not None:
         for name, other in (("--continue", more), ("--nnodes", nnodes)):
             if other is not None:
                 _refuse_together(name, many)
-        _train_many(recipe, ctx, folds, seeds, resume, overwrite, json)
+        flags = {"workers": workers, "cluster": cluster, "resume": resume, "overwrite": overwrite}
+        _train_many(recipe, ctx, folds, seeds, flags, json)
         return
+    for name, value in (("--workers", workers), ("--cluster", cluster)):
+        if value is not None:
+            hint = "a single run takes several cards with --devices, and several machines with --nnodes"
+            raise UserError(f"{name} is for the runs of --folds and --seeds", name, hint)
     with nodes_of(nnodes, master, node_rank, wait) as nodes:
         result = _trained(recipe, ctx, resume, more, overwrite, nodes)
     if is_child():
@@ -125,7 +139,7 @@ def _trained(
 
 
 def _train_many(
-    recipe: str, ctx: typer.Context, folds: int | None, seeds: str | None, resume: bool, overwrite: bool, json: bool
+    recipe: str, ctx: typer.Context, folds: int | None, seeds: str | None, flags: Mapping[str, Any], json: bool
 ) -> None:
     numbers = _seeds(seeds)
     resolved = load_command_recipe(recipe, ctx)
@@ -133,9 +147,7 @@ def _train_many(
     from nlpctl.runners.many.train_many import train_many
 
     with located(resolved):
-        result = train_many(
-            resolved, folds=folds, seeds=numbers, resume=resume, overwrite=overwrite, command=sys.argv
-        )
+        result = train_many(resolved, folds=folds, seeds=numbers, command=sys.argv, **flags)
     if json:
         give(result.to_json())
         return

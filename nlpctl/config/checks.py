@@ -7,7 +7,7 @@ message can say where each was set, and so that it is dropped when one of them i
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from nlpctl.config.compression_checks import COMPRESSION_CHECKS
@@ -44,7 +44,16 @@ def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> lis
 
 def refuse_half_precision_on_cpu(recipe: Recipe) -> None:
     """Raise UserError if the recipe wants fp16 or bf16. For runners, once `auto` has turned out to be the CPU."""
-    problems = [_problem(recipe, finding) for finding in _half_precision(recipe)]
+    _refuse(recipe, _half_precision(recipe))
+
+
+def refuse_wrong_sharding(recipe: Recipe, several_nodes: bool = False) -> None:
+    """Raise UserError if the optimizer cannot be spread over all processes. For runners, which know of other nodes."""
+    _refuse(recipe, _sharding_processes(recipe, several_nodes))
+
+
+def _refuse(recipe: Recipe, findings: Iterable[Finding]) -> None:
+    problems = [_problem(recipe, finding) for finding in findings]
     if problems:
         raise UserError(problems=problems)
 
@@ -188,15 +197,16 @@ def _processes(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("runtime.devices",), "runtime.devices names a card twice", "one process per card: name it once")
 
 
-def _sharding_processes(recipe: Recipe) -> Iterator[Finding]:
+def _sharding_processes(recipe: Recipe, several_nodes: bool) -> Iterator[Finding]:
     """Sharding spreads the optimizer over all processes of a training, of which there must be several."""
     training, processes = recipe.training, max(len(recipe.runtime.devices), recipe.runtime.nproc)
-    if training.sharding and processes == 1:
+    if training.sharding and processes == 1 and not several_nodes:
         keys: tuple[str, ...] = ("training.sharding", "runtime.devices", "runtime.nproc")
-        hint = "set runtime.devices: [0, 1] (--devices 0,1) or runtime.nproc: 2 (--nproc 2), or leave it out"
+        hint = "set runtime.devices: [0, 1] (--devices 0,1) or runtime.nproc: 2 (--nproc 2), train on several nodes "
+        hint += "(--nnodes 2), or leave it out"
         yield Finding(keys, "training.sharding needs several processes to spread the optimizer over", hint)
     degree = training.sharding_parallel_degree
-    if degree > 1 and not (training.sharding and degree == processes):
+    if degree > 1 and (several_nodes or not (training.sharding and degree == processes)):
         keys = ("training.sharding_parallel_degree", "training.sharding", "runtime.devices", "runtime.nproc")
         message = f"training.sharding_parallel_degree is {degree}: nlpctl spreads over all processes or not at all"
         yield Finding(keys, message, "leave it out; training.sharding: stage1 uses all processes")
@@ -258,4 +268,4 @@ CHECKS: tuple[Check, ...] = (
 )
 
 # Commands that use a model need not be distributed like its training.
-PROCESS_CHECKS: tuple[Check, ...] = (_processes, _sharding_processes)
+PROCESS_CHECKS: tuple[Check, ...] = (_processes,)

@@ -8,7 +8,9 @@ needs only `enable_mkldnn()`. Weights stay int8 on disk and are dequantised at l
 
 from __future__ import annotations
 
+import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,8 @@ from nlpctl.paddle_version import described_tensor
 from nlpctl.runtime.process_state import silent_stderr
 from nlpctl.upstream.static_int8 import set_weight_scales
 
+_ADDED = re.compile(r"(\w+/(?:in|out))/\d+")
+
 
 def write_onednn_program(simulated: Path, out: Path) -> tuple[str, ...]:
     """Write OUT.pdmodel and OUT.pdiparams from SIMULATED.*, in the onnx_format of Paddle's quantisers.
@@ -47,9 +51,26 @@ def write_onednn_program(simulated: Path, out: Path) -> tuple[str, ...]:
         desc, arrays = read_parameters(made)
     int8 = _mend_scales(desc, arrays, weights)
     _restore(desc, arrays, [each for name, each in weights.items() if np.array_equal(arrays.get(name), each.values)])
+    _number_anew(desc.blocks[0])
     _sort_variables(desc.blocks[0])
     write_parameters(out, desc, arrays)
     return int8
+
+
+def _number_anew(block: Any) -> None:
+    """Count the variables that Paddle Inference added, such as quantize/out/28, from 0: it goes on from the last graph
+    of the process."""
+    counts, names = Counter[str](), dict[str, str]()
+    for name in (name for op in block.ops for slot in op.outputs for name in slot.arguments):
+        added = _ADDED.fullmatch(name)
+        if added is not None and name not in names:
+            names[name] = f"{added[1]}/{counts[added[1]]}"
+            counts[added[1]] += 1
+    for variable in block.vars:
+        variable.name = names.get(variable.name, variable.name)
+    for op in block.ops:
+        for slot in (*op.inputs, *op.outputs):
+            slot.arguments[:] = [names.get(name, name) for name in slot.arguments]
 
 
 def _sort_variables(block: Any) -> None:

@@ -33,10 +33,10 @@ AHEAD = 32  # batches prepared ahead of the engine
 WINDOW = 16_384  # examples of a labelled split sorted by length together
 ALONE = 8  # rows of a batch up to which one thread does everything: handing a batch over costs half a millisecond
 BEHIND = 8  # computed batches whose predictions are not read yet
-_ALL = slice(None)
 
+Place = tuple[int, int]  # an example of a window, and one of its features
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
-Watch = Callable[[Sequence[tuple[int, int]], Batch, tuple[np.ndarray, ...]], None]
+Watch = Callable[[Sequence[Place], Batch, tuple[np.ndarray, ...]], None]
 Predictions = list[list[Any]]  # per example, the predictions of its features
 
 
@@ -50,6 +50,12 @@ def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
 def window_of(batch_size: int) -> int:
     """How many examples of a labelled split are sorted by length together."""
     return max(WINDOW, batch_size)
+
+
+def by_length(lengths: Sequence[Sequence[int]]) -> list[Place]:
+    """The features of a window, the shortest first; `lengths`: in tokens, of the features of each example."""
+    places = [(owner, part) for owner, each in enumerate(lengths) for part in range(len(each))]
+    return sorted(places, key=lambda place: lengths[place[0]][place[1]])
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,14 @@ class Pipeline:
             self._take(step, outputs)
         return window.found
 
+    def lengths(self, examples: Sequence[Any]) -> list[list[int]]:
+        """How many tokens each feature of each example has."""
+        with failures_told():
+            parts = [self.task.features(example, self.encoder) for example in examples]
+            features = [feature for each in parts for feature in each]
+            found = iter(self.collate.encodings(features) if features else ())
+        return [[len(next(found).input_ids) for _ in each] for each in parts]
+
     def batches(self, examples: Sequence[Any], batch_size: int) -> Iterator[Batch]:
         """The batches that `predictions` would run."""
         return (step.batch for step in self._prepared(_Window(examples), batch_size))
@@ -87,17 +101,18 @@ class Pipeline:
         windows: Iterable[Rows],
         batch_size: int,
         finish: Callable[[Rows, Predictions], T],
-        share: slice = _ALL,
+        chosen: Sequence[Place] | None = None,
     ) -> Generator[T, None, None]:
         """The results of `finish(window, predictions of its good rows)`, in order.
 
-        `share`: the batches of a window that are computed; the predictions of the others are None.
+        `chosen`: the features of the only window that are tokenised and computed, batch after batch; the predictions of
+        the others are None.
 
         A window is a list of examples and bad rows; batches are formed within it, as in `predictions`. Reading,
         tokenising and `finish` run in threads next to the engine, unless the batches are small. If one fails, earlier
         windows are yielded first.
         """
-        read = self._steps(windows, batch_size, share)
+        read = self._steps(windows, batch_size, chosen)
         if batch_size <= ALONE:
             with gc_frozen(), closing(read):
                 for step in read:
@@ -127,33 +142,38 @@ class Pipeline:
             yield from behind.results(0)
 
     def _steps(
-        self, windows: Iterable[Sequence[Any]], batch_size: int, share: slice
+        self, windows: Iterable[Sequence[Any]], batch_size: int, chosen: Sequence[Place] | None
     ) -> Generator[_Step | _Window, None, None]:
         """The batches of each window, then the window."""
         for rows in windows:
             window = _Window(rows)
-            yield from self._prepared(window, batch_size, share)
+            yield from self._prepared(window, batch_size, chosen)
             yield window
 
-    def _prepared(self, window: _Window, batch_size: int, share: slice = _ALL) -> Iterator[_Step]:
-        """Batches of a window's features, the shortest first; `share`: which of them."""
+    def _prepared(
+        self, window: _Window, batch_size: int, chosen: Sequence[Place] | None = None
+    ) -> Iterator[_Step]:
+        """Batches of a window's features, the shortest first; `chosen`: as of `stream`."""
         with failures_told():
             examples = [row for row in window.rows if not isinstance(row, BadRow)]
             parts = [self.task.features(example, self.encoder) for example in examples]
             window.found = [[None] * len(each) for each in parts]
-            features = [feature for each in parts for feature in each]
-            if not features:
-                return
             places = [(owner, part) for owner, each in enumerate(parts) for part in range(len(each))]
+            places = places if chosen is None else list(chosen)
+            if not places:
+                return
+            features = [parts[owner][part] for owner, part in places]
             encodings = self.collate.encodings(features)
+        order = list(range(len(places)))
+        if chosen is None:
             # By length in tokens and not by byte_length, since the encodings are known here.
-            order = sorted(range(len(features)), key=[len(each.input_ids) for each in encodings].__getitem__)
-        for start in range(0, len(order), batch_size)[share]:
-            chosen = order[start : start + batch_size]
-            rows = [features[i] for i in chosen]
+            order.sort(key=[len(each.input_ids) for each in encodings].__getitem__)
+        for start in range(0, len(order), batch_size):
+            batch_rows = order[start : start + batch_size]
+            rows = [features[i] for i in batch_rows]
             with failures_told():
-                batch = self.collate.arrays(rows, [encodings[i] for i in chosen])
-            yield _Step(window, [places[i] for i in chosen], rows, batch)
+                batch = self.collate.arrays(rows, [encodings[i] for i in batch_rows])
+            yield _Step(window, [places[i] for i in batch_rows], rows, batch)
 
     def _take(self, step: _Step, outputs: tuple[np.ndarray, ...]) -> None:
         """Read the predictions of a batch into its window."""
@@ -171,10 +191,10 @@ class _Window:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """A batch of a window. `places`: (good row, its part) of each feature."""
+    """A batch of a window. `places`: of its features, among the good rows."""
 
     window: _Window
-    places: list[tuple[int, int]]
+    places: list[Place]
     features: list[Any]
     batch: Batch
 

@@ -18,7 +18,7 @@ from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.inference.auto import Opened, Rows, open_predictor
 from nlpctl.inference.engine import DygraphPredictor, Predictor
-from nlpctl.inference.pipeline import scoring, window_of, windows
+from nlpctl.inference.pipeline import Place, scoring, window_of, windows
 from nlpctl.inference.samples import read_description
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export
@@ -35,13 +35,19 @@ class TrainedModel:
     predictor: Predictor
     settle: Callable[[], TrainedModel | None] | None = None  # see Opened (inference/auto.py)
 
-    def predictions(self, examples: Sequence[Any], batch_size: int, share: slice = slice(None)) -> list[list[Any]]:
+    def lengths(self, examples: Sequence[Any]) -> list[list[int]]:
+        """How many tokens each feature of each labelled example has."""
+        return scoring(self.task.measured(), self.encoder, self.predictor).lengths(examples)
+
+    def predictions(
+        self, examples: Sequence[Any], batch_size: int, chosen: Sequence[Place] | None = None
+    ) -> list[list[Any]]:
         """The predictions for labelled examples, in order, of the `measured` task; one per feature of an example.
 
-        `share`: the batches of each window that are computed; the predictions of the others are None.
+        `chosen`: of examples of one window, the features that are computed; the predictions of the others are None.
         """
         pipeline = scoring(self.task.measured(), self.encoder, self.predictor)
-        parts = pipeline.stream(windows(examples, window_of(batch_size)), batch_size, lambda _, found: found, share)
+        parts = pipeline.stream(windows(examples, window_of(batch_size)), batch_size, lambda _, found: found, chosen)
         return [predictions for part in parts for predictions in part]
 
 

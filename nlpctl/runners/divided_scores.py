@@ -1,8 +1,9 @@
 """`nlpctl eval --workers`: a model whose predictions for a labelled split are computed by several workers.
 
 The command reads the split and makes the report, as for one process. The workers get runs of rows, as large as the
-windows in which one process sorts by length. Each computes a share of the batches that one process would make of them,
-so that batches and predictions are the same, bit by bit.
+windows in which one process sorts by length. If there are fewer windows than workers need, they first tell how long the
+rows are; then each computes a share of the batches that one process would make of a window. So batches and predictions
+are the same, bit by bit.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from nlpctl.runners.side_by_side import Division
 from nlpctl.runtime.crew import Crew, Share
 
 if TYPE_CHECKING:
+    from nlpctl.inference.pipeline import Place
     from nlpctl.tasks.base import Task
 
 PIECES = 2  # per worker at least: when one is lost, or slower than the others, less is left to do
@@ -46,22 +48,62 @@ class DividedModel:
         """As of `TrainedModel`."""
         from nlpctl.inference.pipeline import window_of
 
-        size, workers, engine = window_of(batch_size), len(self._crew.shares), (self.engine, self._precision)
+        size, workers = window_of(batch_size), len(self._crew.shares)
         starts = range(0, len(examples), size)
         count = min(-(-PIECES * workers // len(starts)), -(-min(size, len(examples)) // batch_size))
-        pieces = [(start, slice(number, None, count)) for start in starts for number in range(count)]
-        jobs = ((Desk.score, examples[start : start + size], share, engine) for start, share in pieces)
+        windows = [_Piece(range(start, min(start + size, len(examples))), None) for start in starts]
+        pieces = windows if count == 1 else self._cut(examples, windows, batch_size, count)
+        jobs = ((Desk.score, [examples[i] for i in piece.rows], piece.chosen, self._engine) for piece in pieces)
         found: list[list[Any]] = [[] for _ in examples]
         with console.progress(len(examples), "score") as bar:
             for job, predictions, worker in self._crew.results(jobs):
-                first = pieces[job][0]
                 rows = 0
-                for place, parts in enumerate(predictions, first):
+                for place, parts in zip(pieces[job].rows, predictions, strict=True):
                     rows += bool(parts) and parts[0] is not None
                     found[place] = merged(found[place], parts)
                 self._crew.shares[worker].rows += rows
                 bar.advance(rows)
         return found
+
+    @property
+    def _engine(self) -> tuple[str, str]:
+        return self.engine, self._precision
+
+    def _cut(
+        self, examples: Sequence[Any], windows: Sequence[_Piece], batch_size: int, count: int
+    ) -> list[_Piece]:
+        """Pieces of each window, at most `count`, with batches of all lengths in each."""
+        from nlpctl.inference.pipeline import by_length
+
+        parts = [part for window in windows for part in _parts(window.rows, count)]
+        jobs = ((Desk.lengths, examples[part.start : part.stop], self._engine) for part in parts)
+        told = {job: lengths for job, lengths, _ in self._crew.results(jobs)}
+        lengths = [each for number in range(len(parts)) for each in told[number]]
+        pieces = []
+        for window in windows:
+            places = by_length(lengths[window.rows.start : window.rows.stop])
+            batches = [places[start : start + batch_size] for start in range(0, len(places), batch_size)]
+            for number in range(min(count, len(batches))):
+                chosen = [place for batch in batches[number::count] for place in batch]
+                owners = sorted({owner for owner, _ in chosen})
+                local = {owner: i for i, owner in enumerate(owners)}
+                rows = [window.rows[owner] for owner in owners]
+                pieces.append(_Piece(rows, [(local[owner], part) for owner, part in chosen]))
+        return pieces
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What a worker computes at a time: examples by their numbers; `chosen`: of one window, these of their features."""
+
+    rows: Sequence[int]
+    chosen: list[Place] | None
+
+
+def _parts(rows: range, count: int) -> list[range]:
+    """`rows` in at most `count` runs of about equal length."""
+    step = -(-len(rows) // count)
+    return [rows[start : start + step] for start in range(0, len(rows), step)]
 
 
 def merged(one: list[Any], two: list[Any]) -> list[Any]:

@@ -28,6 +28,7 @@ from nlpctl.runtime.crew import answering
 from nlpctl.runtime.worker import listen_for_interrupts
 
 if TYPE_CHECKING:
+    from nlpctl.inference.pipeline import Place
     from nlpctl.inference.trained import TrainedModel
 
 
@@ -90,9 +91,15 @@ class Desk:
         task = self._opened(None, rows).task
         return Described(task.labels, task.thresholds, task.calibration, (engine, precision), warnings)
 
-    def score(self, examples: Sequence[Any], share: slice, engine: tuple[str, str]) -> list[list[Any]]:
-        """The predictions for labelled examples; `share`: for these of the batches that one process makes of them."""
-        return self._opened(engine, None).predictions(examples, self._order.batch_size, share)
+    def lengths(self, examples: Sequence[Any], engine: tuple[str, str]) -> list[list[int]]:
+        """As of `TrainedModel`."""
+        return self._opened(engine, None).lengths(examples)
+
+    def score(
+        self, examples: Sequence[Any], chosen: Sequence[Place] | None, engine: tuple[str, str]
+    ) -> list[list[Any]]:
+        """The predictions for labelled examples of one window; `chosen`: as of `TrainedModel`."""
+        return self._opened(engine, None).predictions(examples, self._order.batch_size, chosen)
 
     def answer(self, shard: Shard, engine: tuple[str, str]) -> Sums:
         """Answer a shard and write its part. UserError for a bad row where data.on_bad_row is "error"."""

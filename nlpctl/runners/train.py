@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
-from nlpctl.config.checks import refuse_half_precision_on_cpu
+from nlpctl.config.checks import refuse_half_precision_on_cpu, refuse_wrong_sharding
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
@@ -104,6 +104,7 @@ def train(
     if is_child():
         _train_as_child(recipe, run, resume)
         return TrainResult(run, {})
+    refuse_wrong_sharding(recipe, nodes is not None)
     if nodes is not None and not nodes.is_head:
         _refuse_wrong_model(recipe)
         agree(nodes, recipe, _checked_data(recipe, processes), processes, device)

@@ -83,26 +83,28 @@ class ClusterLost(RunFailed):
 
 
 class RayCluster:
-    """A connection to a cluster. `cores`, `cards`: what it has."""
+    """A connection to a cluster. `nodes`: the (cores, cards) of each."""
 
     def __init__(self, ray: Any):
         self._ray = ray
-        found = ray.cluster_resources()
-        self.cores, self.cards = int(found.get("CPU", 0)), int(found.get("GPU", 0))
+        found = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        self.nodes = [(int(each.get("CPU", 0)), int(each.get("GPU", 0))) for each in found]
 
     def place(self, runtime: RuntimeSection, workers: int | None) -> Place:
-        """A worker has a card, or `runtime.threads` cores, by default one. UserError: there is no room for
-        `workers`."""
-        if runtime.device == "gpu" or (runtime.device == "auto" and self.cards):
-            place = Place(dataclasses.replace(runtime, devices=()), 1, 1, min(self.cores, self.cards))
+        """A worker has a card, or `runtime.threads` cores, by default one, of one node. UserError: there is no room
+        for `workers`."""
+        if runtime.device == "gpu" or (runtime.device == "auto" and any(cards for _, cards in self.nodes)):
+            place = Place(dataclasses.replace(runtime, devices=()), 1, 1, sum(map(min, self.nodes)))
         else:
             threads = runtime.threads or 1
             own = dataclasses.replace(runtime, device="cpu", devices=(), threads=threads)
-            place = Place(own, threads, 0, self.cores // threads)
+            place = Place(own, threads, 0, sum(cores // threads for cores, _ in self.nodes))
         if (workers or 1) > place.room:
-            message = f"the cluster has {counted(self.cores, 'cores')} and {counted(self.cards, 'cards')}, "
-            hint = "ask for fewer, or for fewer --threads of each"
-            raise UserError(f"{message}room for {counted(place.room, 'workers')}", "--workers", hint)
+            each = "a card and a core" if place.cards else counted(place.cores, "cores")
+            has = f"{counted(sum(cores for cores, _ in self.nodes), 'cores')} and "
+            has += f"{counted(sum(cards for _, cards in self.nodes), 'cards')} on {counted(len(self.nodes), 'nodes')}"
+            message = f"the cluster has {has}: room for {counted(place.room, 'workers')} with {each} of one node"
+            raise UserError(message, "--workers", "ask for fewer, or for fewer --threads of each")
         return place
 
     def hire(self, place: Place, ground: Ground, opened: Callable[..., Any], *arguments: Any) -> RayHand:

@@ -27,6 +27,16 @@ def test_weights_are_int8_in_the_file_and_multiplied_out_once(attention, tmp_pat
     assert list(program.variables) == sorted(program.variables)  # the file is the same from every process
 
 
+def test_a_graph_made_again_is_the_same_file(attention, tmp_path):
+    """Paddle Inference counts the variables that it adds, through all graphs of a process."""
+    for name in ("one", "two"):
+        quantize(attention.prefix, tmp_path / name, attention.batches)
+    for ending in (".pdmodel", ".pdiparams"):
+        assert (tmp_path / f"one{ending}").read_bytes() == (tmp_path / f"two{ending}").read_bytes()
+    added = sorted(name for name in read_program(tmp_path / "two.pdmodel").variables if "/out/" in name)
+    assert added[:2] == ["quantize/out/0", "quantize/out/1"]
+
+
 def as_loaded(prefix, folder):
     """What Paddle Inference runs."""
     config = paddle.inference.Config(f"{prefix}.pdmodel", f"{prefix}.pdiparams")

@@ -84,10 +84,6 @@ CASES = {
         ("training: {sharding: stage2}\nruntime: {nproc: 2}", 4, "'stage2' is not supported"),
         ("training: {sharding: stage1 offload}\nruntime: {nproc: 2}", 4, "'stage1 offload' is not supported"),
     ],
-    "_sharding_processes": [
-        ("training: {sharding: stage1}", 4, "needs several processes"),
-        ("training: {sharding: stage1, sharding_parallel_degree: 2}\nruntime: {nproc: 4}", 4, "over all processes"),
-    ],
     "_optimizer": [("training: {optim: adafactor}", 4, "no adafactor")],
     "_reporters": [("training: {report_to: [visualdl, wandb]}", 4, "wandb is not installed")],
     "_evaluation_steps": [("training: {minimum_eval_times: 3}", 4, "lowers eval_steps")],

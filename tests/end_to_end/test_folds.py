@@ -95,6 +95,45 @@ def test_killed_and_resumed(work, folds):
     assert len(lines(work / "killed" / "predictions.jsonl")) == len(lines(work / "folds" / "predictions.jsonl"))
 
 
+def test_what_is_done_is_not_given_out(work, folds):
+    """No worker is started; the command puts together what is there."""
+    shutil.copytree(work / "folds", work / "all-done")
+    series = work / "all-done" / "series.json"
+    series.write_text(series.read_text().replace('"state": "finished"', '"state": "running"'))
+    (work / "all-done" / "predictions.jsonl").unlink()
+    done = work.nlpctl(*WORDS[:-1], "all-done", "--resume", "--workers", "3")
+    assert done.returncode == 0 and "2 workers, 0 runs" in done.stderr, done.stderr
+    assert (work / "all-done/predictions.jsonl").read_bytes() == (work / "folds/predictions.jsonl").read_bytes()
+
+
+@pytest.mark.slow
+def test_runs_side_by_side(work, folds):
+    """The models and predictions of one process, bit by bit."""
+    words = (*WORDS[:-1], "beside", "--threads", "1", "--workers", "2")
+    done = work.fresh(*words)
+    assert done.returncode == 0 and "2 workers, 2 runs" in done.stderr and "run 2 of 2 is finished" in done.stderr
+    made = ["predictions.jsonl", "scores.json", "data/train-fold-1.tsv", "held/fold-2/probabilities.npz"]
+    for name in (*made, *(f"fold-{fold}/model/model_state.pdparams" for fold in (1, 2))):
+        assert (work / "beside" / name).read_bytes() == (work / "folds" / name).read_bytes(), name
+    assert len(list((work / "beside" / "logs").iterdir())) == 2
+
+
+@pytest.mark.slow
+def test_stopped_side_by_side(work, folds):
+    """Each run saves a checkpoint; what is resumed, with another number of workers, ends as if nothing had been."""
+    words = (*WORDS[:-1], "stopped-beside", "--threads", "1")
+    begun = [work / "stopped-beside" / name / "events.jsonl" for name in folds["runs"]]
+    started = work.start_fresh(*words, "--workers", "2")
+    ended = work.end(started, lambda: all(each.exists() for each in begun), signal.SIGINT)
+    assert ended.returncode == 130 and "--resume goes on" in ended.stderr and "Traceback" not in ended.stderr
+    states = {json.loads((each.parent / "manifest.json").read_text())["state"] for each in begun}
+    assert states == {"interrupted"}
+    done = work.fresh(*words, "--resume")
+    assert done.returncode == 0, done.stderr
+    for name in ("predictions.jsonl", *(f"{run}/model/model_state.pdparams" for run in folds["runs"])):
+        assert (work / "stopped-beside" / name).read_bytes() == (work / "folds" / name).read_bytes(), name
+
+
 def test_a_damaged_list_of_runs(work, folds):
     """With --overwrite no run of before is kept, whatever series.json says."""
     shutil.copytree(work / "folds", work / "damaged")
@@ -132,6 +171,9 @@ def test_seeds(work, folds):
         (("--folds", "2", "--resume", "--overwrite"), "cannot be combined"),
         (("--folds", "2", "--set", "data.columns.group=nonesuch", "--output_dir", "never"), "no column 'nonesuch'"),
         (("--folds", "2"), "--output_dir base-folds"),
+        (("--workers", "2"), "--workers is for the runs of --folds and --seeds"),
+        (("--overfit-batch", "--cluster", "auto"), "cannot be combined"),
+        (("--seeds", "1,2", "--cluster", "here"), "'here' is not the address of a Ray cluster"),
     ],
 )
 def test_what_is_refused(work, base, words, told):

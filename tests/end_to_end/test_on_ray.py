@@ -1,4 +1,4 @@
-"""Sweeps and compressions on a Ray cluster: two nodes on this machine, which are lost. Needs the extra `cluster`."""
+"""Sweeps, folds and compressions on a Ray cluster: two nodes of this machine, which are lost. Extra: `cluster`."""
 
 from __future__ import annotations
 
@@ -134,6 +134,24 @@ def test_a_killed_sweep_and_ctrl_c(work, cluster, swept):
     assert tried(json.loads(done.stdout)["result"]) == tried(swept)
 
 
+def test_folds_whose_command_is_killed(work, cluster):
+    """Its workers end with it; what is resumed ends with the models and predictions of one process."""
+    words = ("train", "recipe.yaml", "--folds", "3", "--threads", "1", *work.stepwise, "--output_dir")
+    alone = work.fresh(*words, "ray-folds-alone")
+    assert alone.returncode == 0, alone.stderr
+    words = (*words, "ray-folds", "--cluster", cluster.address)
+    started = work.start_fresh(*words)
+    wait(started, lambda: begun(work / "ray-folds", 2))
+    started.kill()
+    started.communicate()
+    wait_none(lambda: keepers(cluster))
+    done = work.fresh(*words, "--resume")
+    assert done.returncode == 0 and "2 workers, 3 runs" in done.stderr, done.stderr
+    assert weights(work / "ray-folds") == weights(work / "ray-folds-alone") and len(weights(work / "ray-folds")) == 3
+    one, two = (work / name / "predictions.jsonl" for name in ("ray-folds-alone", "ray-folds"))
+    assert one.read_bytes() == two.read_bytes()
+
+
 def wait_none(found: Callable[[], list]) -> None:
     deadline = time.monotonic() + 60
     while found():
@@ -142,8 +160,7 @@ def wait_none(found: Callable[[], list]) -> None:
 
 
 def graphs(folder: Path) -> dict[str, str]:
-    """Without model.int8.pdmodel, in which the names of variables depend on what its process made before."""
-    kinds = ("*/*/model.onnx", "*/*/*.pdiparams", "networks/*/model/model_state.pdparams")
+    kinds = ("*/*/model.onnx", "*/*/*.pdiparams", "*/*/*.pdmodel", "networks/*/model/model_state.pdparams")
     files = sorted(path for kind in kinds for path in folder.glob(kind))
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -172,7 +189,7 @@ def test_a_compression_whose_node_is_lost(work, cluster, base):
         cluster.add_node(num_cpus=1)
     assert started.returncode == 0 and "another worker makes it" in err, err
     one, two = work / "ray-small-1", work / "ray-small-2"
-    assert graphs(one) == graphs(two) and len(graphs(one)) >= 5 and table(one) == table(two)
+    assert graphs(one) == graphs(two) and len(graphs(one)) >= 8 and table(one) == table(two)
     assert "one after the other, while no candidate was made" in (work / "ray-small-2/report.md").read_text()
 
 

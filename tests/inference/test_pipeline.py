@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from queue import Queue
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,9 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference import pipeline as pipelines
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.inference.pipeline import AHEAD, answering, scoring, windows
-from nlpctl.runners.divided_scores import merged
+from nlpctl.inference.trained import TrainedModel
+from nlpctl.runners.divided_scores import DividedModel
+from nlpctl.runtime.crew import Share
 from nlpctl.tasks.base import Task
 
 
@@ -39,6 +42,9 @@ class Words:
 
     label_names = ("labels",)
     hides = False
+
+    def measured(self):
+        return self
 
     def features(self, example, encoder):
         return example.split()
@@ -143,19 +149,38 @@ def test_a_stream_answers_as_predictions_do_and_leaves_bad_rows_out(either):
     assert streaming.batches == alone.batches
 
 
-@pytest.mark.parametrize("count", [1, 3, 40])
-def test_shares_of_the_batches_are_the_batches_of_one_process(either, count):
+class Crew:
+    """Workers in this process that score `Words`: what `DividedModel` needs of a crew."""
+
+    def __init__(self, size):
+        self.shares = [Share(number) for number in range(size)]
+        self.engines = [Lengths() for _ in range(size)]
+
+    def results(self, jobs):
+        for number, (job, *arguments, _) in enumerate(jobs):
+            worker = number % len(self.shares)
+            model = TrainedModel(Words(), None, self.engines[worker])
+            desk = SimpleNamespace(_opened=lambda *_, model=model: model, _order=SimpleNamespace(batch_size=4))
+            yield number, job(desk, *arguments, ("test", "fp32")), worker
+
+
+@pytest.mark.parametrize("workers", [1, 3, 40])
+@pytest.mark.parametrize("window", [16, 1000])
+def test_divided_batches_are_those_of_one_process(either, workers, window, monkeypatch):
+    """No worker gets, and none tokenises, more than it computes; before that, one of them has measured each row."""
+    monkeypatch.setattr(pipelines, "WINDOW", window)
+    encodings, seen = Lettered.encodings, []
+    monkeypatch.setattr(Lettered, "encodings", lambda self, words: seen.extend(words) or encodings(self, words))
     rows = [f"{'a' * (i % 7 + 1)} {'b' * (i % 3)} c" for i in range(50)]
-    whole = Lengths()
-    expected = scoring(Words(), None, whole).predictions(rows, 4)
-    found, batches = [[] for _ in rows], []
-    for number in range(count):
-        engine = Lengths()
-        stream = scoring(Words(), None, engine).stream([rows], 4, lambda _, each: each, slice(number, None, count))
-        found = [merged(one, two) for one, two in zip(found, next(stream), strict=True)]
-        stream.close()
-        batches += engine.batches
-    assert found == expected and sorted(map(str, batches)) == sorted(map(str, whole.batches))
+    whole, crew = Lengths(), Crew(workers)
+    expected = TrainedModel(Words(), None, whole).predictions(rows, 4)
+    once = sorted(seen)
+    seen.clear()
+    assert DividedModel(Words(), "test", "fp32", crew).predictions(rows, 4) == expected
+    assert sorted(seen) == sorted(once * (1 if (workers, window) == (1, 16) else 2))
+    batches = [batch for engine in crew.engines for batch in engine.batches]
+    assert sorted(map(str, batches)) == sorted(map(str, whole.batches))
+    assert sum(share.rows for share in crew.shares) == 50
 
 
 def test_reading_goes_on_while_the_engine_works_but_not_for_ever(monkeypatch):

@@ -74,7 +74,7 @@ def test_a_worker_chooses_its_card_once(tmp_path, monkeypatch, load) -> None:
     left = [(Trial(0, {}), load("")), (Trial(1, {}), load(""))]
     trials = SimpleNamespace(take=lambda: left.pop() if left else None, done=lambda *told: None, metric="", command=())
     hand = module._Hand(trials, RuntimeSection(device="gpu", devices=(1,)), tmp_path / "log", Worker)
-    hand._worker = SimpleNamespace(ask=lambda job, *told, **more: asked.append(job[0].runtime) or (FAILED, ""))
+    hand.worker = SimpleNamespace(ask=lambda job, *told, **more: asked.append(job[0].runtime) or (FAILED, ""))
     hand.ask(None)
     assert asked == [RuntimeSection(device="gpu")] * 2  # of all that it sees
 
@@ -103,11 +103,11 @@ def test_ctrl_c_between_two_trials_ends_a_worker(tmp_path, load, when: str) -> N
     hand = module._Hand(trials, RuntimeSection(), tmp_path / "log", make)
     if when == "take":
         hand.ask(None)
-        assert hand._worker is None
+        assert hand.worker is None
     else:
         with pytest.raises(ProcessEnded):
             hand.ask(None)
-        assert told[0] is None and told[-1] is not None and not hand._worker.alive
+        assert told[0] is None and told[-1] is not None and not hand.worker.alive
 
 
 def test_a_pause_is_no_time_that_a_trial_takes(tmp_path, load, capfd) -> None:

@@ -14,8 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 import nlpctl
+from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import NeedsRestart, UserError
-from nlpctl.runtime.ray_cluster import Ground, _Ended, _Keeper, _Served, ray_cluster
+from nlpctl.runtime.ray_cluster import Ground, RayCluster, _Ended, _Keeper, _Served, ray_cluster
 from nlpctl.runtime.worker import _Question, ask_back, listen_for_interrupts
 
 
@@ -87,6 +88,25 @@ def opened_there() -> Callable[[str], str]:
         return f"told {ask_back('how?')}"
 
     return answer
+
+
+def test_room_is_on_single_nodes() -> None:
+    """A worker of two cores fits on no two nodes of one; a node that is gone, and one without cores, have no room."""
+
+    def cluster(*nodes: dict[str, float]) -> RayCluster:
+        found = [{"Alive": True, "Resources": node} for node in nodes]
+        return RayCluster(SimpleNamespace(nodes=lambda: [*found, {"Alive": False, "Resources": {"CPU": 64.0}}]))
+
+    two = cluster({}, {"CPU": 1.0}, {"CPU": 1.0})
+    assert two.place(RuntimeSection(), None).room == 2
+    told = "--workers: the cluster has 2 cores and 0 cards on 3 nodes: room for 0 workers with 2 cores of one node"
+    with pytest.raises(UserError, match=told):
+        two.place(RuntimeSection(threads=2), None)
+    assert cluster({"CPU": 3.0}, {"CPU": 3.0}).place(RuntimeSection(threads=2), 2).room == 2
+    cards = cluster({"CPU": 8.0, "GPU": 2.0}, {"CPU": 64.0}, {"GPU": 4.0})
+    assert (cards.place(RuntimeSection(), None).room, cards.place(RuntimeSection(device="cpu"), None).room) == (2, 72)
+    with pytest.raises(UserError, match="room for 2 workers with a card and a core of one node"):
+        cards.place(RuntimeSection(device="gpu"), 3)
 
 
 def test_no_cluster() -> None:

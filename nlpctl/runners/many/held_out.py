@@ -17,11 +17,13 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from nlpctl.config.schema import Recipe
 from nlpctl.data.kept import json_line
 from nlpctl.data.row import place
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, regular, staged_dir, staged_file, write_json_atomic, writing
+from nlpctl.files import parse_json, regular, remove_leftovers_of, staged_dir, staged_file, write_json_atomic, writing
 from nlpctl.runners.many.series import Member, Series, TrainingRows
+from nlpctl.runtime.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from nlpctl.tasks.base import Task
@@ -71,17 +73,17 @@ def is_predicted(series: Series, member: Member) -> bool:
     return (series.folder / HELD / member.name / SCORES).is_file()
 
 
-def predict_held_out(series: Series, member: Member, chosen: Sequence[int], fold: int) -> None:
-    """Predict the rows at the indexes `chosen` by the model of a finished run, and score them."""
+def predict_held_out(recipe: Recipe, rows: TrainingRows, chosen: Sequence[int], fold: int) -> None:
+    """Predict the rows at the indexes `chosen` by the model of the finished run of `recipe`, and score them."""
     from nlpctl.inference.pipeline import scoring
     from nlpctl.inference.trained import load_network
     from nlpctl.runtime.process import set_up_process
 
-    recipe = series.member_recipe(member)
+    run = RunDirectory(recipe.run_dir)
     set_up_process(recipe)
-    model = load_network(recipe, str(series.run(member).model))
+    model = load_network(recipe, str(run.model))
     # As probabilities.npz has them: each run has another calibration, and none of them is that of a mean.
-    task, examples = model.task.calibrated(None), series.rows.examples(chosen)
+    task, examples = model.task.calibrated(None), rows.examples(chosen)
     features = [task.features(example, model.encoder) for example in examples]
     found: list[list[Any]] = [[None] * len(parts) for parts in features]
 
@@ -92,9 +94,10 @@ def predict_held_out(series: Series, member: Member, chosen: Sequence[int], fold
 
     pipeline = scoring(task, model.encoder, model.predictor)
     predictions = pipeline.predictions(examples, recipe.training.per_device_eval_batch_size, watch)
-    folder = series.folder / HELD / member.name
+    folder = run.path.parent / HELD / run.path.name
+    remove_leftovers_of(folder)  # of a command that was killed
     with writing(folder, ROOM), staged_dir(folder) as staged:
-        lines = _lines(series.rows, chosen, task.labelled_answers(examples, predictions), [fold] * len(chosen))
+        lines = _lines(rows, chosen, task.labelled_answers(examples, predictions), [fold] * len(chosen))
         _write_lines(staged / PREDICTIONS, lines)
         if found[0][0] is not None:
             shares = shares_of([np.concatenate(parts) for parts in found])

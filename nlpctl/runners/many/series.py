@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.checks import refuse_wrong_sharding
 from nlpctl.config.schema import BySplitSection, DataSection, ModelSection, Recipe
 from nlpctl.config.settled import settled
 from nlpctl.data.examples import ExampleReader
@@ -106,16 +107,14 @@ class Series:
     def train(self, member: Member, command: Sequence[str] = ()) -> RunDirectory:
         """Train `member`, or go on with its training; a finished one is kept. Errors as of `nlpctl train`."""
         run = self.run(member)
-        if run.is_finished:
-            return run
-        place = f"run {self.members.index(member) + 1} of {len(self.members)}"
-        console.note(f"{place}: {run.path}")
-        try:
-            train(self.member_recipe(member), resume=run.manifest_file.exists(), command=command)
-        except (Interrupted, RunFailed) as error:
-            first = error.problems[0]
-            raise type(error)(first.message, first.where, AGAIN) from error
+        if not run.is_finished:
+            console.note(f"{self.place(member)}: {run.path}")
+            train_member(self.member_recipe(member), command)
         return run
+
+    def place(self, member: Member) -> str:
+        """Which of the runs it is, in words."""
+        return f"run {self.members.index(member) + 1} of {len(self.members)}"
 
     def member_recipe(self, member: Member) -> Recipe:
         """The recipe of a run: the series' own with its seed, its rows, and the label set of all rows."""
@@ -180,6 +179,15 @@ class Series:
         finish(self.folder)
 
 
+def train_member(recipe: Recipe, command: Sequence[str]) -> None:
+    """Train a run of a series, from `member_recipe`, or go on with its training. Errors as of `nlpctl train`."""
+    try:
+        train(recipe, resume=RunDirectory(recipe.run_dir).manifest_file.exists(), command=command)
+    except (Interrupted, RunFailed) as error:
+        first = error.problems[0]
+        raise type(error)(first.message, first.where, AGAIN) from error
+
+
 def _rows_name(member: Member) -> str:
     """What the file of a run's rows is called: the same for runs that differ in their seeds alone."""
     return member.name.removeprefix(f"seed-{member.seed}-")
@@ -195,6 +203,7 @@ def settle(recipe: Recipe) -> Recipe:
     if is_child() or processes_wanted(recipe.runtime) > 1:
         message = "several runs are trained one after the other, each in one process"
         raise UserError(message, recipe.where("runtime.nproc"), "use one device: --nproc 1")
+    refuse_wrong_sharding(recipe)
     # Before the folder is begun: the command may have to start again (NeedsRestart), and would find it there.
     choose_device(recipe.runtime.device, recipe.runtime.devices)
     visible = visible_devices(recipe.runtime.devices, os.environ)

@@ -34,7 +34,8 @@ from nlpctl.runners.many.outcome import BEST, TRIALS, Swept
 from nlpctl.runners.many.series import data_files, settle
 from nlpctl.runners.many.series_folder import FREE_SPACE, finish, open_folder, refuse_early
 from nlpctl.runners.many.study import RUNNING, Study, Told, require_optuna
-from nlpctl.runners.many.trials import LOGS, Trials, ranking, watched_metric
+from nlpctl.runners.many.training_crew import LOGS
+from nlpctl.runners.many.trials import Trials, ranking, watched_metric
 from nlpctl.runners.pages.sweep import sweep_page
 from nlpctl.runners.runs import open_run, paired
 from nlpctl.runners.side_by_side import Division, Posts, posts

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,18 @@ from nlpctl.runners.many.held_out import (
     is_predicted,
     predict_held_out,
 )
+from nlpctl.runners.many.members import Held, train_side_by_side
 from nlpctl.runners.many.series import Member, Series, TrainingRows, open_series, read_rows, settle
 from nlpctl.runners.many.series_folder import AGAIN, refuse_early
 from nlpctl.runners.many.spread import Spread, as_json, spreads
+from nlpctl.runners.many.training_crew import LOGS
 from nlpctl.runners.pages.many import many_page
+from nlpctl.runners.side_by_side import Division, Posts, posts
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 KIND = "folds"
 SUMMARY = "scores.json"
-OWN = (HELD, PREDICTIONS, PROBABILITIES, SUMMARY, REPORT)
+OWN = (HELD, PREDICTIONS, PROBABILITIES, SUMMARY, REPORT, LOGS)
 
 
 @dataclass(frozen=True)
@@ -61,30 +65,59 @@ def train_many(
     *,
     folds: int | None,
     seeds: Sequence[int] = (),
+    workers: int | None = None,
+    cluster: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     command: Sequence[str] = (),
 ) -> Trained:
-    """Train `recipe` once per fold and seed, in folders of recipe.run_dir.
+    """Train `recipe` once per fold and seed, in folders of recipe.run_dir, with `workers` runs side by side.
 
     `folds`: how many; None: every run trains on all rows. `seeds`: by default that of the recipe. A row is in one fold,
     together with its near-duplicates and the rows of its group, and is predicted by the runs that did not see it.
+    `cluster`: the address of a Ray cluster, whose nodes train them; by default as many at a time as it has room for.
     UserError as of `train`; also: the task answers no single rows, or there are too few rows. Interrupted: Ctrl-C.
     """
     _refuse(recipe, folds, seeds)
+    seeds = tuple(seeds) or (recipe.training.seed,)
+    runs = (folds or 1) * len(seeds)
+    division = Division(None if workers is None else min(workers, runs), cluster)
+    with contextlib.ExitStack() as stack:
+        places = None
+        if division.divides:
+            places = stack.enter_context(posts(recipe.runtime, division, runs))
+            recipe = replace(recipe, runtime=replace(recipe.runtime, devices=()))  # each worker has its own card
+        return _train_many(recipe, places, folds, seeds, resume, overwrite, command)
+
+
+def _train_many(
+    recipe: Recipe,
+    places: Posts | None,
+    folds: int | None,
+    seeds: Sequence[int],
+    resume: bool,
+    overwrite: bool,
+    command: Sequence[str],
+) -> Trained:
+    """`places`: where the runs are trained; None: in this process."""
     recipe = settle(recipe)
     refuse_early(recipe, KIND, resume=resume, overwrite=overwrite)
     rows = read_rows(recipe)
     parts = None if folds is None else _folds(recipe, rows, folds)
-    seeds = tuple(seeds) or (recipe.training.seed,)
     members = _members(parts, seeds, len(rows))
     plan = {"folds": folds, "seeds": list(seeds), "group": recipe.data.columns.group}
     flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "one_vocabulary": True}
     with open_series(recipe, rows, KIND, members, plan, **flags) as series:
-        for member in members:
-            series.train(member, command)
-            if parts is not None and not is_predicted(series, member):
-                _predict(series, member, parts)
+
+
+        def held(member: Member) -> Held | None:
+            fold = None if parts is None else members.index(member) % len(parts)
+            return None if fold is None else (parts[fold], fold + 1)
+
+        if places is not None:
+            train_side_by_side(series, places, held, command)
+        else:
+            _train_here(series, held, command)
         predictions = None if parts is None else gather(series, parts, seeds)
         metrics = _metrics(series)
         found = spreads(metrics)
@@ -119,14 +152,19 @@ def _members(parts: Sequence[Sequence[int]] | None, seeds: Sequence[int], count:
     return [Member(fold_name(seed, fold, seeds), seed, own) for seed in seeds for fold, own in enumerate(taken)]
 
 
-def _predict(series: Series, member: Member, parts: Sequence[Sequence[int]]) -> None:
-    fold = series.members.index(member) % len(parts)
-    console.note(f"{member.name}: predicting the {len(parts[fold]):,} rows that it did not see")
-    try:
-        with sigterm_interrupts():
-            predict_held_out(series, member, parts[fold], fold + 1)
-    except KeyboardInterrupt:
-        raise Interrupted("interrupted", str(series.folder), AGAIN) from None
+def _train_here(series: Series, held: Callable[[Member], Held | None], command: Sequence[str]) -> None:
+    """Train all members, one after the other. `held`: as of `train_side_by_side`."""
+    for member in series.members:
+        series.train(member, command)
+        own = held(member)
+        if own is None or is_predicted(series, member):
+            continue
+        console.note(f"{member.name}: predicting the {len(own[0]):,} rows that it did not see")
+        try:
+            with sigterm_interrupts():
+                predict_held_out(series.member_recipe(member), series.rows, *own)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted", str(series.folder), AGAIN) from None
 
 
 def _metrics(series: Series) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,7 +10,6 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
-from types import FrameType
 from typing import Any
 
 from nlpctl import console
@@ -22,35 +20,24 @@ from nlpctl.config.recipe_text import value_text
 from nlpctl.config.schema import Origin, Recipe, RuntimeSection
 from nlpctl.config.search_section import SearchSection
 from nlpctl.config.tasks import greater_is_better, scores
-from nlpctl.errors import (
-    EXIT_INTERRUPTED,
-    OF_THE_MACHINE,
-    Interrupted,
-    NlpctlError,
-    Problem,
-    Pruned,
-    RunFailed,
-    remedy,
-)
+from nlpctl.errors import OF_THE_MACHINE, Interrupted, NlpctlError, Problem, Pruned, RunFailed, remedy
 from nlpctl.files import read_json
 from nlpctl.report.score_tables import figures
 from nlpctl.runners.many.outcome import TRIALS
 from nlpctl.runners.many.series_folder import AGAIN
 from nlpctl.runners.many.study import FAILED, FINISHED, PRUNED, Study, Told, Trial
+from nlpctl.runners.many.training_crew import GRACE, HINT, Trainer, begin, training_crew
 from nlpctl.runners.side_by_side import Posts
 from nlpctl.runners.train import train
-from nlpctl.runtime.crew import MOST_LOSSES, Crew, NoRoom
-from nlpctl.runtime.device import visible_devices
-from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
+from nlpctl.runtime.crew import MOST_LOSSES, NoRoom
+from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import LET_GO, wait_until_free
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.runtime.worker import Asked, ProcessEnded, WorkerLost, ask_back, listen_for_interrupts
+from nlpctl.runtime.worker import Asked, ProcessEnded, WorkerLost, ask_back
 from nlpctl.training.judging import Judging
 from nlpctl.training.oom import OutOfMemory, is_of_tensors
 
-LOGS = "logs"
 MOST_FAILURES = 5  # in a row: then the recipe is wrong rather than the values
-_GRACE = STOP_SECONDS + 5.0  # a training saves a checkpoint when it is asked to stop
 
 
 def watched_metric(recipe: Recipe) -> str:
@@ -180,48 +167,30 @@ class Trials:
     def train_side_by_side(self, posts: Posts, *files: str) -> None:
         """One at a time in a process at each of `posts`, which sees the sweep's folder and `files`. Interrupted:
         Ctrl-C."""
-        count, logs = len(posts.runtimes), self.folder / LOGS
-        logs.mkdir(exist_ok=True)
 
-        def hire(number: int) -> _Hand:
-            log = logs / f"{number}.log"
-            runtime = posts.runtimes[number]
-            hand = _Hand(self, runtime, log, partial(make, _opened, log, runtime.devices, grace=_GRACE))
-            hand.start()
-            return hand
+        def employ(runtime: RuntimeSection, log: Path, make: Callable[..., Asked]) -> _Hand:
+            return _Hand(self, runtime, log, partial(make, _opened, log, runtime.devices, grace=GRACE))
 
-        try:
-            with sigterm_interrupts(), posts.seeing(self.folder, *files) as make, Crew(hire, count) as crew:
-                list(crew.results([(_all_that_is_left,)] * count))
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted", str(self.folder), AGAIN) from None
+        with training_crew(posts, self.folder, files, employ) as crew:
+            list(crew.results([(_all_that_is_left,)] * len(posts.runtimes)))
 
 
 def _all_that_is_left() -> None:
     """The job of each worker, which its hand knows how to do."""
 
 
-class _Hand:
-    """A worker of the crew: a process that trains, led by a thread of this one, which takes the trials."""
+class _Hand(Trainer):
+    """A worker that takes trials until nothing is left."""
 
     def __init__(self, trials: Trials, runtime: RuntimeSection, log: Path, make: Callable[[], Asked]):
+        super().__init__(log, make)
         # The process sees its cards alone, so to each trial they are all there are.
-        self._trials, self._runtime, self._log, self._make = trials, replace(runtime, devices=()), log, make
-        self._worker: Asked | None = None
-        self._ended = False
-
-    def start(self) -> Asked:
-        """Its process, started. NoRoom; UnfitNode."""
-        self._worker = worker = self._make()
-        worker.start()
-        if self._ended:  # meanwhile
-            worker.end(interrupt=True)
-        return worker
+        self._trials, self._runtime = trials, replace(runtime, devices=())
 
     def ask(self, job: Any) -> None:
         """Train until nothing is left. NoRoom: somebody else has to."""
-        while not self._ended and (taken := self._trials.take()) is not None:
-            if self._ended:  # meanwhile; --resume goes on with the trial
+        while not self.ended and (taken := self._trials.take()) is not None:
+            if self.ended:  # meanwhile; --resume goes on with the trial
                 return
             trial, recipe = taken
             try:
@@ -239,13 +208,13 @@ class _Hand:
 
         while True:
             try:
-                worker = self._worker or self.start()
-                return worker.ask(job, str(self._log), "out of memory? use fewer --workers", counsel=counsel)
+                worker = self.worker or self.start()
+                return worker.ask(job, str(self.log), HINT, counsel=counsel)
             except ProcessEnded as lost:
-                if self._ended:
+                if self.ended:
                     raise
                 self.end(interrupt=False)
-                self._worker = None
+                self.worker = None
                 if self._trials.losses_of(trial) == MOST_LOSSES:
                     told = f"{MOST_LOSSES} processes were lost over it, the last one: "
                     if isinstance(lost, WorkerLost):  # its node may be gone; a crash is the trial's own
@@ -255,20 +224,10 @@ class _Hand:
                     return FAILED, f"{told}{lost.problems[0]}"
                 console.note(f"trial {trial.name}: {lost.problems[0].message}; another process goes on")
 
-    def end(self, interrupt: bool) -> None:
-        self._ended = self._ended or interrupt
-        if self._worker is not None:
-            self._worker.end(interrupt)
-
 
 def _opened(log: Path, cards: tuple[int, ...]) -> Callable[[Any], Any]:
     """Runs in the process, which sees `cards` alone: what trains."""
-    visible = visible_devices(cards, os.environ)
-    if visible is not None:  # once: for a second trial the card would have another number
-        os.environ["CUDA_VISIBLE_DEVICES"] = visible
-    os.setsid()  # a terminal's Ctrl-C must reach only the parent, which passes it on once
-    listen_for_interrupts(_leave)
-    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
+    begin(log, cards)
 
     def answer(job: tuple[Recipe, str, Sequence[str]]) -> tuple[str, str]:
         recipe, metric, command = job
@@ -281,11 +240,6 @@ def _opened(log: Path, cards: tuple[int, ...]) -> Callable[[Any], Any]:
 def _worth_there(evaluation: int, score: float) -> bool:
     """What the parent says; where it ends this process, the training goes on until the signal stops it."""
     return ask_back((evaluation, score)) is not False
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C outside a training loop; inside, a checkpoint is saved. An exception would be one in C++."""
-    os._exit(EXIT_INTERRUPTED)
 
 
 def train_trial(
