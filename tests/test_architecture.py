@@ -328,6 +328,29 @@ def test_a_task_is_named_in_its_own_modules_only() -> None:
     assert not named_elsewhere, "\n".join(named_elsewhere)
 
 
+def test_no_comprehension_counts_with_the_name_of_a_function() -> None:
+    """Python 3.12.1 takes the function for an unset variable in the other comprehensions of the same block."""
+    found = [f"{name}: {told}" for name, path in MODULES.items() for told in _borrowed(path.read_text("utf-8"))]
+    assert not found, found
+
+
+def test_the_check_of_comprehensions_sees_a_borrowed_name() -> None:
+    text = "from a import place\ndef f(c):\n    g = [c[place] for place in c]\n    return [place(each) for each in g]\n"
+    assert list(_borrowed(text)) == ["place in line 3"]
+    assert not list(_borrowed(text.replace("[place] for place in", "[i] for i in")))
+
+
+def _borrowed(text: str) -> Iterator[str]:
+    tree = ast.parse(text)
+    imported = {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+                for alias in node.names}  # fmt: skip
+    known = imported | {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            targets = (name for each in node.generators for name in ast.walk(each.target) if isinstance(name, ast.Name))
+            yield from (f"{name.id} in line {node.lineno}" for name in targets if name.id in known)
+
+
 def test_files_fit_on_a_few_screens() -> None:
     folders = [PACKAGE, ROOT / "scripts", ROOT / "tests"]
     long = {

@@ -23,11 +23,11 @@ def score_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[ScoreTabl
         if "labels" not in report:
             continue
         of_label = ["precision", "recall", "f1", "support"]
-        labels = [[label, *(figures[name] for name in of_label)] for label, figures in report["labels"].items()]
+        labels = [[label, *(row[name] for name in of_label)] for label, row in report["labels"].items()]
         yield ScoreTable(f"{split}, per label", ["label", *of_label], labels)
         if "levels" in report:  # of hierarchical labels
             of_level = ["labels", "micro_f1", "macro_f1"]
-            levels = [[level, *(figures[name] for name in of_level)] for level, figures in report["levels"].items()]
+            levels = [[level, *(row[name] for name in of_level)] for level, row in report["levels"].items()]
             yield ScoreTable(f"{split}, per level", ["level", *of_level], levels)
 
 

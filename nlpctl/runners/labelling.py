@@ -244,7 +244,7 @@ class _Search:
 
         doubts = [each.doubt.uncertainty for each in candidates]
         spread = spread_out(np.stack([each.vector for each in candidates]), doubts, count)
-        chosen = [candidates[place] for place in spread.chosen]
+        chosen = [candidates[number] for number in spread.chosen]
         answers = self._model.task.labelled_answers(
             [each.example for each in chosen], [each.predictions for each in chosen]
         )

@@ -95,7 +95,7 @@ def known_paddles() -> str:
 
 def installed_versions() -> dict[str, str]:
     """Package to version, of what nlpctl requires and is installed."""
-    return {pin.package: version for pin in pins() if (version := installed_version(pin.package))}
+    return {each.package: version for each in pins() if (version := installed_version(each.package))}
 
 
 def engine_versions() -> dict[str, str]:
