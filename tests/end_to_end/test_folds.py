@@ -81,10 +81,10 @@ def test_finished_folds_are_kept(work, folds):
 @pytest.mark.slow
 def test_killed_and_resumed(work, folds):
     """Killed while the second fold begins, it goes on there; the first one is kept."""
-    words = (*WORDS[:-1], "killed", *QUICK)
-    ended = work.end(work.start(*words), (work / "killed" / "fold-2" / "manifest.json").exists, signal.SIGKILL)
-    assert ended.returncode != 0 and not (work / "killed" / "predictions.jsonl").exists()
-    weights = work / "killed" / "fold-1" / "model" / "model_state.pdparams"
+    words = (*WORDS[:-1], "killed-folds", *QUICK)
+    ended = work.end(work.start(*words), (work / "killed-folds" / "fold-2" / "manifest.json").exists, signal.SIGKILL)
+    assert ended.returncode != 0 and not (work / "killed-folds" / "predictions.jsonl").exists()
+    weights = work / "killed-folds" / "fold-1" / "model" / "model_state.pdparams"
     written = weights.stat().st_mtime_ns
     changed = work.nlpctl(*words, "--resume", "--learning_rate", "1e-3")
     assert changed.returncode == 2 and "learning_rate" in changed.stderr
@@ -92,7 +92,7 @@ def test_killed_and_resumed(work, folds):
     assert other.returncode == 2 and "folds 2" in other.stderr
     done = work.nlpctl(*words, "--resume")
     assert done.returncode == 0 and weights.stat().st_mtime_ns == written, done.stderr
-    assert len(lines(work / "killed" / "predictions.jsonl")) == len(lines(work / "folds" / "predictions.jsonl"))
+    assert len(lines(work / "killed-folds" / "predictions.jsonl")) == len(lines(work / "folds" / "predictions.jsonl"))
 
 
 def test_what_is_done_is_not_given_out(work, folds):

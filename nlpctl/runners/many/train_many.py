@@ -109,10 +109,11 @@ def _train_many(
     flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "one_vocabulary": True}
     with open_series(recipe, rows, KIND, members, plan, **flags) as series:
 
-
         def held(member: Member) -> Held | None:
-            fold = None if parts is None else members.index(member) % len(parts)
-            return None if fold is None else (parts[fold], fold + 1)
+            if parts is None:
+                return None
+            fold = members.index(member) % len(parts)
+            return parts[fold], fold + 1
 
         if places is not None:
             train_side_by_side(series, places, held, command)
