@@ -15,6 +15,8 @@ CLOCKS |= {"eval_samples_per_second", "eval_steps_per_second", "interval_samples
 CLOCKS |= {"interval_steps_per_second", "train_samples_per_second", "train_steps_per_second", "source", "output_dir"}
 # The first is found out by training steps: a run killed after the last one has lost it. The order in the second varies.
 CLOCKS |= {"unreached", "model.pdiparams.info", "speeds"}
+# Of a compression: what is measured, and what is chosen or named by it.
+CLOCKS |= {"load_seconds", "peak_mb", "rounds", "last_rounds", "conditions", "indistinct", "baselines", "key"}
 
 
 def readable(file: Path) -> bool:
