@@ -107,8 +107,7 @@ class Scenario:
     """One command. `words`: what is typed; `more`: what is added when an earlier try left something at `begun`.
 
     `output`: the file or folder that it writes; `grows`: names in it that are whole only at the end of the command.
-    `state`: the file in it that says when all is finished. `given`: what is copied into out/ first, for a command that
-    changes it; its success alone says that it is finished."""
+    `state`: the file in it that says when all is finished. `given`: what a command that changes it finds in out/."""
 
     name: str
     words: tuple[str, ...]
