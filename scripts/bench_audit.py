@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -107,8 +108,10 @@ CASES = {
 def nlpctl(*words: str | Path) -> None:
     """Run a command line; its output goes to this script's log. Ends the script if it fails."""
     command = [*NLPCTL, *map(str, words)]
-    if subprocess.run(command, env=environment(), stdout=sys.stderr).returncode:
-        sys.exit(f"failed: nlpctl {' '.join(map(str, words))}")
+    code = subprocess.run(command, env=environment(), stdout=sys.stderr).returncode
+    if code:  # one that is killed says nothing itself
+        how = f"exit {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
+        sys.exit(f"failed ({how}): nlpctl {' '.join(map(str, words))}")
 
 
 def train(folder: Path, name: str, case: str, rows: Path, seed: int, epochs: int, *more: str) -> Path:

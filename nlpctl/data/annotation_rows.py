@@ -6,6 +6,7 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ from nlpctl.data import doccano, label_studio
 from nlpctl.data.annotated import Annotated
 from nlpctl.data.json_rows import json_errors_told, json_rows, jsonl_rows, object_row, whole_document
 from nlpctl.data.lines import MAX_DOCUMENT, numbered_lines
-from nlpctl.data.row import BadRow, Row, missing_key
+from nlpctl.data.row import BadRow, Row, missing_key, place
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 
@@ -28,6 +29,7 @@ ANNOTATED = {LABEL_STUDIO: "Label Studio", DOCCANO: "doccano"}  # values of data
 _BEGINNING = 1 << 20  # bytes of a file that tell what wrote it
 _BLANKS = re.compile(r"\s*")
 _LOOKED_AT = 20  # records; the first may have no label
+_PLACES = 10  # of what is left out are told
 
 
 class AnnotatedTask(Protocol):
@@ -38,6 +40,29 @@ class AnnotatedTask(Protocol):
     def required(self, labelled: bool) -> tuple[str, ...]: ...
 
 
+class _NotAnnotated(ValueError):
+    """Nobody gave a record the label that is read of it."""
+
+
+@dataclass(frozen=True)
+class OnlyAnnotated:
+    """`task`, for rows that data.map is to change: what nobody annotated is left out before. A function may give any
+    row a label, and none of its labels would be a person's."""
+
+    task: AnnotatedTask
+
+    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        values = self.task.of_annotation(record)
+        # Labels of JSON_MIN may be under any name, which data.map knows.
+        given = record.choices or record.marks or record.plain
+        if not given and missing_key(values, self.task.required(labelled=True)) is not None:
+            raise _NotAnnotated
+        return values
+
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        return self.task.required(labelled)
+
+
 def annotation_rows(
     lines: Iterable[tuple[int, bytes]], source: str, kind: str, required: Sequence[str], task: AnnotatedTask | None
 ) -> Iterator[Row | BadRow]:
@@ -46,7 +71,7 @@ def annotation_rows(
     `task` None: the texts alone. UserError: nothing is annotated.
     """
     texts = [name for name in required if task is not None and name in task.required(labelled=False)]
-    kept = left_out = 0
+    kept, left_out = 0, []
     for row in record_rows(lines, source):
         if isinstance(row, Row):
             try:
@@ -54,24 +79,28 @@ def annotation_rows(
                 row = row._replace(values=record.values if task is None else task.of_annotation(record))
                 reason = missing_key(row.values, required)
                 if reason is not None and not (record.choices or record.marks or missing_key(row.values, texts)):
-                    left_out += 1
-                    continue
+                    raise _NotAnnotated
                 row = row if reason is None else BadRow(row.source, row.line, reason)
+            except _NotAnnotated:
+                left_out.append(row.line)
+                continue
             except ValueError as error:
                 row = BadRow(row.source, row.line, str(error))
         kept += 1
         yield row
     if left_out and not kept:
         hint = "annotate it, and export it again; rows without labels are for predict and data next"
-        raise UserError(f"none of {left_out:,} texts is annotated", where=source, hint=hint)
+        raise UserError(f"none of {len(left_out):,} texts is annotated", where=source, hint=hint)
     if left_out:
-        _tell(source, left_out)
+        _tell(source, len(left_out), tuple(left_out[:_PLACES]))
 
 
 @functools.cache
-def _tell(source: str, left_out: int) -> None:
+def _tell(source: str, left_out: int, first: Sequence[int | str]) -> None:
     """Once, however often the file is read."""
-    console.note(f"{source}: {counted(left_out, 'texts')} without annotation left out")
+    places = ", ".join(place(source, line) if number == 0 else str(line) for number, line in enumerate(first))
+    more = "" if left_out == len(first) else f" and {left_out - len(first):,} more"
+    console.note(f"{counted(left_out, 'texts')} without annotation left out: {places}{more}")
 
 
 def record_rows(lines: Iterable[tuple[int, bytes]], source: str) -> Iterator[Row | BadRow]:

@@ -43,6 +43,10 @@ class ChangedRows:
         return self.source.label_names
 
     def __iter__(self) -> Iterator[Row | BadRow]:
+        return (changed for _, changed in self.pairs())
+
+    def pairs(self) -> Iterator[tuple[Row | BadRow, Row | BadRow]]:
+        """Each row that is kept: as it was read, and as the functions make it."""
         maps = [(name, import_part(MAP, name)) for name in self.maps]
         filters = [(name, import_part(FILTER, name)) for name in self.filters]
         read = left = 0
@@ -51,7 +55,7 @@ class ChangedRows:
             changed = row if isinstance(row, BadRow) else self._changed(row, maps, filters)
             if changed is not None:
                 left += 1
-                yield changed
+                yield row, changed
         if read and not left:
             hint = f"see what {', '.join(self.filters)} is given: nlpctl data show RECIPE --set data.filter=null"
             raise UserError(f"all {read:,} rows of {self.description} are left out", where=FILTER.key, hint=hint)

@@ -5,26 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from nlpctl.data.changed_rows import ChangedRows
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.inspect.normalise import row_key
 from nlpctl.data.open_split import open_split
-from nlpctl.data.row import BadRow
+from nlpctl.data.row import BadRow, missing_key
 from nlpctl.data.task_rows import TaskRows
 
 
 def labelled_texts(rows: TaskRows, split: str) -> Iterator[bytes]:
     """The `text_key` of each row of a split. Rows that are bad, or whose column for the label is empty, have none.
 
-    UserError if the split cannot be read.
+    A row that data.map changes has two: unlabelled texts do not pass through it. UserError if the split cannot be read.
     """
-    reader = ExampleReader(rows, None)
-    for row in open_split(rows, split):
+    reader, source = ExampleReader(rows, None), open_split(rows, split)
+    for given, row in source.pairs() if isinstance(source, ChangedRows) else ((row, row) for row in source):
         example = reader.read(row)
         if isinstance(example, BadRow):
             continue
         to_fill = [name for name, value in rows.to_label(example).items() if value is None]
-        if not any(row.values.get(name, True) in (None, "") for name in to_fill):
-            yield text_key(rows, example)
+        if any(row.values.get(name, True) in (None, "") for name in to_fill):
+            continue
+        yield text_key(rows, example)
+        if given is not row and missing_key(given.values, rows.required(labelled=False)) is None:
+            example = reader.read(given)
+            if not isinstance(example, BadRow):
+                yield text_key(rows, example)
 
 
 def text_key(rows: TaskRows, example: Any) -> bytes:

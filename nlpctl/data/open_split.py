@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import DataSection, SplitFilesSection
-from nlpctl.data.annotation_rows import AnnotatedTask, recognised_format
+from nlpctl.data.annotation_rows import AnnotatedTask, OnlyAnnotated, recognised_format
 from nlpctl.data.changed_rows import ChangedRows
 from nlpctl.data.functions import import_function, raised
 from nlpctl.data.readers import file_format, read_rows
@@ -46,11 +46,14 @@ def open_split(rows: TaskRows, split: str, labelled: bool = True) -> RowSource:
     required = rows.required(labelled)
     if not data.map and not data.filter:
         return _open(rows, split, required)
+    if not data.map:
+        return ChangedRows(_open(rows, split, required), (), data.filter, required)
     # What the task needs may be what data.map makes of a row.
-    return ChangedRows(_open(rows, split, () if data.map else required), data.map, data.filter, required)
+    source = _open(rows, split, (), OnlyAnnotated(rows) if labelled else rows)
+    return ChangedRows(source, data.map, data.filter, required)
 
 
-def _open(rows: TaskRows, split: str, required: Sequence[str]) -> RowSource:
+def _open(rows: TaskRows, split: str, required: Sequence[str], task: AnnotatedTask | None = None) -> RowSource:
     data = rows.data
     if data.dataset is not None:
         from nlpctl.data.hub import open_dataset  # imports the data set libraries
@@ -59,7 +62,7 @@ def _open(rows: TaskRows, split: str, required: Sequence[str]) -> RowSource:
     files = tuple(Path(name) for name in files_of(data, split))
     if data.reader is not None:
         return FunctionRows(data.reader, files, tuple(required))
-    return open_files(rows, files, required, where=f"data.{split}", own=getattr(data.by_split, split))
+    return open_files(rows, files, required, where=f"data.{split}", own=getattr(data.by_split, split), task=task)
 
 
 def open_files(
@@ -68,10 +71,12 @@ def open_files(
     required: Sequence[str],
     where: str,
     own: SplitFilesSection = _AS_ALL,
+    task: AnnotatedTask | None = None,
 ) -> RowSource:
     """Rows of local files; `where` (a key or flag) is blamed for files that are missing.
 
-    `own`: where these files differ from what the data section says of all.
+    `own`: where these files differ from what the data section says of all. `task`: as of `read_rows`, in place of
+    `rows`.
     """
     problems = [problem for path in files if (problem := _missing_file(path, where)) is not None]
     if problems:
@@ -80,7 +85,7 @@ def open_files(
     formats = tuple(_format_of(rows, path, declared) for path in files)
     header = rows.data.header if own.header is None else own.header
     named = {getattr(rows.data.columns, name): str(column) for name, column in own.columns.items()}
-    return FileRows(files, formats, header, tuple(required), named, rows)
+    return FileRows(files, formats, header, tuple(required), named, task or rows)
 
 
 def _format_of(rows: TaskRows, path: Path, declared: str) -> str:

@@ -13,13 +13,14 @@ from typing import Any
 
 from nlpctl.errors import UserError
 from nlpctl.files import STAGING_PREFIX, read_json, sha256_of, write_json_atomic
-from nlpctl.layout import MANIFEST, TASK
+from nlpctl.layout import CALIBRATION, LABELS, MANIFEST, TASK
 from nlpctl.models.source import WEIGHTS
 from nlpctl.outputs import refuse_foreign
 
 FORMAT = 1
 KIND = "model"  # tells the manifest of a model folder from those of a run and of an index
 VOCABULARY = "vocab.txt"
+CHANGING = (WEIGHTS, LABELS, CALIBRATION)  # what `changing` is for; one that was killed left them unlisted
 _LARGEST = 1 << 28  # bytes of a vocabulary
 _MEANT = "copy the model folder again; if the change is meant: --trust-edits, or delete manifest.json"
 _AGAIN = "copy the model folder again, or delete manifest.json to load it unchecked"
@@ -66,19 +67,19 @@ def refuse_foreign_files(folder: Path) -> None:
     except UserError:
         return
     if manifest is not None:
-        refuse_foreign(folder, (*manifest["sha256"], MANIFEST))
+        refuse_foreign(folder, (*manifest["sha256"], MANIFEST, *CHANGING))
 
 
 @contextmanager
 def changing(folder: Path, *names: str) -> Iterator[None]:
     """Change these files of a whole model folder inside the context; their sums in manifest.json follow.
 
-    Meanwhile the folder has no manifest.json: a killed command must not leave one that calls the files altered.
-    Without a manifest.json nothing is written.
+    Meanwhile manifest.json does not list them: a killed command must leave neither one that calls them altered nor
+    none, and the same command puts them back. Without a manifest.json nothing is written.
     """
     manifest = _read(folder)
     if manifest is not None:
-        (folder / MANIFEST).unlink()
+        _write(folder, {name: value for name, value in manifest["sha256"].items() if name not in names})
     yield
     if manifest is not None:
         _write(folder, {**manifest["sha256"], **sums_of(folder, names)})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from nlpctl import console
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
 from nlpctl.errors import UserError
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
@@ -38,6 +39,9 @@ def refuse_model(recipe: Recipe, source: str) -> None:
     `source` is from `find_trained_model`, which compares the files of an export with their checksums, or has been
     checked otherwise.
     """
+    key = "inference.min_confidence"
+    if recipe.inference.min_confidence is not None and not task_info(recipe.task).reads(key):
+        raise UserError(f"answers of {recipe.task} have no confidence", recipe.where(key), "leave it out")
     found = resolve_source(source)
     if found.kind == "export":
         check_export(recipe, read_checked_manifest(found.folder))

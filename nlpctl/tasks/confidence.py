@@ -25,12 +25,21 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # least confidences of the table
 @dataclass(frozen=True, eq=False)
 class Judged:
     """The decisions of a split: `confidence` float64 [n], `right` bool [n], and `rows` int64 [n], the example each is
-    of. `what`: what they are, for people: rows, answers, labels, entities, words."""
+    of. `what`: what they are, for people: rows, answers, labels, entities, words.
+
+    `held_by` float64 [n]: the highest of the confidences with which each stays, where others hold it up; None: its own.
+    """
 
     what: str
     confidence: np.ndarray
     right: np.ndarray
     rows: np.ndarray
+    held_by: np.ndarray | None = None
+
+    @property
+    def stays(self) -> np.ndarray:
+        """The least confidence up to which `--min-confidence` keeps each, rounded as answers show it; float64 [n]."""
+        return (self.confidence if self.held_by is None else self.held_by).round(DIGITS)
 
 
 def reliability(judged: Judged) -> list[list[float]]:
@@ -56,13 +65,13 @@ def ece(judged: Judged) -> float:
 
 
 def coverage(judged: Judged) -> list[dict[str, Any]]:
-    """Per level of LEVELS the share of decisions that are at least so sure, and the share of these that is right.
+    """Per level of LEVELS the share of decisions that `--min-confidence` keeps, and the share of these that is right.
 
     `precision` is None where no decision is left.
     """
     found = []
     for level in LEVELS:
-        kept = judged.confidence >= level
+        kept = judged.stays >= level
         right = float(judged.right[kept].mean()) if kept.any() else None
         found.append({"min_confidence": level, "coverage": float(kept.mean()), "precision": right})
     return found

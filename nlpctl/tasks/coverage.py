@@ -1,7 +1,4 @@
-"""How many decisions a least confidence keeps, and how many of these are right.
-
-Confidences are rounded as answers show them, since `--min-confidence` compares these.
-"""
+"""How many decisions a least confidence keeps, and how many of these are right."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.tasks.confidence import DIGITS, Judged
+from nlpctl.tasks.confidence import Judged
 from nlpctl.tasks.intervals import Interval, intervals
 from nlpctl.tasks.tallies import tally
 
@@ -20,9 +17,9 @@ LEAST_KEPT = 20  # decisions on which a threshold for a precision may rest
 def least_confidence(judged: Judged, precision: float) -> float | None:
     """The least confidence from which on at least this share of the decisions is right; None if there is none.
 
-    At least LEAST_KEPT decisions lie above it. It has DIGITS decimals.
+    At least LEAST_KEPT decisions lie above it. It has as many decimals as the probabilities in answers.
     """
-    confidence = judged.confidence.round(DIGITS)
+    confidence = judged.stays
     order = np.argsort(-confidence, kind="stable")
     sure, right = confidence[order], np.cumsum(judged.right[order])
     kept = np.arange(1, len(sure) + 1)
@@ -60,7 +57,7 @@ class Target:
 def kept_at(judged: Judged, least: float, groups: np.ndarray | None) -> Kept:
     """What `least` as the least confidence keeps. Rows are drawn for the intervals, with all of their decisions, and
     rows with an equal number in `groups` together."""
-    kept = judged.confidence.round(DIGITS) >= least
+    kept = judged.stays >= least
     rows = int(judged.rows.max()) + 1 if groups is None else len(groups)
     sums = [np.bincount(judged.rows, each, rows) for each in (kept & judged.right, kept, np.ones(len(kept)))]
     table = tally("kept", (), np.column_stack(sums), np.zeros(rows, bool), [""] * rows, groups)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nlpctl.data.collate import Batch, Collator
-from nlpctl.data.label_tree import ancestors
+from nlpctl.data.label_tree import ancestor_ids, ancestors
 from nlpctl.data.multi_label_rows import MultiLabelExample
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.confidence import Calibration
@@ -122,10 +122,15 @@ class MultiLabelClassification(SequenceClassification):
         ]
 
     def judged(self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]) -> Judged:
-        """The labels that are given, each with its probability."""
+        """The labels that are given, each with its probability. One stays as long as a label below it does."""
         gold, chosen = gold_array(examples, len(self.labels)), self._chosen(_probabilities(predictions))
+        told = self._told(predictions)
+        held_by = np.where(chosen, told, 0.0)
+        for label, above in enumerate(ancestor_ids(self.labels.names)):
+            for ancestor in above:
+                held_by[:, ancestor] = np.maximum(held_by[:, ancestor], np.where(chosen[:, label], told[:, label], 0.0))
         rows, labels = np.nonzero(chosen)
-        return Judged("labels", self._told(predictions)[rows, labels], gold[rows, labels], rows)
+        return Judged("labels", told[rows, labels], gold[rows, labels], rows, held_by[rows, labels])
 
     def fit_calibration(
         self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -259,8 +260,8 @@ class TokenClassification(Task):
     def _sure(
         self, example: TaggedExample, predictions: Sequence[TagPath], *, outside: bool = True
     ) -> dict[Span, float]:
-        """How probable each entity of the tags is, and with `outside` each stretch outside of them; not those that are
-        terms of decode.terms, which the file decides.
+        """How probable each entity of the answer is, and with `outside` each stretch outside of them; not those that
+        are terms of decode.terms, which the file decides. What a term leaves of an entity is as probable as the whole.
 
         That an entity is there, of this type and from this first word to this last one: the product of what the words
         need for it, and of the next word not going on with it. Where windows meet, their words count as independent.
@@ -268,9 +269,6 @@ class TokenClassification(Task):
         steps = np.concatenate([part.steps for part in predictions]).astype(np.float64)
         spans = self._tagged(example, tags_of(predictions))
         given = with_outside(spans, example) if outside and self.in_words else spans
-        if self.terms is not None:
-            terms = {(term.start, term.end) for term in self.terms.matches(example.text)}
-            given = [span for span in given if (span.start, span.end) not in terms]
         if not given:
             return {}
         bounds = np.asarray(example.bounds)
@@ -285,7 +283,20 @@ class TokenClassification(Task):
             kinds = np.array([types.index(span.type) if span.type in types else -1 for span in given])
             known = kinds >= 0  # what lies outside was not fitted
             odds[known] = sigmoid(log_odds(odds[known]) * scales[kinds[known]] + shifts[kinds[known]])
-        return dict(zip(given, odds.tolist(), strict=True))
+        sure = dict(zip(given, odds.tolist(), strict=True))
+        return sure if self.terms is None else self._left(example, spans, sure, outside)
+
+    def _left(
+        self, example: TaggedExample, entities: Sequence[Span], sure: Mapping[Span, float], outside: bool
+    ) -> dict[Span, float]:
+        """`sure`, of each span of the tags, for what the terms leave of these: a part has the number of its whole."""
+        terms = {(term.start, term.end) for term in self.terms.matches(example.text)}
+        left = self.terms.apply(example.text, entities)
+        left = with_outside(left, example) if outside and self.in_words else left
+        wholes, starts = list(sure.values()), [span.start for span in sure]
+        return {
+            span: wholes[bisect_right(starts, span.start) - 1] for span in left if (span.start, span.end) not in terms
+        }
 
     def _known(self, text: str, span: Span) -> dict[str, Any]:
         """What the term dictionary says of an entity besides its type."""

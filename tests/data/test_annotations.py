@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 from nlpctl.config.load import load_recipe
 from nlpctl.data.annotated import Mark, from_units, tags_of, units_of
 from nlpctl.data.inputs import open_inputs
+from nlpctl.data.labelled_texts import text_key
 from nlpctl.data.open_split import open_split
 from nlpctl.data.row import BadRow
 from nlpctl.data.splits import read_training_data
 from nlpctl.data.task_rows import task_rows
+from nlpctl.data.text_rows import TextExample
 from nlpctl.data.word_spans import character_spans, word_spans
 from nlpctl.errors import UserError
 from nlpctl.runners.annotations import convert
@@ -255,6 +258,52 @@ def test_texts_that_wait_for_their_label_are_not_labelled(tmp_path, task, result
     (tmp_path / "half.json").write_text(studio(("one", [{"result": [result]}]), ("two", []), ("three", [])))
     recipe = recipe_of(tmp_path, task, "half.json")
     assert len(known_texts(recipe, task_rows(task, recipe.data))) == 1
+
+
+def map_with(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> list[str]:
+    """The value of data.map for the function `f` of `code`."""
+    (folder / "map_code.py").write_text(code)
+    monkeypatch.chdir(folder)
+    monkeypatch.delitem(sys.modules, "map_code", raising=False)
+    return ["map_code:f"]
+
+
+@pytest.mark.parametrize("kind", ["label_studio", "doccano"])
+def test_what_nobody_annotated_gets_no_label_from_a_function(tmp_path, monkeypatch, capsys, kind):
+    """It is left out before data.map, which could give every text a label, and is named; a text that is labelled is
+    known as it was read and as the function makes it."""
+    maps = map_with(tmp_path, monkeypatch, "def f(row):\n    return {'text': row['text'].upper(), 'label': 'b'}\n")
+    if kind == "label_studio":
+        (tmp_path / "half.json").write_text(studio(("one", [{"result": [choice("a")]}]), ("two", []), ("three", [])))
+        places = "half.json[1], [2]\n"
+    else:
+        lines = [{"text": "one", "label": ["a"]}, {"text": "two", "label": []}, {"text": "three"}]
+        (tmp_path / "half.json").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        places = "half.json:2, 3\n"
+    recipe = recipe_of(tmp_path, "sequence_classification", "half.json", map=maps, format=kind)
+    rows = task_rows(recipe.task, recipe.data)
+    assert [dict(row.values) for row in rows_of(recipe)] == [{"text": "ONE", "label": "b"}]
+    assert "2 texts without annotation left out: " in (told := capsys.readouterr().err) and told.endswith(places)
+    known = known_texts(recipe, rows)
+    assert [text_key(rows, TextExample(text, None, None)) in known for text in ("one", "ONE", "two", "TWO")] == [
+        True, True, False, False
+    ]  # fmt: skip
+
+
+def test_a_function_may_find_the_label_of_a_minimal_export(tmp_path, monkeypatch):
+    """Its key is the user's own, so that nothing tells whether somebody filled it in."""
+    maps = map_with(tmp_path, monkeypatch, "def f(row):\n    return {'text': row['text'], 'label': row['mood']}\n")
+    (tmp_path / "min.json").write_text(json.dumps([{"text": "one", "mood": "a"}, {"text": "two"}]))
+    recipe = recipe_of(tmp_path, "sequence_classification", "min.json", map=maps, format="label_studio")
+    good, bad = rows_of(recipe)
+    assert good.values["label"] == "a" and bad.where.endswith("min.json[1]") and "'mood'" in bad.reason
+
+
+def test_many_texts_without_annotation_are_told_by_the_first(tmp_path, capsys):
+    tasks = [("one", [{"result": [choice("a")]}]), *((f"text {i}", []) for i in range(14))]
+    (tmp_path / "half.json").write_text(studio(*tasks))
+    rows_of(recipe_of(tmp_path, "sequence_classification", "half.json"))
+    assert capsys.readouterr().err.endswith("half.json[1], [2], [3], [4], [5], [6], [7], [8], [9], [10] and 4 more\n")
 
 
 def test_rows_with_an_empty_column_are_not_labelled(tmp_path):

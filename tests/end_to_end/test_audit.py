@@ -81,6 +81,7 @@ def test_what_is_refused(work, base, audited):
         return done.stderr
 
     assert "no runs of folds" in refused("audit", "base")
+    assert "no runs of folds" in refused("audit", "recipe.yaml")
     assert "the file exists" in refused("audit", "folds")
     assert "is ticked" in refused("apply", audited["findings"], "-o", "never")
     (work / "bad.jsonl").write_text('{"kind": "wrong label", "where": "a:1", "text": "", "apply": true}\n{"kind": 3}\n')

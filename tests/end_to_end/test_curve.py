@@ -32,4 +32,7 @@ def test_what_is_refused(work):
     assert "2 is no share" in refused("--shares", "0.5,2")
     assert "do not make a curve" in refused("--shares", "0.5,1")
     assert "has 4" in refused()
+    (work / "bad_dev.tsv").write_text("text\tlabel\ngood\tneutral\n")  # not found by the first run, in a folder
+    told = refused("--shares", "0.3,0.5,0.75,1", "--set", "data.dev=bad_dev.tsv")
+    assert "bad_dev.tsv:2: unknown label: 'neutral'" in told and "run 1 of" not in told
     assert "no dev or test data" in refused("--set", "data.dev=null", "--set", "data.test=null", *QUICK)

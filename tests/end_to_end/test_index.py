@@ -98,6 +98,12 @@ def test_vectors_are_written_in_the_order_of_the_rows(work, index):
     assert [path.name for path in index.glob("*vectors.npy*")] == ["vectors.npy"]
 
 
+def test_vectors_have_no_confidence(work, index):
+    (work / "one.txt").write_text("one\n")
+    done = work.nlpctl("predict", index / "run", "one.txt", "--min-confidence", "0.5")
+    assert done.returncode == 2 and "answers of semantic_indexing have no confidence" in done.stderr, done.stderr
+
+
 def test_other_models_make_no_vectors(work, base):
     done = work.nlpctl("predict", base, "test.tsv", "--embeddings", "x.npy")
     assert done.returncode == 2 and "sequence_classification has no text vectors" in done.stderr

@@ -18,7 +18,7 @@ from nlpctl.formats.safe_pickle import load_pdparams
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.folder import read_labels, tune_labels
 from nlpctl.models.source import resolve_source
-from nlpctl.models.sums import changing, check_model_sums, write_model_sums
+from nlpctl.models.sums import changing, check_model_sums, refuse_foreign_files, write_model_sums
 from nlpctl.runners.evaluate import evaluate
 from nlpctl.runners.params import set_in_copy
 
@@ -198,6 +198,24 @@ def test_a_copy_with_other_parameters_and_tuned_thresholds_verify(run):
     with changing(run / "model", "labels.json"):  # a folder without one gets none
         pass
     assert not (run / "model" / "manifest.json").exists()
+
+
+def test_a_change_that_was_cut_off_leaves_the_other_sums(run):
+    """The file that was to change is not checked, the others are; the next change lists all again."""
+    model = run / "model"
+    whole = json.loads((model / "manifest.json").read_text())
+    with pytest.raises(OSError), changing(model, "labels.json"):
+        (model / "labels.json").write_text(json.dumps({"labels": ["x", "y", "z"], "thresholds": [0.1, 0.2, 0.3]}))
+        raise OSError("no space")
+    check_model_sums(model)
+    refuse_foreign_files(model)
+    kept = json.loads((model / "manifest.json").read_text())["sha256"]
+    assert kept == {name: value for name, value in whole["sha256"].items() if name != "labels.json"}
+    tune_labels(model, ("x", "y", "z"), (0.2, 0.3, 0.5))
+    assert json.loads((model / "manifest.json").read_text())["sha256"].keys() == whole["sha256"].keys()
+    (model / "task.json").write_text((model / "task.json").read_text() + " ")
+    with pytest.raises(UserError, match="altered"):
+        check_model_sums(model)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from array import array
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -17,10 +18,8 @@ from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import UserError
 from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
 from nlpctl.models.viterbi import path_steps, viterbi
-from nlpctl.runners.compared import told_target
 from nlpctl.tasks.calibrate import calibrated, recalibrated
 from nlpctl.tasks.confidence import LEVELS, Judged, coverage, ece, reliability, tempered
-from nlpctl.tasks.coverage import Target, kept_at, least_confidence
 from nlpctl.tasks.fit_confidence import LEAST, fit_first, fit_logistic, fit_temperature
 from nlpctl.tasks.sequence_classification import softmax
 from nlpctl.tasks.token_classification import follows
@@ -126,34 +125,6 @@ def test_answers_get_a_temperature_by_whether_the_first_is_right():
     ragged = [row[: 1 + i % 4].tolist() if i < 100 else row.tolist() for i, row in enumerate(scores * 3)]
     assert 1 / fit_first(ragged, right).scales[0] == pytest.approx(3, rel=0.15)
     assert fit_first([[1.0]] * 200, np.ones(200, bool)) is None  # one candidate is always certain
-
-
-# -- a precision ---------------------------------------------------------------------------------
-
-
-def test_the_least_confidence_for_a_precision():
-    confidence = np.linspace(0, 1, 1001)
-    found = judged(confidence, RANDOM.random(1001) < confidence)
-    least = least_confidence(found, 0.9)
-    assert found.right[confidence >= least].mean() >= 0.9
-    assert 0.7 < least < 0.85  # from c on, (1 + c) / 2 is right
-    assert least_confidence(found, 1.01) is None
-    tied = judged([0.9] * 30 + [0.8] * 30, [1] * 30 + [1] * 15 + [0] * 15)
-    assert least_confidence(tied, 0.9) == 0.9  # none of the equal ones is left out
-    kept = kept_at(found, least, None)
-    assert kept.coverage == pytest.approx(float((confidence >= least).mean()))
-    for value, (low, high) in ((kept.coverage, kept.coverage_interval), (kept.precision, kept.precision_interval)):
-        assert low < value < high < 1 and high - low < 0.1
-
-
-def test_the_least_confidence_is_one_that_answers_have():
-    found = judged([0.9999704, 0.9999696] * 50 + [0.999969] * 100, [1] * 100 + [0] * 100)
-    least = least_confidence(found, 0.95)
-    assert least == 0.99997  # both kinds of answers say so
-    kept = kept_at(found, least, None)
-    assert (kept.coverage, kept.precision) == (0.5, 1.0)
-    told = told_target(Target(0.95, least, {"dev": kept}))
-    assert told.startswith("--min-confidence 0.99997 gives 95.0% right answers on dev")
 
 
 # -- tasks ---------------------------------------------------------------------------------------
@@ -366,6 +337,33 @@ def test_a_term_that_the_tags_find_too_is_as_sure(make_task_of, tmp_path):
     assert [each["text"] for each in answer["entities"]] == ["北京", "好"]
     assert [each["text"] for each in task.abstained(answer, 0.9)["entities"]] == ["北京"]
     assert len(task.judged([example], [parts]).right) == 1
+
+
+@pytest.mark.parametrize("task_name", ["token_classification", "lexical_analysis"])
+def test_the_rest_of_an_entity_that_a_term_cuts_is_as_sure_as_the_whole(make_task_of, tmp_path, task_name):
+    """It is a decision of the network, so it may be withheld."""
+    (tmp_path / "terms.tsv").write_text("北京\tP\n", encoding="utf-8")
+    words = task_name == "lexical_analysis"
+    decode = {"entity_types": ()} if words else {}
+    example = tagged(7, text="大北京人很好啊")
+    logits = np.zeros((1, 7, 5), np.float32)
+    logits[0, range(7), [3, 4, 4, 4, 0, 0, 0]] = [3, 3, 3, 3, 9, 9, 9]
+    names = ("O", "B-P", "I-P", "B-L", "I-L")
+    plain = make_task_of(task_name, names, decode=decode, inference={"min_confidence": 0.9})
+    terms = make_task_of(
+        task_name, names, decode={**decode, "terms": str(tmp_path / "terms.tsv")}, inference={"min_confidence": 0.9}
+    )
+    (key,) = terms.answer_keys
+    parts = plain.measured().predictions((logits,), [window(example, 7)])
+    (whole,) = [each for each in plain.answer(example, parts)[key] if each["text"] == "大北京人"]
+    answer = terms.answer(example, parts)
+    found = {each["text"]: each["confidence"] for each in answer[key]}
+    assert 0.4 < whole["confidence"] < 0.9 and found["北京"] is None
+    assert found["大"] == found["人"] == whole["confidence"]
+    kept = [each.get("tag", each.get("type")) for each in terms.abstained(answer, 0.9)[key]]
+    assert kept == ([None, "P", None, "O"] if words else ["P"])
+    found = terms.judged([replace(example, tags=array("i", [0, 1, 2, 3, 0, 0, 0]))], [parts])
+    assert found.right.tolist() == [False, True]  # of those that are answered
 
 
 # -- the file ------------------------------------------------------------------------------------

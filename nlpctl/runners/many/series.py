@@ -29,7 +29,7 @@ from nlpctl.data.open_split import FileRows, has_split, open_split
 from nlpctl.data.records import Records
 from nlpctl.data.row import RowSource
 from nlpctl.data.split_rows import Readable, read_readable
-from nlpctl.data.splits import resolve_labels
+from nlpctl.data.splits import groups_of, read_labelled_split, resolve_labels
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.files import staged_file, writing
@@ -226,7 +226,14 @@ def open_series(
     own: Sequence[str] = (),
     one_vocabulary: bool = False,
 ) -> Iterator[Series]:
-    """The series in recipe.run_dir, as `open_folder`. `one_vocabulary`: that of all rows for every run."""
+    """The series in recipe.run_dir, as `open_folder`. `one_vocabulary`: that of all rows for every run.
+
+    UserError also for bad rows of dev or test: they would end the first run, in a folder that was begun.
+    """
+    for split in ("dev", "test"):
+        if has_split(recipe.data, split):
+            examples, _, _ = read_labelled_split(rows.rows, split, rows.labels)
+            groups_of(rows.rows, split, rows.labels, len(examples))
     names = [member.name for member in members]
     with open_folder(recipe, rows.files, kind, names, plan, resume=resume, overwrite=overwrite, own=own) as folder:
         yield Series(recipe, rows, folder, members, one_vocabulary)

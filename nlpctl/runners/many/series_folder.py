@@ -49,7 +49,7 @@ def read_series(folder: Path) -> dict[str, Any]:
         if wrong:
             raise ValueError(f"{wrong[0]} is missing")
         return content
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         hint = "name the folder that holds all runs"
         raise UserError("there are no runs of folds or seeds here", str(folder), hint) from None
     except (OSError, ValueError) as error:
