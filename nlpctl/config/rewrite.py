@@ -13,7 +13,7 @@ import yaml
 from nlpctl.config.changed_text import edited
 from nlpctl.config.library import shipped_root
 from nlpctl.config.positions import display
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Recipe, SplitFilesSection
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic
 from nlpctl.layout import MANIFEST
@@ -51,6 +51,11 @@ def refuse_rewriting(recipe: Recipe) -> None:
         if getattr(recipe.data, key) is not None:
             message = f"the recipe reads its rows by data.{key}, not from files"
             raise UserError(message, where=recipe.where(f"data.{key}"), hint=f"leave out --write; {_PASTE}")
+    for part in ("train", "dev", "test"):
+        if getattr(recipe.data.by_split, part) != SplitFilesSection():
+            message = f"the new {part} file would be read by this, and is like the training files"
+            hint = f"leave out --write; {_PASTE}, and set it anew"
+            raise UserError(message, where=recipe.where(f"data.by_split.{part}"), hint=hint)
 
 
 def write_files(recipe: Recipe, files: Mapping[str, Path]) -> None:

@@ -7,13 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.config.own_parts import part_of
+from nlpctl.config.schema import DataSection
 from nlpctl.data.functions import import_part, raised
 from nlpctl.data.row import BadRow, Row, RowSource, missing_key
 from nlpctl.errors import UserError
 
 MAP, FILTER = part_of("data.map"), part_of("data.filter")
 _TRUTHS = ("bool", "bool_")  # Python's and NumPy's
+
+
+def warn_of_map(data: DataSection, output: Path) -> None:
+    """Warn that the rows in `output` have been through data.map, where there is one."""
+    if data.map:
+        told = "has rows as data.map made them; a recipe that reads it must not name data.map, which would do so again"
+        console.warn(f"{output} {told}")
 
 
 @dataclass(frozen=True)
@@ -43,19 +52,18 @@ class ChangedRows:
         return self.source.label_names
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        return (changed for _, changed in self.pairs())
+        return (changed for _, changed in self.pairs() if changed is not None)
 
-    def pairs(self) -> Iterator[tuple[Row | BadRow, Row | BadRow]]:
-        """Each row that is kept: as it was read, and as the functions make it."""
+    def pairs(self) -> Iterator[tuple[Row | BadRow, Row | BadRow | None]]:
+        """As the function `pairs`."""
         maps = [(name, import_part(MAP, name)) for name in self.maps]
         filters = [(name, import_part(FILTER, name)) for name in self.filters]
         read = left = 0
         for row in self.source:
             read += 1
             changed = row if isinstance(row, BadRow) else self._changed(row, maps, filters)
-            if changed is not None:
-                left += 1
-                yield row, changed
+            left += changed is not None
+            yield row, changed
         if read and not left:
             hint = f"see what {', '.join(self.filters)} is given: nlpctl data show RECIPE --set data.filter=null"
             raise UserError(f"all {read:,} rows of {self.description} are left out", where=FILTER.key, hint=hint)
@@ -87,6 +95,16 @@ class ChangedRows:
 
 
 _Named = tuple[str, Callable[[dict[str, Any]], Any]]
+
+
+def pairs(source: RowSource) -> Iterator[tuple[Row | BadRow, Row | BadRow | None]]:
+    """Each row of `source` before data.map and after it; None after it: data.filter leaves the row out."""
+    return source.pairs() if isinstance(source, ChangedRows) else ((row, row) for row in source)
+
+
+def unchanged(source: RowSource) -> RowSource:
+    """Where the rows of `source` come from before data.map and data.filter."""
+    return source.source if isinstance(source, ChangedRows) else source
 
 
 def _wrong(name: str, key: str, given: Any, row: Row, hint: str) -> UserError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nlpctl.data.changed_rows import ChangedRows
+from nlpctl.data.changed_rows import pairs
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.inspect.normalise import row_key
 from nlpctl.data.open_split import open_split
@@ -19,7 +19,9 @@ def labelled_texts(rows: TaskRows, split: str) -> Iterator[bytes]:
     A row that data.map changes has two: unlabelled texts do not pass through it. UserError if the split cannot be read.
     """
     reader, source = ExampleReader(rows, None), open_split(rows, split)
-    for given, row in source.pairs() if isinstance(source, ChangedRows) else ((row, row) for row in source):
+    for given, row in pairs(source):
+        if row is None:
+            continue
         example = reader.read(row)
         if isinstance(example, BadRow):
             continue

@@ -85,7 +85,7 @@ def open_files(
     formats = tuple(_format_of(rows, path, declared) for path in files)
     header = rows.data.header if own.header is None else own.header
     named = {getattr(rows.data.columns, name): str(column) for name, column in own.columns.items()}
-    return FileRows(files, formats, header, tuple(required), named, task or rows)
+    return FileRows(files, formats, header, tuple(required), named, task or rows, rows.plain_column)
 
 
 def _format_of(rows: TaskRows, path: Path, declared: str) -> str:
@@ -113,7 +113,8 @@ def _missing_file(path: Path, where: str) -> Problem | None:
 class FileRows:
     """Rows of local files, one after the other; `formats` are those of `files`.
 
-    `named`: column of the recipe to what these files call it; a row has both names. `task`: as of `read_rows`.
+    `named`: column of the recipe to what these files call it; a row has both names. `task`: as of `read_rows`. `plain`:
+    the column that a line of plain text is, whether it is required or not.
     """
 
     files: tuple[Path, ...]
@@ -122,6 +123,7 @@ class FileRows:
     required: tuple[str, ...]
     named: Mapping[str, str] = field(default_factory=dict)
     task: AnnotatedTask | None = None
+    plain: str | None = None
     label_names: None = None
 
     @property
@@ -131,7 +133,8 @@ class FileRows:
     def __iter__(self) -> Iterator[Row | BadRow]:
         required = [self.named.get(column, column) for column in self.required]
         for path, kind in zip(self.files, self.formats, strict=True):
-            rows = read_rows(path, kind, self.header, required, self.task)
+            wanted = [self.plain] if kind == "text" and self.plain is not None else required
+            rows = read_rows(path, kind, self.header, wanted, self.task)
             yield from map(self._renamed, rows) if self.named else rows
 
     def _renamed(self, row: Row | BadRow) -> Row | BadRow:

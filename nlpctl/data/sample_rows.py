@@ -117,7 +117,7 @@ def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> It
     words = [id for id in range(len(tokenizer)) if id not in special]
     # A fixed seed: two exports of one model are compared on the same texts.
     chance = np.random.default_rng(_SEED)
-    columns = rows.required(labelled=False) or (rows.plain_column,)
+    columns = rows.shown()
     longest = max(1, rows.data.max_seq_length // (2 * len(columns)))
     for _ in range(count):
         values = {}

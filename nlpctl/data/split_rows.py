@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.data.changed_rows import pairs
 from nlpctl.data.examples import BadRowLog, ExampleReader
 from nlpctl.data.inspect.normalise import letters_form, row_key, same_form
 from nlpctl.data.labels import LabelSet
@@ -22,10 +23,12 @@ from nlpctl.names import did_you_mean, listed
 class Readable:
     """The good rows of a source with their texts and labels, and the summary of the bad ones.
 
-    `starts`: file to the lines on which its rows begin, those of bad rows too.
+    `given`: the rows as they were before data.map. `starts`: file to the lines on which its rows begin, those of bad
+    rows and of rows that data.filter leaves out too.
     """
 
     rows: list[Row]
+    given: list[Row]
     passages: list[dict[str, str]]
     labels: list[tuple[str, ...]]
     skipped: dict[str, Any]
@@ -36,21 +39,25 @@ def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> Readab
     """All good rows. UserError: bad rows (by data.on_bad_row)."""
     reader, log = ExampleReader(rows, labels), BadRowLog(rows.data.on_bad_row)
     good: list[Row] = []
+    given: list[Row] = []
     passages: list[dict[str, str]] = []
     counted: list[tuple[str, ...]] = []
     starts: dict[str, list[int]] = defaultdict(list)
-    for row in source:
-        # Before the row is judged: Records needs the lines of bad rows to end the row before them.
-        starts[row.source].append(row.line)
+    for before, row in pairs(source):
+        # Of every row, also of one that is bad or left out: Records needs it as the end of the row before.
+        starts[before.source].append(before.line)
+        if row is None:
+            continue
         example = reader.read(row)
         if isinstance(example, BadRow):
             log.add(example)
             continue
         good.append(row)
+        given.append(before)
         passages.append(rows.passages(example))
         counted.append(rows.counted(example, labels))
     log.finish()
-    return Readable(good, passages, counted, log.summary(), dict(starts))
+    return Readable(good, given, passages, counted, log.summary(), dict(starts))
 
 
 def cut(

@@ -66,6 +66,10 @@ class TaskRows(ABC):
     def required(self, labelled: bool) -> tuple[str, ...]:
         """The columns or keys that a row must have."""
 
+    def shown(self) -> tuple[str, ...]:
+        """The columns of a row without its label, as one would write it: where none is required, that of a text."""
+        return self.required(labelled=False) or (() if self.plain_column is None else (self.plain_column,))
+
     @abstractmethod
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> Any:
         """The example in a row; `labels` None: its label is not wanted. ValueError("kind: details") says why not."""

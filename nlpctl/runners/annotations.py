@@ -12,6 +12,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.annotation_files import INTERFACE, JSONL, WRITTEN, AnnotationWriter, Answer
 from nlpctl.data.annotation_rows import LABEL_STUDIO
+from nlpctl.data.changed_rows import warn_of_map
 from nlpctl.data.examples import BadRowLog, ExampleReader, no_good_row
 from nlpctl.data.open_split import open_split
 from nlpctl.data.row import BadRow
@@ -64,6 +65,7 @@ def convert(recipe: Recipe, output: Path, kind: str, *, overwrite: bool = False)
     if not records:
         raise no_good_row(source, log)
     write_records(output, writer, records, first)
+    warn_of_map(recipe.data, output)
     return Converted(output, len(records), interface)
 
 

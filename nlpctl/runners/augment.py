@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.changed_rows import warn_of_map
 from nlpctl.data.open_split import open_split
 from nlpctl.data.split_rows import read_readable
 from nlpctl.data.splits import resolve_labels
@@ -60,4 +61,5 @@ def augment_data(
         if not new:  # inside, so that no file is left behind
             hint = "Latin letters and digits stay as they are, and so do texts of very few words"
             raise UserError("nothing in these texts can be changed", where=source.description, hint=hint)
+    warn_of_map(recipe.data, output)
     return AugmentResult(len(read.rows), new)

@@ -102,10 +102,14 @@ def _keep_in_export(folder: Path, calibration: Calibration) -> None:
     write_manifest(folder, manifest)
 
 
-def _labelled(recipe: Recipe, split: str, labels: LabelSet) -> tuple[ExampleList, list[Any] | None]:
-    """The examples of a split, and their data.columns.group."""
+def _labelled(
+    recipe: Recipe, split: str, labels: LabelSet, network: Path
+) -> tuple[ExampleList, list[Any] | None]:
+    """The examples of a split, and their data.columns.group. Warns of rows that `network` was trained on."""
     rows = task_rows(recipe.task, recipe.data)
     examples, _, _ = read_labelled_split(rows, split, labels)
+    if split != "train":
+        warn_of_trained_rows(network, rows, split, examples)
     return examples, groups_of(rows, split, labels, len(examples))
 
 
@@ -116,9 +120,7 @@ def _of_network(recipe: Recipe, folder: Path, split: str) -> tuple[Calibration, 
     from nlpctl.tasks.intervals import full_report
 
     model = load_network(recipe, str(folder))
-    examples, groups = _labelled(recipe, split, model.task.labels)
-    if split != "train":
-        warn_of_trained_rows(folder, task_rows(recipe.task, recipe.data), split, examples)
+    examples, groups = _labelled(recipe, split, model.task.labels, folder)
     predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
     task = calibrated(model.task.calibrated(None), examples, predictions, split)
     calibration, metrics = _fitted(task, split), full_report(task, examples, predictions, groups)[0]
@@ -189,7 +191,8 @@ def _of_export(
     if not task.graph_scores:
         raise UserError(f"a graph of {recipe.task} gives predictions that cannot be scored", str(folder))
     size = recipe.training.per_device_eval_batch_size
-    examples, groups = _labelled(recipe, split, task.labels)
+    network = folder if is_run(folder.parent) else Path(manifest.source)
+    examples, groups = _labelled(recipe, split, task.labels, network)
     first, *others = sorted(choices(manifest, setup), key=lambda choice: choice.precision != "fp32")
 
     def predictions(choice: Any) -> list[list[Any]]:

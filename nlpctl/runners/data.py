@@ -13,6 +13,7 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
+from nlpctl.data.changed_rows import unchanged
 from nlpctl.data.inspect.advice import advice
 from nlpctl.data.inspect.duplicates import NEAR
 from nlpctl.data.inspect.lengths import CountedTokens, EstimatedTokens, TokenCounter
@@ -113,7 +114,8 @@ def split_data(
         prepare_to_read(recipe)
     source = open_split(rows, "train")
     read = read_readable(source, rows, resolve_labels(rows, source))
-    records = Records(source, read.rows, read.starts)
+    # As they were before data.map, which a recipe that reads the parts calls again.
+    records = Records(unchanged(source), read.given, read.starts)
     targets = part_sizes(len(read.rows), shares)
     files = {part: folder / f"{part}{records.suffix}" for part, size in targets.items() if size}
     refuse_files([*files.values(), folder / MANIFEST], source.files, overwrite)

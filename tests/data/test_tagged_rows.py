@@ -74,7 +74,9 @@ def test_plain_text():
     assert read({"text": text}, None).words() == ["在", "1949", "年", "ok"]
     example = read({"text": text}, None, unit="characters")
     assert example.words() == ["在", "1", "9", "4", "9", "年", "o", "k"] and example.tags is None
-    assert TaggedRows(DataSection()).answered(example) == {"text": text}
+    rows = TaggedRows(DataSection())
+    assert rows.answered(example) == {"text": text}
+    assert (rows.required(labelled=False), rows.shown()) == ((), ("text",))  # words do as well as a text
 
 
 @pytest.mark.parametrize(

@@ -265,6 +265,12 @@ def test_rows_of_the_training_in_a_file_of_ones_own_are_warned_of(work, sure):
     assert done.returncode == 0 and "the model was trained on 6" in done.stderr, done.stderr  # 61, and a repetition
 
 
+def test_rows_of_the_training_are_warned_of_where_an_export_is_calibrated(work, sure_export):
+    shutil.copytree(sure_export, work / "export-of-own")  # it knows the run that it was made from
+    done = work.nlpctl("calibrate", "export-of-own", "train.tsv")
+    assert done.returncode == 0 and "the model was trained on 6" in done.stderr, done.stderr
+
+
 def test_an_older_export_in_the_run_is_told_of(work, sure, sure_export):
     shutil.copytree(sure, work / "sure-exported")
     shutil.copytree(sure_export, work / "sure-exported" / "export")

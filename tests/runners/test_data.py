@@ -14,6 +14,8 @@ from nlpctl.cli.app import main
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import KNOWN_TASKS
+from nlpctl.data.open_split import open_split
+from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.files import write_text_atomic
 from nlpctl.runners.data import inspect_data, part_sizes, split_data, write_page
 
@@ -144,6 +146,60 @@ def test_lines_are_copied_byte_for_byte(case: str, tmp_path: Path) -> None:
     assert sum(map(len, pieces)) + len(header) == len(original)
     for piece in pieces:
         assert all(line in original.split(b"\n") for line in piece.split(b"\n"))
+
+
+OWN_PARTS = """
+def marked(row):
+    return {**row, "seen_by_a_map": True}
+
+def joined(row):
+    return {"text": row["title"] + " " + row["body"], "label": {"1": "pos", "2": "neg"}[row["stars"]]}
+
+def wanted(row):
+    return "noisy" not in row["text"]
+"""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_are_copied_as_they_were_before_a_map(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recipe keeps its data.map, which would else be applied to them twice."""
+    (tmp_path / "my_own_row_parts.py").write_text(OWN_PARTS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    found = []
+    for given in ((), (("data.map", "my_own_row_parts:marked"),)):
+        made = split_data(recipe_for(case, tmp_path, *given), tmp_path / f"parts{len(found)}", {"dev": 0.3, "test": 9})
+        found.append({path.name: path.read_bytes() for path in made.files.values()})
+    assert found[0] == found[1]
+
+
+def test_a_recipe_with_map_and_filter_reads_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my_own_row_parts.py").write_text(OWN_PARTS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    lines = [["title", "body", "stars"], *([f"title {i}", sentence(i), "12"[i % 2]] for i in range(N))]
+    (tmp_path / "all.tsv").write_text(table("\t", lines), encoding="utf-8")
+    own = "data: {train: all.tsv, format: tsv, map: my_own_row_parts:joined, filter: my_own_row_parts:wanted}"
+    recipe = tmp_path / "own.yaml"
+    recipe.write_text(f"task: sequence_classification\nmodel: {{name_or_path: ernie-3.0-nano-zh}}\n{own}\n")
+    shares = ["--dev", "0.5", "--test", "0"]
+    assert main(["data", "split", str(recipe), "-o", str(tmp_path / "parts"), *shares, "--write"]) == 0
+    written = load_recipe(recipe, purpose="apply")
+    parts = [Path(name) for name in (*written.data.train, *written.data.dev)]
+    rows = [line for path in parts for line in path.read_text("utf-8").splitlines()[1:]]
+    assert sorted(rows) == sorted("\t".join(row) for row in lines[1:] if "noisy" not in row[1])
+    texts = [row.values["text"] for part in ("train", "dev") for row in open_split(rows_of(written), part)]
+    assert len(texts) == len(rows) and all(text.count("title") == 1 for text in texts)
+    capsys.readouterr()
+    assert main(["data", "convert", str(recipe), "-o", str(tmp_path / "mapped.jsonl")]) == 0
+    assert "mapped.jsonl has rows as data.map made them" in capsys.readouterr().err
+    recipe.write_text(recipe.read_text().replace("format: tsv", "by_split: {dev: {format: csv}}"))
+    again = ["data", "split", str(recipe), "-o", str(tmp_path / "more"), "--write"]
+    assert main(again) == 2
+
+
+def rows_of(recipe: Recipe) -> TaskRows:
+    return task_rows(recipe.task, recipe.data)
 
 
 def test_questions_about_one_text_stay_together(tmp_path: Path) -> None:
