@@ -85,13 +85,15 @@ def take_lock(path: Path, *, wait: bool = False) -> int | None:
     return handle
 
 
-def wait_until_free(path: Path, seconds: float) -> None:
-    """Wait until no process holds the lock of `path`, or it is not there; at most `seconds`."""
+def wait_until_free(path: Path, seconds: float) -> bool:
+    """Wait until no process holds the lock of `path`, or it is not there; at most `seconds`. Whether that is so."""
     deadline = time.monotonic() + seconds
     while path.exists():
         handle = take_lock(path)
         if handle is not None:
             os.close(handle)
-        if handle is not None or time.monotonic() > deadline:
-            return
+            return True
+        if time.monotonic() > deadline:
+            return False
         time.sleep(_POLL_SECONDS)
+    return True

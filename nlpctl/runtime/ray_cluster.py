@@ -24,6 +24,7 @@ from nlpctl.runtime.worker import (
     GoesOn,
     ProcessEnded,
     Worker,
+    WorkerKilled,
     WorkerLost,
     converse,
     how_ended,
@@ -234,7 +235,7 @@ class RayWorker:
             raise ProcessEnded("it was ended", where, hint)
         answer = converse(_RayLine(actor), asked, seconds, goes_on, counsel)
         if isinstance(answer, _Ended):
-            kind = WorkerLost if answer.code == -signal.SIGKILL else ProcessEnded
+            kind = WorkerKilled if answer.code == -signal.SIGKILL else ProcessEnded
             raise kind(f"its process on node {answer.node} ended ({how_ended(answer.code)})", where, hint)
         return raised_or_given(answer, where)
 

@@ -80,7 +80,11 @@ class ProcessEnded(RunFailed):
 
 
 class WorkerLost(ProcessEnded):
-    """It was killed, or its machine is gone: what it had begun may succeed elsewhere."""
+    """Its machine is gone, or cannot be reached: what it had begun may succeed elsewhere."""
+
+
+class WorkerKilled(ProcessEnded):
+    """It was killed on a machine that still answers: perhaps for lack of memory, which it may need elsewhere too."""
 
 
 class Asked(Protocol):
@@ -260,12 +264,15 @@ def _serve(connection: Connection, parent: int, opened: Callable[..., Any], argu
     die_with_parent(parent)
     os.dup2(2, 1)  # output of user functions must not mix with results on stdout
     try:
-        answer = outcome(opened, *arguments)
-        if isinstance(answer, NlpctlError | _Failed):
-            connection.send(answer)
-            return
-        while (asked := connection.recv()) is not None:
-            _send(connection, outcome(answer, asked))
+        try:
+            answer = outcome(opened, *arguments)
+            if isinstance(answer, NlpctlError | _Failed):
+                connection.send(answer)
+                return
+            while (asked := connection.recv()) is not None:
+                _send(connection, outcome(answer, asked))
+        finally:  # an interrupt that comes while the process ends would print a traceback
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent has ended, or was interrupted too
         return
 

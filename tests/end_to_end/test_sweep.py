@@ -221,7 +221,7 @@ def test_damage_and_other_folders(work, swept):
         ("drawn.yaml", (*NO_DEV, "--set", "data.dev="), "there is no dev data to compare trials by"),
         ("drawn.yaml", ("--trials", "0"), "search.trials"),
         ("drawn.yaml", ("--budget", "soon"), "--budget: search.budget: 'soon' is not a time"),
-        ("drawn.yaml", ("--nproc", "2"), "one after the other"),
+        ("drawn.yaml", ("--nproc", "2"), "trained in one process"),
         ("drawn.yaml", ("--set", "search.metric=f3"), "have no score named f3"),
         ("drawn.yaml", ("-o", "base.tsv"), "is a file, not a folder"),
         ("drawn.yaml", ("--set", "search.space={training.learning_rat: [1, 2]}"), "did you mean"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -19,7 +21,9 @@ from nlpctl.runners.many.trials import Trials, train_trial
 from nlpctl.runners.side_by_side import Posts
 from nlpctl.runtime import crew
 from nlpctl.runtime.crew import NoRoom
-from nlpctl.runtime.worker import ProcessEnded, WorkerLost
+from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.run_directory import FORMAT, RunDirectory
+from nlpctl.runtime.worker import ProcessEnded, WorkerKilled, WorkerLost
 from nlpctl.training.oom import OutOfMemory
 
 
@@ -106,10 +110,27 @@ def test_ctrl_c_ends_all(tmp_path):
 
 def test_lost_nodes_end_the_sweep_and_crashes_are_of_the_trial(tmp_path):
     """A trial over which processes crash has failed; one whose nodes are lost is trained again with --resume."""
-    trials, _ = trained(tmp_path, [], [], always=ProcessEnded("killed by SIGSEGV"))
-    assert trials.ended == dict.fromkeys(range(6), FAILED)
+    for crash in (ProcessEnded("killed by SIGSEGV"), WorkerKilled("killed by SIGKILL on a node that answers")):
+        trials, _ = trained(tmp_path, [], [], always=crash)
+        assert trials.ended == dict.fromkeys(range(6), FAILED)
     with pytest.raises(RunFailed, match="(?s)3 processes were lost over it.*its node is gone.*--resume"):
         trained(tmp_path, [], [], always=WorkerLost("its node is gone"))
+
+
+def test_a_run_that_a_lost_process_still_holds_is_no_failed_trial(tmp_path, monkeypatch):
+    recipe = trial_recipe_at(tmp_path)
+    recipe.run_dir.mkdir()
+    held = take_lock(recipe.run_dir)
+    monkeypatch.setattr(module, "begin", lambda *_: None)
+    monkeypatch.setattr(module, "LET_GO", 0.0)
+    monkeypatch.setattr(module, "train_trial", lambda *_: (FAILED, "the run is in progress"))
+    answer = module._opened(tmp_path / "0.log", ())
+    try:
+        with pytest.raises(RunFailed, match="(?s)still trains this.*--resume goes on"):
+            answer((recipe, "accuracy", ()))
+    finally:
+        os.close(held)
+    assert answer((recipe, "accuracy", ()))[0] == FAILED
 
 
 def caused(error: Exception, by: Exception) -> Exception:
@@ -156,18 +177,39 @@ def test_what_the_values_cause_is_a_failed_trial(tmp_path, monkeypatch, error):
     assert (state, reason) == (FAILED, str(told))
 
 
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [(MemoryError("Unable to allocate 9 TiB"), True), (MemoryError("another array"), False), (FULL, False)],
+)
+def test_the_same_lack_of_memory_twice_is_of_the_values(tmp_path, monkeypatch, error, ends):
+    """Else each --resume would end with it. A full disk never is."""
+    before = told_as(FULL if error is FULL else MemoryError("Unable to allocate 9 TiB"))
+    run = RunDirectory(trial_recipe_at(tmp_path).run_dir)
+    run.path.mkdir()
+    run.manifest_file.write_text(json.dumps({"format": FORMAT, "state": "failed", "error": before}))
+    if ends:
+        assert one_trial(tmp_path, monkeypatch, error) == (FAILED, before)
+    else:
+        with pytest.raises(RunFailed, match="--resume goes on"):
+            one_trial(tmp_path, monkeypatch, error)
+
+
 def told_as(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
 def one_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> tuple[str, str]:
-    (tmp_path / "recipe.yaml").write_text("task: sequence_classification\ntraining: {output_dir: 000}\n")
-
     def train(*_, **more) -> None:
         raise error
 
     monkeypatch.setattr(module, "train", train)
-    return train_trial(load_recipe(tmp_path / "recipe.yaml", (), "apply"), "accuracy", lambda *_: True, ())
+    return train_trial(trial_recipe_at(tmp_path), "accuracy", lambda *_: True, ())
+
+
+def trial_recipe_at(folder: Path) -> Recipe:
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(f"task: sequence_classification\ntraining: {{output_dir: '{folder / '000'}'}}\n")
+    return load_recipe(recipe, (), "apply")
 
 
 @pytest.mark.parametrize(

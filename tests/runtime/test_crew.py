@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
+from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.runtime import crew as module
 from nlpctl.runtime.crew import Crew, NoRoom, ProcessHand, answering
-from nlpctl.runtime.worker import listen_for_interrupts
+from nlpctl.runtime.worker import Worker, listen_for_interrupts
 
 
 def opened(held: str) -> Callable[[Any], Any]:
@@ -71,6 +73,24 @@ def test_a_job_that_kills_every_worker_ends_all() -> None:
 def test_an_error_is_raised_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match=r"here\.txt:7: not this"), Crew(hire, 2) as crew:
         list(crew.results([(join, "x"), (refuse,), (join, "y")]))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def slow_to_end() -> Callable[[Any], Any]:
+    listen_for_interrupts()
+    util.Finalize(None, time.sleep, args=(0.5,), exitpriority=1)
+    return str
+
+
+def test_an_interrupt_while_a_process_ends_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    worker = Worker(slow_to_end, grace=10, daemon=False)
+    worker.start()
+    assert worker.ask(1, "here") == "1"
+    worker.line.send(None)
+    time.sleep(0.25)
+    worker.send_signal(signal.SIGINT)
+    assert worker.code() == 0
+    worker.end()
     assert "Traceback" not in capfd.readouterr().err
 
 

@@ -16,8 +16,8 @@ import pytest
 import nlpctl
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import NeedsRestart, UserError
-from nlpctl.runtime.ray_cluster import Ground, RayCluster, _Ended, _Keeper, _Served, ray_cluster
-from nlpctl.runtime.worker import _Question, ask_back, listen_for_interrupts
+from nlpctl.runtime.ray_cluster import Ground, RayCluster, RayWorker, _Ended, _Keeper, _Served, ray_cluster
+from nlpctl.runtime.worker import ProcessEnded, WorkerKilled, _Question, ask_back, listen_for_interrupts
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "http://host:1", "ray://host", "auto "])
@@ -77,6 +77,18 @@ def test_the_process_of_a_worker_elsewhere() -> None:
     killed.send_signal(signal.SIGKILL)
     assert killed.converse("question") == _Ended(-signal.SIGKILL, platform.node())
     killed.end(interrupt=False)
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGKILL, WorkerKilled), (signal.SIGSEGV, ProcessEnded)])
+def test_a_process_that_is_killed_where_its_keeper_answers(number: int, kind: type[ProcessEnded]) -> None:
+    """That is told apart from a node that is gone."""
+    answer = _Ended(-number, "a-node")
+    actor = SimpleNamespace(meet=lambda _: None, begin=lambda *_: None, ended=lambda *_: True, given=lambda _: answer)
+    worker = RayWorker(lambda: actor, Ground("."), opened_there, grace=5.0)
+    worker.start()
+    with pytest.raises(ProcessEnded, match="on node a-node ended") as told:
+        worker.ask("question", "0.log")
+    assert type(told.value) is kind
 
 
 def opened_there() -> Callable[[str], str]:

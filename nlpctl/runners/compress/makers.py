@@ -21,7 +21,7 @@ from nlpctl.runners.compress.worker import GRACE, StepProcess
 from nlpctl.runners.side_by_side import Posts
 from nlpctl.runtime.crew import MOST_LOSSES, MOST_WAITS, NoRoom
 from nlpctl.runtime.ray_cluster import ClusterLost, UnfitNode
-from nlpctl.runtime.worker import Asked, WorkerLost
+from nlpctl.runtime.worker import Asked, WorkerKilled, WorkerLost
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Makers:
             self._idle.insert(0, self._busy.pop(ended.step.folder))
             if isinstance(error, UnfitNode | ClusterLost) or not isinstance(error, NlpctlError | None):
                 raise error
-            if isinstance(error, WorkerLost | NoRoom) and self._may_go_again(ended.step, error):
+            if isinstance(error, WorkerLost | WorkerKilled | NoRoom) and self._may_go_again(ended.step, error):
                 self._begin(ended.step, ended.deadline)
                 continue
             self._waits = 0

@@ -66,7 +66,7 @@ class StepProcess:
 
     def make(self, step: Step, seconds: float | None = None) -> None:
         """Make the folder of `step`. RunFailed or the step's own error if it fails; TimeIsUp after `seconds`. Of a
-        process elsewhere also what its `start` raises, and WorkerLost.
+        process elsewhere also what its `start` raises, WorkerLost and WorkerKilled.
 
         A training begins in a new process. KeyboardInterrupt stops the step and is raised again.
         """

@@ -201,8 +201,8 @@ def _write(file: Path, content: bytes) -> None:
 def settle(recipe: Recipe) -> Recipe:
     """The recipe that its runs begin with. UserError if this command cannot train it several times."""
     if is_child() or processes_wanted(recipe.runtime) > 1:
-        message = "several runs are trained one after the other, each in one process"
-        raise UserError(message, recipe.where("runtime.nproc"), "use one device: --nproc 1")
+        hint = "use one device: --nproc 1; or train several runs side by side: --workers N"
+        raise UserError("each of several runs is trained in one process", recipe.where("runtime.nproc"), hint)
     refuse_wrong_sharding(recipe)
     # Before the folder is begun: the command may have to start again (NeedsRestart), and would find it there.
     choose_device(recipe.runtime.device, recipe.runtime.devices)

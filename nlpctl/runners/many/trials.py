@@ -217,7 +217,9 @@ class _Hand(Trainer):
                 self.worker = None
                 if self._trials.losses_of(trial) == MOST_LOSSES:
                     told = f"{MOST_LOSSES} processes were lost over it, the last one: "
-                    if isinstance(lost, WorkerLost):  # its node may be gone; a crash is the trial's own
+                    # Its node may be gone. A crash is the trial's own, and so is a kill where the node still answers:
+                    # the kernel ends what needs too much memory, and would do so at every --resume.
+                    if isinstance(lost, WorkerLost):
                         reason = lost.problems[0]
                         message = f"trial {trial.name}: {told}{reason.message}"
                         raise RunFailed(message, reason.where, _then_again(reason.hint)) from None
@@ -231,7 +233,9 @@ def _opened(log: Path, cards: tuple[int, ...]) -> Callable[[Any], Any]:
 
     def answer(job: tuple[Recipe, str, Sequence[str]]) -> tuple[str, str]:
         recipe, metric, command = job
-        wait_until_free(recipe.run_dir, LET_GO)
+        if not wait_until_free(recipe.run_dir, LET_GO):  # says nothing of the trial's values
+            message = "a process on a node that was lost still trains this"
+            raise RunFailed(message, str(recipe.run_dir), _then_again("wait until it has ended"))
         return train_trial(recipe, metric, _worth_there, command)
 
     return answer
@@ -247,13 +251,15 @@ def train_trial(
 ) -> tuple[str, str]:
     """Train a trial, or go on with it: its state, FINISHED, PRUNED or FAILED, and the reason. Interrupted: Ctrl-C.
 
-    RunFailed: the machine failed (a full disk), which says nothing of the trial's values.
+    RunFailed: the machine failed (a full disk), which says nothing of the trial's values. The same lack of memory a
+    second time does: FAILED.
     """
-    run = RunDirectory(recipe.run_dir)
+    run, before = RunDirectory(recipe.run_dir), None
     if run.manifest_file.exists():  # killed after the training had ended, and before that was recorded
         manifest = run.read_manifest()
         if run.is_finished or manifest["state"] == PRUNED:  # one that failed may have lacked a disk
             return manifest["state"], manifest["error"] or ""
+        before = manifest["error"]
     console.note(f"trial {run.path.name}: {run.path}")
     try:
         train(recipe, resume=run.manifest_file.exists(), command=command, judging=Judging(metric, worth))
@@ -264,7 +270,8 @@ def train_trial(
     except Exception as error:  # also a library's, at values that nobody tried before; the others may work
         told = error.problems[0] if isinstance(error, NlpctlError) else Problem(f"{type(error).__name__}: {error}")
         cause = _of_the_machine(error)
-        if cause is not None:
+        again = isinstance(cause, MemoryError) and f"{type(cause).__name__}: {cause}" == before
+        if cause is not None and not again:
             raise RunFailed(told.message, told.where or str(run.path), _then_again(remedy(cause))) from error
         return FAILED, str(told)
     return FINISHED, ""
