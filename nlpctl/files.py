@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nlpctl.errors import UserError
-from nlpctl.outputs import is_pipe, is_stream, open_stream, refuse_pipe
+from nlpctl.outputs import is_pipe, is_stream, open_stream, refuse_mounted, refuse_pipe
 
 STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
@@ -170,25 +170,31 @@ def staged_dir(final: Path) -> Iterator[Path]:
 
     A `final` that exists is replaced: it is moved out of the way first, so the new folder is whole or absent, never
     mixed with the old one. If the process is killed between these two moves, `remove_leftovers` restores the old
-    folder. NotADirectoryError if `final` is not a folder: files and devices stay.
+    folder. Where the whole folder cannot take the name, it is kept, and the OSError tells under which.
+
+    NotADirectoryError if `final` is not a folder: files and devices stay. UserError if a file system is mounted there,
+    such as a container's volume.
     """
     if final.exists() and not final.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(final))
+    refuse_mounted(final)
     final.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(dir=final.parent, prefix=staging_prefix(final.name)))
     os.chmod(staged, 0o777 & ~_umask())
     try:
         yield staged
         _sync_tree(staged)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    try:
         if final.exists():
             _replace_folder(staged, final)
         else:
             os.replace(staged, final)
-        # The rename itself is lost in a power failure unless the folder is synced too.
-        _sync_path(final.parent)
-    except BaseException:
-        shutil.rmtree(staged, ignore_errors=True)
-        raise
+    except OSError as error:
+        raise _kept_error(error, _kept(str(staged), final), final) from error
+    _sync_path(final.parent)  # else a power failure may lose the rename
 
 
 def remove_dir(folder: Path) -> None:

@@ -77,6 +77,13 @@ def refuse_part(path: Path) -> None:
         raise UserError(f"this would be a part of {whole}, which must stay as it is", where=str(path), hint=ELSEWHERE)
 
 
+def refuse_mounted(folder: Path) -> None:
+    """UserError if a file system is mounted at `folder`, such as a container's volume: it cannot be renamed."""
+    if os.path.ismount(folder):
+        message = "a file system is mounted here, so this folder cannot be replaced as a whole"
+        raise UserError(message, str(folder), f"name a folder in it: {folder / 'NAME'}")
+
+
 def refuse_lost_link(path: Path, where: str = "") -> None:
     """UserError if the output `path`, or a folder on the way to it, is a link that leads nowhere or in a circle.
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from nlpctl.errors import UserError
 from nlpctl.files import (
     STAGING_PREFIX,
     remove_leftovers,
@@ -177,9 +178,27 @@ def test_a_failed_rename_brings_the_old_folder_back(tmp_path, monkeypatch, fails
         rename(source, target)
 
     monkeypatch.setattr(os, "replace", failing)
-    with pytest.raises(OSError, match="No space left"), staged_dir(final) as staged:
+    told = "No space left on device; what was written is kept in "
+    with pytest.raises(OSError, match=told) as error, staged_dir(final) as staged:
         (staged / "a").write_text("new")
-    assert (final / "a").read_text() == "old" and names(tmp_path) == ["model"]
+    monkeypatch.undo()
+    remove_leftovers(tmp_path)
+    (kept,) = tmp_path.glob("model.kept-*")
+    assert (kept / "a").read_text() == "new" and error.value.strerror.endswith(str(kept))
+    assert (final / "a").read_text() == "old" and names(tmp_path) == ["model", kept.name]
+
+
+def test_a_mounted_folder_is_refused_before_the_work(tmp_path, monkeypatch):
+    """A container's volume cannot be renamed; that was told when the work was done, and it was lost."""
+    volume = tmp_path / "out"
+    volume.mkdir()
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == volume)
+    with pytest.raises(UserError, match="a file system is mounted here") as error, staged_dir(volume):
+        pytest.fail("the work began")
+    assert error.value.problems[0].hint == f"name a folder in it: {volume / 'NAME'}"
+    with staged_dir(volume / "export") as staged:
+        (staged / "a").write_text("new")
+    assert (volume / "export" / "a").read_text() == "new"
 
 
 WRITER = """

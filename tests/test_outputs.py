@@ -132,3 +132,14 @@ def test_a_card_as_nlpctl_wrote_it_is_no_foreign_file(tmp_path):
         card.write("a line of my own\n")
     with pytest.raises(UserError, match="README.md"):
         refuse_foreign(tmp_path, ())
+
+
+def test_a_mounted_folder_is_refused_as_an_output_folder(tmp_path, monkeypatch):
+    from nlpctl.runners.index import _refuse_folder
+    from nlpctl.runners.shard_folder import refuse_parts
+
+    monkeypatch.setattr(os.path, "ismount", lambda path: path == tmp_path)
+    for refuse in (refuse_parts, _refuse_folder):
+        with pytest.raises(UserError, match="a file system is mounted here"):
+            refuse(tmp_path, False)
+        refuse(tmp_path / "within", False)

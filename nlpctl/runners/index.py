@@ -26,7 +26,7 @@ from nlpctl.inference.index_folder import (
     write_manifest,
 )
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS, MANIFEST, RECIPE
-from nlpctl.outputs import refuse_foreign, refuse_part
+from nlpctl.outputs import refuse_foreign, refuse_mounted, refuse_part
 from nlpctl.runners.divide import vectors_divided
 from nlpctl.runners.embed import embedded, require_vectors
 from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model, set_up_to_answer
@@ -162,6 +162,7 @@ def search_index(
 
 def _refuse_folder(folder: Path, overwrite: bool) -> None:
     refuse_part(folder)
+    refuse_mounted(folder)
     if not folder.exists():
         return
     if not folder.is_dir() or (any(folder.iterdir()) and not is_index(folder)):

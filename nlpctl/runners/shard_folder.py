@@ -244,6 +244,7 @@ def refuse_parts(output: Path, overwrite: bool) -> None:
     """UserError if `output` cannot become a folder of parts, or is one and must not be replaced."""
     outputs.refuse_lost_link(output)
     outputs.refuse_part(output)
+    outputs.refuse_mounted(output)
     if not os.path.exists(output):
         return
     manifest = output / MANIFEST
