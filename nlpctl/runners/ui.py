@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from nlpctl import console
 from nlpctl.data.task_rows import task_rows
@@ -105,7 +105,7 @@ def make_ui(folder: Path, models: TriedModels, hosts: list[str]) -> Starlette:
 
     async def ask(request: Request) -> RedirectResponse:
         """The form: starts the model, which the page then asks."""
-        if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        if _of_another_site(request):
             raise UserError("the form is on a page of another web site", hint="open the run here")
         given = {key: values[0] for key, values in parse_qs((await _body(request)).decode(errors="replace")).items()}
         record = await asyncio.to_thread(_record, folder, given.get("run", ""))
@@ -162,11 +162,21 @@ def _record(folder: Path, name: str) -> RunRecord:
     raise UserError(f"there is no run {name!r} in {folder}", hint="the list has all runs")
 
 
+def _of_another_site(request: Request) -> bool:
+    """Whether a browser sent the form from a page of another web site.
+
+    Over plain HTTP a browser tells nothing but Origin, except to this machine itself.
+    """
+    origin = request.headers.get("origin")
+    elsewhere = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    return elsewhere or request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
+
+
 def required_keys(record: RunRecord) -> tuple[str, ...]:
     """The keys of a row that the model of a run answers; none if there is no model yet."""
     if not record.run.model.is_dir():
         return ()
-    return task_rows(record.recipe.task, record.recipe.data).required(labelled=False)
+    return task_rows(record.recipe.task, record.recipe.data).shown()
 
 
 class TriedModels:

@@ -39,14 +39,14 @@ class BodyReader:
 
     def __init__(self, task_rows: TaskRows, max_rows: int, max_characters: int):
         self._task_rows = task_rows
-        self._required = task_rows.required(labelled=False)
+        self._required, self._shown = task_rows.required(labelled=False), task_rows.shown()
         self._skip = task_rows.data.on_bad_row == "skip"
         self._reader = ExampleReader(task_rows, None)
         self._max_rows, self._max_characters = max_rows, max_characters
 
     def read(self, body: bytes) -> Rows:
         """Refused: 400 if it is not JSON, 413 for too many rows or characters, 422 if a row cannot be used."""
-        value = parse(body, self._required)
+        value = parse(body, self._shown)
         if isinstance(value, dict):
             return Rows(self._examples([("$", value)]), listed=False)
         if not isinstance(value, list):
@@ -108,8 +108,8 @@ def characters(value: Any) -> int:
     return total
 
 
-def parse(body: bytes, required: Sequence[str]) -> Any:
-    """The JSON value in `body`. Refused (400): it is not JSON. `required`: the keys of a row."""
+def parse(body: bytes, keys: Sequence[str]) -> Any:
+    """The JSON value in `body`. Refused (400): it is not JSON. `keys`: those of a row, for the hint."""
     try:
         # Decoded here and not by json.loads, which would also accept UTF-16 and UTF-32.
         return json.loads(body.decode("utf-8"))
@@ -118,7 +118,7 @@ def parse(body: bytes, required: Sequence[str]) -> Any:
         raise Refused(400, Problem(message, SOURCE, "send JSON in UTF-8")) from None
     except (ValueError, RecursionError) as error:
         reason = json_reason(error) if body.strip() else "the body is empty"
-        row = ", ".join(f'"{key}": "..."' for key in required)
+        row = ", ".join(f'"{key}": "..."' for key in keys)
         hint = f"send a row such as {{{row}}}, or a list of rows"
         raise Refused(400, Problem(f"not JSON: {reason}", SOURCE, hint)) from None
 

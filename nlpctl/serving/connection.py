@@ -7,6 +7,7 @@ second would keep its place for ever, and each is an open file.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import h11
@@ -88,8 +89,9 @@ class Connection(H11Protocol):
             self.transport.abort()
             return
         self.transport.write(answer)
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+        with contextlib.suppress(OSError):  # the sender has gone already
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
         self.loop.call_later(_LINGER, self.transport.abort)
 
     def _cancel(self) -> None:

@@ -155,10 +155,13 @@ def test_only_a_form_starts_a_model(base, tmp_path):
     client = TestClient(make_ui(tmp_path, Started(), ["testserver"]))
     page = client.get("/run", params=form)
     assert page.status_code == 200 and ">a clean room</textarea>" in page.text and 'method="post"' in page.text
-    for sent, headers in ((form, {"Sec-Fetch-Site": "cross-site"}), ({**form, "text": "x" * 2_000_000}, {})):
+    long = {**form, "text": "x" * 2_000_000}
+    elsewhere = ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://testserver.example"}, {"Origin": "null"})
+    for sent, headers in (*((form, each) for each in elsewhere), (long, {})):
         assert client.post("/run", data=sent, headers=headers).status_code == 400
     assert not started and client.post("/run", data={"run": "first"}).status_code == 200 and not started
-    led = client.post("/run", data=form, headers={"Sec-Fetch-Site": "same-origin"}, follow_redirects=False)
+    own = {"Sec-Fetch-Site": "same-origin", "Origin": "http://testserver"}
+    led = client.post("/run", data=form, headers=own, follow_redirects=False)
     assert led.status_code == 303 and led.headers["location"] == f"/run?{urlencode(form)}" and started == ["first"]
 
 

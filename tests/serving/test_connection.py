@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 
 from nlpctl.serving import connection
 
@@ -105,6 +106,25 @@ def test_too_many_connections(running, monkeypatch):
     assert [answer.status for answer in refused] == [503] * 4 and refused[0].headers["retry-after"] == "1"
     assert "3 connections" in refused[0].json["errors"][0]["message"]
     assert after.status == 200 and 'nlpctl_connections_cut_total{reason="too many"} 4' in metrics
+
+
+def test_a_client_that_is_gone_before_it_is_refused(running):
+    """It has closed its connection before the service took it: nothing to tell, and nothing to log."""
+    raised = []
+
+    async def story():
+        async with running(max_connections=1) as up:
+            asyncio.get_running_loop().set_exception_handler(lambda loop, context: raised.append(context))
+            _, writer = await up.connect()
+            await asyncio.sleep(0.1)
+            for _ in range(3):  # this thread is the service's: it takes them when they are gone
+                socket.create_connection(writer.get_extra_info("peername")).close()
+            await asyncio.sleep(0.2)
+            writer.close()
+            await asyncio.sleep(0.1)
+            return (await up.get("/health")).status
+
+    assert asyncio.run(story()) == 200 and raised == []
 
 
 def test_characters_of_a_request(running):
