@@ -33,8 +33,7 @@ def intervals(tallies: Tallies) -> dict[str, Interval]:
     """The interval of each score, the lower end first; none where all rows are of one group."""
     if tallies.groups is not None and len(np.unique(tallies.groups)) == 1:
         return {}
-    units = tallies.rows if tallies.groups is None else len(np.unique(tallies.groups))
-    return {name: middle(drawn, units) for name, drawn in drawn_scores([tallies])[0].items()}
+    return {name: middle(drawn, tallies.units(name)) for name, drawn in drawn_scores([tallies])[0].items()}
 
 
 def full_report(
@@ -161,8 +160,9 @@ def _times(generator: np.random.Generator, count: int, splits: int) -> np.ndarra
 def middle(drawn: np.ndarray, units: int | None = None) -> Interval:
     """The middle 95 % of the draws.
 
-    With `units`, the number of rows or groups, a score that is 0 or 1 in all of them gets the exact binomial limit
-    (Clopper and Pearson, 1934) in place of an interval without width: no draw can show a mistake that no row has.
+    `units`: the number of rows or groups that the score is of. A score that is 0 or 1 in all of them gets the exact
+    binomial limit (Clopper and Pearson, 1934) in place of an interval without width: no draw can show a mistake that
+    no row has.
     """
     low, high = (float(end) for end in np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
     if units and low == high in (0.0, 1.0):

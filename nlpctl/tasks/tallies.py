@@ -53,6 +53,17 @@ class Tallies:
         """
         return KINDS[self.kind](np.asarray(weights @ self.counts), self.names)
 
+    def units(self, score: str, chosen: np.ndarray | None = None) -> int:
+        """How many rows (or groups of rows), of those `chosen` (bool [rows]), have what `score` is a share of.
+
+        A sentence without an entity, for example, tells nothing of the recall.
+        """
+        columns = SHARES.get(self.kind, lambda width: {})(self.counts.shape[1]).get(score)
+        counted = np.ones(self.rows, bool) if chosen is None else chosen
+        if columns is not None:
+            counted = counted & (np.asarray(self.counts[:, columns].sum(1)).ravel() > 0)
+        return int(counted.sum()) if self.groups is None else len(np.unique(self.groups[counted]))
+
     def joined(self, units: np.ndarray, count: int) -> Tallies:
         """The rows with an equal number in `units` (int [rows], below `count`) as one row each."""
         from scipy.sparse import csr_matrix
@@ -205,6 +216,27 @@ KINDS: Mapping[str, Callable[[np.ndarray, Sequence[str]], Scores]] = {
     "means": _means,
     "kept": _kept,
     "hidden_words": _hidden_words,
+}
+
+
+def _shares_of_label_sets(width: int) -> dict[str, slice]:
+    labels = (width - 2) // 3
+    return dict.fromkeys(("micro_f1", "macro_f1", "weighted_f1"), slice(labels, 3 * labels))
+
+
+def _shares_of_entities(width: int) -> dict[str, slice]:
+    types = (width - 2) // 3
+    found, expected, either = (slice(types * i, types * j) for i, j in ((1, 2), (2, 3), (1, 3)))
+    return {"precision": found, "recall": expected, **dict.fromkeys(("f1", "macro_f1", "weighted_f1"), either)}
+
+
+# Per kind, from the number of columns: those that sum to what a score is a share of. Every row counts for the others.
+SHARES: Mapping[str, Callable[[int], Mapping[str, slice]]] = {
+    "matches": lambda width: {"f1": slice(3, 6, 2)},
+    "label_sets": _shares_of_label_sets,
+    "entities": _shares_of_entities,
+    "words": lambda width: {**_shares_of_entities(width - 3), "entity_f1": slice(width - 2, width)},
+    "kept": lambda width: {"precision": slice(1, 2)},
 }
 
 

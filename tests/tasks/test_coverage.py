@@ -35,6 +35,14 @@ def test_the_least_confidence_for_a_precision():
         assert low < value < high < 1 and high - low < 0.1
 
 
+def test_a_precision_without_a_mistake_is_as_sure_as_what_was_kept():
+    """25 of 25 right, of 1,000 rows: Clopper and Pearson's 0.863, not the 0.996 of 1,000."""
+    kept = kept_at(judged([0.99] * 25 + [0.5] * 975, [1] * 1000), 0.9, None)
+    assert kept.precision == 1.0 and kept.precision_interval == (pytest.approx(0.025 ** (1 / 25)), 1.0)
+    by_group = kept_at(judged([0.99] * 25 + [0.5] * 975, [1] * 1000), 0.9, np.arange(1000) // 5)
+    assert by_group.precision_interval == (pytest.approx(0.025 ** (1 / 5)), 1.0)
+
+
 def test_the_least_confidence_is_one_that_answers_have():
     found = judged([0.9999704, 0.9999696] * 50 + [0.999969] * 100, [1] * 100 + [0] * 100)
     least = least_confidence(found, 0.95)

@@ -249,6 +249,24 @@ def drawn(kind, chance, rows, quality=0.0):
 NAMES = {"means": ("em", "f1")}
 
 
+@pytest.mark.parametrize("kind", ["classes", "matches", "label_sets", "entities", "words", "means", "hidden_words"])
+def test_rows_that_tell_nothing_of_a_score_are_not_counted_for_it(kind, chance):
+    table = tallied(kind, drawn(kind, chance, 300))
+    for score, value in table.scores(np.ones(300)).items():
+        counted = np.array([table.units(score, np.arange(300) == row) for row in range(300)])
+        assert table.units(score) == counted.sum() > 100
+        assert table.scores(counted.astype(float))[score] == pytest.approx(value, abs=1e-12)
+
+
+def test_a_perfect_recall_is_as_sure_as_the_sentences_with_entities():
+    """8 of 1,000 sentences have an entity, which is found: 0.025 ** (1 / 8), not 0.996."""
+    entities = (np.arange(1000) % 125 == 0).astype(float)[:, None]
+    found = intervals(tallied("entities", csr_matrix(np.hstack([entities, entities, entities, np.full((1000, 2), 9)]))))
+    assert found["recall"] == found["precision"] == found["f1"] == (pytest.approx(0.025 ** (1 / 8)), 1.0)
+    missed = csr_matrix(np.hstack([0 * entities, 0 * entities, entities, np.full((1000, 2), 9)]))
+    assert intervals(tallied("entities", missed))["recall"] == (0.0, pytest.approx(1 - 0.025 ** (1 / 8)))
+
+
 def tallied(kind, columns):
     rows = columns.shape[0]
     return tally(kind, NAMES.get(kind, ()), columns, np.ones(rows, bool), [str(i) for i in range(rows)])
