@@ -24,13 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_common import DATA, NLPCTL, ROOT, conditions_line, environment
+from bench_common import DATA, NLPCTL, PAGE, RESULTS, ROOT, conditions_line, environment
 
 from nlpctl import console
 from nlpctl.files import write_json_atomic, write_text_atomic
 
-PAGE = ROOT / "docs" / "benchmarks.md"
-RESULTS = ROOT / "docs" / "benchmarks"
 RECIPE = ROOT / "recipes" / "sentiment" / "sst2_minilm.yaml"
 IDLE = 0.05  # share of all cores that others may use
 LOOK = 3.0  # seconds

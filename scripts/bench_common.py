@@ -13,6 +13,8 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+# What benchmarks write, one after the other.
+RESULTS, PAGE = ROOT / "docs" / "benchmarks", ROOT / "docs" / "benchmarks.md"
 DATA = ROOT.parent / "shared" / "data"
 sys.path.insert(0, str(ROOT))
 
@@ -64,7 +66,7 @@ def conditions() -> dict[str, Any]:
         "load": round(os.getloadavg()[0], 2),
         "python": sys.version.split()[0],
         **{package: installed_version(package) for package in PACKAGES},
-        "commit": git_commit(),
+        "commit": git_commit(besides=[str(path.relative_to(ROOT)) for path in (RESULTS, PAGE)]),
     }
 
 

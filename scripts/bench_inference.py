@@ -139,9 +139,11 @@ def _network(model: Path, folder: Path, options: argparse.Namespace, texts: list
     rows = folder / f"{model.parent.name}-rows.tsv"
     rows.write_text("text\n" + "".join(f"{text}\n" for text in texts), encoding="utf-8")
     export = folder / f"{model.parent.name}-export"
-    train = Path(options.data) / "sst2" / "train.tsv"
-    words = ["export", str(model), "-o", str(export), "--precision", "fp32,int8", "--data", str(rows), "--rows", "256"]
-    subprocess.run([*NLPCTL, *words, "--set", f"data.train={train}"], env=environment(), check=True)
+    words = ["export", str(model if wide else options.run), "-o", str(export), "--precision", "fp32,int8"]
+    if wide:  # random weights have no dev scores
+        train = Path(options.data) / "sst2" / "train.tsv"
+        words += ["--data", str(rows), "--rows", "256", "--set", f"data.train={train}"]
+    subprocess.run([*NLPCTL, *words], env=environment(), stdout=sys.stderr, check=True)  # ours is the table
     with ExitStack() as stack:
         ours = _ours(stack, export, rows, len(texts), sizes, any_precision=wide)
         asked = [*ours, *_by_hand(stack, model, export, texts, folder, options)]
@@ -222,7 +224,7 @@ def _wide_model(like: Path, run: Path) -> Path:
 
     paddle.seed(1)
     folder = run / "model"
-    shutil.copytree(like, folder, ignore=shutil.ignore_patterns("*.pdparams"))
+    shutil.copytree(like, folder, ignore=shutil.ignore_patterns("*.pdparams", "manifest.json"))
     written = json.loads((like / "config.json").read_text(encoding="utf-8"))
     BertForSequenceClassification(BertConfig.from_dict({**written, **WIDE})).save_pretrained(str(folder))
     return folder

@@ -1,16 +1,21 @@
 """Check that `nlpctl serve` answers correctly and loses no request at four times its capacity, until it is stopped.
 
     python scripts/check_serve.py MODEL TEXTS [--engine E] [--precision P] [--seconds 20] [--json FILE]
+    python scripts/check_serve.py MODEL TEXTS --seconds 600 --slow 10000     # 12 minutes
 
 MODEL is an export (or model folder) of a task that takes one text, TEXTS a file with a text per line. The service
 runs in a separate process on loopback. This script
 
 1. has `nlpctl predict` answer TEXTS, for the expected answers;
 2. measures the capacity of the service: 64 clients, each of which sends again as soon as it is answered;
-3. sends four times that load, at a fixed rate, with 22 kinds of malformed requests mixed in;
+3. sends four times that load, at a fixed rate, with 22 kinds of malformed requests mixed in, and (`--slow N`) once a
+   minute N connections at once, each of which sends a byte of its head per second;
 4. continues while the service gets a SIGTERM, until it accepts no more connections.
 
-Prints requests per second and latencies; exits 1 if an answer is wrong or a request is lost.
+Give --precision fp32, or an export without int8-dynamic: its answers depend on the rows of a batch, and count as wrong.
+
+Prints requests per second, latencies and the memory of the service before and after the overload; exits 1 if an
+answer is wrong, a request is lost, or a slow connection stays open.
 """
 
 from __future__ import annotations
@@ -29,13 +34,15 @@ from pathlib import Path
 from typing import Any
 
 from bench_common import NLPCTL, conditions, conditions_line, environment
-from serve_load import Client, Outcome, as_answered, at_rate, figures, post
+from serve_load import Client, Outcome, as_answered, at_rate, figures, post, slow_wave
 from serve_malformed import Kind, kinds, send
 
 from nlpctl.serving.settings import ServeSettings
 
 SENDERS = 64
 OVERLOAD = 4
+SHORT = 20.0  # seconds of the other phases, at most
+WAVE, SLOW_PATIENCE = 60.0, 30.0  # seconds; the service gives a head 10
 TOLERANCE = {"fp32": 1e-4, "auto": 0.05}  # of probabilities, which depend on the padding of a batch; others as auto
 
 
@@ -54,10 +61,10 @@ class Service:
                 return
         raise SystemExit("the service did not start:\n" + "\n".join(self.log))
 
-    def peak_memory(self) -> int:
-        """Bytes."""
+    def memory(self, which: str = "VmRSS") -> float:
+        """MB that the process has in memory; with VmHWM, the most it had."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * 1024
+        return round(next(int(line.split()[1]) for line in status.splitlines() if line.startswith(which)) / 1024, 1)
 
     def end(self) -> int:
         """Exit code once the process has ended by itself."""
@@ -109,6 +116,26 @@ async def malformed(service: Service, requests: Sequence[Kind], seconds: float) 
     return {"kinds": kinds_sent, "sent": len(requests), "surprises": dict(surprises)}
 
 
+async def slow_waves(service: Service, connections: int, seconds: float) -> list[dict[str, Any]]:
+    """A wave of slow connections a minute, for `seconds`; none where `connections` is 0."""
+    waves = []
+    started = time.monotonic()
+    while connections and (left := started + seconds - time.monotonic()) > SLOW_PATIENCE:
+        begun = time.monotonic()
+        waves.append(await slow_wave(service.host, service.port, connections, SLOW_PATIENCE))
+        await asyncio.sleep(min(left, max(0.0, WAVE - (time.monotonic() - begun))))
+    return waves
+
+
+async def memory_by_minute(service: Service, seconds: float) -> list[float]:
+    """MB of the service at the start and after every minute of `seconds`."""
+    found = [service.memory()]
+    for _ in range(int(seconds / 60)):
+        await asyncio.sleep(60)
+        found.append(service.memory())
+    return found
+
+
 async def stop(service: Service, after: float) -> float:
     """Send a SIGTERM `after` so many seconds; returns the seconds from it to the end of the process."""
     await asyncio.sleep(after)
@@ -119,34 +146,37 @@ async def stop(service: Service, after: float) -> float:
 
 
 async def load(
-    service: Service,
-    requests: list[bytes],
-    right: list[dict[str, Any]],
-    seconds: float,
-    each: int,
-    rate: float | None,
-    tolerance: float,
+    service: Service, requests: list[bytes], right: list[dict[str, Any]], given: argparse.Namespace
 ) -> dict[str, Any]:
-    """Phases 2 to 4. `each`: malformed requests of a kind. `rate`: of the overload, None: OVERLOAD times."""
+    """Phases 2 to 4, as `given` on the command line."""
+    seconds = given.seconds
+    tolerance = TOLERANCE.get(given.precision, TOLERANCE["auto"])
     client = Client(service.host, service.port)
     await as_answered(client, requests, SENDERS, min(5.0, seconds))  # warm-up
-    alone = judged(await as_answered(client, requests, 1, seconds / 4), right, tolerance)
-    bears = judged(await as_answered(client, requests, SENDERS, seconds), right, tolerance)
-    rate = rate or OVERLOAD * bears["answered_per_second"]
+    short = min(seconds, SHORT)
+    alone = judged(await as_answered(client, requests, 1, short / 4), right, tolerance)
+    bears = judged(await as_answered(client, requests, SENDERS, short), right, tolerance)
+    rate = given.rate or OVERLOAD * bears["answered_per_second"]
     settings = ServeSettings()
-    wrong_ones = kinds("text", settings.max_rows, settings.max_body) * each
-    overloaded, mixed = await asyncio.gather(
-        at_rate(client, requests, rate, lambda now: now < seconds), malformed(service, wrong_ones, seconds * 0.8)
+    wrong_ones = kinds("text", settings.max_rows, settings.max_body) * given.each
+    overloaded, mixed, waves, minutes = await asyncio.gather(
+        at_rate(client, requests, rate, lambda now: now < seconds),
+        malformed(service, wrong_ones, seconds * 0.8),
+        slow_waves(service, given.slow, seconds),
+        memory_by_minute(service, seconds),
     )
-    stopping = asyncio.create_task(stop(service, after=seconds / 4))
-    ending = await at_rate(client, requests, rate, lambda now: now < seconds / 4 + 4)
+    memory = {"mb_by_minute": minutes, "mb_after": service.memory(), "peak_mb": service.memory("VmHWM")}
+    stopping = asyncio.create_task(stop(service, after=short / 4))
+    ending = await at_rate(client, requests, rate, lambda now: now < short / 4 + 4)
     client.close()
     took = await stopping
     return {
         "one_sender": alone,
         f"{SENDERS}_senders": bears,
         "overload": {"rate": rate, **judged(overloaded, right, tolerance)},
+        "memory": memory,
         "malformed": mixed,
+        "slow_connections": waves,
         "sigterm": {"seconds_to_end": round(took, 2), **judged(ending, right, tolerance)},
     }
 
@@ -157,9 +187,10 @@ def main() -> int:
     parser.add_argument("texts", type=Path)
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--precision", default="auto")
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of the overload")
     parser.add_argument("--each", type=int, default=10, help="malformed requests of each kind")
     parser.add_argument("--rate", type=float, help="requests per second of the overload; default: 4 times the capacity")
+    parser.add_argument("--slow", type=int, default=0, help="slow connections at once, a wave of them a minute")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="further options of nlpctl serve")
     given = parser.parse_args()
@@ -172,9 +203,8 @@ def main() -> int:
         right = expected_answers(given.model, file, options)
     service = Service(given.model, [*options, *given.serve])
     requests = [post(service.host, json.dumps({"text": text}, ensure_ascii=False).encode()) for text in texts]
-    tolerance = TOLERANCE.get(given.precision, TOLERANCE["auto"])
     try:
-        found = asyncio.run(load(service, requests, right, given.seconds, given.each, given.rate, tolerance))
+        found = asyncio.run(load(service, requests, right, given))
         code = service.end()
     finally:
         if service.process.poll() is None:
@@ -186,7 +216,8 @@ def main() -> int:
         given.json.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     phases = [value for value in found.values() if "lost" in value]
     sound = not any(phase["lost"] or phase["wrong"] or phase["other_statuses"] for phase in phases)
-    return 0 if sound and not found["malformed"]["surprises"] and code == 0 else 1
+    held = any("still_open" in wave["ends"] for wave in found["slow_connections"])
+    return 0 if sound and not held and not found["malformed"]["surprises"] and code == 0 else 1
 
 
 if __name__ == "__main__":

@@ -128,15 +128,76 @@ async def at_rate(
     client: Client, requests: list[bytes], rate: float, goes_on: Callable[[float], bool]
 ) -> list[Outcome]:
     """`rate` requests per second, whether the service keeps up or not, while `goes_on(seconds since the start)`."""
-    tasks: list[asyncio.Task[Outcome]] = []
+    under_way: set[asyncio.Task[Outcome]] = set()
+    outcomes: list[Outcome] = []
+
+    def ended(task: asyncio.Task[Outcome]) -> None:
+        under_way.discard(task)
+        outcomes.append(task.result())
+
     started = time.perf_counter()
     number = 0
     while goes_on(now := time.perf_counter() - started):
         while number < now * rate:
-            tasks.append(asyncio.create_task(client.send(number, requests[number % len(requests)])))
+            task = asyncio.create_task(client.send(number, requests[number % len(requests)]))
+            under_way.add(task)
+            task.add_done_callback(ended)
             number += 1
         await asyncio.sleep(0.002)
-    return await gathered(tasks)
+    await gathered(list(under_way))
+    return outcomes
+
+
+SLOW_HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nX-Slow: " + b"x" * 600
+OPENING = 500  # connections opened at a time
+
+
+class SlowConnection(asyncio.Protocol):
+    """A connection whose sender has asked for nothing yet; `closed` when the service ends it."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+        self.received = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed.set()
+
+
+async def slow_wave(host: str, port: int, connections: int, patience: float) -> dict[str, Any]:
+    """Open `connections` at once and send a byte of a head per second over each, until the service closes them.
+
+    How they ended, and after how many seconds at most; those that are open after `patience` seconds are `still_open`.
+    """
+    ends: Counter[str] = Counter()
+    longest = 0.0
+    opening = asyncio.Semaphore(OPENING)
+
+    async def slow() -> None:
+        nonlocal longest
+        try:
+            async with opening:
+                transport, sender = await asyncio.get_running_loop().create_connection(SlowConnection, host, port)
+        except OSError:
+            ends["no_connection"] += 1
+            return
+        started = time.perf_counter()
+        for sent in range(int(patience)):
+            transport.write(SLOW_HEAD[sent : sent + 1])
+            try:
+                await asyncio.wait_for(sender.closed.wait(), 1)
+            except asyncio.TimeoutError:
+                continue
+            break
+        longest = max(longest, time.perf_counter() - started)
+        status = bytes(sender.received[9:12]).decode() or "no answer"
+        ends[f"closed, {status}" if sender.closed.is_set() else "still_open"] += 1
+        transport.close()
+
+    await asyncio.gather(*(slow() for _ in range(connections)))
+    return {"ends": dict(ends), "longest_seconds": round(longest, 1)}
 
 
 async def gathered(tasks: list[Awaitable[Outcome]], seconds: float = 60) -> list[Outcome]:

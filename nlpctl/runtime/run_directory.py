@@ -350,11 +350,15 @@ def describe_run(command: Sequence[str], seed: int, data_files: Sequence[Path], 
     }
 
 
-def git_commit() -> str | None:
-    """The commit of the current folder's repository, with `+changes` when the tree is not clean; else None."""
+def git_commit(besides: Sequence[str] = ()) -> str | None:
+    """The commit of the current folder's repository, with `+changes` when files other than `besides` differ from it.
+
+    None outside of a repository.
+    """
     try:
         head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
-        status = subprocess.run(["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=10)
+        looked = ["git", "status", "--porcelain", "-uno", "--", ":/", *(f":(top,exclude){each}" for each in besides)]
+        status = subprocess.run(looked, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     if head.returncode != 0:

@@ -322,6 +322,8 @@ def test_commit_and_changes(tmp_path, monkeypatch):
     assert len(commit) == 40 and not commit.endswith("+changes")
     (tmp_path / "file").write_text("2")
     assert run_directory.git_commit() == f"{commit}+changes"
+    assert run_directory.git_commit(besides=["file"]) == commit
+    assert run_directory.git_commit(besides=["another"]) == f"{commit}+changes"
 
 
 def test_events_after_a_step_are_forgotten(tmp_path):
