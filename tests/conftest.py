@@ -45,6 +45,15 @@ def ctrl_c_works() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def no_signal_stays_blocked() -> Iterator[None]:
+    """What a test blocks would fail others, and be inherited by every process that they start."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    after = signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert after == before
+
+
 @pytest.fixture(scope="session")
 def with_paddle(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Iterator[CommandLines]:
     """Command lines in forked processes that find Paddle imported."""

@@ -173,7 +173,7 @@ class Worker:
         context = multiprocessing.get_context("spawn")  # a fork would inherit Paddle, which does not survive it
         self.line, self._child = context.Pipe()
         served = (self._child, os.getpid(), opened, arguments)
-        self._process = context.Process(target=_serve, args=served, daemon=daemon)
+        self._process = context.Process(target=_main, args=served, daemon=daemon)
 
     def start(self) -> None:
         with undisturbed():
@@ -257,22 +257,28 @@ def ask_back(content: Any) -> Any:
     return _to_parent.recv()
 
 
-def _serve(connection: Connection, parent: int, opened: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _main(connection: Connection, parent: int, opened: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """The main function of the process."""
+    with contextlib.suppress(KeyboardInterrupt):
+        try:
+            _serve(connection, parent, opened, arguments)
+        finally:  # an interrupt that comes while the process ends would print a traceback
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def _serve(connection: Connection, parent: int, opened: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Answer requests until the parent ends."""
     global _to_parent
     _to_parent = connection
     die_with_parent(parent)
     os.dup2(2, 1)  # output of user functions must not mix with results on stdout
     try:
-        try:
-            answer = outcome(opened, *arguments)
-            if isinstance(answer, NlpctlError | _Failed):
-                connection.send(answer)
-                return
-            while (asked := connection.recv()) is not None:
-                _send(connection, outcome(answer, asked))
-        finally:  # an interrupt that comes while the process ends would print a traceback
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        answer = outcome(opened, *arguments)
+        if isinstance(answer, NlpctlError | _Failed):
+            connection.send(answer)
+            return
+        while (asked := connection.recv()) is not None:
+            _send(connection, outcome(answer, asked))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent has ended, or was interrupted too
         return
 
