@@ -1,7 +1,7 @@
 """Whatever is declared is attacked: generator.py makes the attacks, and all must end in the same few ways.
 
 A sample runs always, the same one each time; NLPCTL_SLOW=1 runs all, and with NLPCTL_ATTACKS=0.1:7 a random tenth of
-them, that of seed 7. NLPCTL_ATTACKS_LOG=FILE gets a line of JSON per attack.
+them, that of seed 7; 0.1-0.2:7 is the next tenth, so that all can be run in parts. NLPCTL_ATTACKS_LOG=FILE gets a line of JSON per attack.
 """
 
 from __future__ import annotations
@@ -166,7 +166,9 @@ def test_all(family: str, top: Path, tmp_path: Path, with_paddle: CommandLines) 
 def drawn(attack: Attack) -> bool:
     """Whether it is in the share of NLPCTL_ATTACKS."""
     share, _, seed = os.environ.get("NLPCTL_ATTACKS", "1").partition(":")
-    return int.from_bytes(_digest(attack, seed)[:4], "big") < float(share) * 2**32
+    *least, most = share.split("-")
+    place = int.from_bytes(_digest(attack, seed)[:4], "big") / 2**32
+    return (float(least[0]) if least else 0) <= place < float(most)
 
 
 def _digest(attack: Attack, seed: str = "") -> bytes:
