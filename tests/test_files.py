@@ -12,6 +12,7 @@ import pytest
 from nlpctl.errors import UserError
 from nlpctl.files import (
     STAGING_PREFIX,
+    read_json,
     remove_leftovers,
     remove_leftovers_of,
     staged_dir,
@@ -311,3 +312,10 @@ def test_leftovers_of_an_output_are_known_by_its_name(tmp_path, monkeypatch, nam
     assert len(names(tmp_path)) == 2
     clean(tmp_path / name)
     assert names(tmp_path) == []
+
+
+def test_a_json_file_of_gigabytes_is_not_read(tmp_path):
+    with (tmp_path / "manifest.json").open("wb") as stream:
+        stream.truncate(3 << 30)
+    with pytest.raises(UserError, match="manifest.json: is not valid JSON .it has more than 256 MB"):
+        read_json(tmp_path / "manifest.json")

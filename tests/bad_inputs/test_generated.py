@@ -1,7 +1,8 @@
 """Whatever is declared is attacked: generator.py makes the attacks, and all must end in the same few ways.
 
 A sample runs always, the same one each time; NLPCTL_SLOW=1 runs all, and with NLPCTL_ATTACKS=0.1:7 a random tenth of
-them, that of seed 7; 0.1-0.2:7 is the next tenth, so that all can be run in parts. NLPCTL_ATTACKS_LOG=FILE gets a line of JSON per attack.
+them, that of seed 7; 0.1-0.2:7 is the next tenth, so that all can be run in parts. NLPCTL_ATTACKS_LOG=FILE gets a line
+of JSON per attack.
 """
 
 from __future__ import annotations
