@@ -60,6 +60,7 @@ def _events(file: Path) -> Any:
 
 READ: dict[str, Callable[[Path], Any]] = {  # files that hold times outside JSON
     "events.jsonl": _events,
+    "times.json": lambda file: sorted(json.loads(file.read_text())),
     # The sum of a checkpoint's state, which holds times, is compared by what the state says.
     "checksums.json": lambda file: {**json.loads(file.read_text()), "trainer_state.json": None},
     **dict.fromkeys(("report.html", "report.md", "model.pdiparams.info"), lambda file: None),
