@@ -3,11 +3,11 @@
     python scripts/bench_serve.py EXPORT TEXTS                   # EXPORT: a classifier with ONNX graphs
     python scripts/bench_serve.py EXPORT TEXTS --precision int8 --seconds 10 --rounds 3 --json
 
-TEXTS has a text per line. Every service runs in its own process on loopback, with as many threads as there are cores;
-1, 8 or 64 clients each send the next request as soon as the last one is answered. Services alternate round by round.
-The clients are one process on the same machine, so their work is in every figure. The script by hand answers each
-request alone, in a pool of threads. "The engine alone" answers the same texts in one process without HTTP: with a batch
-size of 1, and at its best batch size, which no service can exceed.
+TEXTS has a text per line. Every service runs in its own process on loopback, with as many threads as there are cores,
+or in as many processes with a thread each; 1, 8 or 64 clients each send the next request as soon as the last one is
+answered. Services alternate round by round. The clients are one process on the same machine, so their work is in every
+figure. The script by hand answers each request alone, in a pool of threads. "The engine alone" answers the same texts
+in one process without HTTP: with a batch size of 1, and at its best batch size, which no service can exceed.
 
 Exit 1, without a table, if a request is lost or not answered.
 """
@@ -17,6 +17,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -48,11 +50,11 @@ Start = Callable[[int], list[str]]  # a port to the words of a command
 
 def main() -> int:
     given = options()
-    facts = conditions()
+    facts, cores = conditions(), physical_cores()
     texts = [text for text in given.texts.read_text(encoding="utf-8").splitlines() if text.strip()]
     requests = [post(HOST, json.dumps({"text": text}, ensure_ascii=False).encode()) for text in texts]
     spec = {"texts": texts[:400], "folder": str(given.export.resolve()), "file": FILES[given.precision],
-            "threads": physical_cores(), "max_length": read_manifest(given.export).max_seq_length}  # fmt: skip
+            "threads": cores, "max_length": read_manifest(given.export).max_seq_length}  # fmt: skip
     chosen = ("--engine", "onnxruntime", "--precision", given.precision)
     with tempfile.TemporaryDirectory(prefix="nlpctl-bench-") as name, ExitStack() as stack:
         file = Path(name) / "spec.json"
@@ -60,10 +62,14 @@ def main() -> int:
         services: dict[str, Start] = {
             f"nlpctl serve, onnxruntime {given.precision}": lambda port: serve(given.export, port, *chosen),
             "nlpctl serve, auto": lambda port: serve(given.export, port),
-            f"FastAPI by hand, onnxruntime {given.precision}": lambda port: [
-                sys.executable, str(LOOPS / "fastapi_by_hand.py"), str(file), str(port),
-            ],
-        }  # fmt: skip
+            f"nlpctl serve --workers {cores}, onnxruntime {given.precision}": lambda port: serve(
+                given.export, port, *chosen, "--workers", str(cores)
+            ),
+            f"FastAPI by hand, onnxruntime {given.precision}": lambda port: by_hand(file, port, 1),
+            f"FastAPI by hand, {cores} processes, onnxruntime {given.precision}": lambda port: by_hand(
+                file, port, cores
+            ),
+        }
         ports = {title: stack.enter_context(Service(start)).port for title, start in services.items()}
         found: dict[str, dict[int, list[list[Outcome]]]] = {title: {many: [] for many in CLIENTS} for title in ports}
         for number in range(1, given.rounds + 1):
@@ -98,6 +104,10 @@ def serve(export: Path, port: int, *more: str) -> list[str]:
     return [*NLPCTL, "serve", str(export), "--device", "cpu", "--port", str(port), *more]
 
 
+def by_hand(spec: Path, port: int, workers: int) -> list[str]:
+    return [sys.executable, str(LOOPS / "fastapi_by_hand.py"), str(spec), str(port), str(workers)]
+
+
 class Service:
     """A service in a process of its own, which starts when this is entered, and answers then."""
 
@@ -109,7 +119,8 @@ class Service:
         self._log = tempfile.TemporaryFile()
 
     def __enter__(self) -> Service:
-        self._process = subprocess.Popen(self._words, stderr=self._log, stdout=self._log, env=environment())
+        words = {"stderr": self._log, "stdout": self._log, "env": environment(), "start_new_session": True}
+        self._process = subprocess.Popen(self._words, **words)
         try:
             self._await()
         except BaseException:
@@ -130,7 +141,8 @@ class Service:
         sys.exit(f"{' '.join(self._words)} does not answer:\n{self._log.read().decode()[-3000:]}")
 
     def __exit__(self, *error: Any) -> None:
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # also the processes that it started
         self._process.wait()
 
 

@@ -2,6 +2,7 @@
 
     python scripts/check_serve.py MODEL TEXTS [--engine E] [--precision P] [--seconds 20] [--json FILE]
     python scripts/check_serve.py MODEL TEXTS --seconds 600 --slow 10000     # 12 minutes
+    python scripts/check_serve.py MODEL TEXTS --serve --workers 2            # after it, options of nlpctl serve
 
 MODEL is an export (or model folder) of a task that takes one text, TEXTS a file with a text per line. The service
 runs in a separate process on loopback. This script
@@ -14,7 +15,7 @@ runs in a separate process on loopback. This script
 
 Give --precision fp32, or an export without int8-dynamic: its answers depend on the rows of a batch, and count as wrong.
 
-Prints requests per second, latencies and the memory of the service before and after the overload; exits 1 if an
+Prints requests per second, latencies and the memory of the service by minute of the overload; exits 1 if an
 answer is wrong, a request is lost, or a slow connection stays open.
 """
 
@@ -62,9 +63,12 @@ class Service:
         raise SystemExit("the service did not start:\n" + "\n".join(self.log))
 
     def memory(self, which: str = "VmRSS") -> float:
-        """MB that the process has in memory; with VmHWM, the most it had."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return round(next(int(line.split()[1]) for line in status.splitlines() if line.startswith(which)) / 1024, 1)
+        """MB that the service and its workers have in memory; with VmHWM, the most that each had."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task").glob("*/children")  # of the thread that started them
+        processes = [str(pid), *(child for file in children for child in file.read_text().split())]
+        lines = [line for each in processes for line in Path(f"/proc/{each}/status").read_text().splitlines()]
+        return round(sum(int(line.split()[1]) for line in lines if line.startswith(which)) / 1024, 1)
 
     def end(self) -> int:
         """Exit code once the process has ended by itself."""

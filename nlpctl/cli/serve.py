@@ -26,6 +26,9 @@ def serve(
     engine: EngineOption = None,
     precision: PrecisionOption = None,
     min_confidence: MinConfidenceOption = None,
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", help="Processes that answer, each with its share of the machine.")
+    ] = 1,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Rows per batch, at most.")] = 32,
     batch_wait: Annotated[
         float, typer.Option("--batch-wait", metavar="MS", help="How long an idle engine waits for a batch to fill.")
@@ -67,6 +70,8 @@ def serve(
 
       nlpctl serve outputs/quickstart/export --host 0.0.0.0 --port 80 --engine onnxruntime --precision int8
 
+      nlpctl serve outputs/quickstart/export --workers 4
+
       nlpctl serve outputs/quickstart/export --api-key-file keys.txt --tls-cert cert.pem --tls-key key.pem
     """
     from nlpctl.runtime.interrupt import sigterm_waits
@@ -74,11 +79,12 @@ def serve(
     with sigterm_waits():  # NumPy's threads begin here, and must not take the signal during Paddle's import
         from nlpctl.runners.serve import ServeSettings
         from nlpctl.runners.serve import serve as run_service
-        from nlpctl.serving.secrets import read_secrets
+        from nlpctl.serving.secrets import read_secrets, warn_of_open_files
 
     settings = ServeSettings(
         host=host,
         port=port,
+        workers=workers,
         batch_size=batch_size,
         batch_wait=batch_wait / 1000,
         queue=queue,
@@ -93,6 +99,7 @@ def serve(
         tls_key=tls_key,
     )
     secrets = read_secrets(settings)
+    warn_of_open_files(settings)
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision, min_confidence), purpose="apply")
 
     with located(recipe):

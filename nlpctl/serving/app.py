@@ -17,7 +17,17 @@ from nlpctl.data.kept import json_line
 from nlpctl.errors import Problem
 from nlpctl.serving.batcher import Batcher
 from nlpctl.serving.body import JSON_TYPE, BodyReader, Rows, check_headers
-from nlpctl.serving.metrics import CONTENT_TYPE, SECONDS, Counter, Gauge, Histogram, exposition, process_metrics
+from nlpctl.serving.metrics import (
+    CONTENT_TYPE,
+    SECONDS,
+    Counter,
+    Gauge,
+    Histogram,
+    Read,
+    exposition,
+    process_metrics,
+    read,
+)
 from nlpctl.serving.refused import Refused, failed, full
 from nlpctl.serving.secrets import ApiKeys
 from nlpctl.serving.settings import ServeSettings
@@ -57,7 +67,8 @@ class Service:
     """Shared state of the handlers. `facts`: task, engine ... for /health, where the engine may change.
 
     `settle`: what is left to do, in a thread of its own, once the service answers. `access`: None opens all paths;
-    those of HEALTH are always open.
+    those of HEALTH are always open. `together`: gives the metrics of this process to the service's other ones and
+    returns those of all; it may wait.
     """
 
     reader: BodyReader
@@ -68,6 +79,7 @@ class Service:
     report: Callable[[BaseException], None]
     settle: Callable[[], None] | None = None
     access: ApiKeys | None = None
+    together: Callable[[list[Read]], list[Read]] | None = None
     stopping: bool = False
     arriving: int = 0  # requests whose bodies are being read
     arrived: int = 0  # requests of all paths since the start
@@ -86,11 +98,11 @@ class Service:
         )
     )
 
-    def metrics(self) -> str:
+    def metrics(self) -> list[Read]:
         facts = Gauge("nlpctl_info", "The served model.", lambda: 1, {**self.facts(), "version": nlpctl.__version__})
         stopping = Gauge("nlpctl_stopping", "1 after the signal to stop.", lambda: self.stopping)
         own = (facts, stopping, self.requests, self.seconds, self.cut)
-        return exposition([*own, *self.batcher.metrics, *process_metrics()])
+        return read([*own, *self.batcher.metrics, *process_metrics()])
 
 
 def make_app(service: Service) -> Callable[..., Awaitable[None]]:
@@ -117,7 +129,10 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
     @app.get("/metrics")
     async def metrics() -> Response:
         """Prometheus' text format."""
-        return Response(service.metrics(), media_type=CONTENT_TYPE)
+        found = service.metrics()
+        if service.together is not None:
+            found = await asyncio.to_thread(service.together, found)
+        return Response(exposition(found), media_type=CONTENT_TYPE)
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> Response:

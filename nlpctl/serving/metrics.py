@@ -9,6 +9,7 @@ import os
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -91,12 +92,38 @@ class Histogram:
         yield f"{self.name}_count {total}"
 
 
-def exposition(metrics: Sequence[Metric]) -> str:
+@dataclass(frozen=True)
+class Read:
+    """A metric at one moment; `samples`: its lines."""
+
+    name: str
+    help: str
+    kind: str
+    samples: tuple[str, ...]
+
+
+def read(metrics: Sequence[Metric]) -> list[Read]:
+    """The metrics as they are now."""
+    return [Read(each.name, each.help, each.kind, tuple(each.samples())) for each in metrics]
+
+
+def of_workers(found: Mapping[int, Sequence[Read]]) -> list[Read]:
+    """What several processes read, as one list: each sample has the label `worker`, its process's number."""
+    together: dict[str, Read] = {}
+    for number, metrics in sorted(found.items()):
+        for each in metrics:
+            samples = tuple(_labelled(sample, f'worker="{number}"') for sample in each.samples)
+            before = together.get(each.name)
+            together[each.name] = replace(each, samples=samples if before is None else before.samples + samples)
+    return list(together.values())
+
+
+def exposition(metrics: Sequence[Read]) -> str:
     """The metrics in Prometheus' text format."""
     lines: list[str] = []
     for metric in metrics:
         lines += [f"# HELP {metric.name} {_escaped(metric.help)}", f"# TYPE {metric.name} {metric.kind}"]
-        lines += metric.samples()
+        lines += metric.samples
     return "\n".join(lines) + "\n"
 
 
@@ -106,6 +133,14 @@ def braces(labels: Mapping[str, str]) -> str:
         return ""
     told = ",".join(f'{name}="{_escaped(value, quotes=True)}"' for name, value in labels.items())
     return f"{{{told}}}"
+
+
+def _labelled(sample: str, label: str) -> str:
+    name, labels, rest = sample.partition("{")
+    if labels:
+        return f"{name}{{{label},{rest}"
+    name, _, value = sample.partition(" ")
+    return f"{name}{{{label}}} {value}"
 
 
 def _escaped(text: str, quotes: bool = False) -> str:

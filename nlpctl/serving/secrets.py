@@ -86,7 +86,6 @@ def read_api_keys(file: Path) -> ApiKeys:
         raise UserError("there is no key in this file", where, "write one key per line, such as `openssl rand -hex 32`")
     if len(keys) > _MOST_KEYS:
         raise UserError(f"{len(keys)} keys; the limit is {_MOST_KEYS}", where, "take out those that nobody uses")
-    _warn_if_open(file)
     return ApiKeys(keys)
 
 
@@ -110,7 +109,6 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
             message = f"{certificate} and {key} are no certificate and key in PEM form"
             hint = "--tls-cert takes the certificate with its chain, --tls-key the private key"
         raise UserError(message, f"--tls-key {key}", hint) from None
-    _warn_if_open(key)
     return context
 
 
@@ -130,6 +128,8 @@ def _content(file: Path, flag: str) -> bytes:
     return content
 
 
-def _warn_if_open(file: Path) -> None:
-    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        console.warn(f"{file} can be read by other users: chmod 600 {file}")
+def warn_of_open_files(settings: ServeSettings) -> None:
+    """Warn of each file of `read_secrets` that other users can read."""
+    for file in (settings.api_key_file, settings.tls_key):
+        if file is not None and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+            console.warn(f"{file} can be read by other users: chmod 600 {file}")

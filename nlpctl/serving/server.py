@@ -56,8 +56,10 @@ class Server(uvicorn.Server):
         stop_seconds: float,
         listens: Callable[[], None] = lambda: None,
         tls: ssl.SSLContext | None = None,
+        stops: Callable[[], None] = lambda: None,
     ):
-        """`listens` is called once requests and signals are handled. `tls`: HTTPS only."""
+        """`listens` is called once requests and signals are handled, `stops` when the service begins to stop. `tls`:
+        HTTPS only."""
         config = uvicorn.Config(
             app,
             http=partial(Connection, service),  # type: ignore[arg-type]
@@ -75,7 +77,7 @@ class Server(uvicorn.Server):
         config.ssl = tls  # made and checked before the address was bound
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # do not log malformed requests
-        self.service, self._listens = service, listens
+        self.service, self._listens, self._stops = service, listens, stops
         self._stopping: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listening: socket.socket | None = None
@@ -120,7 +122,7 @@ class Server(uvicorn.Server):
         self._stopping = asyncio.get_running_loop().create_task(self._stop())
 
     async def _stop(self) -> None:
-        console.note("finishing accepted requests; Ctrl-C again to stop now")
+        self._stops()
         await asyncio.sleep(self.service.settings.drain)
         self._end_listening()
         await self._last_calls()

@@ -14,6 +14,7 @@ class ServeSettings:
 
     host: str = "127.0.0.1"
     port: int = 8000  # 0: any free port
+    workers: int = 1  # processes that answer, each with limits of its own
     batch_size: int = 32  # rows per batch
     batch_wait: float = 0.0  # seconds that an idle engine waits for a batch to fill
     queue: int = 512  # rows that may wait; further requests get 503
@@ -31,8 +32,8 @@ class ServeSettings:
 
     def __post_init__(self) -> None:
         """UserError lists every value that is out of range."""
-        least = {"batch_size": 1, "queue": 1, "max_rows": 1, "max_characters": 1, "max_body": 2, "max_connections": 1}
-        least |= {"batch_wait": 0, "max_wait": 0, "drain": 0}
+        least = {"workers": 1, "batch_size": 1, "queue": 1, "max_rows": 1, "max_characters": 1, "max_body": 2}
+        least |= {"max_connections": 1, "batch_wait": 0, "max_wait": 0, "drain": 0}
         wrong = [
             Problem(f"{vars(self)[name]} is less than {low}", f"--{name.replace('_', '-')}", f"give {low} or more")
             for name, low in least.items()

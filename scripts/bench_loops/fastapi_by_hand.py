@@ -1,12 +1,13 @@
 """A service as one would write it by hand with FastAPI and ONNX Runtime. scripts/bench_serve.py starts it.
 
-`python fastapi_by_hand.py SPEC PORT`; SPEC is that of answering.py. POST /predict {"text": ...} gives a label and its
-probability.
+`python fastapi_by_hand.py SPEC PORT WORKERS`; SPEC is that of answering.py, WORKERS the number of processes. POST
+/predict {"text": ...} gives a label and its probability.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -22,9 +23,12 @@ class Request(BaseModel):
     text: str
 
 
-def application(spec: dict[str, Any]) -> FastAPI:
+def application() -> FastAPI:
+    """Called in every process."""
+    with open(os.environ["SPEC"], encoding="utf-8") as stream:
+        spec = json.load(stream)
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = spec["threads"]
+    options.intra_op_num_threads = max(1, spec["threads"] // int(os.environ["WORKERS"]))
     session = onnxruntime.InferenceSession(f"{spec['folder']}/{spec['file']}", options, ["CPUExecutionProvider"])
     tokenizer = fast_tokenizer(spec)
     app = FastAPI()
@@ -41,6 +45,6 @@ def application(spec: dict[str, Any]) -> FastAPI:
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1], encoding="utf-8") as stream:
-        wanted = json.load(stream)
-    uvicorn.run(application(wanted), port=int(sys.argv[2]), log_level="warning")
+    os.environ["SPEC"], port, os.environ["WORKERS"] = sys.argv[1:]
+    asked = {"factory": True, "port": int(port), "workers": int(os.environ["WORKERS"]), "log_level": "warning"}
+    uvicorn.run("fastapi_by_hand:application", app_dir=os.path.dirname(__file__), **asked)

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from nlpctl.runtime.worker import is_alive
 from tests.helpers import service
 from tests.helpers.service import listening
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_serve.py"
+
+
+def workers(parent: int) -> list[int]:
+    """The processes that threads of `parent` have started, by age, without multiprocessing's own."""
+    files = Path(f"/proc/{parent}/task").glob("*/children")
+    found = sorted(int(child) for file in files for child in file.read_text().split())
+    return [each for each in found if b"resource_tracker" not in Path(f"/proc/{each}/cmdline").read_bytes()]
+
+
+def until(condition: Callable[[], object]) -> None:
+    ends = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
 
 
 @pytest.mark.slow
@@ -83,6 +101,66 @@ def test_a_service_answers_from_the_start_and_stops_in_it(work, base):
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 0 and "Traceback" not in rest, rest
     assert "stopped" in rest
+
+
+def test_several_workers(work, exported, tmp_path):
+    """The answers of one; a worker that is killed is replaced; and all end when everyone gets the signal, as from a
+    service manager."""
+    (tmp_path / "keys.txt").write_text("of-both\n")
+    (tmp_path / "keys.txt").chmod(0o644)
+    engine = ("--engine", "onnxruntime", "--precision", "fp32")
+    words = ("--workers", "2", "--port", "0", "--drain", "0.2", "--api-key-file", tmp_path / "keys.txt")
+    process = work.start_fresh("serve", exported, *words, *engine)
+    url, log = listening(process)
+    assert sum("onnxruntime fp32" in line for line in log) == 2, log
+    assert sum("can be read by other users" in line for line in log) == 1, log
+    asked = [{"text": "good", "id": 7}, {"text": "bad"}]
+
+    def post() -> tuple[int, object]:
+        return service.post(url, asked, "of-both")
+
+    def scraped(worker: int) -> bool:
+        request = urllib.request.Request(f"{url}/metrics", headers={"X-API-Key": "of-both"})
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return f'nlpctl_rows_total{{worker="{worker}"}}' in response.read().decode()
+
+    lines = "".join(f"{json.dumps(row)}\n" for row in asked)
+    alone = work.nlpctl("predict", exported, "-", "--format", "jsonl", *engine, stdin=lines)
+    assert post() == (200, [json.loads(line) for line in alone.stdout.splitlines()])
+    until(lambda: scraped(0) and scraped(1))  # whichever worker answers knows of both
+    first, second = workers(process.pid)
+    os.kill(first, signal.SIGKILL)
+    assert all(post()[0] == 200 for _ in range(5))
+    until(lambda: second in workers(process.pid) and len(workers(process.pid)) == 2)
+    until(lambda: scraped(0) and scraped(1))
+    for each in (process.pid, *workers(process.pid)):
+        os.kill(each, signal.SIGTERM)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 0, rest
+    assert rest.count("was lost (its process ended (killed by SIGKILL)); another one takes its place") == 1, rest
+    assert rest.count("finishing accepted requests") == 1 and rest.endswith("stopped; 12 rows were answered\n"), rest
+    assert "Traceback" not in rest and "can be read by other users" not in rest, rest
+
+
+def test_workers_that_cannot_begin(work, exported, tmp_path):
+    """The reason comes once, and nothing is left running; neither is it after a signal in the meantime."""
+    shutil.copytree(exported, tmp_path / "cut")
+    graph = tmp_path / "cut" / "model.onnx"
+    graph.write_bytes(graph.read_bytes()[:-100])
+    words = ("--workers", "2", "--port", "0", "--engine", "onnxruntime", "--precision", "fp32")
+    refused = work.nlpctl("serve", tmp_path / "cut", *words, "--trust-edits")
+    assert refused.returncode == 2 and refused.stderr.count("error:") == 1, refused.stderr
+    refused = work.nlpctl("serve", exported, "--workers", "0", "--port", "0")
+    assert refused.returncode == 2 and "--workers" in refused.stderr
+    for number, code in ((signal.SIGTERM, 0), (signal.SIGINT, 130)):
+        process = work.start("serve", exported, *words)
+        assert process.stderr.readline().startswith("starting on ")
+        until(lambda process=process: workers(process.pid))
+        begun = workers(process.pid)
+        process.send_signal(number)
+        _, rest = process.communicate(timeout=60)
+        assert process.returncode == code and "Traceback" not in rest, rest
+        until(lambda begun=begun: not any(is_alive(each) for each in begun))
 
 
 @pytest.mark.slow  # a process of its own: the others begin with Paddle imported

@@ -15,7 +15,7 @@ from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export
 from nlpctl.runners.predict import predict
-from nlpctl.runners.serve import make_service
+from nlpctl.runners.service import make_service
 from nlpctl.runtime.process import set_up_process
 from nlpctl.serving.settings import ServeSettings
 from nlpctl.tasks.base import task_class

@@ -16,7 +16,7 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.serving.address import bound_socket, url
-from nlpctl.serving.secrets import ApiKeys, read_api_keys, tls_context
+from nlpctl.serving.secrets import ApiKeys, read_api_keys, tls_context, warn_of_open_files
 from nlpctl.serving.settings import ServeSettings
 from nlpctl.serving.starting import Starting
 
@@ -76,7 +76,7 @@ def test_a_file_of_keys(tmp_path, capsys):
     keys.check([(b"x-api-key", b"second")])
     keys.check([(b"authorization", f"Bearer {KEY}".encode())])
     assert KEY not in str(vars(keys)) and capsys.readouterr().err == ""
-    read_api_keys(key_file(tmp_path, KEY.encode(), 0o644))
+    warn_of_open_files(ServeSettings(api_key_file=key_file(tmp_path, KEY.encode(), 0o644)))
     told = capsys.readouterr().err
     assert "can be read by other users" in told and KEY not in told
 
