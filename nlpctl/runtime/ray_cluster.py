@@ -173,13 +173,17 @@ class _Actor:
 
     @contextlib.contextmanager
     def losses(self) -> Iterator[None]:
-        """WorkerLost for every error of Ray's own: the worker or its node is gone, or cannot be reached."""
+        """WorkerLost for every error of Ray's own: the worker or its node is gone, or cannot be reached.
+
+        WorkerKilled if Ray ended the worker because its node was short of memory.
+        """
         try:
             yield
         except self.ray.exceptions.RayError as error:
             reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
             hint = "look at the cluster: ray status, ray list nodes; nlpctl must be installed on every node"
-            raise WorkerLost(reason.strip(), _A_WORKER, hint) from None
+            kind = WorkerKilled if isinstance(error, self.ray.exceptions.OutOfMemoryError) else WorkerLost
+            raise kind(reason.strip(), _A_WORKER, hint) from None
 
 
 class RayHand:

@@ -16,8 +16,8 @@ import pytest
 import nlpctl
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import NeedsRestart, UserError
-from nlpctl.runtime.ray_cluster import Ground, RayCluster, RayWorker, _Ended, _Keeper, _Served, ray_cluster
-from nlpctl.runtime.worker import ProcessEnded, WorkerKilled, _Question, ask_back, listen_for_interrupts
+from nlpctl.runtime.ray_cluster import Ground, RayCluster, RayWorker, _Actor, _Ended, _Keeper, _Served, ray_cluster
+from nlpctl.runtime.worker import ProcessEnded, WorkerKilled, WorkerLost, _Question, ask_back, listen_for_interrupts
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "http://host:1", "ray://host", "auto "])
@@ -89,6 +89,14 @@ def test_a_process_that_is_killed_where_its_keeper_answers(number: int, kind: ty
     with pytest.raises(ProcessEnded, match="on node a-node ended") as told:
         worker.ask("question", "0.log")
     assert type(told.value) is kind
+
+
+def test_a_worker_that_ray_ends_for_lack_of_memory_was_killed() -> None:
+    exceptions = SimpleNamespace(RayError=OSError, OutOfMemoryError=TimeoutError)  # the second is one of the first
+    actor = _Actor(SimpleNamespace(exceptions=exceptions), None)
+    for error, kind in ((TimeoutError("short of memory"), WorkerKilled), (OSError("its node is gone"), WorkerLost)):
+        with pytest.raises(kind, match=str(error)), actor.losses():
+            raise error
 
 
 def opened_there() -> Callable[[str], str]:
