@@ -60,6 +60,7 @@ def refuse_output(
 ) -> None:
     """UserError if `path` is a folder, a disk or a socket, a part of a model, a lost link, or exists and must not be
     replaced."""
+    refuse_below_file(path.parent, str(path))
     refuse_lost_link(path)
     refuse_part(path)
     if path.is_dir():

@@ -131,7 +131,7 @@ SCENARIOS = (
     Scenario("export", ("export", "base", "-o", "out/export", "--format", "paddle,onnx"), "out/export", share=3),
     # By size: which of two is the faster is another matter on each day.
     Scenario("compress", ("compress", "base", "-o", "out/small", "--strategy", "ort-dynamic", "--target", "size"),
-             "out/small", grows=("plan.json", "times.json")),
+             "out/small", grows=("plan.json", "times.json", "report.json")),
     Scenario("index", ("index", "build", "base_pairs", "texts.txt", "-o", "out/index"), "out/index", share=2),
     Scenario("workers", ("predict", "base", "texts.txt", "-o", "out/w.jsonl", "--batch-size", "4", "--workers", "2"),
              "out/w.jsonl", "out/w.jsonl.shards/plan.json", ("--resume",)),

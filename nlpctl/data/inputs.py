@@ -23,11 +23,13 @@ from nlpctl.data.input_files import (
     suffix_of,
 )
 from nlpctl.data.kept import KEEP_NONE, Keep, keep_by_default
+from nlpctl.data.lines import refuse_other_encodings
 from nlpctl.data.readers import after_header, no_rows
 from nlpctl.data.row import BadRow, BlankLine
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 
+_BEGINNING = 1 << 16  # bytes that are looked at
 _ENDINGS = {".txt": PLAIN, ".parquet": PARQUET}  # and those of the task
 _TAGGED_WORD = re.compile(r"\S+[\t ](O|[BIESM]-\S+|\S+-[BIESM])")
 
@@ -79,6 +81,13 @@ class PredictInput:
         if not count:
             raise self.no_rows()
         return count
+
+    def refuse_other_encodings(self) -> None:
+        """UserError if the first line of a file shows that it is no text in UTF-8, before gigabytes are read."""
+        for file in self.files:
+            if file.format != PARQUET:
+                with file.open() as stream:
+                    refuse_other_encodings(stream.read(_BEGINNING).split(b"\n", 1)[0], file.name)
 
     def no_rows(self) -> UserError:
         """The error for an input without a single row."""

@@ -35,7 +35,7 @@ def numbered_lines(
     """
     lines = enumerate(chain.from_iterable(_split(stream, source, longest, hint, first)), first)
     for number, raw in islice(lines, int(first == 1)):
-        _refuse_other_encodings(raw, source)
+        refuse_other_encodings(raw, source)
         yield number, raw.removeprefix(codecs.BOM_UTF8).rstrip(b"\r")
     for number, raw in lines:
         yield number, raw.rstrip(b"\r")
@@ -54,7 +54,7 @@ def _split(stream: BinaryIO, source: str, longest: int, hint: str, number: int) 
         size += len(lines[0])
         if size > longest and not (size == longest + 1 and b"".join(begun).endswith(b"\r")):
             if number == 1:
-                _refuse_other_encodings(b"".join(begun), source)
+                refuse_other_encodings(b"".join(begun), source)
             raise UserError(f"the line is longer than {longest / 2**20:g} MiB", f"{source}:{number}", hint)
         if len(lines) > 1:
             lines[0] = b"".join(begun)
@@ -87,7 +87,7 @@ def read_lines(path: Path, kind: str) -> list[tuple[str, str]]:
     return [(where, text) for where, text, _ in lines]
 
 
-def _refuse_other_encodings(first: bytes, source: str) -> None:
+def refuse_other_encodings(first: bytes, source: str) -> None:
     """UserError if the first line shows that the file is UTF-16, compressed, or has old Mac line ends."""
     if name := _utf16(first):
         raise UserError(

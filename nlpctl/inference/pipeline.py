@@ -21,6 +21,7 @@ import numpy as np
 from nlpctl.data.collate import Batch, Collator, failures_told
 from nlpctl.data.row import BadRow
 from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.errors import RunFailed
 from nlpctl.inference.engine import Predictor
 from nlpctl.runtime.ahead import Ahead
 from nlpctl.runtime.process_state import gc_frozen, short_turns
@@ -176,9 +177,21 @@ class Pipeline:
             yield _Step(window, [places[i] for i in batch_rows], rows, batch)
 
     def _take(self, step: _Step, outputs: tuple[np.ndarray, ...]) -> None:
-        """Read the predictions of a batch into its window."""
+        """Read the predictions of a batch into its window. RunFailed: the network gives no numbers."""
+        refuse_nan(outputs)
         for (owner, part), prediction in zip(step.places, self.task.predictions(outputs, step.features), strict=True):
             step.window.found[owner][part] = prediction
+
+
+def refuse_nan(outputs: Iterable[np.ndarray]) -> None:
+    """RunFailed if what a network gave for a batch holds NaN, from which answers and scores would be made."""
+    for each in outputs:
+        # The sum is cheap, and not finite where there is a NaN; nor where infinities are, so this is looked at.
+        with np.errstate(over="ignore", invalid="ignore"):
+            doubtful = each.dtype.kind == "f" and not np.isfinite(each.sum())
+        if doubtful and np.isnan(each).any():
+            hint = "train with a smaller training.learning_rate; if it answered before, copy the model again"
+            raise RunFailed("the network answers NaN: its training has diverged, or its files are damaged", hint=hint)
 
 
 @dataclass(eq=False)

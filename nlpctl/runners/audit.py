@@ -93,6 +93,8 @@ def audit(folder: Path, output: Path | None = None, *, overwrite: bool = False) 
     target = folder / FOLDER if output is None else output
     recipe, began = _folds(folder)
     refuse_below_file(target, str(target))
+    if target.is_dir() and any(target.iterdir()) and not (target / FINDINGS).exists():
+        raise UserError("the folder is not empty and holds no findings", str(target), _ELSEWHERE)
     for name in (FINDINGS, PAGE):  # a person may have ticked there
         refuse_output(target / name, overwrite, exists="the file exists", elsewhere=_ELSEWHERE)
     rows = read_rows(recipe)

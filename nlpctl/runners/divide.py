@@ -95,7 +95,7 @@ def predict_divided(
     """
     kept = None if keep is None else keep_of(keep)
     model = find_model(recipe)
-    _refuse_pipe(source)
+    _refuse_unfit(source)
     if parts is not None:
         refuse_parts(output, overwrite)
         _refuse_own_input(source, output)
@@ -136,7 +136,7 @@ def vectors_divided(
 ) -> DividedResult:
     """The vectors of all rows of `source`, of which `finish(folder of parts, their number)` makes `output`."""
     model = find_model(recipe)
-    _refuse_pipe(source)
+    _refuse_unfit(source)
     order = Order(recipe, model, source.files, KEEP_NONE, batch_size, output.absolute(), blank_lines=False)
     identity = {**answers_identity(recipe, model, source, KEEP_NONE, batch_size), "parts": "vectors"}
     work = _Work(Desk.embed, lambda crew, folder, count, plan: finish(folder, count))
@@ -198,10 +198,11 @@ def _unpack(crew: Crew, source: PredictInput) -> None:
         pass
 
 
-def _refuse_pipe(source: PredictInput) -> None:
+def _refuse_unfit(source: PredictInput) -> None:
     if not source.rereadable:
         hint = "give files; a pipe is answered by one process"
         raise UserError("standard input cannot be divided", where="--workers", hint=hint)
+    source.refuse_other_encodings()
 
 
 def _refuse_file(source: PredictInput, output: Path, overwrite: bool) -> None:

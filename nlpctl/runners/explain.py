@@ -69,6 +69,7 @@ def _explanations(
     from nlpctl.data.collate import raise_failure
     from nlpctl.data.piece_spans import unknown_texts
     from nlpctl.inference.explain import Explained, Explainer, tokens_of
+    from nlpctl.inference.pipeline import refuse_nan
 
     task, tokenizer = model.task, model.encoder.tokenizer
     collate = task.collator(model.encoder, labelled=False)
@@ -80,7 +81,9 @@ def _explanations(
                 continue
             batch = collate([example])
             raise_failure(batch)
-            predictions = task.predictions(model.predictor.outputs(batch), [example])
+            outputs = model.predictor.outputs(batch)
+            refuse_nan(outputs)
+            predictions = task.predictions(outputs, [example])
             answer, shares = task.answer(example, predictions), task.told_probabilities(predictions)
             name = label or answer.get("label") or max(shares, key=shares.get)  # of several labels the most likely
             number = task.labels.names.index(name)

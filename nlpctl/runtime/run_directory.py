@@ -49,7 +49,7 @@ from nlpctl.layout import (
     TALLIES,
     checkpoints_in,
 )
-from nlpctl.outputs import is_signed, refuse_lost_link
+from nlpctl.outputs import is_signed, refuse_lost_link, refuse_part
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
@@ -159,6 +159,7 @@ class RunDirectory:
         if resume and overwrite:
             raise UserError("--resume and --overwrite cannot be combined", where="--resume", hint="keep one of them")
         refuse_lost_link(self.path)
+        refuse_part(self.path)
         if self.manifest_file.exists():
             self._refuse_if_in_progress()
             old = self.read_manifest()

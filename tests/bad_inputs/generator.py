@@ -361,6 +361,8 @@ def _outputs() -> Iterator[Attack]:
                 for more in ((), ("--overwrite",)) if _has(command, "--overwrite") else ((),):
                     # What --overwrite is for: what is neither read nor a part of something is replaced.
                     told = place if more and place in REPLACED and place not in words else None
+                    if command == "recipe copy" and place == "outputs":  # nothing in it has the name of what is copied
+                        told = place
                     if command == "new" and flag == "-o":  # which adds the ending
                         told = f"{place}.yaml"
                     name = f"{command}{mark} {flag} {place[:40]}{' --overwrite' if more else ''}"

@@ -100,7 +100,7 @@ def wrong(attack: Attack, top: Path, here: Path, lines: CommandLines) -> list[st
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     own = attack.writes if ended.code == 0 else None
     harmed = [name for name in changed if own is None or not f"{name}/".startswith(f"{own}/")]
-    if ended.code == 0 and attack.words[0] == "train":  # its run directory is no flag
+    if (ended.code == 0 or _diverged(ended)) and attack.words[0] == "train":  # its run directory is no flag
         harmed = [name for name in harmed if not name.startswith("outputs/new")]
     if harmed:
         found.append(f"changed {', '.join(harmed[:4])}")
@@ -111,9 +111,14 @@ def wrong(attack: Attack, top: Path, here: Path, lines: CommandLines) -> list[st
     return [f"{problem}\n{ended.err[-500:]}" for problem in found[:1]] + found[1:]
 
 
+def _diverged(ended: Ended) -> bool:
+    """Whether a training failed by its own values, as after a step of a learning rate of 1e30."""
+    return ended.code == 1 and "the network answers NaN" in ended.err
+
+
 def _said_wrong(ended: Ended) -> list[str]:
     """What is wrong with its exit code and messages."""
-    found = [] if ended.code in (0, 2) else [f"exit {ended.code}"]
+    found = [] if ended.code in (0, 2) or _diverged(ended) else [f"exit {ended.code}"]
     found += [word for word in ("Traceback", "internal error", "bug in nlpctl") if word in ended.err]
     if ended.code != 2:
         return found

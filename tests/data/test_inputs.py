@@ -38,3 +38,10 @@ def test_a_check_counts_the_rows(tmp_path):
     )
     with pytest.raises(UserError, match="rows.jsonl:2: blank text"):
         open_input(task_rows("sequence_classification", DataSection()), str(path), "auto").check()
+
+
+def test_what_is_no_text_is_told_by_its_first_line(tmp_path):
+    (tmp_path / "sparse.txt").write_bytes(bytes(1 << 20))
+    source = open_input(task_rows("sequence_classification", DataSection()), str(tmp_path / "sparse.txt"), "auto")
+    with pytest.raises(UserError, match="sparse.txt: this is not a text file"):
+        source.refuse_other_encodings()

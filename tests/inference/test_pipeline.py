@@ -299,3 +299,13 @@ def test_the_network_is_put_into_evaluation_without_gradients():
     (first,), (second,) = predictor.outputs(batch), predictor.outputs(batch)
     assert isinstance(first, np.ndarray) and first.shape == (4, 2) and (first == second).all()
     assert (first == first[0]).all() and not network.training  # dropout is off
+
+
+@pytest.mark.parametrize("outputs", [[np.array([[1.0, np.nan]])], [np.array([1]), np.array([np.inf, -np.inf, np.nan])]])
+def test_a_network_without_numbers_has_no_answers(outputs):
+    with pytest.raises(RunFailed, match="the network answers NaN: its training has diverged"):
+        pipelines.refuse_nan(outputs)
+
+
+def test_infinities_are_numbers():
+    pipelines.refuse_nan([np.array([1.0, -np.inf, np.inf]), np.full(9, 3e38, np.float32), np.array(["text"])])
