@@ -75,7 +75,7 @@ def refuse_part(path: Path) -> None:
     """UserError if `path` would be a part of a run, model, export or index, with --overwrite too."""
     whole = None if is_stream(path) else part_of(path)
     if whole is not None:
-        raise UserError(f"this would be a part of {whole}, which must stay as it is", where=str(path), hint=ELSEWHERE)
+        raise UserError(f"this would be a part of {whole}, which must stay as it is", str(path), "name another place")
 
 
 def refuse_mounted(folder: Path) -> None:

@@ -11,6 +11,7 @@ from nlpctl.config.library import PREFIX, ShippedRecipe, find_recipe, shipped_re
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file, writing
+from nlpctl.outputs import refuse_part
 
 
 def copy_recipe(name: str, folder: Path, *, overwrite: bool) -> list[Path]:
@@ -26,6 +27,8 @@ def copy_recipe(name: str, folder: Path, *, overwrite: bool) -> list[Path]:
     if folder.exists() and not folder.is_dir():
         raise UserError("is a file, not a folder", where=display(folder), hint="name a folder, new or old")
     targets = {source: folder / source.relative_to(recipe.path.parent) for source in _files_of(recipe)}
+    for target in targets.values():
+        refuse_part(target)
     existing = [target for target in targets.values() if target.exists()]
     if existing and not overwrite:
         names = ", ".join(display(target) for target in existing)

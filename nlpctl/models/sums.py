@@ -13,7 +13,7 @@ from typing import Any
 
 from nlpctl.errors import UserError
 from nlpctl.files import STAGING_PREFIX, read_json, sha256_of, write_json_atomic
-from nlpctl.layout import CALIBRATION, LABELS, MANIFEST, TASK
+from nlpctl.layout import CALIBRATION, EXPORT_MANIFEST, LABELS, MANIFEST, TASK
 from nlpctl.models.source import WEIGHTS
 from nlpctl.outputs import refuse_foreign
 
@@ -58,10 +58,14 @@ def write_model_sums(folder: Path, copied_from: Path | None = None) -> None:
 
 
 def refuse_foreign_files(folder: Path) -> None:
-    """UserError if the model folder, which is to be replaced, holds files that its manifest.json does not list.
+    """UserError if the model folder, which is to be replaced, is an export, or holds files that its manifest.json does
+    not list.
 
     All is well without a manifest.json, or with a damaged one: nobody knows then which files belong to the model.
     """
+    if (folder / EXPORT_MANIFEST).exists():
+        message = "this is an export, not a model folder, and is not replaced"
+        raise UserError(message, str(folder), "name another folder")
     try:
         manifest = _read(folder)
     except UserError:

@@ -105,6 +105,10 @@ NO_FILES = ("recipe ls", "recipe schema", "completion")  # nothing to attack
 # Flags with a path that is read; all others are written.
 READ = ("--data", "--synonyms", "--labels", "--vocabulary", "--api-key-file", "--tls-cert", "--tls-key")
 WRITTEN = ("new --split",)  # a text, and a folder that is written
+# Commands that add files to a folder, none of whose files has such a name.
+ADDED = (("recipe copy", "outputs"), ("data apply", "huggingface"), ("data split", "huggingface"))
+# And what --overwrite replaces of theirs: a run that is no member; what was audited lies in another folder.
+GIVEN_UP = {("ensemble (1)", "outputs/finished"): "outputs/finished", ("data apply (1)", "."): "train.tsv"}
 REPLACED = ("mine.html", "train.tsv", "huggingface")  # by --overwrite, if all else allows it
 TAKE_PIPES = ("predict", "explain", "index build", "index search")
 READERS = {  # folder whose every file is damaged -> the commands that read it
@@ -361,8 +365,10 @@ def _outputs() -> Iterator[Attack]:
                 for more in ((), ("--overwrite",)) if _has(command, "--overwrite") else ((),):
                     # What --overwrite is for: what is neither read nor a part of something is replaced.
                     told = place if more and place in REPLACED and place not in words else None
-                    if command == "recipe copy" and place == "outputs":  # nothing in it has the name of what is copied
+                    if (command, place) in ADDED:
                         told = place
+                    if more:
+                        told = GIVEN_UP.get((f"{command}{mark}", place), told)
                     if command == "new" and flag == "-o":  # which adds the ending
                         told = f"{place}.yaml"
                     name = f"{command}{mark} {flag} {place[:40]}{' --overwrite' if more else ''}"

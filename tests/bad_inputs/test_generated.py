@@ -27,7 +27,7 @@ SECONDS, MEMORY = 30, 2 << 30
 PLACES = 11  # ten, and what they have in common
 PLACE = re.compile(r"error: \S.*(: |`)", re.DOTALL)  # `where: message`, or the command line itself
 FAMILIES = ("keys", "large numbers", "named files", "inputs", "endings", "numbers", "texts", "outputs", "folders")
-LIBRARIES = (".ses",)  # what ONNX Runtime leaves
+LIBRARIES = (".ses", "jieba.cache")  # what ONNX Runtime and jieba leave
 SAMPLE = 3  # attacks of each family
 PAIRS = """\
 extends: good.yaml
