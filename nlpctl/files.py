@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -323,6 +323,22 @@ def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
+
+
+def write_npz(stream: BinaryIO, arrays: Mapping[str, Any], compressed: bool = False) -> None:
+    """Write arrays as numpy.savez does, byte for byte.
+
+    Where a write fails, numpy.savez leaves the archive open, which then prints a traceback when it is collected.
+    """
+    import zipfile
+
+    import numpy as np
+
+    kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(stream, "w", kind, allowZip64=True) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
 
 
 def parse_json(text: str | bytes) -> Any:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import gc
+import io
 import os
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from nlpctl.errors import UserError
@@ -19,6 +23,7 @@ from nlpctl.files import (
     staged_file,
     staged_path,
     write_json_atomic,
+    write_npz,
     write_text_atomic,
 )
 from nlpctl.runtime.lock import sole_writer
@@ -319,3 +324,22 @@ def test_a_json_file_of_gigabytes_is_not_read(tmp_path):
         stream.truncate(3 << 30)
     with pytest.raises(UserError, match="manifest.json: is not valid JSON .it has more than 256 MB"):
         read_json(tmp_path / "manifest.json")
+
+
+def test_an_archive_of_arrays_ends_with_the_disk(tmp_path):
+    """The bytes of numpy.savez; and where a write fails, nothing is left to fail later."""
+    arrays = {"a": np.arange(5.0), "b": np.array("text"), "file": np.zeros((2, 0), np.int8)}
+    for compressed, save in ((False, np.savez), (True, np.savez_compressed)):
+        ours, theirs = io.BytesIO(), io.BytesIO()
+        write_npz(ours, {name: arrays[name] for name in "ab"}, compressed)
+        save(theirs, a=arrays["a"], b=arrays["b"])
+        assert ours.getvalue() == theirs.getvalue()
+        write_npz(ours, arrays, compressed)
+
+    class Full(io.BytesIO):
+        def write(self, content):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"), Full() as stream:
+        write_npz(stream, arrays)
+    gc.collect()  # pytest would tell what a __del__ raises

@@ -15,7 +15,7 @@ from nlpctl.config.model_section import ModelSection
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import UserError
-from nlpctl.files import read_json, staged_dir, staged_file, writing
+from nlpctl.files import read_json, staged_dir, staged_file, write_npz, writing
 from nlpctl.layout import CALIBRATION, MANIFEST, RECIPE, real_path, runs_around
 from nlpctl.models.initial_values import value_for
 from nlpctl.models.parameters import matching, select
@@ -174,7 +174,7 @@ def export_parameters(
     values = {name: to_float32(arrays[name]) if arrays[name].dtype == BFLOAT16 else arrays[name] for name in names}
     with writing(output, _ELSEWHERE), staged_file(output) as stream:
         if output.suffix == ".npz":
-            np.savez(stream, **values)
+            write_npz(stream, values)
         else:
             np.save(stream, values[names[0]])
     return names

@@ -18,7 +18,7 @@ from zlib import error as BadStream
 import numpy as np
 
 from nlpctl.errors import UserError
-from nlpctl.files import staged_file
+from nlpctl.files import staged_file, write_npz
 
 if TYPE_CHECKING:  # an export is answered without scores
     from scipy.sparse import csr_matrix
@@ -261,7 +261,7 @@ def save_tallies(file: Path, tallies: Tallies) -> None:
         arrays["groups"] = tallies.groups
     file.parent.mkdir(exist_ok=True)
     with staged_file(file) as handle:
-        np.savez_compressed(handle, about=np.array(json.dumps([tallies.kind, tallies.names])), **arrays)
+        write_npz(handle, {"about": json.dumps([tallies.kind, tallies.names]), **arrays}, compressed=True)
 
 
 def load_tallies(file: Path) -> Tallies | None:

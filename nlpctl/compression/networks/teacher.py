@@ -24,7 +24,7 @@ from nlpctl.data.multi_label_rows import MultiLabelExample
 from nlpctl.data.tagged_features import TaggedWindow
 from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.files import staged_file
+from nlpctl.files import staged_file, write_npz
 from nlpctl.graphs.graph_files import PREFIX, paddle_files
 from nlpctl.graphs.to_static import input_specs, write_paddle_graph
 from nlpctl.inference.engine import DygraphPredictor, Predictor
@@ -173,7 +173,7 @@ def _read(file: Path, mark: str) -> list[np.ndarray] | None:
 def _write(file: Path, mark: str, answers: Sequence[np.ndarray]) -> None:
     ends = np.cumsum([len(answer) for answer in answers])
     with staged_file(file) as stream:
-        np.savez(stream, mark=np.array(mark), logits=np.concatenate(answers), ends=ends)
+        write_npz(stream, {"mark": mark, "logits": np.concatenate(answers), "ends": ends})
 
 
 def open_teacher(recipe: Recipe, source: str, setup: ProcessSetup) -> Teacher:

@@ -21,7 +21,16 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.kept import json_line
 from nlpctl.data.row import place
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, regular, remove_leftovers_of, staged_dir, staged_file, write_json_atomic, writing
+from nlpctl.files import (
+    parse_json,
+    regular,
+    remove_leftovers_of,
+    staged_dir,
+    staged_file,
+    write_json_atomic,
+    write_npz,
+    writing,
+)
 from nlpctl.runners.many.series import Member, Series, TrainingRows
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -52,7 +61,8 @@ def shares_of(rows: Sequence[np.ndarray]) -> Shares:
 
 def write_shares(file: Path, shares: Shares, labels: Sequence[str]) -> None:
     with staged_file(file) as stream:
-        np.savez_compressed(stream, values=shares.values, ends=shares.ends, labels=np.array(json.dumps(list(labels))))
+        arrays = {"values": shares.values, "ends": shares.ends, "labels": json.dumps(list(labels))}
+        write_npz(stream, arrays, compressed=True)
 
 
 def read_shares(file: Path) -> tuple[Shares, tuple[str, ...]]:
