@@ -27,7 +27,7 @@ STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
 _STAGED = re.compile("[a-z0-9_]{8}")  # what tempfile and `staged_path` add to a name
 _LONGEST = 200  # bytes of an output's name in that of its leftovers: a name has 255 at most
-_MOST_JSON = 256 << 20  # bytes; a tokenizer of many languages has some 20 MB
+_MOST_TEXT = 256 << 20  # bytes; a tokenizer of many languages has some 20 MB
 _STATUS = "/proc/self/status"
 _HANDLES = "/proc/self/fd"
 _DOOMED_PREFIX = f"{STAGING_PREFIX}deleted-"
@@ -356,11 +356,16 @@ def regular(path: Path) -> Path:
     return path
 
 
-def json_text(path: Path) -> str:
-    """The text of a JSON file of a run or a model folder. OSError or ValueError: it is a pipe, or has gigabytes."""
-    if regular(path).stat().st_size > _MOST_JSON:
-        raise ValueError(f"it has more than {_MOST_JSON >> 20} MB")
+def small_text(path: Path) -> str:
+    """The text of a file that is read as a whole. OSError or ValueError: it is a pipe, not UTF-8, or has gigabytes."""
+    if regular(path).stat().st_size > _MOST_TEXT:
+        raise ValueError(f"it has more than {_MOST_TEXT >> 20} MB")
     return path.read_text(encoding="utf-8")
+
+
+def json_of(path: Path) -> Any:
+    """The content of a JSON file of nlpctl's own. OSError or ValueError: as of `small_text`, or it is not JSON."""
+    return parse_json(small_text(path))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -368,7 +373,7 @@ def read_json(path: Path) -> dict[str, Any]:
     again = "copy or download the model folder again"
     refuse_pipe(path)
     try:
-        value = parse_json(json_text(path))
+        value = json_of(path)
     except ValueError as error:
         raise UserError(f"is not valid JSON ({error})", where=str(path), hint=again) from error
     except OSError as error:

@@ -16,7 +16,7 @@ from nlpctl.config.purpose import Purpose
 from nlpctl.config.saved_model import hub_values, recipe_values, without_config
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, regular
+from nlpctl.files import json_of
 from nlpctl.layout import LABELS, RECIPE, TASK, config_file
 from nlpctl.names import nearest, nearest_file
 
@@ -166,7 +166,7 @@ def _model_folder(path: Path) -> TableNode:
     """A model folder gives its task and data settings; everything else has defaults."""
     file = path / TASK
     try:
-        content = parse_json(regular(file).read_text(encoding="utf-8"))
+        content = json_of(file)
         sections = {name: value for name, value in content.items() if isinstance(value, dict)}
         model = {**sections.get("model", {}), "name_or_path": os.path.abspath(path)}
         values = {**sections, "task": content["task"], "data": content["data"], "model": model}

@@ -18,7 +18,7 @@ from nlpctl.config.purpose import Purpose
 from nlpctl.config.tasks import known_tasks
 from nlpctl.config.tasks.info import TaskInfo
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, read_json, regular
+from nlpctl.files import json_of, read_json
 from nlpctl.layout import checkpoints_in
 
 LONGEST = 512  # tokens that are read of a text, unless the network reads fewer
@@ -153,7 +153,7 @@ def _content(file: Path) -> dict[str, Any]:
     Loading the tokenizer tells of a damaged file.
     """
     try:
-        content = parse_json(regular(file).read_text(encoding="utf-8"))
+        content = json_of(file)
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

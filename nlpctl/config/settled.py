@@ -7,7 +7,7 @@ import dataclasses
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.config.tasks.info import load
-from nlpctl.files import parse_json, regular
+from nlpctl.files import json_of
 from nlpctl.layout import MODEL, TASK
 
 OPEN = "auto"
@@ -25,7 +25,7 @@ def as_trained(recipe: Recipe) -> Recipe:
     if recipe.few_shot.method != OPEN:
         return recipe
     try:
-        content = parse_json(regular(recipe.run_dir / MODEL / TASK).read_text(encoding="utf-8"))
+        content = json_of(recipe.run_dir / MODEL / TASK)
         method = content["few_shot"]["method"]
     except (OSError, ValueError, TypeError, KeyError):  # whoever opens the model says what is missing or damaged
         return recipe

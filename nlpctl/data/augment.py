@@ -13,7 +13,7 @@ import numpy as np
 from nlpctl.data.jieba_words import load_jieba
 from nlpctl.data.row import Row
 from nlpctl.errors import UserError
-from nlpctl.files import json_text, parse_json
+from nlpctl.files import json_of
 from nlpctl.outputs import refuse_pipe
 from nlpctl.upstream.dataaug_files import make_augmenter
 
@@ -70,7 +70,7 @@ def open_augmenter(
 def _check_synonyms(path: Path) -> None:
     refuse_pipe(path)
     try:
-        found = parse_json(json_text(path))
+        found = json_of(path)
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=str(path), hint="check the path") from None
     except ValueError as error:

@@ -35,7 +35,6 @@ def numbered_lines(
     """
     lines = enumerate(chain.from_iterable(_split(stream, source, longest, hint, first)), first)
     for number, raw in islice(lines, int(first == 1)):
-        refuse_other_encodings(raw, source)
         yield number, raw.removeprefix(codecs.BOM_UTF8).rstrip(b"\r")
     for number, raw in lines:
         yield number, raw.rstrip(b"\r")
@@ -50,11 +49,11 @@ def _split(stream: BinaryIO, source: str, longest: int, hint: str, number: int) 
     at_once = min(_PIECE, longest)  # so a line inside of a piece is never too long
     while piece := stream.read1(at_once):
         lines = piece.split(b"\n")
+        if number == 1 and not size:  # before its end, which a line of zeros may not have
+            refuse_other_encodings(lines[0], source)
         begun.append(lines[0])
         size += len(lines[0])
         if size > longest and not (size == longest + 1 and b"".join(begun).endswith(b"\r")):
-            if number == 1:
-                refuse_other_encodings(b"".join(begun), source)
             raise UserError(f"the line is longer than {longest / 2**20:g} MiB", f"{source}:{number}", hint)
         if len(lines) > 1:
             lines[0] = b"".join(begun)

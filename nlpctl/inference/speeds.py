@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nlpctl.files import parse_json, read_json, regular, write_json_atomic
+from nlpctl.files import json_of, read_json, write_json_atomic
 from nlpctl.inference.choice import Choice
 from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.models.engine_speeds import Conditions, EngineSpeeds
@@ -152,7 +152,7 @@ def _cache_file(folder: Path, found: Sequence[Choice], here: Conditions) -> Path
 def _read(file: Path) -> EngineSpeeds | None:
     """The cached speeds; None if there are none, or the file is damaged."""
     try:
-        speeds = EngineSpeeds.of(parse_json(regular(file).read_text(encoding="utf-8")))
+        speeds = EngineSpeeds.of(json_of(file))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return speeds if speeds.rows_per_second else None

@@ -28,7 +28,7 @@ from nlpctl.data.split_rows import cut, label_counts, no_row_left, read_readable
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, regular, staged_file, write_text_atomic, writing
+from nlpctl.files import json_of, staged_file, write_text_atomic, writing
 from nlpctl.layout import real_path
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.source import resolve_source
@@ -158,7 +158,7 @@ def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
 def _refuse_older_parts(folder: Path, files: Mapping[str, Path]) -> None:
     """UserError if a file of an earlier split would remain: its rows would be in the new files too."""
     try:
-        earlier = parse_json(regular(folder / MANIFEST).read_text(encoding="utf-8"))["rows"]
+        earlier = json_of(folder / MANIFEST)["rows"]
     except (OSError, ValueError, KeyError, TypeError):
         return
     for path in (path for part in PARTS if part in earlier for path in sorted(folder.glob(f"{part}.*"))):

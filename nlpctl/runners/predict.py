@@ -21,7 +21,7 @@ from nlpctl.data.kept import BAD_ROW, Keep, KeptRows, json_line, keep_by_default
 from nlpctl.data.row import BadRow, BlankLine
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, regular, write_json_atomic, writing
+from nlpctl.files import json_of, write_json_atomic, writing
 from nlpctl.models.find import model_fingerprint
 from nlpctl.models.folder import kept_values
 from nlpctl.outputs import is_stream, open_stream, refuse_stream
@@ -309,7 +309,7 @@ class PartialOutput:
         if not self._goes_on(resume):
             return
         try:
-            note = parse_json(regular(self.note).read_text(encoding="utf-8"))
+            note = json_of(self.note)
             others = [name for name in identity if note[name] != identity[name]]
         except (ValueError, KeyError, TypeError):
             others = list(identity)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nlpctl import console
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, regular, write_text_atomic, writing
+from nlpctl.files import json_of, regular, write_text_atomic, writing
 from nlpctl.layout import COMPRESS
 from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html
@@ -65,7 +65,7 @@ def read_compression(record: RunRecord) -> list[Html]:
     """The section on the run's compressed models; empty if there are none."""
     file = record.run.path / COMPRESS / JSON
     try:
-        return compression_of_run(parse_json(regular(file).read_text(encoding="utf-8"))) if file.exists() else []
+        return compression_of_run(json_of(file)) if file.exists() else []
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         hint = "delete the file to see the rest, or call `nlpctl compress` again, which writes it anew"
         told = f"{type(error).__name__}: {error}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import json_text, regular
+from nlpctl.files import regular, small_text
 from nlpctl.layout import (
     CHECKPOINTS,
     CONFIDENCE,
@@ -68,7 +68,7 @@ def other_kind(folder: Path) -> tuple[str, str] | None:
 
 def _content(file: Path) -> Mapping[str, Any]:
     try:
-        value = json.loads(json_text(file))
+        value = json.loads(small_text(file))
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -183,7 +183,7 @@ def _object(file: Path, damage: Damage) -> dict[str, Any] | None:
         return value if math.isfinite(value) else None
 
     try:
-        content = json.loads(json_text(file), parse_constant=number, parse_float=number)
+        content = json.loads(small_text(file), parse_constant=number, parse_float=number)
         if not isinstance(content, dict):
             raise ValueError("it holds no JSON object")
     except (OSError, ValueError, RecursionError) as error:

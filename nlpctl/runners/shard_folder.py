@@ -24,8 +24,7 @@ from nlpctl.data.input_shards import Shard
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import (
     STAGING_PREFIX,
-    parse_json,
-    regular,
+    json_of,
     remove_dir,
     remove_leftovers,
     sha256_of,
@@ -69,7 +68,7 @@ class ShardFolder:
     def plan(self) -> dict[str, Any] | None:
         """The plan of an interrupted prediction; None if there is none."""
         try:
-            found = parse_json(regular(self.folder / PLAN).read_text(encoding="utf-8"))
+            found = json_of(self.folder / PLAN)
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
@@ -135,7 +134,7 @@ class ShardFolder:
         if number in self._told:
             return self._told[number]
         try:
-            return Sums(**parse_json(regular(self._sums(number)).read_text(encoding="utf-8")))
+            return Sums(**json_of(self._sums(number)))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -249,7 +248,7 @@ def refuse_parts(output: Path, overwrite: bool) -> None:
         return
     manifest = output / MANIFEST
     try:
-        found = parse_json(regular(manifest).read_text(encoding="utf-8"))
+        found = json_of(manifest)
         own = {MANIFEST, *(part["file"] for part in found["parts"])} if found["content"] == PARTS else None
         own = own and own | {path.name for path in _passing(output, own)}
     except (OSError, ValueError, KeyError, TypeError):

@@ -32,7 +32,7 @@ from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.config.training_checks import INSTALL_MLFLOW, MLFLOW
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.files import parse_json, write_json_atomic
+from nlpctl.files import json_of, write_json_atomic
 from nlpctl.layout import CARD, INTERVALS
 from nlpctl.report.score_tables import without_counts
 from nlpctl.runners.card import card_facts
@@ -316,7 +316,7 @@ class _Sender:
 def _known(run: RunDirectory) -> dict[str, str]:
     """The MLflow runs that this run is, by server."""
     try:
-        found = parse_json((run.logs / "mlflow.json").read_text(encoding="utf-8"))
+        found = json_of(run.logs / "mlflow.json")
     except (OSError, ValueError):
         return {}
     return {uri: each for uri, each in found.items() if isinstance(each, str)} if isinstance(found, dict) else {}

@@ -26,8 +26,7 @@ from typing import Any
 from nlpctl.errors import Interrupted, NlpctlError, Pruned, RunFailed, UserError, remedy
 from nlpctl.files import (
     STAGING_PREFIX,
-    parse_json,
-    regular,
+    json_of,
     remove_dir,
     remove_leftovers,
     sha256_of,
@@ -132,7 +131,7 @@ class RunDirectory:
     def read_manifest(self) -> dict[str, Any]:
         """The manifest as written; UserError when it cannot be read."""
         try:
-            manifest = parse_json(regular(self.manifest_file).read_text(encoding="utf-8"))
+            manifest = json_of(self.manifest_file)
             if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or "state" not in manifest:
                 raise ValueError("it is not a manifest of this version of nlpctl")
             return manifest

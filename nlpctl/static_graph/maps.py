@@ -25,7 +25,7 @@ from typing import Any
 
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, parse_yaml
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import regular
+from nlpctl.files import small_text
 from nlpctl.names import did_you_mean, listed
 from nlpctl.static_graph.steps import Step, parse_step
 
@@ -141,9 +141,9 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 def _read(file: Path, name: str, *, built_in: bool) -> NameMap:
     try:
-        text = regular(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        text = small_text(file)
+    except (OSError, ValueError) as error:
+        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", str(error))
         raise UserError(f"the map cannot be read: {reason}", str(file), "give a .yaml file") from None
     problems: list[Problem] = []
     root = parse_yaml(text, name, file.parent, problems)

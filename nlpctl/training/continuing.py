@@ -16,7 +16,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, staged_dir, write_text_atomic
+from nlpctl.files import json_of, staged_dir, write_text_atomic
 from nlpctl.layout import checkpoint_step
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.patience import patience_of
@@ -64,7 +64,7 @@ def require_finished(run: RunDirectory) -> None:
 def finished_run(run: RunDirectory, recipe: Recipe) -> Finished:
     """The finished `run`, trained by `recipe`. UserError: it cannot go on."""
     checkpoint = _last_checkpoint(run)
-    state = parse_json((checkpoint / _STATE).read_text(encoding="utf-8"))
+    state = json_of(checkpoint / _STATE)
     _refuse_stopped_early(run, recipe, state)
     best = state.get("best_model_checkpoint") if recipe.training.load_best_model_at_end else None
     if best is not None and Path(best).name != checkpoint.name:

@@ -12,7 +12,7 @@ from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, CalibratedIn
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.task_rows import task_rows
-from nlpctl.files import parse_json, write_json_atomic
+from nlpctl.files import json_of, write_json_atomic
 
 TIMES = "times.json"
 WAYS = {EXPORTS: 3, CANDIDATES: 1}  # number of engines and precisions per folder
@@ -90,7 +90,7 @@ def trained_rows(recipe: Recipe, strategies: Iterable[Strategy], count: Callable
 def read_times(folder: Path) -> dict[str, float]:
     """The recorded times of earlier steps; {} if there are none."""
     try:
-        content = parse_json((folder / TIMES).read_text(encoding="utf-8"))
+        content = json_of(folder / TIMES)
         return {str(name): float(seconds) for name, seconds in content.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from nlpctl.compression.plan.scores import Row
-from nlpctl.files import parse_json, write_json_atomic
+from nlpctl.files import json_of, write_json_atomic
 
 FORMAT = 1
 Seconds = Mapping[str, Mapping[int, Sequence[float]]]  # by name of the row and batch size: seconds of every batch
@@ -194,7 +194,7 @@ def write_last_round(file: Path, key: str, last: LastRound) -> None:
 def read_last_round(file: Path, key: str) -> LastRound | None:
     """The stored rounds; None if there are none, the file is damaged, or its key differs."""
     try:
-        content = parse_json(file.read_text(encoding="utf-8"))
+        content = json_of(file)
         if (content["format"], content["key"]) != (FORMAT, key):
             return None
         rounds = tuple(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import greater_is_better, scores
-from nlpctl.files import parse_json, write_json_atomic
+from nlpctl.files import json_of, write_json_atomic
 from nlpctl.models.export_folder import points_lost, way_name
 
 T = TypeVar("T")
@@ -188,7 +188,7 @@ def _keep(file: Path, key: str, value: Row | TestScore) -> None:
 
 def _kept(file: Path, key: str, parse: Callable[[dict[str, Any]], T]) -> T | None:
     try:
-        content = parse_json(file.read_text(encoding="utf-8"))
+        content = json_of(file)
         return parse(content["found"]) if (content["format"], content["key"]) == (FORMAT, key) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

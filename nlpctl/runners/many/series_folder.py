@@ -16,8 +16,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.files import (
     STAGING_PREFIX,
-    parse_json,
-    regular,
+    json_of,
     remove_dir,
     remove_leftovers,
     sha256_of,
@@ -41,7 +40,7 @@ def read_series(folder: Path) -> dict[str, Any]:
     """The content of series.json. UserError: there is none, or it is damaged."""
     file = folder / SERIES
     try:
-        content = parse_json(regular(file).read_text(encoding="utf-8"))
+        content = json_of(file)
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ValueError("it is not of this version of nlpctl")
         kinds = {"kind": str, "state": str, "runs": list, "data": dict, "plan": dict}
