@@ -106,9 +106,9 @@ runtime: {device: cpu}
 class Scenario:
     """One command. `words`: what is typed; `more`: what is added when an earlier try left something at `begun`.
 
-    `output`: the file or folder that it writes; `grows`: files and folders in it that get their last content only at
-    the end of the command: they are read, not compared.
-    `state`: the file in it that says when all is finished. `given`: what a command that changes it finds in out/."""
+    `output`: the file or folder that it writes; `grows`: what in it gets its last content only at the end, and is
+    compared then. `state`: the file in it that says when all is finished; `by_code`: its exit code alone does. `given`:
+    what a command that changes it finds in out/."""
 
     name: str
     words: tuple[str, ...]
@@ -117,6 +117,7 @@ class Scenario:
     more: tuple[str, ...] = ()
     grows: tuple[str, ...] = ()
     state: str = ""
+    by_code: bool = False
     share: int = 1  # of the kills
     given: str = ""
 
@@ -132,7 +133,7 @@ SCENARIOS = (
     Scenario("export", ("export", "base", "-o", "out/export", "--format", "paddle,onnx"), "out/export", share=3),
     # By size: which of two is the faster is another matter on each day.
     Scenario("compress", ("compress", "base", "-o", "out/small", "--strategy", "ort-dynamic", "--target", "size"),
-             "out/small", grows=("plan.json", "times.json", "report.json", "report.md", "best")),
+             "out/small", grows=("plan.json", "times.json", "report.json", "report.md", "best"), by_code=True),
     Scenario("index", ("index", "build", "base_pairs", "texts.txt", "-o", "out/index"), "out/index", share=2),
     Scenario("workers", ("predict", "base", "texts.txt", "-o", "out/w.jsonl", "--batch-size", "4", "--workers", "2"),
              "out/w.jsonl", "out/w.jsonl.shards/plan.json", ("--resume",)),
@@ -313,10 +314,9 @@ class Chaos:
 
     def _finished(self, scenario: Scenario, harms: Sequence[Harm] = ()) -> bool:
         """Whether an earlier try came to its end."""
-        if scenario.given:
+        if scenario.given or scenario.by_code:
             return any(harm.code == 0 for harm in harms)
-        output = self.here / scenario.output
-        state = output / scenario.state
+        state = (output := self.here / scenario.output) / scenario.state
         if scenario.state:
             whole = state.exists() and readable(state)  # _damaged tells of one that is cut
             return whole and json.loads(state.read_text())["state"] == "finished"
@@ -370,8 +370,7 @@ class Chaos:
             if file.name.endswith(UNFINISHED) or any(map(name.count, IN_PROGRESS)):
                 continue
             if set(file.relative_to(out).parts) & set(scenario.grows):
-                if file.suffix == ".json" and not readable(file):
-                    found.append(f"{name} is cut")
+                found += [f"{name} is cut"] if file.suffix == ".json" and not readable(file) else []
             elif not (reference / name).exists():
                 found.append(f"{name} is not of an uninterrupted command")
             else:

@@ -86,11 +86,12 @@ def train(
     many = {"--folds": folds, "--seeds": seeds}
     if overfit:
         others = {"--resume": resume, "--continue": more, "--overwrite": overwrite, "--nnodes": nnodes}
-        others |= {"--workers": workers, "--cluster": cluster}
+        others |= {"--master": master, "--node_rank": node_rank, "--workers": workers, "--cluster": cluster}
         _overfit_batch(recipe, ctx, json, forbidden={**others, **many})
         return
     if folds is not None or seeds is not None:
-        for name, other in (("--continue", more), ("--nnodes", nnodes)):
+        single = {"--continue": more, "--nnodes": nnodes, "--master": master, "--node_rank": node_rank}
+        for name, other in single.items():
             if other is not None:
                 _refuse_together(name, many)
         flags = {"workers": workers, "cluster": cluster, "resume": resume, "overwrite": overwrite}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,8 +12,9 @@ import paddle
 
 from nlpctl.data.collate import Batch
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.formats.lod_tensor import read_tensors
 from nlpctl.formats.program import read_program
-from nlpctl.graphs.graph_files import PROGRAM
+from nlpctl.graphs.graph_files import paddle_files
 from nlpctl.models.export_folder import TensorSpec
 from nlpctl.models.first_token import first_token_only
 from nlpctl.models.own_network import own_layer
@@ -32,7 +35,8 @@ def write_paddle_graph(
     """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams, with its outputs named `outputs`.
 
     Parts that no output depends on are left out (models/first_token.py). `batch`: an example input. Returns the output
-    names; the network does not change. RunFailed if Paddle fails; UserError for a network that simulates int8.
+    names; the network does not change. RunFailed if Paddle fails; OSError if
+    the disk does; UserError for a network that simulates int8.
     """
     if is_simulated(network):
         message = "this network simulates int8, so a graph of it would be slow"
@@ -56,7 +60,23 @@ def write_paddle_graph(
     finally:
         # to_static replaces forward in place; without this, dygraph calls would run the static graph.
         traced.forward.rollback()
-    return name_outputs(prefix.with_name(prefix.name + PROGRAM), outputs)
+    program, parameters = (prefix.with_name(name) for name in paddle_files(prefix.name))
+    refuse_cut_parameters(program, parameters)
+    return name_outputs(program, outputs)
+
+
+def refuse_cut_parameters(program: Path, parameters: Path) -> None:
+    """OSError if `parameters`, which paddle.jit.save has just written, lacks some of those of `program`.
+
+    Paddle does not tell that a write failed, on a full or a broken disk (docs/upstream.md). Only sizes are read.
+    """
+    wanted = len(read_program(program).persistables)
+    try:
+        held = len(read_tensors(parameters)) if parameters.exists() and parameters.stat().st_size else 0
+    except UserError:  # the last one is cut
+        held = -1
+    if held != wanted:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(parameters))
 
 
 def name_outputs(file: Path, names: Sequence[str]) -> tuple[TensorSpec, ...]:

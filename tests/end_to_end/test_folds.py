@@ -168,6 +168,7 @@ def test_seeds(work, folds):
         (("--seeds", "1,1"), "the seed 1 is there twice"),
         (("--folds", "2", "--overfit-batch"), "cannot be combined"),
         (("--seeds", "1", "--continue", "2"), "cannot be combined"),
+        (("--seeds", "1", "--master", "\udcff"), "--seeds and --master cannot be combined"),
         (("--folds", "2", "--resume", "--overwrite"), "cannot be combined"),
         (("--folds", "2", "--set", "data.columns.group=nonesuch", "--output_dir", "never"), "no column 'nonesuch'"),
         (("--folds", "2"), "--output_dir base-folds"),
