@@ -23,6 +23,7 @@ from nlpctl.data.audit.corrected import FORMATS
 from nlpctl.data.audit.found import CONFLICT, OUTLIER, WRONG, Finding, Target, write_findings
 from nlpctl.data.audit.outliers import find_outliers
 from nlpctl.data.audit.wrong_labels import wrong_classes, wrong_label_sets, wrong_tags
+from nlpctl.data.changed_rows import unchanged
 from nlpctl.data.inspect.duplicates import find_duplicates
 from nlpctl.data.inspect.lengths import EstimatedTokens
 from nlpctl.data.inspect.profile import shortened
@@ -292,20 +293,25 @@ def _pairs(groups: Sequence[Sequence[Seen]]) -> Iterator[tuple[Seen, Seen]]:
 
 
 def _targets(rows: TrainingRows) -> Iterator[Target | None]:
-    """Where the label of each row is; None for rows that are in no file of a kind that can be changed."""
-    source = rows.source
-    if not isinstance(source, FileRows):
+    """Where the label of each row is; None for rows that are in no file of a kind that can be changed, and for all of
+    them if data.map makes the labels, for the names of labels are not those of the file then."""
+    source, label = unchanged(rows.source), rows.rows.label_column
+    column = source.named.get(label, label) if isinstance(source, FileRows) else label
+    pairs = zip(rows.read.given, rows.read.rows, strict=True)
+    if not isinstance(source, FileRows) or not all(
+        _same(given.values.get(column), row.values[label]) for given, row in pairs
+    ):
         yield from (None for _ in rows.read.rows)
         return
     formats = {str(path): kind for path, kind in zip(source.files, source.formats, strict=True)}
-    column = source.named.get(rows.rows.label_column, rows.rows.label_column)
-    passed: Counter[str] = Counter()
-    for row in rows.read.rows:
-        starts = rows.read.starts[row.source]
-        at = starts.index(row.line, passed[row.source])  # bad rows count, too
-        passed[row.source] = at + 1
+    for row, at in zip(rows.read.rows, rows.read.places, strict=True):
         kind = formats[row.source]
         yield Target(row.source, at, kind, source.header, column) if kind in FORMATS else None
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether a file writes both alike; 1 is not "1", and not true."""
+    return type(one) is type(other) and one == other
 
 
 def _in_context(words: Sequence[str], start: int, end: int) -> str:

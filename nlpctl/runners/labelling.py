@@ -162,6 +162,9 @@ def next_rows(
         writer = AnnotationWriter(kind, source.task_rows, model.task.labels.names)
         name = display(model_source)
         write_records(output, writer, [_record(writer, row, name) for row in chosen], chosen[0].example)
+        if recipe.data.map and kind != JSONL:  # jsonl leaves the label empty, for one as the files have them
+            told = "asks for labels as data.map makes them, of texts as they are before it"
+            console.warn(f"{output} {told}; a data.map that changes labels would change the answers again")
     interface = None if output is None else interface_of(output, kind)
     return NextRows(search.rows, search.bad, search.known, chosen, output, interface)
 
