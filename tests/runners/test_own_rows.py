@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nlpctl.config.load import load_recipe
@@ -15,7 +16,8 @@ from nlpctl.data.examples import ExampleReader
 from nlpctl.data.open_split import open_split
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import task_rows
-from nlpctl.runners.audit import _targets
+from nlpctl.runners.audit import _Auditor, _targets
+from nlpctl.runners.many.held_out import Shares
 from nlpctl.runners.many.series import Member, Series, read_rows
 from tests.runners.test_data import CASES, conll, jsonl, recipe_for, tagged
 
@@ -120,6 +122,22 @@ def test_bad_rows_of_a_json_document_on_one_line_count(tmp_path: Path) -> None:
     )
     read = read_rows(load_recipe(tmp_path / "r.yaml", purpose="apply"))
     assert [target.row for target in _targets(read)] == [0, 2, 3]
+
+
+def test_contradictions_on_one_line_are_those_rows(tmp_path: Path) -> None:
+    texts = ["a dark room", "clean beds here", "clean beds here", "noisy streets all night"]
+    rows = [{"text": text, "label": "y" if i == 2 else "x"} for i, text in enumerate(texts)]
+    (tmp_path / "all.json").write_text(json.dumps(rows), encoding="utf-8")
+    (tmp_path / "r.yaml").write_text(
+        "task: sequence_classification\nmodel: {name_or_path: ernie-3.0-nano-zh}\n"
+        "data: {train: all.json, labels: [x, y]}\n",
+    )
+    recipe = load_recipe(tmp_path / "r.yaml", purpose="apply")
+    read = read_rows(recipe)
+    shares = Shares(np.array([[0.9, 0.1]] * 4, np.float32), np.arange(1, 5))
+    lines = [{"where": f"{tmp_path}/all.json:1"} for _ in rows]
+    found = [finding for _, finding in _Auditor(recipe, read, shares, lines)._conflicts()]
+    assert [(each.edit.row, each.text, each.given, each.proposed) for each in found] == [(2, texts[2], "y", "x")]
 
 
 def test_labels_that_a_map_makes_are_not(tmp_path: Path, functions: Any) -> None:
