@@ -26,6 +26,13 @@ def warn_of_map(data: DataSection, output: Path) -> None:
         console.warn(f"{output} {told}")
 
 
+def warn_of_labels(data: DataSection, output: Path) -> None:
+    """Warn that `output` has the labels of a model that learned them of data.map, where there is one, at other rows."""
+    if data.map:
+        told = "has labels as data.map makes them, at texts as they are before it"
+        console.warn(f"{output} {told}; a data.map that changes labels would change these again")
+
+
 @dataclass(frozen=True)
 class ChangedRows:
     """The rows of `source`, each passed through the functions of data.map, those left out for which one of data.filter
