@@ -232,7 +232,11 @@ def augment(
         )
     give({"output": output, "rows": made.rows, "new": made.new})
     console.note(f"{counted(made.rows, 'rows')} read, {made.new:,} new ones -> {output}")
-    console.note(f"in the recipe, under data: train: [the old file, {output}]")
+    if resolved.data.map:  # the old file's rows pass data.map, the new ones must not
+        console.note("to train on both: nlpctl data convert RECIPE -o old.jsonl, of dev and test too (RECIPE FILE)")
+        console.note(f"then, in a recipe without data.map, under data: train: [old.jsonl, {output}]")
+    else:
+        console.note(f"in the recipe, under data: train: [the old file, {output}]")
 
 
 @app.command("retag", cls=RecipeCommand, context_settings=SETTINGS)
@@ -378,6 +382,10 @@ def audit(
     if first:
         columns = ["row", "finding", "text", "given", "proposed", "probability of the given"]
         console.table("\nthe first findings", columns, first)
+    if found.findings and all(each.edit is None for each in found.findings):
+        console.note(f"all of them: {display(found.folder / PAGE)}; correct the labels where they come from")
+        console.note("data apply cannot: they are those of a data set or a function, or made by data.map")
+        return
     console.note(f"tick them: {display(found.folder / PAGE)}")
     console.note(f"or all wrong labels: nlpctl data apply {display(found.folder / FINDINGS)} --all -o FOLDER")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,13 @@ def warn_of_map(data: DataSection, output: Path) -> None:
     if data.map:
         told = "has rows as data.map made them; a recipe that reads it must not name data.map, which would do so again"
         console.warn(f"{output} {told}")
+
+
+def warn_of_labels(data: DataSection, output: Path) -> None:
+    """Warn that `output` has the labels of a model that learned them of data.map, where there is one, at other rows."""
+    if data.map:
+        told = "has labels as data.map makes them, at texts as they are before it"
+        console.warn(f"{output} {told}; a data.map that changes labels would change these again")
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class ChangedRows:
         called = MAP
         try:
             for name, function in maps:
-                values = function(dict(values))
+                values = function(_own_copy(values))
                 if not isinstance(values, Mapping):
                     raise _wrong(name, MAP.key, values, row, "return the row as a dict")
             reason = missing_key(values, self.required)
@@ -82,7 +90,7 @@ class ChangedRows:
                 return BadRow(row.source, row.line, reason)
             called = FILTER
             for name, function in filters:
-                kept = function(dict(values))
+                kept = function(_own_copy(values))
                 if type(kept).__name__ not in _TRUTHS:
                     raise _wrong(name, FILTER.key, kept, row, "return True to keep the row, False to leave it out")
                 if not kept:
@@ -91,7 +99,13 @@ class ChangedRows:
             raise
         except Exception as error:
             return BadRow(row.source, row.line, f"{called.key} failed: {name}: {raised(error, __file__)}")
-        return Row(row.source, row.line, values)
+        # Without data.map the row itself, which knows the lines of its words; after a map it may have others.
+        return Row(row.source, row.line, values) if maps else row
+
+
+def _own_copy(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A row that a function may change, lists in it too: the row as it was before is still needed."""
+    return {name: deepcopy(value) if isinstance(value, list | dict) else value for name, value in values.items()}
 
 
 _Named = tuple[str, Callable[[dict[str, Any]], Any]]

@@ -24,7 +24,8 @@ class Readable:
     """The good rows of a source with their texts and labels, and the summary of the bad ones.
 
     `given`: the rows as they were before data.map. `starts`: file to the lines on which its rows begin, those of bad
-    rows and of rows that data.filter leaves out too.
+    rows and of rows that data.filter leaves out too. `places`: which of the rows of its file each good one is, from 0;
+    lines do not tell, for a json document may stand on one.
     """
 
     rows: list[Row]
@@ -33,6 +34,7 @@ class Readable:
     labels: list[tuple[str, ...]]
     skipped: dict[str, Any]
     starts: dict[str, list[int]]
+    places: list[int]
 
 
 def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> Readable:
@@ -43,6 +45,7 @@ def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> Readab
     passages: list[dict[str, str]] = []
     counted: list[tuple[str, ...]] = []
     starts: dict[str, list[int]] = defaultdict(list)
+    places: list[int] = []
     for before, row in pairs(source):
         # Of every row, also of one that is bad or left out: Records needs it as the end of the row before.
         starts[before.source].append(before.line)
@@ -54,10 +57,11 @@ def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> Readab
             continue
         good.append(row)
         given.append(before)
+        places.append(len(starts[before.source]) - 1)
         passages.append(rows.passages(example))
         counted.append(rows.counted(example, labels))
     log.finish()
-    return Readable(good, given, passages, counted, log.summary(), dict(starts))
+    return Readable(good, given, passages, counted, log.summary(), dict(starts), places)
 
 
 def cut(

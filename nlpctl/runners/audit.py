@@ -23,6 +23,7 @@ from nlpctl.data.audit.corrected import FORMATS
 from nlpctl.data.audit.found import CONFLICT, OUTLIER, WRONG, Finding, Target, write_findings
 from nlpctl.data.audit.outliers import find_outliers
 from nlpctl.data.audit.wrong_labels import wrong_classes, wrong_label_sets, wrong_tags
+from nlpctl.data.changed_rows import unchanged
 from nlpctl.data.inspect.duplicates import find_duplicates
 from nlpctl.data.inspect.lengths import EstimatedTokens
 from nlpctl.data.inspect.profile import shortened
@@ -166,12 +167,14 @@ class _Auditor:
     def findings(self) -> list[Finding]:
         """Wrong labels, then contradictions, then outliers."""
         tags = task_info(self._recipe.task).tags
-        wrong = list(self._wrong_tags() if tags else self._wrong_labels())
-        by_row = {finding.where: i for i, finding in enumerate(wrong)}
+        found = list(self._wrong_tags() if tags else self._wrong_labels())
+        wrong = [finding for _, finding in found]
+        # Of a sentence those at its first word. Lines alone do not tell: a json document may stand on one.
+        by_row = {(row, finding.where): i for i, (row, finding) in enumerate(found)}
         conflicts = []
-        for finding in self._conflicts():
-            if finding.where in by_row:  # the same row: one finding, with both reasons
-                i = by_row[finding.where]
+        for row, finding in self._conflicts():
+            if (row, finding.where) in by_row:  # the same row: one finding, with both reasons
+                i = by_row[row, finding.where]
                 wrong[i] = replace(wrong[i], other=finding.other, other_label=finding.other_label)
             else:
                 conflicts.append(finding)
@@ -179,7 +182,7 @@ class _Auditor:
 
     # -- wrong labels ----------------------------------------------------------------------------------
 
-    def _wrong_labels(self) -> Iterator[Finding]:
+    def _wrong_labels(self) -> Iterator[tuple[int, Finding]]:
         names = self._rows.labels.names
         shares = np.concatenate(self._shares)
         several = task_class(self._recipe.task).independent
@@ -202,7 +205,7 @@ class _Auditor:
                 same = each.label == self._examples[each.row].label
                 proposed = _alike(names[each.label], given)
             if not same:  # not by their spelling: "a, b" is "a,b"
-                yield self._finding(WRONG, each.row, given, proposed, each.given, each.proposed)
+                yield each.row, self._finding(WRONG, each.row, given, proposed, each.given, each.proposed)
 
     def _joined(self, labels: list[str], given: Any) -> Any:
         """Labels as the file writes several."""
@@ -220,7 +223,7 @@ class _Auditor:
         """The label as the file has it."""
         return self._rows.read.rows[row].values[self._rows.rows.label_column]
 
-    def _wrong_tags(self) -> Iterator[Finding]:
+    def _wrong_tags(self) -> Iterator[tuple[int, Finding]]:
         labels = self._rows.labels
         gold = [np.asarray(example.tags) for example in self._examples]
         answers = [np.array([labels.id(tag) for tag in line["tags"]]) for line in self._lines]
@@ -229,7 +232,7 @@ class _Auditor:
             inside, row, example = slice(each.start, each.end), self._rows.read.rows[each.row], self._examples[each.row]
             target = self._targets[each.row]
             given = self._given(each.row)
-            yield Finding(
+            yield each.row, Finding(
                 WRONG,
                 place(row.source, row.line_of(each.start)),
                 _in_context(example.words(), each.start, each.end),
@@ -241,7 +244,7 @@ class _Auditor:
 
     # -- contradictions and outliers -------------------------------------------------------------------
 
-    def _conflicts(self) -> Iterator[Finding]:
+    def _conflicts(self) -> Iterator[tuple[int, Finding]]:
         """Rows that say the same, or almost, and have different labels: within the training data and across splits."""
         splits = [split for split in SPLITS if has_split(self._recipe.data, split)]
         rows, labels = self._rows.rows, self._rows.labels
@@ -250,14 +253,15 @@ class _Auditor:
             source = open_split(rows, split)
             seen += read_split(source, split, rows, labels, EstimatedTokens(), most=None, shown=1).good
         found = find_duplicates(seen, splits)
-        places = {line["where"]: row for row, line in enumerate(self._lines)}
-        done: set[str] = set()
+        row_of = {id(each): row for row, each in enumerate(each for each in seen if each.split == "train")}
+        done: set[int] = set()
         for first, second in [*_pairs(found.conflicts), *((each.first, each.second) for each in found.near_conflicts)]:
-            one, other = sorted((first, second), key=lambda each: self._own_share(places.get(each.where), each))
-            if one.where not in places or one.where in done:
+            one, other = sorted((first, second), key=lambda each: self._own_share(row_of.get(id(each)), each))
+            row = row_of.get(id(one))
+            if row is None or row in done:
                 continue
-            done.add(one.where)
-            yield self._conflict(places[one.where], other)
+            done.add(row)
+            yield row, self._conflict(row, other)
 
     def _own_share(self, row: int | None, seen: Seen) -> float:
         """How likely the row's label is; of a row that was not held out more than any."""
@@ -294,20 +298,25 @@ def _pairs(groups: Sequence[Sequence[Seen]]) -> Iterator[tuple[Seen, Seen]]:
 
 
 def _targets(rows: TrainingRows) -> Iterator[Target | None]:
-    """Where the label of each row is; None for rows that are in no file of a kind that can be changed."""
-    source = rows.source
-    if not isinstance(source, FileRows):
+    """Where the label of each row is; None for rows that are in no file of a kind that can be changed, and for all of
+    them if data.map makes the labels, for the names of labels are not those of the file then."""
+    source, label = unchanged(rows.source), rows.rows.label_column
+    column = source.named.get(label, label) if isinstance(source, FileRows) else label
+    pairs = zip(rows.read.given, rows.read.rows, strict=True)
+    if not isinstance(source, FileRows) or not all(
+        _same(given.values.get(column), row.values[label]) for given, row in pairs
+    ):
         yield from (None for _ in rows.read.rows)
         return
     formats = {str(path): kind for path, kind in zip(source.files, source.formats, strict=True)}
-    column = source.named.get(rows.rows.label_column, rows.rows.label_column)
-    passed: Counter[str] = Counter()
-    for row in rows.read.rows:
-        starts = rows.read.starts[row.source]
-        at = starts.index(row.line, passed[row.source])  # bad rows count, too
-        passed[row.source] = at + 1
+    for row, at in zip(rows.read.rows, rows.read.places, strict=True):
         kind = formats[row.source]
         yield Target(row.source, at, kind, source.header, column) if kind in FORMATS else None
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether a file writes both alike; 1 is not "1", and not true."""
+    return type(one) is type(other) and one == other
 
 
 def _in_context(words: Sequence[str], start: int, end: int) -> str:

@@ -67,8 +67,8 @@ def apply_findings(
 def _edit(finding: Finding, file: Path, drop: bool) -> Edit:
     where = f"{file}:{finding.line}"
     if finding.edit is None:
-        hint = "rows of a named data set or of a function are corrected there"
-        raise UserError("this row is in no file that could be changed", where, hint)
+        hint = "rows of a named data set or of a function, and labels that data.map makes, are corrected there"
+        raise UserError("this label is in no file that could be changed", where, hint)
     leaves_out = drop or finding.kind == OUTLIER
     if finding.proposed is None and not leaves_out:
         hint = 'write the right label as "proposed", or use --drop to leave the row out'

@@ -15,6 +15,7 @@ from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.annotation_files import JSONL, AnnotationWriter, Guess, answer_of
+from nlpctl.data.changed_rows import warn_of_labels
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.input_files import Place, rows_at
 from nlpctl.data.inputs import PredictInput
@@ -162,6 +163,8 @@ def next_rows(
         writer = AnnotationWriter(kind, source.task_rows, model.task.labels.names)
         name = display(model_source)
         write_records(output, writer, [_record(writer, row, name) for row in chosen], chosen[0].example)
+        if kind != JSONL:  # jsonl leaves the label empty, for one as the files have them
+            warn_of_labels(recipe.data, output)
     interface = None if output is None else interface_of(output, kind)
     return NextRows(search.rows, search.bad, search.known, chosen, output, interface)
 

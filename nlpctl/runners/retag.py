@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
+from nlpctl.data.changed_rows import warn_of_labels
 from nlpctl.data.examples import BadRowLog, ExampleReader, iter_examples
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.open_split import open_files
@@ -153,6 +154,7 @@ def retag(
         with closing(pipeline.stream(read, BATCH, finish)) as parts:
             for part in parts:
                 stream.write(part)
+    warn_of_labels(recipe.data, output)
     return RetagResult(changes, new, log.total)
 
 

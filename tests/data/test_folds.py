@@ -17,8 +17,8 @@ WORDS = "room bed staff view food breakfast lobby street noise price window door
 
 def readable(texts, labels, **columns):
     rows = [Row("f", i, {name: values[i] for name, values in columns.items()}) for i in range(len(texts))]
-    passages = [{"text": text} for text in texts]
-    return Readable(rows, rows, passages, [(label,) for label in labels], {}, {"f": list(range(len(texts)))})
+    passages, places = [{"text": text} for text in texts], list(range(len(texts)))
+    return Readable(rows, rows, passages, [(label,) for label in labels], {}, {"f": places}, places)
 
 
 def texts(count, seed=1):

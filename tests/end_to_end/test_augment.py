@@ -37,6 +37,12 @@ def test_synonyms(work):
     done = work.nlpctl(*words, "-o", "synonyms.jsonl")
     assert done.returncode == 0, done.stderr
     assert all("客房" in row["text"] for row in rows(work / "synonyms.jsonl"))
+    assert "train: [the old file, synonyms.jsonl]" in done.stderr
+    (work / "kept.py").write_text("def same(row):\n    return row\n")
+    done = work.nlpctl(*words, "-o", "new.jsonl", "--set", "data.map=kept:same")
+    assert done.returncode == 0, done.stderr
+    assert "the old file" not in done.stderr  # its rows pass data.map, the new ones must not
+    assert "without data.map, under data: train: [old.jsonl, new.jsonl]" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -125,8 +125,10 @@ def test_the_entities_of_a_file_go_among_its_words(work, lac):
     assert tags[1] == ["ns-B", "ns-I", "a-B"]
     again = work.nlpctl(*command)
     assert again.returncode == 2 and "retagged.txt: the file exists" in again.stderr
-    unmapped = work.nlpctl(*command[:-1], "more.jsonl")
+    (work / "kept.py").write_text("def same(row):\n    return row\n")
+    unmapped = work.nlpctl(*command[:-1], "more.jsonl", "--set", "data.map=kept:same")
     assert unmapped.returncode == 0, unmapped.stderr
+    assert "more.jsonl has labels as data.map makes them" in " ".join(unmapped.stderr.split())
     first = json.loads((work / "more.jsonl").read_text(encoding="utf-8").split("\n")[0])
     assert first["tags"][:3] == ["PERSON-B", "PERSON-I", "PERSON-I"] and first["tokens"][:2] == ["邓", "颖"]
     assert "PERSON is a type that the model does not know (first at given.txt:1)" in " ".join(unmapped.stderr.split())

@@ -153,6 +153,15 @@ def test_tasks_for_label_studio(work, pool):
     assert all(row["label"] == [] for row in lines_of(work / "rows.jsonl"))  # a guess would count as a label
 
 
+def test_tasks_of_a_recipe_with_a_map_say_whose_labels_they_have(work, pool):
+    (work / "kept.py").write_text("def same(row):\n    return row\n")
+    words = ("data", "next", "base", "pool.jsonl", "-n", "3", "--set", "data.map=kept:same")
+    done = work.nlpctl(*words, "-o", "mapped.json", "--to", "label_studio")
+    assert done.returncode == 0 and "mapped.json has labels as data.map makes them" in done.stderr, done.stderr
+    done = work.nlpctl(*words, "-o", "mapped.jsonl")  # its labels are empty
+    assert done.returncode == 0 and "data.map" not in done.stderr, done.stderr
+
+
 def test_a_table_that_ends_early_says_so(work, pool):
     done = work.nlpctl("data", "next", "base", pool, "-n", "12")
     assert done.returncode == 0 and "and 2 more: -o FILE writes all of them" in done.stderr, done.stderr

@@ -40,7 +40,7 @@ class Target:
 class Finding:
     """`given` and `proposed`: labels as the file writes them; `proposed` None: there is nothing to put in its place.
 
-    `other`: the place of the row that contradicts this one. `edit` None: the row is in no file that could be changed.
+    `other`: the place of the row that contradicts this one. `edit` None: the label is in no file that could be changed.
     `apply`: what a person decided; None: nothing yet.
     """
 

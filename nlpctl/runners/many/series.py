@@ -156,8 +156,9 @@ class Series:
         # What named data sets and the user's functions give is written out, so dev and test have to be, too.
         others = {split: self._written_split(split) for split in ("dev", "test") if has_split(self.recipe.data, split)}
         plain = DataSection()
-        read = ("dataset", "splits", "reader", "map", "filter", "format", "header")
+        read = ("dataset", "splits", "reader", "map", "filter", "header")
         kept = {name: getattr(plain, name) for name in read}
+        kept["format"] = "jsonl"  # "auto" would take rows with spans for doccano's, though the recipe read them itself
         return {**kept, "by_split": BySplitSection(), "train": train, "dev": (), "test": (), **others}
 
     def _written(self, name: str, chosen: Sequence[int]) -> tuple[str, ...]:
