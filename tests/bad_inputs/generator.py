@@ -105,10 +105,11 @@ NO_FILES = ("recipe ls", "recipe schema", "completion")  # nothing to attack
 # Flags with a path that is read; all others are written.
 READ = ("--data", "--synonyms", "--labels", "--vocabulary", "--api-key-file", "--tls-cert", "--tls-key")
 WRITTEN = ("new --split",)  # a text, and a folder that is written
-# Commands that add files to a folder, none of whose files has such a name.
-ADDED = (("recipe copy", "outputs"), ("data apply", "huggingface"), ("data split", "huggingface"))
+# Commands that add files to a folder that exists, and folders in which no file has such a name.
+ADDING, ADDED = ("recipe copy", "data apply", "data split"), ("outputs", "outputs/finished", "huggingface", "mine")
 # And what --overwrite replaces of theirs: a run that is no member; what was audited lies in another folder.
 GIVEN_UP = {("ensemble (1)", "outputs/finished"): "outputs/finished", ("data apply (1)", "."): "train.tsv"}
+GIVEN_UP |= {("recipe copy", "."): "."}
 REPLACED = ("mine.html", "train.tsv", "huggingface")  # by --overwrite, if all else allows it
 TAKE_PIPES = ("predict", "explain", "index build", "index search")
 READERS = {  # folder whose every file is damaged -> the commands that read it
@@ -365,7 +366,7 @@ def _outputs() -> Iterator[Attack]:
                 for more in ((), ("--overwrite",)) if _has(command, "--overwrite") else ((),):
                     # What --overwrite is for: what is neither read nor a part of something is replaced.
                     told = place if more and place in REPLACED and place not in words else None
-                    if (command, place) in ADDED:
+                    if command in ADDING and place in ADDED:
                         told = place
                     if more:
                         told = GIVEN_UP.get((f"{command}{mark}", place), told)
