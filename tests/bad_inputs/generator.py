@@ -128,7 +128,7 @@ NUMBERS = ("-1", "0", MANY, "1e400", "nan", "-inf", "1.5", "x", "")
 CROWD = "99999"  # processes, threads, rows: right as a number, and too many of some things
 TEXTS = ("", LONG, "../" * 60 + "x", "\udcff", "\u200b", "a,b\nc", "=", ",", "-", "*", "${x}", "x" + ",x" * 5000)
 TEXTS += ("0", "-1", MANY, "nan")
-ENDLESS = ("--wait", "--rounds", "--timing", "--max-wait", "--drain")  # as long as the user says
+ENDLESS = ("--wait", "--rounds", "--rows", "--timing", "--max-wait", "--drain")  # as long as the user says
 FIXED = ("--host",)  # with another one it would serve
 SHARED = ("--device", "--devices", "--nproc", "--threads", "--labels", "--set")  # of commands that take a recipe
 VALUES: dict[Any, tuple[str, ...]] = {

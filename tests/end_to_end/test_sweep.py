@@ -226,6 +226,7 @@ def test_damage_and_other_folders(work, swept):
         ("drawn.yaml", ("-o", "base.tsv"), "is a file, not a folder"),
         ("drawn.yaml", ("--set", "search.space={training.learning_rat: [1, 2]}"), "did you mean"),
         ("drawn.yaml", ("--set", "data.train=nowhere.tsv"), "nowhere.tsv"),
+        ("drawn.yaml", ("--labels", "a,b"), "unknown label"),
     ],
 )
 def test_refused(work, recipe, words, told):

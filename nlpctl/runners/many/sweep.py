@@ -25,6 +25,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.search_section import MOST_TRIALS, SearchSection, grid_size, trials_wanted
 from nlpctl.config.tasks import greater_is_better
 from nlpctl.data.open_split import has_split, open_split
+from nlpctl.data.splits import read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic, writing
@@ -90,6 +91,8 @@ def _sweep(
     better, wanted = greater_is_better(recipe, metric), trials_wanted(section)
     flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "free": GROWS}
     files = _files(recipe)
+    if not resume and not any(key.startswith("data.") for key in recipe.search.space):
+        read_training_data(task_rows(recipe.task, recipe.data))  # bad rows would end every trial
     with open_folder(recipe, files, KIND, (), {"metric": metric}, **flags) as folder:
         text = _kept(text, folder / GIVEN)
         study = Study(section, folder / JOURNAL, recipe.training.seed, better)
