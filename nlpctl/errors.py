@@ -43,6 +43,15 @@ _REMEDIES = {
 OF_THE_MACHINE = _REMEDIES.keys() - {errno.ENAMETOOLONG}
 
 
+def of_the_machine(error: BaseException | None) -> OSError | None:
+    """The error of the machine that `error` came from; None if there is none."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
 def remedy(error: OSError | MemoryError) -> str:
     """The next step after an error of the system, for hints; where nothing is known of it, a path is wrong."""
     if isinstance(error, MemoryError):

@@ -36,7 +36,8 @@ def write_onnx_graph(prefix: Path, file: Path, pad_id: int, where: str = "", oth
     if done.code == 0:
         return
     if done.code == CANNOT_WRITE:
-        raise OSError(done.output)
+        number = int(done.output.split()[-1])
+        raise OSError(number, os.strerror(number), str(file))
     said = [line.strip() for line in f"{done.output}\n{done.errors}".splitlines() if line.strip()][-SHOWN:]
     raise RunFailed(
         f"paddle2onnx could not convert the graph ({how_ended(done.code)}): " + "\n  ".join(said),

@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> None:
     try:
         Path(file).write_bytes(model.SerializeToString())
     except OSError as error:
-        print(error.strerror)
+        print(error.errno)
         sys.exit(CANNOT_WRITE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 from pathlib import Path
 
@@ -88,6 +89,26 @@ def test_graphs_in_8_bits_do_not_count(run, exported, tmp_path):
     with pytest.raises(UserError, match="no fp32 graph to start from"):
         Workbench(given(run, exported), set_up_process(run), str(tmp_path / "small"), tmp_path / "out").make(ORIGINAL)
     assert not (tmp_path / "out" / "exports" / "original").exists()
+
+
+@pytest.mark.parametrize("from_export", [True, False])
+def test_a_broken_disk_is_no_network_that_onnx_cannot_have(run, exported, tmp_path, monkeypatch, from_export):
+    """An export without the graph would be kept, and the same command would never make it."""
+
+    def broken(*_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    bench = Workbench(run, set_up_process(run), find_trained_model(run), tmp_path)
+    if from_export:
+        bench = Workbench(given(run, exported), set_up_process(run), str(exported), tmp_path)
+    for module in ("nlpctl.graphs.onnx", "nlpctl.export.write_graphs"):
+        monkeypatch.setattr(f"{module}.write_onnx_graph", broken)
+    with pytest.raises((UserError, OSError), match="Input/output error"):
+        bench.make(ORIGINAL)
+    assert not (tmp_path / "exports" / "original").exists()
+    monkeypatch.undo()
+    bench.make(ORIGINAL)
+    assert len(read_manifest(tmp_path / "exports" / "original").graphs) == 2
 
 
 def test_a_static_model_of_another_task(run, exported, tmp_path):

@@ -17,7 +17,7 @@ from typing import Any
 from nlpctl.data.audit.corrected import FORMATS
 from nlpctl.data.kept import json_line
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, staged_file
+from nlpctl.files import parse_json, small_text, staged_file
 from nlpctl.outputs import refuse_pipe
 
 WRONG, CONFLICT, OUTLIER = "wrong label", "conflict", "outlier"
@@ -75,7 +75,7 @@ def read_findings(file: Path) -> list[Finding]:
     """UserError, with file and line, for what is no finding."""
     refuse_pipe(file)
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        lines = small_text(file).split("\n")
     except (OSError, ValueError) as error:
         hint = "name findings.jsonl of nlpctl data audit, or the file that its page saved"
         raise UserError(f"the findings cannot be read ({error})", str(file), hint) from None

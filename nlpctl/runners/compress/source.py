@@ -11,7 +11,7 @@ from nlpctl import console
 from nlpctl.compression.strategies.base import BY_STRATEGY
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
-from nlpctl.errors import RunFailed, UserError
+from nlpctl.errors import RunFailed, UserError, of_the_machine
 from nlpctl.graphs.graph_files import ONNX, PARAMETERS, PREFIX, PROGRAM, paddle_files
 from nlpctl.layout import CALIBRATION, EXPORT_MANIFEST, MANIFEST
 from nlpctl.models.export_folder import REPORTS, ExportManifest, Graph, read_manifest, write_manifest
@@ -121,6 +121,8 @@ def add_onnx(folder: Path) -> None:
         pad_id = int(read_config(folder).get("pad_token_id", 0))
         write_onnx_graph(prefix.with_suffix(""), folder / ONNX, pad_id, *BY_STRATEGY)
     except (RunFailed, UserError) as error:
+        if of_the_machine(error) is not None:
+            raise
         console.warn(f"Paddle graphs only, no ONNX graph: {error}")
         (folder / ONNX).unlink(missing_ok=True)
         return

@@ -17,7 +17,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import has_split
 from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
 from nlpctl.data.task_rows import task_rows
-from nlpctl.errors import RunFailed, UserError
+from nlpctl.errors import RunFailed, UserError, of_the_machine
 from nlpctl.files import staged_dir
 from nlpctl.layout import MODEL
 from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
@@ -94,6 +94,8 @@ class Workbench:
             both = Wanted(("paddle", "onnx"), ("fp32",), onnx=BY_STRATEGY)
             write_export(recipe, self.setup, source, folder, final, both)
         except (RunFailed, UserError) as error:
+            if of_the_machine(error) is not None:  # it says nothing of the network, and would be kept
+                raise
             console.warn(f"{step.name}: Paddle graphs only, no ONNX graph: {error}")
             _empty(folder)
             write_export(recipe, self.setup, source, folder, final, Wanted(("paddle",), ("fp32",)))
