@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from nlpctl.config.coerce import resolve_scalar
+from nlpctl.config.coerce import Mismatch, resolve_scalar
 from nlpctl.config.interpolate import escape
 from nlpctl.config.keys import SECTIONS, keys_of
 from nlpctl.config.managed import MANAGED
@@ -91,7 +91,10 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.Node:
     plain = ScalarNode(text, True, Origin(""), None)  # type: ignore[arg-type]
-    style = None if resolve_scalar(plain) == text else "'"
+    try:
+        style = None if resolve_scalar(plain) == text else "'"
+    except Mismatch:  # a whole number that is too large to be one
+        style = "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", escape(text), style=style)
 
 

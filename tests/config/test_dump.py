@@ -18,7 +18,7 @@ TEXTS = {
     "training: {learning_rate: 1/3, adam_epsilon: 1e-12, max_steps: 1e3, seed: 4294967295}\n",
     "words that YAML would change": "model:\n  name_or_path: 'null'\n"
     "  config: {a: 5e-5, b: '5e-5', c: 'no', d: no, e: '12', f: ~}\n"
-    "data: {train: train.tsv, labels: [no, yes, '1', null_, 1e5, '~', '']}\n"
+    "data: {train: train.tsv, labels: [no, yes, '1', null_, 1e5, '~', '', '99999999999999999999']}\n"
     'training: {run_name: "$${x} #: \' \\" 中文", evaluation_strategy: no}\n',
     "paths": "model: {name_or_path: ./m}\n"
     "data: {train: [train.tsv, '~/x y.tsv', 'a,b.tsv'], dev: dev.tsv, labels: l.txt}\n"
