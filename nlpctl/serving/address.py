@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from nlpctl.errors import UserError
 from nlpctl.serving.settings import ServeSettings
 
+BACKLOG = 2048  # connections that the kernel lets wait
+
 
 @contextlib.contextmanager
 def bound_socket(settings: ServeSettings) -> Iterator[socket.socket]:

@@ -67,8 +67,7 @@ class Service:
     """Shared state of the handlers. `facts`: task, engine ... for /health, where the engine may change.
 
     `settle`: what is left to do, in a thread of its own, once the service answers. `access`: None opens all paths;
-    those of HEALTH are always open. `together`: gives the metrics of this process to the service's other ones and
-    returns those of all; it may wait.
+    those of HEALTH are always open. `metrics_of_all`: of all processes of the service, where it has several.
     """
 
     reader: BodyReader
@@ -79,7 +78,7 @@ class Service:
     report: Callable[[BaseException], None]
     settle: Callable[[], None] | None = None
     access: ApiKeys | None = None
-    together: Callable[[list[Read]], list[Read]] | None = None
+    metrics_of_all: Callable[[], Awaitable[list[Read]]] | None = None
     stopping: bool = False
     arriving: int = 0  # requests whose bodies are being read
     arrived: int = 0  # requests of all paths since the start
@@ -129,9 +128,7 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
     @app.get("/metrics")
     async def metrics() -> Response:
         """Prometheus' text format."""
-        found = service.metrics()
-        if service.together is not None:
-            found = await asyncio.to_thread(service.together, found)
+        found = service.metrics() if service.metrics_of_all is None else await service.metrics_of_all()
         return Response(exposition(found), media_type=CONTENT_TYPE)
 
     @app.exception_handler(Refused)

@@ -62,9 +62,14 @@ class Secrets:
 def read_secrets(settings: ServeSettings) -> Secrets:
     """UserError if a file cannot be used. Call it before anything listens."""
     access = None if settings.api_key_file is None else read_api_keys(settings.api_key_file)
+    return Secrets(access, read_tls(settings))
+
+
+def read_tls(settings: ServeSettings) -> ssl.SSLContext | None:
+    """None without TLS. UserError if a file cannot be used."""
     if settings.tls_cert is None or settings.tls_key is None:
-        return Secrets(access)
-    return Secrets(access, tls_context(settings.tls_cert, settings.tls_key))
+        return None
+    return tls_context(settings.tls_cert, settings.tls_key)
 
 
 def read_api_keys(file: Path) -> ApiKeys:

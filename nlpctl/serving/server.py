@@ -17,7 +17,7 @@ import uvicorn
 
 from nlpctl import console
 from nlpctl.errors import Problem
-from nlpctl.serving.address import cannot_listen
+from nlpctl.serving.address import BACKLOG, cannot_listen
 from nlpctl.serving.app import Service
 from nlpctl.serving.connection import Connection
 from nlpctl.serving.refused import Refused, last_response
@@ -57,9 +57,11 @@ class Server(uvicorn.Server):
         listens: Callable[[], None] = lambda: None,
         tls: ssl.SSLContext | None = None,
         stops: Callable[[], None] = lambda: None,
+        shared: bool = False,
     ):
         """`listens` is called once requests and signals are handled, `stops` when the service begins to stop. `tls`:
-        HTTPS only."""
+        HTTPS only. `shared`: other processes accept connections from the same socket.
+        """
         config = uvicorn.Config(
             app,
             http=partial(Connection, service),  # type: ignore[arg-type]
@@ -71,6 +73,8 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE,
+            # asyncio accepts up to `backlog` connections at once, and would leave none to the other processes.
+            backlog=1 if shared else BACKLOG,
             timeout_graceful_shutdown=max(1, int(stop_seconds - service.settings.drain - LAST_CALLS)),
         )
         config.load()
@@ -101,6 +105,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
+        assert self._listening is not None
+        self._listening.listen(BACKLOG)  # how many the kernel lets wait, which asyncio has set to `backlog`
         self._listens()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -18,12 +18,11 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 
 from nlpctl.errors import Problem
-from nlpctl.serving.address import cannot_listen
+from nlpctl.serving.address import BACKLOG, cannot_listen
 from nlpctl.serving.refused import Refused
 from nlpctl.serving.settings import ServeSettings
 
 HEALTH = ("/health", "/health/ready")
-_BACKLOG = 2048
 _MOST = 65_536  # bytes of a request's head
 _SECONDS = 5.0  # for a request to arrive, and for its sender to read the answer
 _LAST = 1.0  # seconds for open requests when the service takes over
@@ -31,10 +30,20 @@ _POLL = 0.1
 
 
 class Starting:
-    """Answers on a bound socket from its own thread, inside the context. `stage` says what is going on."""
+    """Answers on a bound socket from its own thread, inside the context. `stage` says what is going on.
 
-    def __init__(self, listening: socket.socket, settings: ServeSettings, tls: ssl.SSLContext | None = None):
+    `ends_at_sigterm`: it ends the process at a SIGTERM that waits (`sigterm_waits`).
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        settings: ServeSettings,
+        tls: ssl.SSLContext | None = None,
+        ends_at_sigterm: bool = True,
+    ):
         self.stage = "starting"
+        self._ends_at_sigterm = ends_at_sigterm
         self._listening, self._settings, self._tls = listening, settings, tls
         self._over, self._began = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="starting", daemon=True)
@@ -42,7 +51,7 @@ class Starting:
     def __enter__(self) -> Starting:
         """UserError if another process listens on the address."""
         try:
-            self._listening.listen(_BACKLOG)
+            self._listening.listen(BACKLOG)
         except OSError as error:
             raise cannot_listen(error, self._settings) from None
         self._thread.start()
@@ -65,17 +74,19 @@ class Starting:
             open_requests.add(task)
             try:
                 await self._answer(reader, writer)
+            except asyncio.CancelledError:  # at the end, of a request that has not arrived; asyncio would log it
+                pass
             finally:
                 open_requests.discard(task)
 
         # A duplicate: closing the server must not close the socket, in which the next connections wait.
         listening = self._listening.dup()
-        server = await asyncio.start_server(answer, sock=listening, limit=_MOST, backlog=_BACKLOG, ssl=self._tls)
+        server = await asyncio.start_server(answer, sock=listening, limit=_MOST, backlog=BACKLOG, ssl=self._tls)
         self._began.set()
         while not self._over.is_set():
             await asyncio.sleep(_POLL)
-            # It waits because of `sigterm_waits`. Nothing is there to be cleaned up, and the import may take long.
-            if signal.SIGTERM in signal.sigpending():
+            # Nothing is there to be cleaned up, and the import that lets SIGTERM wait may take long.
+            if self._ends_at_sigterm and signal.SIGTERM in signal.sigpending():
                 os.write(2, b"stopped while starting\n")
                 os._exit(0)
         server.close()
@@ -123,6 +134,10 @@ def sigterm_stops() -> Iterator[None]:
     previous = signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    except Exception:
+        if asked:  # a library made another error of the exception, as an import does
+            raise Stopped from None
+        raise
     finally:
         signal.signal(signal.SIGTERM, previous)
     if asked:  # a bare except of a library took the exception

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import socket
 import subprocess
 import sys
 import time
@@ -97,8 +98,10 @@ def test_a_service_answers_from_the_start_and_stops_in_it(work, base):
     process = work.start("serve", "base/model", "--port", "0")
     line = process.stderr.readline()
     assert line.startswith("starting on http://127.0.0.1:"), line
-    process.send_signal(signal.SIGTERM)
-    _, rest = process.communicate(timeout=60)
+    with socket.create_connection(("127.0.0.1", int(line.split(";")[0].rpartition(":")[2]))) as unfinished:
+        unfinished.sendall(b"GET / HT")
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=60)
     assert process.returncode == 0 and "Traceback" not in rest, rest
     assert "stopped" in rest
 
@@ -129,6 +132,9 @@ def test_several_workers(work, exported, tmp_path):
     assert post() == (200, [json.loads(line) for line in alone.stdout.splitlines()])
     until(lambda: scraped(0) and scraped(1))  # whichever worker answers knows of both
     first, second = workers(process.pid)
+    os.kill(process.pid, signal.SIGSTOP)
+    os.kill(process.pid, signal.SIGCONT)
+    (tmp_path / "keys.txt").unlink()  # of what was read at the start, the worker that comes next is told
     os.kill(first, signal.SIGKILL)
     assert all(post()[0] == 200 for _ in range(5))
     until(lambda: second in workers(process.pid) and len(workers(process.pid)) == 2)
@@ -137,7 +143,8 @@ def test_several_workers(work, exported, tmp_path):
         os.kill(each, signal.SIGTERM)
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 0, rest
-    assert rest.count("was lost (its process ended (killed by SIGKILL)); another one takes its place") == 1, rest
+    lost = "a worker was lost, and another one takes its place: worker 0: its process ended (killed by SIGKILL)\n"
+    assert rest.count(lost) == 1 and "use fewer --workers" in rest, rest
     assert rest.count("finishing accepted requests") == 1 and rest.endswith("stopped; 12 rows were answered\n"), rest
     assert "Traceback" not in rest and "can be read by other users" not in rest, rest
 
@@ -161,6 +168,17 @@ def test_workers_that_cannot_begin(work, exported, tmp_path):
         _, rest = process.communicate(timeout=60)
         assert process.returncode == code and "Traceback" not in rest, rest
         until(lambda begun=begun: not any(is_alive(each) for each in begun))
+
+
+@pytest.mark.slow
+def test_a_worker_that_does_not_stop_is_killed(work, exported):
+    process = work.start_fresh("serve", exported, "--workers", "2", "--port", "0", "--engine", "onnxruntime")
+    listening(process)
+    os.kill(workers(process.pid)[1], signal.SIGSTOP)
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 1 and "worker 1 has not stopped after 30 s; it is killed" in rest, rest
+    assert "worker 1: its process ended (killed by SIGKILL)" in rest and "Traceback" not in rest, rest
 
 
 @pytest.mark.slow  # a process of its own: the others begin with Paddle imported
