@@ -12,7 +12,6 @@ the same message.
 from __future__ import annotations
 
 import contextlib
-import math
 import queue
 import socket
 import time
@@ -38,6 +37,7 @@ from nlpctl.runtime.door import ANSWER_SECONDS, HELLO, REFUSED, WELCOME, Door, t
 from nlpctl.runtime.link import LOST, BadMessage, Link, Message, read_message, write_message
 from nlpctl.runtime.schedulers import Place
 
+_MOST_WAIT = 31_536_000  # seconds; the system's clock ends somewhere
 WAIT_SECONDS = 600.0  # for the other nodes: a cluster may start them one after the other
 TOLD_SECONDS = 30.0  # between two notes on who is missing
 FIREWALL = "let TCP through from every node to every other, at all ports: Paddle takes free ones for its gradients"
@@ -220,8 +220,8 @@ def meeting(place: Place, wait: float = WAIT_SECONDS) -> Iterator[Nodes]:
 
     UserError if they cannot meet within `wait` seconds, or contradict each other.
     """
-    if not 0 <= wait < math.inf:
-        raise UserError(f"{wait:g} is no number of seconds to wait", "--wait", "give 0 or more")
+    if not 0 <= wait <= _MOST_WAIT:
+        raise UserError(f"{wait:g} is no number of seconds to wait", "--wait", f"give 0 to {_MOST_WAIT:,}, a year")
     nodes = _gather(place, wait) if place.rank == 0 else _join(place, wait)
     try:
         yield nodes

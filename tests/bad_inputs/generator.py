@@ -109,7 +109,7 @@ WRITTEN = ("new --split",)  # a text, and a folder that is written
 ADDING, ADDED = ("recipe copy", "data apply", "data split"), ("outputs", "outputs/finished", "huggingface", "mine")
 # And what --overwrite replaces of theirs: a run that is no member; what was audited lies in another folder.
 GIVEN_UP = {("ensemble (1)", "outputs/finished"): "outputs/finished", ("data apply (1)", "."): "train.tsv"}
-GIVEN_UP |= {("recipe copy", "."): "."}
+GIVEN_UP |= {("recipe copy", "."): ".", ("export", "exported"): "exported", ("export (1)", "exported"): "exported"}
 REPLACED = ("mine.html", "train.tsv", "huggingface")  # by --overwrite, if all else allows it
 TAKE_PIPES = ("predict", "explain", "index build", "index search")
 READERS = {  # folder whose every file is damaged -> the commands that read it

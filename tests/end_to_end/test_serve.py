@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import socket
-import socket
 import subprocess
 import sys
 import time

@@ -166,7 +166,7 @@ def test_nothing_is_written_behind_a_part_of_a_message(monkeypatch):
         assert not link.send(link_module.BEAT)
 
 
-@pytest.mark.parametrize("wait", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("wait", [float("nan"), float("inf"), 1e24, -1.0])
 def test_how_long_to_wait_is_a_number(wait):
     with pytest.raises(UserError, match="is no number of seconds to wait"), meeting(Place(2, 1, "127.0.0.1", 1), wait):
         pass
