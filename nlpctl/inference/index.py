@@ -12,6 +12,7 @@ from typing import Any
 import faiss
 import numpy as np
 
+from nlpctl.data.lines import numbered_lines
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json, regular
 from nlpctl.inference.index_folder import BUILD_AGAIN, IndexManifest, Kind
@@ -42,8 +43,8 @@ class TextIndex:
         """Raises UserError if the files do not belong together."""
         try:
             self._index = faiss.read_index(str(regular(folder / INDEX_VECTORS)))
-            with regular(folder / INDEX_TEXTS).open(encoding="utf-8") as stream:
-                self._texts = [parse_json(line) for line in stream]
+            with (file := regular(folder / INDEX_TEXTS)).open("rb") as stream:
+                self._texts = [parse_json(line) for _, line in numbered_lines(stream, str(file), hint=BUILD_AGAIN)]
         except (OSError, RuntimeError, ValueError) as error:  # faiss raises RuntimeError
             reason = str(error).splitlines()[0][:200]
             raise UserError(f"the index cannot be read ({reason})", where=str(folder), hint=BUILD_AGAIN) from None

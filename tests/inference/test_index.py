@@ -137,6 +137,14 @@ def test_damage_is_told(folder, file, content, message):
         TextIndex(place, read_manifest(place))
 
 
+def test_a_text_without_end_does_not_take_all_memory(folder):
+    place = folder()
+    with (place / "texts.jsonl").open("r+b") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(UserError, match="texts.jsonl:301: the line is longer than 16 MiB"):
+        TextIndex(place, read_manifest(place))
+
+
 def test_a_pipe_that_nobody_writes_holds_no_texts(folder):
     place = folder()
     (place / "texts.jsonl").unlink()
