@@ -18,9 +18,9 @@ def test_figures_are_told_where_the_page_cannot_be_written(tmp_path, monkeypatch
     assert main(words) == 2
     told = capsys.readouterr()
     printed = json.loads(told.out)
-    assert not printed["ok"] and "cannot write here" in printed["error"]["message"]
+    assert not printed["ok"] and "is a file, not a folder" in printed["error"]["message"]
     assert printed["result"]["timed"][0]["speeds"][0]["engine"]["samples_per_second"] == 2
-    assert "cannot write here" in told.err
+    assert "is a file, not a folder" in told.err
 
 
 def test_the_time_left_is_that_of_the_rounds_to_come():

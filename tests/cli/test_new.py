@@ -126,7 +126,7 @@ def test_problems_name_the_recipe_and_not_the_file_it_was_checked_in(tmp_path: P
 def test_nothing_is_cut_for_a_recipe_that_cannot_be_written(nlpctl, table, folder: Path) -> None:
     name = table("all.tsv", ["text", "label"], [(text, label) for _, text, label in labelled()])
     ended = nlpctl("new", name, "--model", "scratch", "--split", "cut", "-o", f"{name}/my.yaml")
-    assert ended.code == 2 and "name another file" in ended.err, ended.err
+    assert ended.code == 2 and "name another folder" in ended.err, ended.err
     assert [path.name for path in folder.iterdir()] == [name]
 
 

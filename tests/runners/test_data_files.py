@@ -88,7 +88,7 @@ def test_places_that_cannot_be_written(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("no folder")
     assert main(["data", words[0], recipe, *words[1:]]) == 2
-    assert "cannot write here" in capsys.readouterr().err
+    assert "is a file, not a folder" in capsys.readouterr().err
 
 
 def test_what_split_prints_works_where_it_is_pasted(

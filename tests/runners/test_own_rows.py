@@ -16,8 +16,9 @@ from nlpctl.data.examples import ExampleReader
 from nlpctl.data.open_split import open_split
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import task_rows
+from nlpctl.errors import UserError
 from nlpctl.runners.audit import _Auditor, _targets
-from nlpctl.runners.many.held_out import Shares
+from nlpctl.runners.many.held_out import Shares, read_lines
 from nlpctl.runners.many.series import Member, Series, read_rows
 from tests.runners.test_data import CASES, conll, jsonl, recipe_for, tagged
 
@@ -159,3 +160,12 @@ def test_a_filter_alone_keeps_the_lines_of_words(tmp_path: Path, functions: Any)
     lines = "".join(conll(tagged(i)) for i in range(60)).split("\n")
     assert lines[row.line_of(2) - 1].split("\t")[0] == row.values["tokens"][2]
     assert json.dumps(row.values["tokens"]) != json.dumps(tagged(1)["tokens"])  # it is left out
+
+
+def test_predictions_without_end_do_not_take_all_memory(tmp_path):
+    file = tmp_path / "predictions.jsonl"
+    file.write_text('{"fold": 0}\n')
+    with file.open("r+b") as stream:
+        stream.truncate(1 << 40)
+    with pytest.raises(UserError, match="predictions.jsonl:2: the line is longer than 16 MiB\n  -> train the folds"):
+        read_lines(file)

@@ -19,6 +19,7 @@ import numpy as np
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kept import json_line
+from nlpctl.data.lines import numbered_lines
 from nlpctl.data.row import place
 from nlpctl.errors import UserError
 from nlpctl.files import (
@@ -176,8 +177,9 @@ def _write_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
     """UserError: the file is missing or damaged."""
+    hint = "train the folds again with --overwrite"
     try:
-        return [parse_json(line) for line in regular(file).read_text(encoding="utf-8").split("\n")[:-1]]
+        with regular(file).open("rb") as stream:
+            return [parse_json(line) for _, line in numbered_lines(stream, str(file), hint=hint)]
     except (OSError, ValueError) as error:
-        hint = "train the folds again with --overwrite"
         raise UserError(f"the predictions cannot be read ({error})", str(file), hint) from None
