@@ -12,15 +12,19 @@ from nlpctl.runners.timing import BenchResult, Speed, Timed, figures
 def test_figures_are_told_where_the_page_cannot_be_written(tmp_path, monkeypatch, capsys):
     (tmp_path / "recipe.yaml").write_text("task: sequence_classification\ntraining: {output_dir: run}\n")
     timed = Timed("run", "dygraph fp32", 1, 0.5, 200.0, 1.0, (Speed(1, figures([[0.5, 0.5]], 2), None),))
-    monkeypatch.setattr(bench, "bench", lambda recipes, plan: BenchResult((timed,), (), {}))
-    (tmp_path / "file").write_text("")
+
+    def measure(recipes, plan):
+        (tmp_path / "file").write_text("")  # in the place of the page's folder
+        return BenchResult((timed,), (), {})
+
+    monkeypatch.setattr(bench, "bench", measure)
     words = ["bench", str(tmp_path / "recipe.yaml"), "--json", "--html", str(tmp_path / "file" / "speed.html")]
     assert main(words) == 2
     told = capsys.readouterr()
     printed = json.loads(told.out)
-    assert not printed["ok"] and "is a file, not a folder" in printed["error"]["message"]
+    assert not printed["ok"] and "cannot write here" in printed["error"]["message"]
     assert printed["result"]["timed"][0]["speeds"][0]["engine"]["samples_per_second"] == 2
-    assert "is a file, not a folder" in told.err
+    assert "cannot write here" in told.err
 
 
 def test_the_time_left_is_that_of_the_rounds_to_come():
