@@ -9,7 +9,7 @@ import yaml
 
 from nlpctl.config.library import PREFIX, ShippedRecipe, find_recipe, shipped_recipes, shipped_root
 from nlpctl.config.positions import display
-from nlpctl.errors import UserError
+from nlpctl.errors import Problem, UserError
 from nlpctl.files import staged_file, writing
 from nlpctl.outputs import refuse_part
 
@@ -31,8 +31,8 @@ def copy_recipe(name: str, folder: Path, *, overwrite: bool) -> list[Path]:
         refuse_part(target)
     existing = [target for target in targets.values() if target.exists()]
     if existing and not overwrite:
-        names = ", ".join(display(target) for target in existing)
-        raise UserError(f"would overwrite {names}", hint="choose another folder, or use --overwrite")
+        hint = "name another folder, or use --overwrite"
+        raise UserError(problems=[Problem("this file exists", display(target), hint) for target in existing])
     for source, target in targets.items():
         content = portable_text(source).encode() if source == recipe.path else source.read_bytes()
         with writing(target, "name another folder"), staged_file(target) as stream:

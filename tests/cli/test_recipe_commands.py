@@ -46,7 +46,7 @@ def test_copy(nlpctl, tmp_path: Path) -> None:
     assert ended.code == 0 and ended.out.strip().endswith("mine/chnsenticorp.yaml")
     assert "extends: nlpctl:configs/base.yaml" in (tmp_path / "mine" / "chnsenticorp.yaml").read_text(encoding="utf-8")
     again = nlpctl("recipe", "copy", "chnsenticorp", tmp_path / "mine")
-    assert again.code == 2 and "would overwrite" in again.err
+    assert again.code == 2 and "this file exists" in again.err
     assert nlpctl("recipe", "copy", "chnsenticorp", tmp_path / "mine", "--overwrite").code == 0
 
 

@@ -77,7 +77,7 @@ def test_copy_never_overwrites_unasked(tmp_path: Path) -> None:
     copy_recipe("chnsenticorp", tmp_path, overwrite=False)
     mine = tmp_path / "chnsenticorp.yaml"
     mine.write_text("mine")
-    with pytest.raises(UserError, match="would overwrite"):
+    with pytest.raises(UserError, match="this file exists"):
         copy_recipe("chnsenticorp", tmp_path, overwrite=False)
     assert mine.read_text() == "mine"
     copy_recipe("chnsenticorp", tmp_path, overwrite=True)
