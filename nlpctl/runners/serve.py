@@ -12,7 +12,6 @@ from nlpctl.names import subject
 from nlpctl.runners.open_model import find_model
 from nlpctl.runners.serve_workers import serve_side_by_side
 from nlpctl.runners.service import make_service, note_serving, note_starting, note_stopping, set_up_to_serve
-from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.memory import refuse_processes
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.secrets import Secrets
@@ -63,7 +62,7 @@ def _serve_alone(
             if service.settle is not None:  # a daemon: the end of the service does not wait for it
                 threading.Thread(target=service.settle, name="settle", daemon=True).start()
 
-        server = Server(make_app(service), service, STOP_SECONDS, listens, secrets.tls, note_stopping)
+        server = Server(make_app(service), service, listens, secrets.tls, note_stopping)
     asyncio.run(server.run_on(listening))
     if server.force_exit:
         raise KeyboardInterrupt

@@ -8,16 +8,18 @@ and starts another one in place of one that is lost.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import resource_tracker
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
@@ -25,7 +27,6 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, RunFailed
 from nlpctl.runners.service import make_service, note_serving, note_starting, note_stopping, set_up_to_serve
 from nlpctl.runtime.crew import MOST_LOSSES
-from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.shares import shares
 from nlpctl.runtime.worker import Worker, ask_back
 from nlpctl.serving.address import url
@@ -43,10 +44,9 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # process of the service.
 _STOP = signal.SIGUSR1
 _POLL = 0.1  # seconds
-_GRACE = 5.0  # seconds for a worker to end
-_STOP_LIMIT = STOP_SECONDS + _GRACE  # a worker that has not ended then is killed
+_GRACE = 3.0  # seconds for a worker to end
 _REPORT_EVERY = 1.0  # seconds between two reports of a worker's metrics to the parent
-_STABLE = 60.0  # a worker that ran for so many seconds is not counted with the losses before it
+_STABLE = 60.0  # a worker that answered for so many seconds is not counted with the losses before it
 _PAUSE = 5.0  # seconds before a worker that was lost MOST_LOSSES times in a row is started once more
 _FOR_EVER = 10**9  # rows: a service answers so many that timing the engines first pays
 _ENGINE, _SERVE = "engine", "serve"  # what the parent asks of a worker
@@ -85,18 +85,34 @@ def serve_side_by_side(
     """
     address = url(listening, secrets.tls is not None)
     resource_tracker.ensure_running()  # would unblock the signals in the thread that starts the first process
-    # Blocked, in all threads, and fetched by `_signal`: a handler could run while this thread holds a lock.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        with _Workers(Order(recipe, source, settings, secrets.access), listening) as workers:
-            with Starting(listening, settings, secrets.tls, ends_at_sigterm=False) as starting:
+    with _noted_signals() as signals:
+        with _Workers(Order(recipe, source, settings, secrets.access), listening, signals) as workers:
+            with Starting(listening, settings, secrets.tls) as starting:
                 note_starting(address)
                 starting.stage = "loading the model and choosing its engine"
                 workers.start_all()
             note_serving(recipe, address)
             return workers.until_stopped()
+
+
+@contextlib.contextmanager
+def _noted_signals() -> Iterator[list[int]]:
+    """The SIGINT and SIGTERM that have come inside the context.
+
+    An exception of a handler could come while this thread holds a lock. Blocking them instead would not do: they would
+    reach a thread of a library that was started before.
+    """
+    noted: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        noted.append(number)
+
+    before = {number: signal.signal(number, note) for number in _SIGNALS}
+    try:
+        yield noted
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Workers:
@@ -105,14 +121,17 @@ class _Workers:
     They end with the context.
     """
 
-    def __init__(self, order: Order, listening: socket.socket):
-        self._order, self._listening = order, listening
+    def __init__(self, order: Order, listening: socket.socket, signals: list[int]):
+        """`signals`: those that came and were not looked at yet."""
+        self._order, self._listening, self._signals = order, listening, signals
+        self._stop_limit = order.settings.longest_stop + _GRACE  # a worker that has not ended then is killed
         self._shares = shares(order.recipe.runtime, order.settings.workers)
         self._engine: tuple[str, str] | None = None  # of the first worker, which all others take
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()  # of what follows
         self._running: dict[int, Worker] = {}
-        self._ready: set[int] = set()
+        self._ready: dict[int, float] = {}  # and since when
+        self._late: set[int] = set()  # that were killed at the end
         self._reports: dict[int, _Report] = {}  # the newest of each
         self._rows = 0  # of workers that have ended
         self._failure: NlpctlError | None = None
@@ -140,9 +159,14 @@ class _Workers:
                 self._await_ready(1)
         self._await_ready(self._order.settings.workers)
 
+    def _signal(self) -> int | None:
+        """A signal that has come, also in the next _POLL seconds."""
+        time.sleep(_POLL)
+        return self._signals.pop(0) if self._signals else None
+
     def _await_ready(self, count: int) -> None:
         while len(self._ready) < count:
-            received = _signal()
+            received = self._signal()
             if received is not None:
                 raise Stopped if received == signal.SIGTERM else KeyboardInterrupt
             if self._failure is not None:
@@ -153,13 +177,13 @@ class _Workers:
         self._open.set()
         until = math.inf
         while any(thread.is_alive() for thread in self._threads):
-            received = _signal()
+            received = self._signal()
             if received is not None and self._stopping.is_set():
                 raise KeyboardInterrupt
             if received is not None or (self._failure is not None and not self._stopping.is_set()):
                 note_stopping()
                 self._stop()
-                until = time.monotonic() + _STOP_LIMIT
+                until = time.monotonic() + self._stop_limit
             if time.monotonic() > until:
                 self._kill_late()
                 until = math.inf
@@ -178,7 +202,7 @@ class _Workers:
     def _kill_late(self) -> None:
         with self._lock:
             for number, worker in self._running.items():
-                console.warn(f"worker {number} has not stopped after {_STOP_LIMIT:g} s; it is killed")
+                self._late.add(number)
                 worker.send_signal(signal.SIGKILL)
 
     def _attend(self, number: int) -> None:
@@ -188,31 +212,39 @@ class _Workers:
         the service if it cannot begin before the service is open, if it is lost MOST_LOSSES times in a row and no other
         worker answers, or if it is lost while it finishes accepted requests.
         """
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # of the processes that it starts, which inherit this
         losses = 0
         while not self._stopping.is_set():
-            began = time.monotonic()
-            lost = self._lost(number)
+            lost, seconds = self._lost(number)
             if self._stopping.is_set():
                 self._failure = self._failure or lost
                 return
-            lost = lost or RunFailed("it stopped")
-            losses = 1 if time.monotonic() - began > _STABLE else losses + 1
+            losses = 1 if seconds > _STABLE else losses + 1
             if not self._open.is_set() or (losses >= MOST_LOSSES and not self._ready):
                 self._failure = lost
                 return
-            console.warn(f"a worker was lost, and another one takes its place: {lost}")
+            told = "a worker was lost, and another one takes its place" if seconds else "a worker could not start again"
+            console.warn(f"{told}: {lost}")
             if losses >= MOST_LOSSES:
                 self._stopping.wait(_PAUSE)
 
-    def _lost(self, number: int) -> NlpctlError | None:
-        """Run worker `number` once; why it was lost, or None if it ended as it was told to."""
+    def _lost(self, number: int) -> tuple[NlpctlError | None, float]:
+        """Run worker `number` once: why it was lost, or None if it ended as told; and how long it answered, in s."""
+        where, lost = f"worker {number}", None
         try:
             self._serve(number)
+            if not self._stopping.is_set():
+                lost = RunFailed("it stopped", where)
         except NlpctlError as error:
-            return error
+            lost = error
         except BaseException as error:  # a bug: without this the parent would wait for ever
-            return RunFailed(f"{type(error).__name__}: {error}", f"worker {number}")
-        return None
+            lost = RunFailed(f"{type(error).__name__}: {error}", where)
+        with self._lock:
+            since = self._ready.pop(number, None)
+            if number in self._late:
+                message = f"it had not stopped after {self._stop_limit:g} s and was killed"
+                lost = RunFailed(message, where, "look for a request that hangs; what it was answering is lost")
+        return lost, 0.0 if since is None else time.monotonic() - since
 
     def _serve(self, number: int) -> None:
         """Start worker `number` and let it answer until it is told to stop. NlpctlError: it is lost."""
@@ -234,13 +266,12 @@ class _Workers:
                 self._engine = self._engine or engine
                 if self._stopping.is_set():
                     return
-                self._ready.add(number)
+                self._ready[number] = time.monotonic()
             self._open.wait()
             self._exchange(number, worker.ask(_SERVE, where, _HINT, counsel=partial(self._exchange, number)))
         finally:
             with self._lock:
                 self._running.pop(number, None)
-                self._ready.discard(number)
                 last = self._reports.pop(number, None)
                 self._rows += 0 if last is None else last.rows
             worker.end()
@@ -264,20 +295,9 @@ class _Workers:
             return of_workers({each: last.metrics for each, last in self._reports.items()})
 
 
-def _signal() -> signal.Signals | None:
-    """A signal that has come in the last _POLL seconds.
-
-    `sigtimedwait` would be shorter, but tells of a signal that nobody sent when SIGSTOP and SIGCONT interrupt it.
-    """
-    time.sleep(_POLL)
-    waiting = signal.sigpending() & set(_SIGNALS)
-    return signal.Signals(signal.sigwait(waiting)) if waiting else None
-
-
 def open_worker(order: Order, listening: socket.socket) -> Callable[[str], Any]:
     """Runs in the process of a worker: what answers the parent, once the model is loaded."""
     os.setsid()  # a terminal sends Ctrl-C to all processes of a session, and only the parent must take it
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     setup = set_up_to_serve(order.recipe, order.source)
     service = make_service(order.recipe, setup, order.source, order.settings, order.rows)
     service.access = order.access
@@ -288,7 +308,7 @@ def open_worker(order: Order, listening: socket.socket) -> Callable[[str], Any]:
     from nlpctl.serving.app import make_app
     from nlpctl.serving.server import Server
 
-    server = Server(make_app(service), service, STOP_SECONDS, tls=read_tls(order.settings), shared=True)
+    server = Server(make_app(service), service, tls=read_tls(order.settings), shared=True)
     signal.signal(_STOP, server.handle_exit)
 
     def answer(asked: str) -> Any:

@@ -21,11 +21,11 @@ from nlpctl.serving.address import BACKLOG, cannot_listen
 from nlpctl.serving.app import Service
 from nlpctl.serving.connection import Connection
 from nlpctl.serving.refused import Refused, last_response
+from nlpctl.serving.settings import LAST_CALLS
 
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
 QUIET = 0.5  # seconds without a request after which open connections count as idle
 FRESH = 5.0  # most seconds to wait for the first request of a connection
-LAST_CALLS = 15.0  # most seconds until open connections are idle; each gets one more answer
 
 _STOPPING = Problem("the service is stopping", hint="use another server")
 _TURNED_AWAY = last_response(Refused(503, _STOPPING, headers={"Retry-After": "1"}))
@@ -46,14 +46,13 @@ class Server(uvicorn.Server):
     2. After `drain` seconds, in which requests are still answered, listening ends.
     3. Open connections are answered until they are idle, then running requests are finished.
 
-    A second signal, or the end of `stop_seconds`, stops at once.
+    A second signal, or the end of `ServeSettings.longest_stop`, stops at once.
     """
 
     def __init__(
         self,
         app: Callable[..., Awaitable[None]],
         service: Service,
-        stop_seconds: float,
         listens: Callable[[], None] = lambda: None,
         tls: ssl.SSLContext | None = None,
         stops: Callable[[], None] = lambda: None,
@@ -75,7 +74,7 @@ class Server(uvicorn.Server):
             timeout_keep_alive=KEEP_ALIVE,
             # asyncio accepts up to `backlog` connections at once, and would leave none to the other processes.
             backlog=1 if shared else BACKLOG,
-            timeout_graceful_shutdown=max(1, int(stop_seconds - service.settings.drain - LAST_CALLS)),
+            timeout_graceful_shutdown=int(service.settings.longest_stop - service.settings.drain - LAST_CALLS),
         )
         config.load()
         config.ssl = tls  # made and checked before the address was bound

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl.errors import Problem, UserError
+from nlpctl.runtime.interrupt import STOP_SECONDS
+
+LAST_CALLS = 15.0  # most seconds until open connections are idle; each gets one more answer
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,11 @@ class ServeSettings:
     api_key_file: Path | None = None  # one key per line; without it every client is answered
     tls_cert: Path | None = None  # both or none: HTTPS
     tls_key: Path | None = None
+
+    @property
+    def longest_stop(self) -> float:
+        """Seconds from the signal to stop to the end of a process: `drain`, last calls, and running requests."""
+        return max(STOP_SECONDS, self.drain + LAST_CALLS + 1)
 
     def __post_init__(self) -> None:
         """UserError lists every value that is out of range."""

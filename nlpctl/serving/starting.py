@@ -30,20 +30,10 @@ _POLL = 0.1
 
 
 class Starting:
-    """Answers on a bound socket from its own thread, inside the context. `stage` says what is going on.
+    """Answers on a bound socket from its own thread, inside the context. `stage` says what is going on."""
 
-    `ends_at_sigterm`: it ends the process at a SIGTERM that waits (`sigterm_waits`).
-    """
-
-    def __init__(
-        self,
-        listening: socket.socket,
-        settings: ServeSettings,
-        tls: ssl.SSLContext | None = None,
-        ends_at_sigterm: bool = True,
-    ):
+    def __init__(self, listening: socket.socket, settings: ServeSettings, tls: ssl.SSLContext | None = None):
         self.stage = "starting"
-        self._ends_at_sigterm = ends_at_sigterm
         self._listening, self._settings, self._tls = listening, settings, tls
         self._over, self._began = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="starting", daemon=True)
@@ -85,8 +75,8 @@ class Starting:
         self._began.set()
         while not self._over.is_set():
             await asyncio.sleep(_POLL)
-            # Nothing is there to be cleaned up, and the import that lets SIGTERM wait may take long.
-            if self._ends_at_sigterm and signal.SIGTERM in signal.sigpending():
+            # It waits because of `sigterm_waits`. Nothing is there to be cleaned up, and the import may take long.
+            if signal.SIGTERM in signal.sigpending():
                 os.write(2, b"stopped while starting\n")
                 os._exit(0)
         server.close()

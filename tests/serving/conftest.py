@@ -14,7 +14,6 @@ import pytest
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.text_rows import TextRows
-from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.serving.address import bound_socket
 from nlpctl.serving.app import Service, make_app
 from nlpctl.serving.batcher import Batcher
@@ -87,7 +86,12 @@ def running() -> Callable[..., Any]:
 
     @contextlib.asynccontextmanager
     async def run(
-        answer: Callable = echo, policy: str = "error", access: Any = None, tls: Any = None, **settings: Any
+        answer: Callable = echo,
+        policy: str = "error",
+        access: Any = None,
+        tls: Any = None,
+        shared: bool = False,
+        **settings: Any,
     ) -> AsyncIterator[Running]:
         chosen = dataclasses.replace(SETTINGS, **settings)
         failures: list[BaseException] = []
@@ -96,7 +100,7 @@ def running() -> Callable[..., Any]:
         reader = BodyReader(rows, chosen.max_rows, chosen.max_characters)
         service = Service(reader, batcher, chosen, lambda: {"task": "test"}, ("text",), failures.append, access=access)
         with bound_socket(chosen) as listening:
-            server = Server(make_app(service), service, STOP_SECONDS, tls=tls)
+            server = Server(make_app(service), service, tls=tls, shared=shared)
             serving = asyncio.create_task(server.run_on(listening))
             while not server.started:
                 await asyncio.sleep(0.01)

@@ -67,6 +67,21 @@ def test_stopping_answers_what_was_accepted(running):
     assert last.headers["connection"] == "close" and gate.rows == 9
 
 
+def test_a_shared_socket_is_left_to_others_in_between(running):
+    """asyncio accepts one connection at a time then, and the kernel still lets many wait."""
+
+    async def story():
+        async with running(shared=True) as up:
+            connections = await asyncio.gather(*(up.connect() for _ in range(50)))
+            for _, writer in connections:
+                writer.close()
+            answers = await asyncio.gather(*(up.post({"text": str(i)}) for i in range(50)))
+            return up.server.config.backlog, answers
+
+    backlog, answers = asyncio.run(story())
+    assert backlog == 1 and [each.json["text"] for each in answers] == [str(i) for i in range(50)]
+
+
 def test_a_second_signal_ends_it_at_once(running):
     gate = Gate()
 
