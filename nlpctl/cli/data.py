@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 from pathlib import Path
@@ -384,10 +385,10 @@ def audit(
         console.table("\nthe first findings", columns, first)
     if found.findings and all(each.edit is None for each in found.findings):
         console.note(f"all of them: {display(found.folder / PAGE)}; correct the labels where they come from")
-        console.note("data apply cannot: they are those of a data set or a function, or made by data.map")
+        console.note("data apply cannot: they come from a data set, a function, an annotation tool, or data.map")
         return
     console.note(f"tick them: {display(found.folder / PAGE)}")
-    console.note(f"or all wrong labels: nlpctl data apply {display(found.folder / FINDINGS)} --all -o FOLDER")
+    console.note(f"or the surest: nlpctl data apply {display(found.folder / FINDINGS)} --first N -o FOLDER")
 
 
 @app.command("apply", context_settings=SETTINGS)
@@ -399,6 +400,9 @@ def apply(
     everything: Annotated[
         bool, typer.Option("--all", help="Take all wrong labels, but for those that were refused.")
     ] = False,
+    first: Annotated[
+        int, typer.Option("--first", metavar="N", min=0, help="Take the first N wrong labels, the surest, likewise.")
+    ] = 0,
     drop: Annotated[bool, typer.Option("--drop", help="Leave the rows out instead of changing their labels.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing copies.")] = False,
     json: Json = False,
@@ -411,11 +415,14 @@ def apply(
 
       nlpctl data apply ticked.jsonl -o corrected
 
+      nlpctl data apply outputs/folds/audit/findings.jsonl --first 100 -o corrected
+
       nlpctl data apply outputs/folds/audit/findings.jsonl --all --drop -o cleaned
     """
     from nlpctl.runners.corrections import apply_findings
 
-    done = apply_findings(findings, output, everything=everything, drop=drop, overwrite=overwrite)
+    taken = math.inf if everything else first
+    done = apply_findings(findings, output, first=taken, drop=drop, overwrite=overwrite)
     give(done.to_json())
     console.note(f"{counted(done.changed, 'labels')} changed, {counted(done.dropped, 'rows')} left out")
     for copy in done.files.values():

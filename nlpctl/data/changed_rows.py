@@ -29,8 +29,8 @@ def warn_of_map(data: DataSection, output: Path) -> None:
 def warn_of_labels(data: DataSection, output: Path) -> None:
     """Warn that `output` has the labels of a model that learned them of data.map, where there is one, at other rows."""
     if data.map:
-        told = "has labels as data.map makes them, at texts as they are before it"
-        console.warn(f"{output} {told}; a data.map that changes labels would change these again")
+        told = "has the texts as they are before data.map, but labels as it makes them"
+        console.warn(f"{output} {told}: read it with a data.map that leaves labels as they are")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 from pathlib import Path
 
 from nlpctl.errors import RunFailed, UserError
@@ -28,7 +30,8 @@ def require_paddle2onnx(where: str = "", otherwise: str = "") -> None:
 
 
 def write_onnx_graph(prefix: Path, file: Path, pad_id: int, where: str = "", otherwise: str = "") -> None:
-    """Convert PREFIX.pdmodel to `file`. RunFailed if paddle2onnx fails, OSError if `file` cannot be written.
+    """Convert PREFIX.pdmodel to `file`. RunFailed if paddle2onnx fails, OSError if `file` cannot be written, or memory
+    is exhausted.
 
     `where` and `otherwise` as for `require_paddle2onnx`.
     """
@@ -38,6 +41,8 @@ def write_onnx_graph(prefix: Path, file: Path, pad_id: int, where: str = "", oth
     if done.code == CANNOT_WRITE:
         number = int(done.output.split()[-1])
         raise OSError(number, os.strerror(number), str(file))
+    if done.code == -signal.SIGKILL:  # the system does so where memory lacks; of the network it says nothing
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), str(file))
     said = [line.strip() for line in f"{done.output}\n{done.errors}".splitlines() if line.strip()][-SHOWN:]
     raise RunFailed(
         f"paddle2onnx could not convert the graph ({how_ended(done.code)}): " + "\n  ".join(said),

@@ -35,8 +35,8 @@ def write_paddle_graph(
     """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams, with its outputs named `outputs`.
 
     Parts that no output depends on are left out (models/first_token.py). `batch`: an example input. Returns the output
-    names; the network does not change. RunFailed if Paddle fails; OSError if
-    the disk does; UserError for a network that simulates int8.
+    names; the network does not change. RunFailed if Paddle fails; OSError if the disk does; UserError for a network
+    that simulates int8.
     """
     if is_simulated(network):
         message = "this network simulates int8, so a graph of it would be slow"

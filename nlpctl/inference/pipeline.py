@@ -190,8 +190,8 @@ def refuse_nan(outputs: Iterable[np.ndarray]) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             doubtful = each.dtype.kind == "f" and not np.isfinite(each.sum())
         if doubtful and np.isnan(each).any():
-            hint = "train with a smaller training.learning_rate; if it answered before, copy the model again"
-            raise RunFailed("the network answers NaN: its training has diverged, or its files are damaged", hint=hint)
+            message = "the network answers NaN: numbers are too large for its precision, or its training has diverged"
+            raise RunFailed(message, hint="try --precision fp32, or train with a smaller training.learning_rate")
 
 
 @dataclass(eq=False)

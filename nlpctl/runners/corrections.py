@@ -6,6 +6,7 @@ import contextlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,20 @@ class Applied:
 
 
 def apply_findings(
-    file: Path, output: Path, *, everything: bool = False, drop: bool = False, overwrite: bool = False
+    file: Path, output: Path, *, first: float = 0, drop: bool = False, overwrite: bool = False
 ) -> Applied:
     """Write corrected copies of the files that the ticked findings in `file` are about, into the folder `output`.
 
-    `everything`: all wrong labels, ticked or not, but for those that are refused (apply: false). `drop`: leave rows out
-    in place of changing their labels. UserError: nothing is ticked, a file changed since, or a copy exists.
+    `first`: so many wrong labels, the surest, are taken without a tick unless they are refused (apply: false). `drop`:
+    leave rows out in place of changing their labels. UserError: nothing is ticked, a file changed since, or a copy
+    exists.
     """
     findings = read_findings(file)
-    chosen = [each for each in findings if each.apply or (everything and each.apply is None and each.kind == WRONG)]
+    rank = count()  # of the wrong labels: `first` is what a person sees at the top, refused ones among them
+    sure = [each.kind == WRONG and next(rank) < first and each.apply is None for each in findings]
+    chosen = [each for each, is_sure in zip(findings, sure, strict=True) if each.apply or is_sure]
     if not chosen:
-        hint = 'tick findings on the page of the audit, or set "apply": true in their lines; --all takes wrong labels'
+        hint = 'tick findings on the page of the audit, or set "apply": true in their lines; --first N takes the surest'
         raise UserError(f"none of {len(findings):,} findings is ticked", str(file), hint)
     edits: dict[str, dict[int, list[Edit]]] = defaultdict(lambda: defaultdict(list))
     kinds = {}
@@ -67,7 +71,7 @@ def apply_findings(
 def _edit(finding: Finding, file: Path, drop: bool) -> Edit:
     where = f"{file}:{finding.line}"
     if finding.edit is None:
-        hint = "rows of a named data set or of a function, and labels that data.map makes, are corrected there"
+        hint = "labels of a data set, a function, an annotation tool, or data.map are corrected there"
         raise UserError("this label is in no file that could be changed", where, hint)
     leaves_out = drop or finding.kind == OUTLIER
     if finding.proposed is None and not leaves_out:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import regular, small_text
+from nlpctl.files import json_of, regular, small_text
 from nlpctl.layout import (
     CHECKPOINTS,
     CONFIDENCE,
@@ -68,8 +68,8 @@ def other_kind(folder: Path) -> tuple[str, str] | None:
 
 def _content(file: Path) -> Mapping[str, Any]:
     try:
-        value = json.loads(small_text(file))
-    except (OSError, ValueError, RecursionError):
+        value = json_of(file)
+    except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import parse_json, remove_dir, sha256_of, write_json_atomic
+from nlpctl.files import json_of, remove_dir, sha256_of, write_json_atomic
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
 from nlpctl.layout import checkpoints_in
 from nlpctl.models.source import WEIGHTS
@@ -75,7 +75,7 @@ def damage_of(checkpoint: Path) -> str | None:
 
 def _differing(checkpoint: Path) -> str | None:
     try:
-        sums = parse_json((checkpoint / SUMS).read_bytes())
+        sums = json_of(checkpoint / SUMS)
         expected = [(name, int(entry["size"]), str(entry["sha256"])) for name, entry in sums.items()]
         sums[WEIGHTS]
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -120,7 +120,7 @@ def _damage_of_best(checkpoint: Path) -> str | None:
 def _state(checkpoint: Path) -> dict[str, Any]:
     """The trainer state as JSON; {} if it is not valid."""
     try:
-        state = parse_json((checkpoint / STATE).read_bytes())
+        state = json_of(checkpoint / STATE)
     except ValueError:
         return {}
     return state if isinstance(state, dict) else {}

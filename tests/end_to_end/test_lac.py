@@ -128,7 +128,7 @@ def test_the_entities_of_a_file_go_among_its_words(work, lac):
     (work / "kept.py").write_text("def same(row):\n    return row\n")
     unmapped = work.nlpctl(*command[:-1], "more.jsonl", "--set", "data.map=kept:same")
     assert unmapped.returncode == 0, unmapped.stderr
-    assert "more.jsonl has labels as data.map makes them" in " ".join(unmapped.stderr.split())
+    assert "more.jsonl has the texts as they are before data.map" in " ".join(unmapped.stderr.split())
     first = json.loads((work / "more.jsonl").read_text(encoding="utf-8").split("\n")[0])
     assert first["tags"][:3] == ["PERSON-B", "PERSON-I", "PERSON-I"] and first["tokens"][:2] == ["邓", "颖"]
     assert "PERSON is a type that the model does not know (first at given.txt:1)" in " ".join(unmapped.stderr.split())

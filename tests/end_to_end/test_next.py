@@ -157,7 +157,7 @@ def test_tasks_of_a_recipe_with_a_map_say_whose_labels_they_have(work, pool):
     (work / "kept.py").write_text("def same(row):\n    return row\n")
     words = ("data", "next", "base", "pool.jsonl", "-n", "3", "--set", "data.map=kept:same")
     done = work.nlpctl(*words, "-o", "mapped.json", "--to", "label_studio")
-    assert done.returncode == 0 and "mapped.json has labels as data.map makes them" in done.stderr, done.stderr
+    assert done.returncode == 0 and "mapped.json has the texts as they are before data.map" in done.stderr, done.stderr
     done = work.nlpctl(*words, "-o", "mapped.jsonl")  # its labels are empty
     assert done.returncode == 0 and "data.map" not in done.stderr, done.stderr
 

@@ -56,6 +56,14 @@ def test_a_process_that_aborts_is_a_message(paddle_export, tmp_path, monkeypatch
         onnx.write_onnx_graph(paddle_export / "model", tmp_path / "model.onnx", 0)
 
 
+def test_a_process_that_the_system_kills_says_nothing_of_the_network(paddle_export, tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx, "_MODULE", "tests_of_nlpctl_kill")
+    (tmp_path / "tests_of_nlpctl_kill.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        onnx.write_onnx_graph(paddle_export / "model", tmp_path / "model.onnx", 0)
+
+
 def test_without_paddle2onnx(classifier, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx, "installed_version", lambda package: None if package == "paddle2onnx" else "1")
     with pytest.raises(UserError, match="paddle2onnx not installed"):

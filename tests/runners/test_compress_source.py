@@ -96,7 +96,10 @@ def test_a_broken_disk_is_no_network_that_onnx_cannot_have(run, exported, tmp_pa
     """An export without the graph would be kept, and the same command would never make it."""
 
     def broken(*_):
-        raise OSError(errno.EIO, "Input/output error")
+        try:
+            raise OSError(errno.EIO, "Input/output error")
+        except OSError as error:  # as of a file that cannot be read
+            raise UserError(str(error)) from error
 
     bench = Workbench(run, set_up_process(run), find_trained_model(run), tmp_path)
     if from_export:

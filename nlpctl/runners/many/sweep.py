@@ -47,6 +47,7 @@ JOURNAL, RESULT, GIVEN = "study.journal", "sweep.json", "given.yaml"
 OWN = (TRIALS, LOGS, JOURNAL, f"{JOURNAL}.lock", RESULT, GIVEN, BEST, REPORT)
 GROWS = ("search.trials", "search.budget")  # may change when a sweep goes on
 EVALUATES_NEVER = "no"
+_SAME_ROWS = ("data.max_seq_length", "data.doc_stride")  # keys of data that change no row
 
 
 def sweep(
@@ -91,7 +92,7 @@ def _sweep(
     better, wanted = greater_is_better(recipe, metric), trials_wanted(section)
     flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "free": GROWS}
     files = _files(recipe)
-    if not resume and not any(key.startswith("data.") for key in recipe.search.space):
+    if not resume and not any(key.startswith("data.") and key not in _SAME_ROWS for key in recipe.search.space):
         read_training_data(task_rows(recipe.task, recipe.data))  # bad rows would end every trial
     with open_folder(recipe, files, KIND, (), {"metric": metric}, **flags) as folder:
         text = _kept(text, folder / GIVEN)
