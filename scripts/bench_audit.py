@@ -5,7 +5,7 @@
 
 chnsenticorp: labels of reviews are turned round (a BiLSTM, accuracy). msra_ner: entities get another type, or none (a
 BiGRU, F1 of entities). For each seed: the score on test of a network trained on the clean rows, on the changed ones,
-and on those that the audit corrected (all findings, or the surest third of them) or dropped; and which share of the first
+and on those that the audit corrected (all of them, or the surest third) or dropped; and which share of the first
 findings are changed labels. Finished runs are kept, so the script continues where it was stopped. Needs ../shared/data;
 about 20 minutes per seed on an idle core.
 """

@@ -12,6 +12,7 @@ from nlpctl import console
 from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import MODEL_HELP, EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
+from nlpctl.config.ranges import COUNT, THREADS, Range
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_output
 
@@ -60,7 +61,7 @@ def bench(
       nlpctl bench outputs/quickstart/export --length 128 --html speed.html
     """
     sizes = _counts(batch_size, "--batch-size")
-    threads_tried = () if threads is None else _counts(threads, "--threads")
+    threads_tried = () if threads is None else _counts(threads, "--threads", THREADS)
     given = engine_overrides(engine, precision)
     recipes = [load_command_recipe(model, ctx, given, purpose="apply") for model in models]
     from nlpctl.runners.bench import Plan, write_page
@@ -82,13 +83,17 @@ def bench(
         console.note(f"page: {html}")
 
 
-def _counts(text: str, flag: str) -> tuple[int, ...]:
+def _counts(text: str, flag: str, within: Range = COUNT) -> tuple[int, ...]:
     """Whole numbers separated by commas, each once. UserError for anything else."""
     words = text.split(",")
     if not all(word.strip().isdecimal() and len(word) < DIGITS and int(word) > 0 for word in words):
         hint = "separate them by commas: 1,32"
         raise UserError(f"expected whole numbers above 0, not {text[:40]!r}", where=flag, hint=hint)
-    return tuple(dict.fromkeys(int(word) for word in words))
+    counts = tuple(dict.fromkeys(map(int, words)))
+    for each in counts:
+        if each not in within:
+            raise UserError(f"{each} {within}", flag, "give fewer: more than the cores of a machine help nothing")
+    return counts
 
 
 def _show(result: BenchResult) -> None:

@@ -26,6 +26,7 @@ from nlpctl.data.readers import DELIMITED, OBJECTS, read_rows
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.word_spans import word_spans
 from nlpctl.errors import UserError
+from nlpctl.outputs import refuse_pipe
 
 Kind = Literal["text", "label", "list", "answers", "number", "id", "other"]
 
@@ -167,6 +168,7 @@ def look_at(path: Path, like: Look | None = None) -> Look:
 
     `like`: the look of another file of the same data, whose header this one has if both are tables.
     """
+    refuse_pipe(path)  # it could be read only once
     annotated = likely_format(path)
     if annotated is not None:
         return _look_at_annotated(path, annotated)

@@ -31,3 +31,8 @@ def test_the_time_left_is_that_of_the_rounds_to_come():
     assert bench._progress(0, 5, 100.0) == "warmed up, about 1:40 left"
     assert bench._progress(4, 5, 19.2) == "round 4 of 5, about 0:20 left"
     assert bench._progress(5, 5, 0.0) == "round 5 of 5"
+
+
+def test_more_threads_than_any_machine_has(tmp_path, capsys):
+    assert main(["bench", str(tmp_path), "--threads", "2,99999"]) == 2
+    assert "--threads: 99999 must lie between 1 and 1,024" in capsys.readouterr().err

@@ -123,6 +123,12 @@ def test_problems_name_the_recipe_and_not_the_file_it_was_checked_in(tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
+def test_a_pipe_that_nobody_writes_is_not_waited_for(nlpctl, folder: Path) -> None:
+    os.mkfifo(folder / "train.tsv")
+    ended = nlpctl("new", "train.tsv", "--model", "scratch", "-o", "my.yaml")
+    assert ended.code == 2 and "train.tsv is a pipe or a device" in ended.err, ended.err
+
+
 def test_nothing_is_cut_for_a_recipe_that_cannot_be_written(nlpctl, table, folder: Path) -> None:
     name = table("all.tsv", ["text", "label"], [(text, label) for _, text, label in labelled()])
     ended = nlpctl("new", name, "--model", "scratch", "--split", "cut", "-o", f"{name}/my.yaml")

@@ -72,6 +72,12 @@ def test_ticked_findings_are_applied_to_a_copy(work, audited):
     assert new[changed[0] - 1].endswith(f"\t{chosen['proposed']}")
     done = work.nlpctl("data", "apply", audited["findings"], "--all", "--drop", "-o", "cleaned", "--json")
     assert json.loads(done.stdout)["result"]["dropped"] == audited["found"]["wrong label"]
+    done = work.nlpctl("data", "apply", audited["findings"], "--first", "2", "-o", "surest", "--json")
+    assert json.loads(done.stdout)["result"]["changed"] == 2
+    chosen["apply"] = False  # the second of the first two remains, and no third takes its place
+    (work / "refused.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    done = work.nlpctl("data", "apply", "refused.jsonl", "--first", "2", "-o", "but_one", "--json")
+    assert json.loads(done.stdout)["result"]["changed"] == 1
 
 
 def test_what_is_refused(work, base, audited):
