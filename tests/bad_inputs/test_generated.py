@@ -99,7 +99,7 @@ def wrong(attack: Attack, top: Path, here: Path, lines: CommandLines) -> list[st
     after = fingerprint(here)
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     own = attack.writes if ended.code == 0 else None
-    harmed = [name for name in changed if own is None or not f"{name}/".startswith(f"{own}/")]
+    harmed = [name for name in changed if own != "." and (own is None or not f"{name}/".startswith(f"{own}/"))]
     if (ended.code == 0 or _diverged(ended)) and attack.words[0] == "train":  # its run directory is no flag
         harmed = [name for name in harmed if not name.startswith("outputs/new")]
     if harmed:
