@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def apply_findings(
     exists.
     """
     findings = read_findings(file)
-    rank = count()  # of the wrong labels: `first` is what a person sees at the top, refused ones among them
+    rank = itertools.count()  # of the wrong labels: `first` is what a person sees at the top, refused ones among them
     sure = [each.kind == WRONG and next(rank) < first and each.apply is None for each in findings]
     chosen = [each for each, is_sure in zip(findings, sure, strict=True) if each.apply or is_sure]
     if not chosen:
