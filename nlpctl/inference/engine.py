@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -27,18 +28,34 @@ class Predictor(Protocol):
 
 
 class DygraphPredictor:
-    """The network in Paddle's eager mode (dygraph)."""
+    """The network in Paddle's eager mode (dygraph).
+
+    On a CPU it answers in the settings of runtime/paddle_cpu.py. Freed memory is kept within `many`, which whoever
+    answers many batches keeps open around them.
+    """
 
     engine = "dygraph"
     precision = "fp32"
 
     def __init__(self, network: paddle.nn.Layer):
+        import paddle
+
+        from nlpctl.runtime.paddle_cpu import copying_transposes, freed_memory_kept, may_copy_transposes
+
         network.eval()
         self.network = network
+        on_cpu = paddle.get_device() == "cpu"
+        self.many = freed_memory_kept if on_cpu else nullcontext()
+        self._settings = copying_transposes if on_cpu and may_copy_transposes(network) else nullcontext()
 
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
         import paddle
 
-        with paddle.no_grad():
+        with paddle.no_grad(), self._settings:
             outputs = self.network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
-        return tuple(output.numpy() for output in as_tuple(outputs))
+            return tuple(output.numpy() for output in as_tuple(outputs))
+
+
+def around_many(predictor: Predictor) -> AbstractContextManager[Any]:
+    """What is to be open around many batches of `predictor`, so that they are answered faster."""
+    return getattr(predictor, "many", None) or nullcontext()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from nlpctl.data.collate import Batch, Collator, failures_told
 from nlpctl.data.row import BadRow
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import RunFailed
-from nlpctl.inference.engine import Predictor
+from nlpctl.inference.engine import Predictor, around_many
 from nlpctl.runtime.ahead import Ahead
 from nlpctl.runtime.process_state import gc_frozen, short_turns
 from nlpctl.tasks.base import Task
@@ -64,13 +64,14 @@ class Pipeline:
     """A task with a network that answers: from examples to predictions, in order.
 
     `collate` may keep labels; then `run` gets them too. Another thread reads the arrays that `run` returns, so `run`
-    must not reuse them.
+    must not reuse them. `around`: open while many batches are computed.
     """
 
     task: Task
     encoder: TextEncoder
     collate: Collator
     run: Run
+    around: AbstractContextManager[Any] = nullcontext()
 
     def predictions(self, examples: Sequence[Any], batch_size: int, watch: Watch | None = None) -> Predictions:
         """Per example the predictions of its features, batched by length, computed in this thread.
@@ -78,11 +79,12 @@ class Pipeline:
         `watch`: called with every batch: (example, its feature) of each of its rows, the batch, and its outputs.
         """
         window = _Window(examples)
-        for step in self._prepared(window, batch_size):
-            outputs = self.run(step.batch)
-            if watch is not None:
-                watch(step.places, step.batch, outputs)
-            self._take(step, outputs)
+        with self.around if len(examples) > batch_size else nullcontext():
+            for step in self._prepared(window, batch_size):
+                outputs = self.run(step.batch)
+                if watch is not None:
+                    watch(step.places, step.batch, outputs)
+                self._take(step, outputs)
         return window.found
 
     def lengths(self, examples: Sequence[Any]) -> list[list[int]]:
@@ -115,7 +117,7 @@ class Pipeline:
         """
         read = self._steps(windows, batch_size, chosen)
         if batch_size <= ALONE:
-            with gc_frozen(), closing(read):
+            with gc_frozen(), self.around, closing(read):
                 for step in read:
                     if isinstance(step, _Step):
                         self._take(step, self.run(step.batch))
@@ -123,7 +125,7 @@ class Pipeline:
                         yield finish(step.rows, step.found)
             return
         # The first two keep this thread, which feeds the engine, from waiting for garbage collection and the GIL.
-        with gc_frozen(), short_turns(), Ahead(read, AHEAD) as steps, _Behind() as behind:
+        with gc_frozen(), short_turns(), self.around, Ahead(read, AHEAD) as steps, _Behind() as behind:
             try:
                 while True:
                     if not steps.ready:  # the input pauses, so finished answers are not held back
@@ -247,7 +249,7 @@ class _Behind:
 
 def answering(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
     """The pipeline of `predict`: examples without labels."""
-    return Pipeline(task, encoder, task.collator(encoder, labelled=False), predictor.outputs)
+    return Pipeline(task, encoder, task.collator(encoder, labelled=False), predictor.outputs, around_many(predictor))
 
 
 def scoring(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
@@ -257,4 +259,4 @@ def scoring(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
         shown = task.hide(batch, None) if task.hides else batch
         return task.scored_outputs(predictor.outputs, shown)
 
-    return Pipeline(task, encoder, task.collator(encoder, labelled=True), run)
+    return Pipeline(task, encoder, task.collator(encoder, labelled=True), run, around_many(predictor))

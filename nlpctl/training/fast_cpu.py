@@ -16,8 +16,6 @@ precision, static graphs, no gradient wanted).
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,11 +27,9 @@ from paddle.nn.layer import norm
 
 from nlpctl.config.own_parts import named_parts
 from nlpctl.config.schema import Recipe
+from nlpctl.runtime.paddle_cpu import copying_transposes, freed_memory_kept, may_copy_transposes
 
 LEVELS = 1 << 16  # dropout draws 16 bits per element: its probability is a multiple of 1/65536
-STRIDES = "FLAGS_use_stride_kernel"
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of mallopt(3)
-_TRIM_THRESHOLD, _MMAP_MAX = 128 * 1024, 65536  # glibc's defaults
 
 _paddle_linear, _paddle_dropout, _paddle_layer_norm = F.linear, F.dropout, F.layer_norm
 
@@ -44,29 +40,9 @@ def fast_cpu(recipe: Recipe, device: str, network: paddle.nn.Layer) -> Iterator[
     if not recipe.training.fast_cpu or device != "cpu":
         yield
         return
-    with _freed_memory_kept(), _faster_functions(), _copying_transposes(recipe, network):
+    may_copy = not _own_code(recipe) and may_copy_transposes(network)
+    with freed_memory_kept, _faster_functions(), copying_transposes if may_copy else contextlib.nullcontext():
         yield
-
-
-@contextlib.contextmanager
-def _freed_memory_kept() -> Iterator[None]:
-    """This process keeps the memory that it frees, so that the next step gets the same pages again.
-
-    The C library returns large blocks to the system at once, and new ones arrive as pages of zeros: a tenth of a step.
-    Nothing happens where the C library is not glibc.
-    """
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "mallopt"):
-        yield
-        return
-    libc.mallopt(_M_MMAP_MAX, 0)
-    libc.mallopt(_M_TRIM_THRESHOLD, -1)
-    try:
-        yield
-    finally:
-        libc.mallopt(_M_MMAP_MAX, _MMAP_MAX)
-        libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD)
-        libc.malloc_trim(0)
 
 
 @contextlib.contextmanager
@@ -79,24 +55,8 @@ def _faster_functions() -> Iterator[None]:
         F.layer_norm = norm.layer_norm = _paddle_layer_norm
 
 
-@contextlib.contextmanager
-def _copying_transposes(recipe: Recipe, network: paddle.nn.Layer) -> Iterator[None]:
-    """A transpose copies at once, in a fast loop, instead of later, element by element.
-
-    Paddle then has no views (paddle.view, as_strided, unfold), which code of the user's own may call. A tensor that is
-    a view already would be misread, so no parameter may be one.
-    """
-    chosen = STRIDES in os.environ  # by runtime.flags or the user's environment
-    own = recipe.compression.criterion is not None or any(True for _ in named_parts(recipe))
-    if chosen or own or not all(tensor.is_contiguous() for tensor in [*network.parameters(), *network.buffers()]):
-        yield
-        return
-    before = paddle.get_flags([STRIDES])
-    paddle.set_flags({STRIDES: False})
-    try:
-        yield
-    finally:
-        paddle.set_flags(before)
+def _own_code(recipe: Recipe) -> bool:
+    return recipe.compression.criterion is not None or any(True for _ in named_parts(recipe))
 
 
 # -- the functions -------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from paddle.nn.layer import norm
 from paddlenlp.transformers import ErnieConfig, ErnieForSequenceClassification
 
 from nlpctl.config.load import load_recipe
+from nlpctl.runtime.paddle_cpu import STRIDES
 from nlpctl.training import fast_cpu as fast
-from nlpctl.training.fast_cpu import STRIDES, fast_cpu
+from nlpctl.training.fast_cpu import fast_cpu
 
 PADDLES = (F.linear, F.dropout, F.layer_norm, norm.layer_norm)
 NETWORK = paddle.nn.Linear(2, 2)
