@@ -58,4 +58,4 @@ class DygraphPredictor:
 
 def around_many(predictor: Predictor) -> AbstractContextManager[Any]:
     """What is to be open around many batches of `predictor`, so that they are answered faster."""
-    return getattr(predictor, "many", None) or nullcontext()
+    return getattr(predictor, "many", nullcontext())

@@ -77,7 +77,7 @@ def _copying_transposes() -> Iterator[None]:
 freed_memory_kept = _Shared(_freed_memory_kept)
 
 # A transpose copies at once, in a fast loop, instead of later, element by element. Only for networks that
-# `may_copy_transposes`.
+# `may_copy_transposes`; what other threads compute meanwhile has no views either.
 copying_transposes = _Shared(_copying_transposes)
 
 
@@ -87,8 +87,12 @@ def may_copy_transposes(network: paddle.nn.Layer) -> bool:
     Code of the user's own may call them, and a tensor that is a view already would be misread. A flag that the user set
     (runtime.flags, the environment) stays.
     """
+    import paddle
+
     if STRIDES in os.environ:
         return False
-    origins = {type(layer).__module__.partition(".")[0] for layer in network.sublayers(include_self=True)}
-    tensors = [*network.parameters(), *network.buffers()]
+    layers = network.sublayers(include_self=True)
+    attributes = [value for layer in layers for value in vars(layer).values() if isinstance(value, paddle.Tensor)]
+    tensors = [*network.parameters(), *network.buffers(), *attributes]
+    origins = {type(layer).__module__.partition(".")[0] for layer in layers}
     return origins <= _LIBRARIES and all(tensor.is_contiguous() for tensor in tensors)

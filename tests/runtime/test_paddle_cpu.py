@@ -59,9 +59,10 @@ def test_a_network_of_the_users_own_keeps_its_views():
 
 def test_a_flag_of_the_users_own_and_parameters_that_are_views_stay(encoder, monkeypatch):
     assert may_copy_transposes(encoder)
-    turned = paddle.nn.Linear(3, 4)
+    turned, attribute = paddle.nn.Linear(3, 4), paddle.nn.Linear(3, 4)
     turned.register_buffer("turned", paddle.ones([2, 3]).transpose([1, 0]))
-    assert not may_copy_transposes(turned)
+    attribute.turned = paddle.ones([2, 3]).transpose([1, 0])
+    assert not may_copy_transposes(turned) and not may_copy_transposes(attribute)
     monkeypatch.setenv(STRIDES, "1")
     assert not may_copy_transposes(encoder)
 
