@@ -309,9 +309,10 @@ def _targets(rows: TrainingRows) -> Iterator[Target | None]:
         yield from (None for _ in rows.read.rows)
         return
     formats = {str(path): kind for path, kind in zip(source.files, source.formats, strict=True)}
+    sums = {name: sha256_of(Path(name)) for name in formats}
     for row, at in zip(rows.read.rows, rows.read.places, strict=True):
         kind = formats[row.source]
-        yield Target(row.source, at, kind, source.header, column) if kind in FORMATS else None
+        yield Target(row.source, sums[row.source], at, kind, source.header, column) if kind in FORMATS else None
 
 
 def _same(one: Any, other: Any) -> bool:

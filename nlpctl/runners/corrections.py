@@ -51,8 +51,14 @@ def apply_findings(
     for finding in chosen:
         edit = _edit(finding, file, drop)
         target = finding.edit
-        edits[target.file][target.row].append(edit)
-        kinds[target.file] = target.format, target.header
+        earlier = edits[target.file][target.row]
+        same = [each for each in earlier if (each.column, each.word) == (edit.column, edit.word)]
+        if any(each.after != edit.after for each in same):
+            hint = "remove one of them, or its tick"
+            raise UserError("another finding above changes this label differently", f"{file}:{finding.line}", hint)
+        if not same:
+            earlier.append(edit)
+        kinds[target.file] = target.sha256, target.format, target.header
     copies = _copies(edits, output)
     refuse_below_file(output, "-o")
     audited = {each.edit.file for each in findings if each.edit is not None}  # also those of which nothing is ticked

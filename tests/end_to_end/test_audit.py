@@ -95,6 +95,20 @@ def test_what_is_refused(work, base, audited):
     lines = findings(work, audited)
     lines[0] |= {"apply": True, "given": "other", "proposed": "neg"}
     (work / "stale.jsonl").write_text(json.dumps(lines[0]) + "\n")
-    assert "changed since it was audited" in refused("apply", "stale.jsonl", "-o", "never")
+    assert "not what its finding says" in refused("apply", "stale.jsonl", "-o", "never")
+    twice = findings(work, audited)[:1] * 2
+    (work / "twice.jsonl").write_text("".join(json.dumps({**each, "apply": True}) + "\n" for each in twice))
+    done = work.nlpctl("data", "apply", "twice.jsonl", "-o", "once", "--json")
+    assert json.loads(done.stdout)["result"]["changed"] == 1
+    twice[1] = {**twice[1], "proposed": "neither"}
+    (work / "twice.jsonl").write_text("".join(json.dumps({**each, "apply": True}) + "\n" for each in twice))
+    assert "twice.jsonl:2: another finding above" in refused("apply", "twice.jsonl", "-o", "never")
+    noisy = (work / "noisy.tsv").read_bytes()
+    head, _, rest = noisy.partition(b"\n")
+    (work / "noisy.tsv").write_bytes(head + b"\nnew\t" + rest.splitlines()[0].rpartition(b"\t")[2] + b"\n" + rest)
+    try:  # the row above moves all others, and half of them have the label of their neighbour
+        assert "changed since it was audited" in refused("apply", audited["findings"], "--first", "1", "-o", "never")
+    finally:
+        (work / "noisy.tsv").write_bytes(noisy)
     assert "input file" in refused("apply", audited["findings"], "--all", "-o", ".", "--overwrite")
     assert not (work / "never").exists()

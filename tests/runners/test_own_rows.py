@@ -107,7 +107,7 @@ def test_labels_that_a_map_leaves_alone_are_corrected(case: str, names: Any, tmp
     file = Path(recipe.data.train[0])
     chosen, target = rows.read.given[1], list(_targets(rows))[1]  # the second row of the file is left out
     edit = Edit(target.column, chosen.values["label"], "other")
-    content = corrected(file, target.format, target.header, {target.row: [edit]})
+    content = corrected(file, target.sha256, target.format, target.header, {target.row: [edit]})
     file.write_bytes(content)
     plain = list(open_split(task_rows(recipe.task, dataclasses.replace(recipe.data, map=(), filter=())), "train"))
     found = [row for row in plain if row.values["label"] == "other"]

@@ -18,6 +18,7 @@ from nlpctl.data.conll import DOCUMENT, JOINT, TAGS
 from nlpctl.data.readers import read_rows
 from nlpctl.data.row import BadRow, Row
 from nlpctl.errors import UserError
+from nlpctl.files import sha256_of
 
 _AGAIN = "audit the data as they are now: train the folds again, then nlpctl data audit"
 
@@ -35,12 +36,15 @@ class Edit:
     word: int | None = None
 
 
-def corrected(path: Path, kind: str, header: bool, edits: Mapping[int, Sequence[Edit]]) -> bytes:
+def corrected(path: Path, sha256: str, kind: str, header: bool, edits: Mapping[int, Sequence[Edit]]) -> bytes:
     """The bytes of the file with some rows changed. `kind`: its format; `edits`: by the place of a row in the file.
 
-    UserError: the file cannot be read, or a row is not what its edit says any more.
+    UserError: the file cannot be read, has another checksum than `sha256` (a row added above moves all others), or a
+    row is not what its edit says.
     """
     rows = list(read_rows(path, kind, header, ()))
+    if sha256_of(path) != sha256:
+        raise UserError("the file changed since it was audited", str(path), f"restore it, or {_AGAIN}")
     for place, changes in edits.items():
         for edit in changes:
             _check(rows, place, edit, path)
@@ -55,7 +59,8 @@ def _check(rows: Sequence[Row | BadRow], place: int, edit: Edit, path: Path) -> 
     row = rows[place] if place < len(rows) else None
     if row is None or isinstance(row, BadRow) or _held(row.values.get(edit.column), edit) != edit.before:
         where = str(path) if row is None else f"{path}:{row.line}"
-        raise UserError("the file changed since it was audited", where, _AGAIN)
+        hint = "leave \"given\" and \"edit\" of a finding as nlpctl data audit wrote them"
+        raise UserError("this row is not what its finding says", where, hint)
 
 
 def _held(value: Any, edit: Edit) -> Any:

@@ -26,9 +26,13 @@ KINDS = (WRONG, CONFLICT, OUTLIER)
 
 @dataclass(frozen=True)
 class Target:
-    """The label of a row in its file: `row` counts the file's rows from 0. `word`: the first of some tagged words."""
+    """The label of a row in its file: `row` counts the file's rows from 0. `word`: the first of some tagged words.
+
+    `sha256`: of the file when it was audited. In another one `row` may be another row.
+    """
 
     file: str
+    sha256: str
     row: int
     format: str
     header: bool
@@ -120,7 +124,7 @@ def _target(edit: Any) -> Target:
 
 
 def _check_target(target: Target, values: Mapping[str, Any]) -> None:
-    kinds = {"file": str, "row": int, "format": str, "header": bool, "column": str}
+    kinds = {"file": str, "sha256": str, "row": int, "format": str, "header": bool, "column": str}
     wrong = [name for name, kind in kinds.items() if not isinstance(getattr(target, name), kind)]
     if wrong or target.row < 0 or target.format not in FORMATS:
         raise ValueError(f"edit.{wrong[0] if wrong else 'row'} is wrong")
@@ -129,11 +133,14 @@ def _check_target(target: Target, values: Mapping[str, Any]) -> None:
             raise ValueError("edit.word is wrong")
         proposed = values.get("proposed")
         same = isinstance(proposed, list) and len(proposed) == len(values["given"])
-        if proposed is not None and not (same and all(isinstance(tag, str) for tag in proposed)):
-            raise ValueError("proposed needs a tag for each that is given")
+        tags = same and all(isinstance(tag, str) and tag.split() == [tag] for tag in proposed)
+        if proposed is not None and not tags:
+            raise ValueError("proposed needs a tag, without spaces, for each that is given")
     elif values.get("proposed") is not None and not _fits(values["proposed"], values.get("given"), target.format):
         told = json.dumps(values.get("given"), ensure_ascii=False)
         raise ValueError(f"proposed is not of the kind of given, {told}")
+    elif target.format in ("tsv", "joined") and set("\t\n\r") & set(str(values.get("proposed"))):
+        raise ValueError("proposed holds a tab or a line break, which this file cannot")
 
 
 def _fits(proposed: Any, given: Any, format: str) -> bool:

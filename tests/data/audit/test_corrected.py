@@ -9,6 +9,7 @@ import pytest
 from nlpctl.data.audit.corrected import Edit, corrected
 from nlpctl.data.readers import read_rows
 from nlpctl.errors import UserError
+from nlpctl.files import sha256_of
 
 TSV = b"text\tlabel\r\ngood room\tpos\r\n\r\nbad \xe6\x88\xbf\tneg\r\nso so\tpos"
 CSV = b'label,text\npos,"good\nroom, ""very"""\nneg,bad\n'
@@ -20,7 +21,7 @@ def copy(tmp_path, name, content, edits, header=True):
     file = tmp_path / name
     file.write_bytes(content)
     kind = {"txt": "conll"}.get(file.suffix[1:], file.suffix[1:])
-    return corrected(file, kind, header, edits)
+    return corrected(file, sha256_of(file), kind, header, edits)
 
 
 def test_tables_keep_everything_else(tmp_path):
@@ -59,9 +60,18 @@ def test_tags(tmp_path):
     assert copy(tmp_path, "a.txt", content, {0: [Edit("tags", ["O"], None, 1)]}) == content.partition(b"\n\n")[2]
 
 
-def test_a_file_that_changed(tmp_path):
+def test_an_edit_of_another_row(tmp_path):
     for edit in (Edit("label", "pos", "neg"), Edit("other", "neg", "pos")):
-        with pytest.raises(UserError, match="changed since"):
+        with pytest.raises(UserError, match="not what its finding says"):
             copy(tmp_path, "a.tsv", TSV, {1: [edit]})
-    with pytest.raises(UserError, match="changed since"):
+    with pytest.raises(UserError, match="not what its finding says"):
         copy(tmp_path, "a.tsv", TSV, {7: [Edit("label", "pos", "neg")]})
+
+
+def test_a_file_that_changed(tmp_path):
+    file = tmp_path / "a.tsv"
+    file.write_bytes(TSV)
+    before = sha256_of(file)
+    file.write_bytes(TSV.replace(b"\n", b"\nnew\tpos\r\n", 1))  # the first row is "pos" as before
+    with pytest.raises(UserError, match="changed since"):
+        corrected(file, before, "tsv", True, {0: [Edit("label", "pos", "neg")]})
