@@ -1,5 +1,9 @@
 """Settings of the process with which Paddle's eager mode is faster on a CPU."""
 
+import ctypes
+import subprocess
+import sys
+
 import paddle
 import pytest
 
@@ -75,18 +79,29 @@ def test_the_last_that_leaves_puts_the_setting_back():
     assert strides() is True
 
 
-@pytest.mark.skipif(not hasattr(__import__("ctypes").CDLL(None), "mallopt"), reason="the C library is not glibc")
-def test_freed_memory_stays_within_the_context_and_goes_after_it():
-    def resident():
-        with open("/proc/self/statm") as stream:
-            return int(stream.read().split()[1]) * 4096
+RESIDENT = """
+import paddle
+from nlpctl.runtime.paddle_cpu import freed_memory_kept
 
-    def used_and_freed():
-        return paddle.ones([16, 1024, 1024]).sum().item()  # 64 MB
+def resident():
+    with open("/proc/self/statm") as stream:
+        return int(stream.read().split()[1]) * 4096
 
+def used_and_freed():
+    paddle.ones([16, 1024, 1024]).sum().item()  # 64 MB
+
+used_and_freed()
+before = resident()
+with freed_memory_kept:
     used_and_freed()
-    before = resident()
-    with freed_memory_kept:
-        used_and_freed()
-        assert resident() > before + 40e6
-    assert resident() < before + 20e6
+    print(resident() - before)
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
+def test_freed_memory_stays_within_the_context_and_goes_after_it():
+    # In a process of its own: one that has run other tests may hold 64 MB of freed memory already.
+    done = subprocess.run([sys.executable, "-c", RESIDENT], capture_output=True, text=True, check=True)
+    within, after = map(int, done.stdout.split())
+    assert within > 40e6 and after < 20e6
