@@ -2,12 +2,13 @@
 
     python scripts/bench_divided.py                            # 100,000 and 1,000,000 lines, 1 and 2 workers
     python scripts/bench_divided.py --rows 5000000 --workers 2 --json
+    python scripts/bench_divided.py --rows 65536 --export EXPORT    # the gain on the clock, with a network that costs
 
 The model is the quickstart's, barely trained, in ONNX Runtime with one thread: a network that costs next to nothing, so
-what is around it shows. The input is that of bench_memory.py. The output of each run is compared with that of one
-process. Processor seconds do not depend on what else the machine does. What the command itself computes is serial: it
-cuts, keeps the list of shards, and puts the answers together. So N workers are (S + W) / (S + W / N) times as fast,
-where S are its seconds and W those of all workers.
+what is around it shows. With --export it is the fp32 ONNX graph of that export. The input is that of bench_memory.py.
+The output of each run is compared with that of one process. Processor seconds do not depend on what else the machine
+does. What the command itself computes is serial: it cuts, keeps the list of shards, and puts the answers together. So
+N workers are (S + W) / (S + W / N) times as fast, where S are its seconds and W those of all workers.
 
 Exit 1 if an output differs.
 """
@@ -52,11 +53,13 @@ def main() -> int:
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--folder", type=Path, help="folder for input and output, about 350 MB per million rows")
+    parser.add_argument("--export", type=Path, help="an export with an ONNX graph; by default one is made")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     facts = conditions()
     with tempfile.TemporaryDirectory(prefix="bench-divided-", dir=arguments.folder) as name:
-        found = measure(Path(name), arguments.rows, arguments.workers)
+        export = arguments.export or quickstart_export(Path(name))
+        found = measure(Path(name), export, arguments.rows, arguments.workers)
     gains = [
         f"{each.rows:,} rows, as measured with {each.workers} workers: "
         + ", ".join(f"{n} workers {gain(each, n):.1f} times" for n in PREDICTED)
@@ -65,7 +68,7 @@ def main() -> int:
     ]
     columns = ("rows", "workers", "seconds", "CPU s", "of workers", "MB", "of a worker", "same")
     rows = [[f"{each.rows:,}", *list(asdict(each).values())[1:]] for each in found]
-    title = "predict --workers, quickstart model, ONNX Runtime, 1 thread each"
+    title = f"predict --workers, {arguments.export or 'quickstart model'}, ONNX Runtime fp32, 1 thread each"
     tell(facts, [Table(title, columns, rows, gains)], arguments.json, measured=[asdict(each) for each in found])
     return int(not all(each.same for each in found))
 
@@ -75,12 +78,16 @@ def gain(each: Measured, workers: int) -> float:
     return (each.own_seconds + each.workers_seconds) / (each.own_seconds + each.workers_seconds / workers)
 
 
-def measure(folder: Path, counts: list[int], workers: list[int]) -> list[Measured]:
+def quickstart_export(folder: Path) -> Path:
     run, export = folder / "model", folder / "export"
     options = ("--max_steps", "20", "--evaluation_strategy", "no", "--save_strategy", "no")
     options += ("--no-load_best_model_at_end", "--set", "data.dev=[]", "--set", "data.test=[]")
     nlpctl("train", str(QUICKSTART), "--output_dir", str(run), "--device", "cpu", *options)
     nlpctl("export", str(run), "-o", str(export), "--format", "onnx", "--precision", "fp32", "--device", "cpu")
+    return export
+
+
+def measure(folder: Path, export: Path, counts: list[int], workers: list[int]) -> list[Measured]:
     found = []
     for rows in counts:
         source, alone = folder / "input.txt", folder / "alone.jsonl"
@@ -89,6 +96,7 @@ def measure(folder: Path, counts: list[int], workers: list[int]) -> list[Measure
         for count in (0, *workers):
             output = folder / "divided.jsonl" if count else alone
             words = ["predict", str(export), str(source), "-o", str(output), "--overwrite", "--threads", "1"]
+            words += ["--engine", "onnxruntime", "--precision", "fp32"]
             found.append(watched(rows, count, [*words, *(["--workers", str(count)] if count else [])]))
             found[-1].same = cmp(output, alone, shallow=False)
     return found

@@ -4,8 +4,9 @@
 
 Five folds of a BiLSTM are trained, and joined. The ensemble is compared with its members on the test rows, in the mean
 over the members. Then a smaller BiLSTM is taught by the ensemble, and one by a single member, with the same seed N;
-in pair N the single teacher is member N. Intervals are those of the rows (paired bootstrap); for the students one of
-rows and pairs together, too. Finished runs are kept. Needs ../shared/data; about half an hour on an idle core.
+in pair N the single teacher is member N, and from pair 6 on the first ones again. Intervals are those of the rows
+(paired bootstrap); for the students one of rows and pairs together, too. Finished runs are kept. Needs ../shared/data;
+about half an hour on an idle core.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def measure(folder: Path, folds: int, students: int, epochs: int) -> dict[str, A
         nlpctl("ensemble", series, "-o", joined)
     by_one, by_all = [], []
     for number in range(1, students + 1):
-        by_one.append(right(student(folder, f"by-member-{number}", members[number - 1], number, epochs)))
+        by_one.append(right(student(folder, f"by-member-{number}", members[(number - 1) % folds], number, epochs)))
         by_all.append(right(student(folder, f"by-ensemble-{number}", joined, number, epochs)))
     models = {"members": [right(member) for member in members], "ensemble": [right(joined)]}
     models |= {"students of a member": by_one, "students of the ensemble": by_all}

@@ -366,7 +366,8 @@ def audit(
 
       nlpctl data audit outputs/folds
     """
-    from nlpctl.runners.audit import FINDINGS, PAGE, told
+    from nlpctl.data.audit.found import FINDINGS
+    from nlpctl.runners.audit import PAGE, told
     from nlpctl.runners.audit import audit as run_audit
 
     found = run_audit(folds, output, overwrite=overwrite)
@@ -401,8 +402,9 @@ def apply(
         bool, typer.Option("--all", help="Take all wrong labels, but for those that were refused.")
     ] = False,
     first: Annotated[
-        int, typer.Option("--first", metavar="N", min=0, help="Take the first N wrong labels, the surest, likewise.")
-    ] = 0,
+        int | None,
+        typer.Option("--first", metavar="N", min=1, help="Take the first N wrong labels, the surest, likewise."),
+    ] = None,
     drop: Annotated[bool, typer.Option("--drop", help="Leave the rows out instead of changing their labels.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing copies.")] = False,
     json: Json = False,
@@ -421,12 +423,16 @@ def apply(
     """
     from nlpctl.runners.corrections import apply_findings
 
-    taken = math.inf if everything else first
+    if everything and first is not None:
+        raise UserError("--all takes more than the first", "--first", "use --first N or --all")
+    taken = math.inf if everything else first or 0
     done = apply_findings(findings, output, first=taken, drop=drop, overwrite=overwrite)
     give(done.to_json())
-    console.note(f"{counted(done.changed, 'labels')} changed, {counted(done.dropped, 'rows')} left out")
+    refused = f", {done.refused:,} refused" if done.refused else ""
+    console.note(f"{counted(done.changed, 'labels')} changed, {counted(done.dropped, 'rows')} left out{refused}")
     for copy in done.files.values():
         console.note(f"  {display(copy)}")
+    console.note("to train on the copies, name them in section data of the recipe")
 
 
 def _pairs(words: list[str] | None, flag: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.audit.corrected import FORMATS
-from nlpctl.data.audit.found import CONFLICT, OUTLIER, WRONG, Finding, Target, write_findings
+from nlpctl.data.audit.found import CONFLICT, FINDINGS, OUTLIER, WRONG, Finding, Target, write_findings
 from nlpctl.data.audit.outliers import find_outliers
 from nlpctl.data.audit.wrong_labels import wrong_classes, wrong_label_sets, wrong_tags
 from nlpctl.data.changed_rows import unchanged
@@ -43,7 +43,7 @@ from nlpctl.runners.pages.audit import audit_page
 from nlpctl.tasks.base import task_class
 from nlpctl.tasks.multi_label_scores import consistent
 
-FOLDER, FINDINGS, PAGE = "audit", "findings.jsonl", "findings.html"
+FOLDER, PAGE = "audit", "findings.html"
 TEXT = 160  # characters of a text in a finding
 AROUND = 12  # words on either side of those in question
 DOUBTFUL = 0.3  # share of wrong labels beyond which the models have not learned what they judge

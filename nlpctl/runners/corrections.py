@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.data.audit.corrected import Edit, corrected
 from nlpctl.data.audit.found import OUTLIER, WRONG, Finding, read_findings
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file, writing
+from nlpctl.names import counted
 from nlpctl.outputs import refuse_below_file
 from nlpctl.runners.data import refuse_files
 
 
 @dataclass(frozen=True)
 class Applied:
-    """`files`: each file and its corrected copy."""
+    """`files`: each file and its corrected copy. `refused`: wrong labels that `first` named, but a person refused."""
 
     files: dict[str, Path]
     changed: int  # labels
     dropped: int  # rows
+    refused: int
 
     def to_json(self) -> dict[str, Any]:
-        return {"files": self.files, "changed": self.changed, "dropped": self.dropped}
+        return asdict(self)
 
 
 def apply_findings(
@@ -40,9 +43,12 @@ def apply_findings(
     exists.
     """
     findings = read_findings(file)
-    rank = itertools.count()  # of the wrong labels: `first` is what a person sees at the top, refused ones among them
-    sure = [each.kind == WRONG and next(rank) < first and each.apply is None for each in findings]
-    chosen = [each for each, is_sure in zip(findings, sure, strict=True) if each.apply or is_sure]
+    wrong = [each for each in findings if each.kind == WRONG]
+    if len(wrong) < first < math.inf:
+        console.warn(f"{counted(len(wrong), 'wrong labels')} in {file}, fewer than the first {first:,}")
+    # What a person sees at the top, those that were refused among them.
+    top = {each.line: each.apply is not False for each in wrong[: int(min(first, len(wrong)))]}
+    chosen = [each for each in findings if each.apply or top.get(each.line)]
     if not chosen:
         hint = 'tick findings on the page of the audit, or set "apply": true in their lines; --first N takes the surest'
         raise UserError(f"none of {len(findings):,} findings is ticked", str(file), hint)
@@ -71,7 +77,7 @@ def apply_findings(
     every = [changes for rows in edits.values() for changes in rows.values()]
     dropped = sum(any(edit.after is None for edit in changes) for changes in every)
     changed = sum(len(changes) for changes in every if all(edit.after is not None for edit in changes))
-    return Applied(copies, changed, dropped)
+    return Applied(copies, changed, dropped, list(top.values()).count(False))
 
 
 def _edit(finding: Finding, file: Path, drop: bool) -> Edit:

@@ -77,7 +77,10 @@ def test_ticked_findings_are_applied_to_a_copy(work, audited):
     chosen["apply"] = False  # the second of the first two remains, and no third takes its place
     (work / "refused.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
     done = work.nlpctl("data", "apply", "refused.jsonl", "--first", "2", "-o", "but_one", "--json")
-    assert json.loads(done.stdout)["result"]["changed"] == 1
+    found = json.loads(done.stdout)["result"]
+    assert (found["changed"], found["refused"]) == (1, 1)
+    done = work.nlpctl("data", "apply", audited["findings"], "--first", "999", "-o", "first_of_few")
+    assert "fewer than the first 999" in done.stderr and "name them in section data" in done.stderr
 
 
 def test_what_is_refused(work, base, audited):
@@ -90,6 +93,8 @@ def test_what_is_refused(work, base, audited):
     assert "no runs of folds" in refused("audit", "recipe.yaml")
     assert "the file exists" in refused("audit", "folds")
     assert "is ticked" in refused("apply", audited["findings"], "-o", "never")
+    assert "findings.jsonl" in refused("apply", "folds", "-o", "never")
+    assert "--first N or --all" in refused("apply", audited["findings"], "--first", "2", "--all", "-o", "never")
     (work / "bad.jsonl").write_text('{"kind": "wrong label", "where": "a:1", "text": "", "apply": true}\n{"kind": 3}\n')
     assert "bad.jsonl:2" in refused("apply", "bad.jsonl", "-o", "never")
     lines = findings(work, audited)

@@ -8,7 +8,7 @@ import paddle
 import pytest
 
 from nlpctl.inference.engine import DygraphPredictor
-from nlpctl.runtime.paddle_cpu import STRIDES, copying_transposes, freed_memory_kept, may_copy_transposes
+from nlpctl.runtime.paddle_cpu import STRIDES, copying_transposes, may_copy_transposes
 from nlpctl.runtime.process_state import process_kept
 
 

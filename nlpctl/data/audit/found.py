@@ -20,6 +20,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import parse_json, small_text, staged_file
 from nlpctl.outputs import refuse_pipe
 
+FINDINGS = "findings.jsonl"
 WRONG, CONFLICT, OUTLIER = "wrong label", "conflict", "outlier"
 KINDS = (WRONG, CONFLICT, OUTLIER)
 
@@ -78,6 +79,10 @@ def write_findings(file: Path, findings: Iterable[Finding]) -> None:
 def read_findings(file: Path) -> list[Finding]:
     """UserError, with file and line, for what is no finding."""
     refuse_pipe(file)
+    if file.is_dir():
+        inside = [each for each in (file / FINDINGS, file / "audit" / FINDINGS) if each.is_file()]
+        hint = f"name {inside[0] if inside else f'{FINDINGS} of nlpctl data audit'}"
+        raise UserError("this is a folder", str(file), hint)
     try:
         lines = small_text(file).split("\n")
     except (OSError, ValueError) as error:

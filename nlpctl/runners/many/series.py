@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,20 @@ class TrainingRows:
         return len(self.read.rows)
 
     @cached_property
-    def records(self) -> Records:
-        """The rows as pieces of files."""
-        return Records(self.source, self.read.rows, self.read.starts)
+    def records(self) -> list[tuple[Records, range]]:
+        """The rows as pieces of files, those of each training file apart, since formats and headers may differ.
+
+        With each its indexes in `read.rows`.
+        """
+        given, starts = self.read.rows, self.read.starts
+        if not isinstance(self.source, FileRows):
+            return [(Records(self.source, given, starts), range(len(given)))]
+        found, begin = [], 0
+        for file, kind in zip(self.source.files, self.source.formats, strict=True):
+            own = list(takewhile(lambda row, file=file: row.source == str(file), given[begin:]))
+            indexes = range(begin, begin := begin + len(own))
+            found.append((Records(replace(self.source, files=(file,), formats=(kind,)), own, starts), indexes))
+        return found
 
     def examples(self, chosen: Iterable[int]) -> list[Any]:
         """The labelled examples in the rows at the indexes `chosen`."""
@@ -162,10 +174,16 @@ class Series:
         return {**kept, "by_split": BySplitSection(), "train": train, "dev": (), "test": (), **others}
 
     def _written(self, name: str, chosen: Sequence[int]) -> tuple[str, ...]:
-        file = self.folder / DATA / f"{name}{self.rows.records.suffix}"
-        if not file.exists():
-            _write(file, self.rows.records.content(chosen))
-        return (str(file),)
+        """The files with the rows at the indexes `chosen`, in order; missing ones are written."""
+        found, several = [], len(self.rows.records) > 1
+        for number, (records, indexes) in enumerate(self.rows.records, 1):
+            own = [i - indexes.start for i in chosen if i in indexes]
+            if own:
+                file = self.folder / DATA / f"{name}{f'-{number}' if several else ''}{records.suffix}"
+                if not file.exists():
+                    _write(file, records.content(own))
+                found.append(str(file))
+        return tuple(found)
 
     def _written_split(self, split: str) -> tuple[str, ...]:
         file = self.folder / DATA / f"{split}.jsonl"
