@@ -383,7 +383,7 @@ def audit(
         first.append([display(each.where), each.kind, each.text[:TEXT_WIDTH], *labels, each.given_probability])
     if first:
         columns = ["row", "finding", "text", "given", "proposed", "probability of the given"]
-        console.table("\nthe first findings", columns, first)
+        console.table(f"\nthe first {len(first):,} of {len(found.findings):,} findings", columns, first)
     if found.findings and all(each.edit is None for each in found.findings):
         console.note(f"all of them: {display(found.folder / PAGE)}; correct the labels where they come from")
         console.note("data apply cannot: they come from a data set, a function, an annotation tool, or data.map")
