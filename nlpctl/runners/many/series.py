@@ -16,7 +16,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +67,12 @@ class TrainingRows:
             return [(Records(self.source, given, starts), range(len(given)))]
         found, begin = [], 0
         for file, kind in zip(self.source.files, self.source.formats, strict=True):
-            own = list(takewhile(lambda row, file=file: row.source == str(file), given[begin:]))
-            indexes = range(begin, begin := begin + len(own))
-            found.append((Records(replace(self.source, files=(file,), formats=(kind,)), own, starts), indexes))
+            end, name = begin, str(file)
+            while end < len(given) and given[end].source == name:
+                end += 1
+            of_file = replace(self.source, files=(file,), formats=(kind,))
+            found.append((Records(of_file, given[begin:end], starts), range(begin, end)))
+            begin = end
         return found
 
     def examples(self, chosen: Iterable[int]) -> list[Any]:
@@ -174,7 +176,7 @@ class Series:
         return {**kept, "by_split": BySplitSection(), "train": train, "dev": (), "test": (), **others}
 
     def _written(self, name: str, chosen: Sequence[int]) -> tuple[str, ...]:
-        """The files with the rows at the indexes `chosen`, in order; missing ones are written."""
+        """The files with the rows at the indexes `chosen`, one per training file; missing ones are written."""
         found, several = [], len(self.rows.records) > 1
         for number, (records, indexes) in enumerate(self.rows.records, 1):
             own = [i - indexes.start for i in chosen if i in indexes]
