@@ -65,12 +65,6 @@ class Variant:
     rows: int
     seconds: dict[int, list[float]] = field(default_factory=dict)
 
-    def round(self, counted: bool) -> None:
-        for size in self.sizes:
-            seconds = self.ask(size)
-            if counted:
-                self.seconds.setdefault(size, []).append(seconds)
-
     @property
     def speeds(self) -> dict[int, float]:
         """Rows per second at every batch size, by the median round."""
@@ -149,8 +143,11 @@ def _network(model: Path, folder: Path, options: argparse.Namespace, texts: list
         asked = [*ours, *_by_hand(stack, model, export, texts, folder, options)]
         variants = [Variant(name, ask, sizes, len(texts)) for name, ask in asked]
         for number in range(options.rounds + 1):
-            for variant in variants:
-                variant.round(counted=number > 0)
+            for size in sizes:  # all variants at one size, close in time: these are compared
+                for variant in variants:
+                    seconds = variant.ask(size)
+                    if number > 0:
+                        variant.seconds.setdefault(size, []).append(seconds)
             console.note(f"round {number} of {options.rounds}" if number else "warmed up")
     return variants
 
@@ -299,7 +296,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--torch-python", help="Python with torch, transformers and tokenizers")
     parser.add_argument("--data", default=str(DATA), help="folder with sst2/")
     parser.add_argument("--rows", type=int, default=400)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--max-length", type=int, default=64)
     parser.add_argument("--only", choices=("small", "wide"), help="one network")
     parser.add_argument("--json", action="store_true")
