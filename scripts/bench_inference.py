@@ -6,8 +6,9 @@
 
 Two networks: the trained MiniLM (6x384) of RUN, and a BERT of 6x768 with random weights, for its speed alone. All
 variants answer the same sentences of SST-2's test split, from text to label, two threads or as many as there are cores.
-Every variant runs in its own process. All are loaded first and then timed in alternating rounds at every batch size.
-The result is the median round at a variant's best batch size. Needs an idle machine.
+Every variant runs in its own process. All are loaded first and then timed in rounds, nlpctl beside the script by hand
+for its engine and precision. Speeds are those of the median round. Ratios are the median of the rounds' ratios: a machine
+that slows down for a while slows both down. Needs an idle machine.
 """
 
 from __future__ import annotations
@@ -39,10 +40,18 @@ from nlpctl.runtime.process import prepare_process
 LOOPS = ROOT / "scripts" / "bench_loops"
 BATCH_SIZES = (1, 8, 32, 64)
 WIDE_SIZES, WIDE_SHARE = (1, 32), 4  # the larger network answers a quarter of the rows
-PIPELINE, AUTO = "Hugging Face pipeline, PyTorch fp32", "nlpctl auto"
+PIPELINE = "Hugging Face pipeline, PyTorch fp32"
+NOT_FOR_AUTO = ", not for auto"
 WIDE = {"hidden_size": 768, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 3072}
 TIMES_PIPELINE = 10.0  # target of auto
 TIMES_BY_HAND = 0.95  # nlpctl may add 5 % to the engine's own time
+BY_HAND = {
+    "nlpctl onnxruntime fp32": "ONNX Runtime by hand, fp32",
+    "nlpctl onnxruntime int8 (dynamic)": "ONNX Runtime by hand, int8",
+    "nlpctl paddle fp32": "Paddle Inference by hand, fp32",
+    "nlpctl paddle bf16": "Paddle Inference by hand, bf16",
+    "nlpctl paddle int8 (ptq)": "Paddle Inference by hand, int8",
+}
 _LAYER = {
     "self_attn.q_proj": "attention.self.query",
     "self_attn.k_proj": "attention.self.key",
@@ -65,10 +74,26 @@ class Variant:
     rows: int
     seconds: dict[int, list[float]] = field(default_factory=dict)
 
+    def round(self, counted: bool) -> None:
+        self.ask(self.sizes[0])  # the others have emptied the processor's caches
+        for size in self.sizes:
+            seconds = self.ask(size)
+            if counted:
+                self.seconds.setdefault(size, []).append(seconds)
+
     @property
     def speeds(self) -> dict[int, float]:
         """Rows per second at every batch size, by the median round."""
         return {size: self.rows / median(rounds) for size, rounds in self.seconds.items()}
+
+    @property
+    def best(self) -> int:
+        """The batch size that is answered fastest."""
+        return max(self.speeds, key=self.speeds.__getitem__)
+
+    def times(self, other: Variant, size: int, other_size: int) -> float:
+        """How many times as fast as another one: the median of the rounds' ratios."""
+        return median(b / a for a, b in zip(self.seconds[size], other.seconds[other_size], strict=True))
 
 
 Asked = tuple[str, Callable[[int], float]]  # a name, and what takes a batch size and returns seconds
@@ -141,15 +166,19 @@ def _network(model: Path, folder: Path, options: argparse.Namespace, texts: list
     with ExitStack() as stack:
         ours = _ours(stack, export, rows, len(texts), sizes, any_precision=wide)
         asked = [*ours, *_by_hand(stack, model, export, texts, folder, options)]
-        variants = [Variant(name, ask, sizes, len(texts)) for name, ask in asked]
+        variants = _neighbours([Variant(name, ask, sizes, len(texts)) for name, ask in asked])
         for number in range(options.rounds + 1):
-            for size in sizes:  # all variants at one size, close in time: these are compared
-                for variant in variants:
-                    seconds = variant.ask(size)
-                    if number > 0:
-                        variant.seconds.setdefault(size, []).append(seconds)
+            for variant in variants[:: 1 if number % 2 else -1]:
+                variant.round(counted=number > 0)
             console.note(f"round {number} of {options.rounds}" if number else "warmed up")
     return variants
+
+
+def _neighbours(variants: list[Variant]) -> list[Variant]:
+    """Each script by hand directly after what is compared with it."""
+    names = [variant.name.removesuffix(NOT_FOR_AUTO) for variant in variants]
+    after = {BY_HAND[name]: place for place, name in enumerate(names) if name in BY_HAND}
+    return [variants[place] for place in sorted(range(len(names)), key=lambda place: after.get(names[place], place))]
 
 
 def _ours(
@@ -171,7 +200,7 @@ def _ours(
         candidate = Candidate(choice.name, str(export), recipe, choice)
         process = stack.enter_context(TimedProcess(candidate, Texts(rows, count, None), sizes))
         process.open()
-        mark = "" if choice.name in allowed else ", not for auto"
+        mark = "" if choice.name in allowed else NOT_FOR_AUTO
         found.append((f"nlpctl {choice.name}{mark}", process.text_seconds))
     return found
 
@@ -253,40 +282,36 @@ def _report(found: dict[str, list[Variant]], facts: dict[str, Any], options: arg
     """Print the results; return whether every target is met."""
     good, tables, networks = True, [], {}
     for title, variants in found.items():
-        speeds = {variant.name: variant.speeds for variant in variants}
-        best = {name: max(values.values()) for name, values in speeds.items()}
-        auto = max((name for name in best if name.startswith("nlpctl ") and "not for" not in name), key=best.get)
-        targets = _targets(speeds, best, auto)
+        ranked = sorted(variants, key=lambda variant: max(variant.speeds.values()), reverse=True)
+        named = {variant.name.removesuffix(NOT_FOR_AUTO): variant for variant in variants}
+        auto = next(each for each in ranked if each.name.startswith("nlpctl ") and not each.name.endswith(NOT_FOR_AUTO))
+        targets = _targets(named, auto)
         good = good and all(ratio >= target for ratio, target in targets.values())
-        networks[title] = {"speeds": speeds, "auto": auto, "targets": targets}
-        rows = [[name, *(f"{speed:,.0f}" for speed in speeds[name].values())] for name in sorted(best, key=best.get)]
+        speeds = {variant.name: variant.speeds for variant in variants}
+        networks[title] = {"speeds": speeds, "auto": auto.name, "targets": targets}
+        rows = [[variant.name, *(f"{speed:,.0f}" for speed in variant.speeds.values())] for variant in ranked]
         columns = ["variant", *(f"batch {size}" for size in variants[0].sizes)]
-        notes = [f"auto takes {auto}"] + [
+        notes = [f"auto takes {auto.name}"] + [
             f"{what}: {ratio:.2f} (target {target}, {'met' if ratio >= target else 'missed'})"
             for what, (ratio, target) in targets.items()
         ]
         told = f"{title}: rows per second from text, {variants[0].rows} sentences, median of {options.rounds} rounds"
-        tables.append(Table(told, columns, rows[::-1], notes))
+        tables.append(Table(told, columns, rows, notes))
     tell(facts, tables, options.json, networks=networks)
     return good
 
 
-def _targets(
-    speeds: dict[str, dict[int, float]], best: dict[str, float], auto: str
-) -> dict[str, tuple[float, float]]:
+def _targets(named: dict[str, Variant], auto: Variant) -> dict[str, tuple[float, float]]:
     """What is compared: (ratio, target)."""
     ratios = {}
-    if PIPELINE in best:
-        ratios[f"auto, times the {PIPELINE}, each at its best"] = (best[auto] / best[PIPELINE], TIMES_PIPELINE)
-    for kind, engine in (("ONNX Runtime", "onnxruntime"), ("Paddle Inference", "paddle")):
-        for precision in ("fp32", "bf16", "int8"):
-            by_hand = speeds.get(f"{kind} by hand, {precision}")
-            method = {"onnxruntime": " (dynamic)", "paddle": " (ptq)"}[engine] if precision == "int8" else ""
-            ours = [each for name, each in speeds.items() if name.startswith(f"nlpctl {engine} {precision}{method}")]
-            if by_hand and ours:
-                what = f"nlpctl {engine} {precision}{method}, times by hand"
-                ratios[f"{what}, batch 1"] = (ours[0][1] / by_hand[1], TIMES_BY_HAND)
-                ratios[f"{what}, best batch"] = (max(ours[0].values()) / max(by_hand.values()), TIMES_BY_HAND)
+    if pipeline := named.get(PIPELINE):
+        times = auto.times(pipeline, auto.best, pipeline.best)
+        ratios[f"auto, times the {PIPELINE}, each at its best"] = (times, TIMES_PIPELINE)
+    for name, by_hand in BY_HAND.items():
+        if name in named:
+            ours, theirs = named[name], named[by_hand]
+            ratios[f"{name}, times by hand, batch 1"] = (ours.times(theirs, 1, 1), TIMES_BY_HAND)
+            ratios[f"{name}, times by hand, best batch"] = (ours.times(theirs, ours.best, theirs.best), TIMES_BY_HAND)
     return ratios
 
 
