@@ -7,8 +7,8 @@
 Two networks: the trained MiniLM (6x384) of RUN, and a BERT of 6x768 with random weights, for its speed alone. All
 variants answer the same sentences of SST-2's test split, from text to label, two threads or as many as there are cores.
 Every variant runs in its own process. All are loaded first and then timed in rounds, nlpctl beside the script by hand
-for its engine and precision. Speeds are those of the median round. Ratios are the median of the rounds' ratios: a machine
-that slows down for a while slows both down. Needs an idle machine.
+for its engine and precision. Speeds are those of the median round. Ratios are the median of the rounds' ratios: a
+machine that slows down for a while slows both down. Needs an idle machine.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def test_a_shared_socket_is_left_to_others_in_between(running):
     """asyncio accepts one connection at a time then, and the kernel still lets many wait."""
 
     async def story():
-        async with running(shared=True) as up:
+        async with running(shared=True, queue=50) as up:
             connections = await asyncio.gather(*(up.connect() for _ in range(50)))
             for _, writer in connections:
                 writer.close()
