@@ -14,6 +14,7 @@ import pytest
 from command_lines import CommandLines, command_lines
 
 import nlpctl  # noqa: F401  (before any test imports paddle: see nlpctl/__init__.py)
+from nlpctl.runtime.cpu import cpu_info
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,6 +64,13 @@ def with_paddle(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -
     modules += ("nlpctl.export.write_graphs",)
     with command_lines(tmp_path_factory.mktemp("heavy"), *modules) as lines:
         yield lines
+
+
+@pytest.fixture(scope="session")
+def native_int8() -> None:
+    """What int8 graphs answer is tested where nlpctl runs them: without VNNI their sums saturate (docs/upstream.md)."""
+    if not cpu_info().computes("int8"):
+        pytest.skip("this processor does not compute in int8 natively")
 
 
 @pytest.fixture(scope="session")

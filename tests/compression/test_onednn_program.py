@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import paddle
+import pytest
 
 from nlpctl.formats.lod_tensor import read_tensors
 from nlpctl.formats.program import read_program
@@ -49,6 +50,7 @@ def as_loaded(prefix, folder):
     return read_program(folder / "_optimized.pdmodel")
 
 
+@pytest.mark.usefixtures("native_int8")
 def test_every_size_of_batch(attention, tmp_path):
     simulate(attention.prefix, tmp_path / "simulated", attention.batches)
     write_onednn_program(tmp_path / "simulated", tmp_path / "int8")

@@ -111,6 +111,7 @@ def largest_error(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
+@pytest.mark.usefixtures("native_int8")
 @pytest.mark.parametrize("method", ["dynamic", "static"])
 def test_answers_and_operators(made, tmp_path, method):
     out = tmp_path / "int8.onnx"

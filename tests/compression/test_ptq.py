@@ -23,6 +23,7 @@ def alike(found, expected):
     return (found.argmax(1) == expected.argmax(1)).mean()
 
 
+@pytest.mark.usefixtures("native_int8")
 def test_onednn_computes_what_was_simulated(attention, tmp_path):
     """Exactly, as far as float32 goes: weights of every shape, with columns of very different size."""
     simulate(attention.prefix, tmp_path / "simulated", attention.batches)
@@ -31,6 +32,7 @@ def test_onednn_computes_what_was_simulated(attention, tmp_path):
     assert largest_error(found, simulated) < 1e-3 < 0.01 < largest_error(simulated, attention.expected)
 
 
+@pytest.mark.usefixtures("native_int8")
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_onednn_decides_as_the_network(attention, tmp_path, algo):
     weights = quantize(attention.prefix, tmp_path / "int8", attention.batches, Calibration(algo=algo))

@@ -57,6 +57,7 @@ def limits(recipe, folder):
     return {name: layer.input_rounding.limit() for name, layer in simulated_layers(network)}
 
 
+@pytest.mark.usefixtures("native_int8")
 @pytest.mark.parametrize(("task", "architecture", "head"), CASES)
 def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architecture, head):
     recipe = make_run(tmp_path, task, architecture, head)
@@ -213,6 +214,7 @@ def test_nothing_is_wide_enough(tmp_path, monkeypatch):
         trained(recipe)
 
 
+@pytest.mark.usefixtures("native_int8")
 def test_the_graph_computes_what_is_simulated(attention, tmp_path):
     """One bound for three layers that read a tensor, per column and for the whole weight."""
     plain = attention.network

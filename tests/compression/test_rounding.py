@@ -90,6 +90,7 @@ def test_adaround_changes_steps_only_and_correction_bounds_and_biases(attention,
     assert all((rounded_[name] == plain[name]).all() for name in biases)
 
 
+@pytest.mark.usefixtures("native_int8")
 def test_both_in_the_engine(attention, tmp_path):
     """One scale per weight is coarse enough for roundings to count."""
     errors = []

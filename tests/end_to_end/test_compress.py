@@ -55,7 +55,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def whole(run: Path) -> dict[str, Any]:
+def whole(run: Path, native_int8: None) -> dict[str, Any]:
     """The report of a command that nobody disturbed."""
     import paddle
 
