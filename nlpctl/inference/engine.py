@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -25,6 +26,14 @@ class Predictor(Protocol):
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
         """The network's outputs for one padded batch without labels; inputs are found by name."""
         ...
+
+
+@dataclass(frozen=True)
+class Streams:
+    """How many threads may ask an engine for outputs at a time, and are together faster than one, within `open`."""
+
+    count: int
+    open: AbstractContextManager[Any]
 
 
 class DygraphPredictor:
@@ -59,3 +68,8 @@ class DygraphPredictor:
 def around_many(predictor: Predictor) -> AbstractContextManager[Any]:
     """What is to be open around many batches of `predictor`, so that they are answered faster."""
     return getattr(predictor, "many", nullcontext())
+
+
+def streams_of(predictor: Predictor) -> Streams:
+    """How many batches `predictor` computes side by side; one where it says nothing."""
+    return getattr(predictor, "streams", Streams(1, nullcontext()))

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
 
 from nlpctl.data.collate import Batch
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.inference.engine import Streams
 from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph
 from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.process_state import Shared
 
 CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
 _ERRORS_ONLY = 3  # log severity
 _TYPES = {"int64": "tensor(int64)", "int32": "tensor(int32)", "float32": "tensor(float)"}
+STREAMS = 8  # most batches side by side: each takes memory of its own
 
 
 class OnnxPredictor:
-    """Thread-safe: runs batches in any thread, also several at once."""
+    """Thread-safe: runs batches in any thread, also several at once.
+
+    Threads that share one batch wait for each other after every operator. So within `streams.open` each thread computes
+    a batch of its own, in a second session whose callers do the work; what threads are left over help all of them. The
+    outputs are the same, bit by bit: how ONNX Runtime divides a product among threads does not change a sum.
+    """
 
     engine = "onnxruntime"
 
     def __init__(self, folder: Path, manifest: ExportManifest, graph: Graph, setup: ProcessSetup):
         """UserError if the file is not a graph with the manifest's inputs and outputs."""
         self.precision = graph.precision
-        file = folder / graph.files[0]
+        self._file, self._setup = folder / graph.files[0], setup
+        count = min(setup.threads, STREAMS) if setup.device == "cpu" else 1
+        self.streams = Streams(count, Shared(self._side_by_side) if count > 1 else contextlib.nullcontext())
+        self._beside: Any = None  # the second session
+        file = self._file
         try:
-            self._session = onnxruntime.InferenceSession(str(file), _options(setup), providers=_providers(setup))
+            self._session = self._load(setup.threads)
         except Exception as error:
             message = f"ONNX Runtime cannot load this graph: {str(error).strip()}"
             raise UserError(message, str(file), EXPORT_AGAIN) from None
@@ -47,11 +62,25 @@ class OnnxPredictor:
 
         RunFailed if ONNX Runtime cannot compute it.
         """
+        session = self._beside or self._session
         try:
-            return tuple(self._session.run(self._outputs, {name: batch[name] for name in self._inputs}))
+            return tuple(session.run(self._outputs, {name: batch[name] for name in self._inputs}))
         except Exception as error:
             hint = "use another engine: --engine paddle; or smaller batches"
             raise RunFailed(f"ONNX Runtime failed in {self.precision}: {str(error).strip()}", hint=hint) from error
+
+    def _load(self, threads: int) -> Any:
+        options = _options(threads, self._setup.spin_us)
+        return onnxruntime.InferenceSession(str(self._file), options, providers=_providers(self._setup))
+
+    @contextlib.contextmanager
+    def _side_by_side(self) -> Iterator[None]:
+        # A caller is one of the threads of its batch.
+        self._beside = self._load(self._setup.threads - self.streams.count + 1)
+        try:
+            yield
+        finally:
+            self._beside = None
 
 
 def runs_on_cards() -> bool:
@@ -59,14 +88,14 @@ def runs_on_cards() -> bool:
     return CUDA_PROVIDER in onnxruntime.get_available_providers()
 
 
-def _options(setup: ProcessSetup) -> onnxruntime.SessionOptions:
+def _options(threads: int, spin_us: int) -> onnxruntime.SessionOptions:
     """Let idle threads sleep soon. By default each one spins on its core for 27 ms after a batch.
 
     Tokenising and other programs then lack that core: on a busy machine, batches took 1.6 to 3.4 times as long.
     """
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.intra_op.spin_duration_us", str(setup.spin_us))
-    options.intra_op_num_threads = setup.threads
+    options.add_session_config_entry("session.intra_op.spin_duration_us", str(spin_us))
+    options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     return options

@@ -3,7 +3,8 @@
     rows --> windows --> features, tokens, padded batches  |  the engine  |  predictions --> what is written
              in its own thread                             | this thread  |  in its own thread
 
-Each stage is at most one window ahead of the next, so memory is constant. Small batches stay in one thread.
+Each stage is at most one window ahead of the next, so memory is constant. Small batches stay in one thread. An engine
+with streams computes several batches at a time, in threads of its own.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,7 +23,7 @@ from nlpctl.data.collate import Batch, Collator, failures_told
 from nlpctl.data.row import BadRow
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import RunFailed
-from nlpctl.inference.engine import Predictor, around_many
+from nlpctl.inference.engine import Predictor, Streams, around_many, streams_of
 from nlpctl.runtime.ahead import Ahead
 from nlpctl.runtime.process_state import gc_frozen, short_turns
 from nlpctl.tasks.base import Task
@@ -34,6 +35,7 @@ AHEAD = 32  # batches prepared ahead of the engine
 WINDOW = 16_384  # examples of a labelled split sorted by length together
 ALONE = 8  # rows of a batch up to which one thread does everything: handing a batch over costs half a millisecond
 TURN = 64  # small batches that are prepared, computed and read together
+WHOLE = 32  # batches that an engine computes one after the other before it opens its streams, which takes some time
 BEHIND = 8  # computed batches whose predictions are not read yet
 
 Place = tuple[int, int]  # an example of a window, and one of its features
@@ -65,7 +67,7 @@ class Pipeline:
     """A task with a network that answers: from examples to predictions, in order.
 
     `collate` may keep labels; then `run` gets them too. Another thread reads the arrays that `run` returns, so `run`
-    must not reuse them. `around`: open while many batches are computed.
+    must not reuse them. `around`: open while many batches are computed. `streams`: of the engine, for `stream`.
     """
 
     task: Task
@@ -73,6 +75,7 @@ class Pipeline:
     collate: Collator
     run: Run
     around: AbstractContextManager[Any] = nullcontext()
+    streams: Streams = Streams(1, nullcontext())
 
     def predictions(self, examples: Sequence[Any], batch_size: int, watch: Watch | None = None) -> Predictions:
         """Per example the predictions of its features, batched by length, computed in this thread.
@@ -121,26 +124,50 @@ class Pipeline:
                 for rows in windows:
                     yield finish(rows, self._in_turns(_Window(rows), batch_size, chosen))
             return
-        read = self._steps(windows, batch_size, chosen)
-        # The first two keep this thread, which feeds the engine, from waiting for garbage collection and the GIL.
-        with gc_frozen(), short_turns(), self.around, Ahead(read, AHEAD) as steps, _Behind() as behind:
+        with ExitStack() as stack:
+            # The first two keep the threads that feed the engine from waiting for garbage collection and the GIL.
+            for context in (gc_frozen(), short_turns, self.around):
+                stack.enter_context(context)
+            steps = stack.enter_context(Ahead(self._steps(windows, batch_size, chosen), AHEAD))
+            behind = stack.enter_context(_Jobs(1))
+            engine, waiting = _Jobs(0), 0  # it computes in this thread, until there are streams
+
+            def read(left: int) -> None:
+                for step, outputs in engine.results(left):
+                    if isinstance(step, _Step):
+                        behind.add(self._take, step, outputs)
+                    else:
+                        behind.add(finish, step.rows, step.found, wanted=True)
+
             try:
-                while True:
+                for number in count():
+                    if number == WHOLE and self.streams.count > 1:
+                        stack.enter_context(self.streams.open)
+                        engine, waiting = stack.enter_context(_Jobs(self.streams.count)), 2 * self.streams.count
+                    while not steps.ready and engine.count:
+                        read(engine.count - 1)
                     if not steps.ready:  # the input pauses, so finished answers are not held back
                         yield from behind.results(0)
-                    step = next(steps, None)
-                    if step is None:
+                    try:
+                        step = next(steps)
+                    except Exception as error:  # also StopIteration; what the engine still has comes before it
+                        end = error
                         break
-                    if isinstance(step, _Step):
-                        behind.add(self._take, step, self.run(step.batch))
-                    else:
-                        behind.add_result(finish, step.rows, step.found)
+                    engine.add(self._computed, step, wanted=True)
+                    read(waiting)
                     yield from behind.results(BEHIND)
+                read(0)
+                if not isinstance(end, StopIteration):
+                    raise end
             except Exception:
                 # Finished windows come before the failure, so that an interrupted prediction keeps them.
                 yield from behind.results(0)
                 raise
             yield from behind.results(0)
+
+    def _computed(self, step: _Step | _Window) -> tuple[_Step | _Window, Any]:
+        """A step and the engine's outputs for its batch."""
+        return step, self.run(step.batch) if isinstance(step, _Step) else None
 
     def _in_turns(self, window: _Window, batch_size: int, chosen: Sequence[Place] | None) -> Predictions:
         """The window's predictions, computed in this thread.
@@ -225,25 +252,33 @@ class _Step:
     batch: Batch
 
 
-class _Behind:
-    """One thread that runs jobs in order, next to the calling thread."""
+class _Jobs:
+    """Jobs whose results are taken in their order. They run in `threads` threads; if 0, in the calling one, at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int) -> None:
         self._jobs: deque[tuple[Future[Any], bool]] = deque()
-        self._thread = ThreadPoolExecutor(1)
+        self._threads = ThreadPoolExecutor(threads) if threads else None
 
-    def __enter__(self) -> _Behind:
+    def __enter__(self) -> _Jobs:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._thread.shutdown(cancel_futures=True)
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
 
-    def add(self, job: Callable[..., None], *arguments: Any) -> None:
-        self._jobs.append((self._thread.submit(job, *arguments), False))
+    @property
+    def count(self) -> int:
+        """How many jobs were added whose results were not taken."""
+        return len(self._jobs)
 
-    def add_result(self, job: Callable[..., Any], *arguments: Any) -> None:
-        """Add a job."""
-        self._jobs.append((self._thread.submit(job, *arguments), True))
+    def add(self, job: Callable[..., Any], *arguments: Any, wanted: bool = False) -> None:
+        """Add a job. `wanted`: its result is one of `results`."""
+        if self._threads is not None:
+            added = self._threads.submit(job, *arguments)
+        else:
+            added = Future()
+            added.set_result(job(*arguments))
+        self._jobs.append((added, wanted))
 
     def results(self, left: int) -> Iterator[Any]:
         """Wait until at most `left` jobs are left; returns the results of the others, up to the first failure."""
@@ -260,7 +295,8 @@ class _Behind:
 
 def answering(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
     """The pipeline of `predict`: examples without labels."""
-    return Pipeline(task, encoder, task.collator(encoder, labelled=False), predictor.outputs, around_many(predictor))
+    collate = task.collator(encoder, labelled=False)
+    return Pipeline(task, encoder, collate, predictor.outputs, around_many(predictor), streams_of(predictor))
 
 
 def scoring(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
@@ -270,4 +306,5 @@ def scoring(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
         shown = task.hide(batch, None) if task.hides else batch
         return task.scored_outputs(predictor.outputs, shown)
 
-    return Pipeline(task, encoder, task.collator(encoder, labelled=True), run, around_many(predictor))
+    collate = task.collator(encoder, labelled=True)
+    return Pipeline(task, encoder, collate, run, around_many(predictor), streams_of(predictor))

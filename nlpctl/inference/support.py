@@ -50,7 +50,8 @@ def obstacle(engine: str, precision: str, machine: Machine) -> Problem | None:
         return Problem(message, "inference.precision", f"use {' or '.join(offered)}, or another engine or device")
     if machine.kind == "cpu" and not machine.cpu.computes(precision):
         message = f"this processor ({machine.cpu.model or 'unknown'}) does not compute in {precision} natively"
-        needs = f"that needs one of {', '.join(NATIVE[precision])}; otherwise it would be slower than fp32"
+        otherwise = "sums would overflow and change answers" if precision == "int8" else "it would be slower than fp32"
+        needs = f"that needs one of {', '.join(NATIVE[precision])}; otherwise {otherwise}"
         return Problem(f"{message}: {needs}", "inference.precision", "use --precision fp32, or auto")
     if machine.kind == "gpu" and precision == "bf16" and not machine.gpu_bf16:
         message = "this GPU does not compute in bf16 natively, which needs compute capability 8.0"

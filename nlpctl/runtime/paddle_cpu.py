@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from nlpctl.runtime.process_state import Shared
 
 if TYPE_CHECKING:
     import paddle
@@ -20,27 +20,6 @@ STRIDES = "FLAGS_use_stride_kernel"
 _LIBRARIES = {"paddle", "paddlenlp", "paddleslim", "nlpctl"}
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of mallopt(3)
 _TRIM_THRESHOLD, _MMAP_MAX = 128 * 1024, 65536  # glibc's defaults
-
-
-class _Shared:
-    """A context that may be open several times, also in threads: it begins with the first and ends with the last."""
-
-    def __init__(self, make: Callable[[], AbstractContextManager[None]]):
-        self._make, self._lock = make, threading.Lock()
-        self._inside = 0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._inside == 0:
-                self._open = self._make()
-                self._open.__enter__()
-            self._inside += 1
-
-    def __exit__(self, *error: Any) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._open.__exit__(None, None, None)
 
 
 @contextlib.contextmanager
@@ -74,11 +53,11 @@ def _copying_transposes() -> Iterator[None]:
 # This process keeps the memory that it frees, so that the next batch gets the same pages again. The C library returns
 # large blocks to the system at once, and new ones arrive as pages of zeros: a tenth of a training step. Nothing happens
 # where the C library is not glibc.
-freed_memory_kept = _Shared(_freed_memory_kept)
+freed_memory_kept = Shared(_freed_memory_kept)
 
 # A transpose copies at once, in a fast loop, instead of later, element by element. Only for networks that
 # `may_copy_transposes`; what other threads compute meanwhile has no views either.
-copying_transposes = _Shared(_copying_transposes)
+copying_transposes = Shared(_copying_transposes)
 
 
 def may_copy_transposes(network: paddle.nn.Layer) -> bool:

@@ -8,11 +8,11 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 TURN = 1e-4  # seconds that a thread may hold the GIL while another one waits
-_counting = threading.Lock()
-_inside, _usual = 0, 0.0  # contexts of short_turns that are open, and the interval before the first
 
 
 @contextlib.contextmanager
@@ -68,22 +68,37 @@ def gc_frozen() -> Iterator[None]:
         gc.unfreeze()
 
 
-@contextlib.contextmanager
-def short_turns() -> Iterator[None]:
-    """Inside the context, a thread that returns from an engine waits for the GIL no longer than TURN.
+class Shared:
+    """A context that may be open several times, also in threads: it begins with the first and ends with the last."""
 
-    The default of 5 ms is more than a small network needs for a batch.
-    """
-    global _inside, _usual
-    with _counting:
-        if _inside == 0:
-            _usual = sys.getswitchinterval()
-            sys.setswitchinterval(TURN)
-        _inside += 1
+    def __init__(self, make: Callable[[], AbstractContextManager[None]]):
+        self._make, self._lock = make, threading.Lock()
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._open = self._make()
+                self._open.__enter__()
+            self._inside += 1
+
+    def __exit__(self, *error: Any) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._open.__exit__(None, None, None)
+
+
+@contextlib.contextmanager
+def _short_turns() -> Iterator[None]:
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(TURN)
     try:
         yield
     finally:
-        with _counting:  # two streams may end in any order: the last one puts it back
-            _inside -= 1
-            if _inside == 0:
-                sys.setswitchinterval(_usual)
+        sys.setswitchinterval(usual)
+
+
+# Inside the context, a thread that returns from an engine waits for the GIL no longer than TURN. The default of 5 ms is
+# more than a small network needs for a batch.
+short_turns = Shared(_short_turns)

@@ -58,6 +58,15 @@ def test_an_export_answers_as_its_model(work, export, texts, expected, engine):
     assert_alike(answers(done), expected)
 
 
+def test_threads_change_no_byte(work, export, texts):
+    """So many batches that two threads compute side by side."""
+    (work / "many.txt").write_text(texts.read_text() * 25)  # 75 batches
+    words = ("predict", export, "many.txt", "--engine", "onnxruntime", "--precision", "fp32", "--batch-size", "10")
+    one, two = (work.nlpctl(*words, "--threads", threads) for threads in ("1", "2"))
+    assert one.returncode == 0 and len(one.stdout.splitlines()) == 750
+    assert one.stdout == two.stdout
+
+
 def test_a_model_is_exported_for_the_engine(work, base, texts, expected):
     done = work.nlpctl("predict", base, texts, "--engine", "onnxruntime", "--precision", "fp32")
     assert_alike(answers(done), expected)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager, nullcontext
 from queue import Queue
 from types import SimpleNamespace
 
@@ -15,7 +16,7 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.text_encoder import Encoding
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference import pipeline as pipelines
-from nlpctl.inference.engine import DygraphPredictor
+from nlpctl.inference.engine import DygraphPredictor, Streams
 from nlpctl.inference.pipeline import AHEAD, answering, scoring, windows
 from nlpctl.inference.trained import TrainedModel
 from nlpctl.runners.divided_scores import DividedModel
@@ -78,10 +79,13 @@ class Lengths:
 SENTENCES = ["a bbbb", "ccc", "", "dd eeeee f", "ggg hhhhhhh"]
 
 
-@pytest.fixture(params=[0, pipelines.ALONE], ids=["threads", "one thread"])
+@pytest.fixture(params=[(0, 1), (0, 3), (pipelines.ALONE, 1)], ids=["threads", "streams", "one thread"])
 def either(request, monkeypatch):
-    """The same for large batches, which are handed between threads, and for small ones."""
-    monkeypatch.setattr(pipelines, "ALONE", request.param)
+    """The same for large batches, which are handed between threads, also several at a time, and for small ones."""
+    alone, streams = request.param
+    monkeypatch.setattr(pipelines, "ALONE", alone)
+    monkeypatch.setattr(pipelines, "WHOLE", 2)
+    monkeypatch.setattr(Lengths, "streams", Streams(streams, nullcontext()), raising=False)
 
 
 @pytest.mark.parametrize("pipeline", [answering, scoring])
@@ -146,7 +150,7 @@ def test_a_stream_answers_as_predictions_do_and_leaves_bad_rows_out(either):
     pipeline = answering(Words(), None, alone)
     assert found == [joined(window, pipeline.predictions(window, 4)) for window in windows(rows, 10)]
     assert [row for window in found for row, _ in window] == rows
-    assert streaming.batches == alone.batches
+    assert sorted(streaming.batches) == sorted(alone.batches)
 
 
 class Crew:
@@ -232,30 +236,63 @@ def test_small_batches_stay_in_one_thread():
     assert len(threads) == 3
 
 
+def test_streams_compute_side_by_side_while_they_are_open(monkeypatch):
+    """After the first window, each batch waits until another one is computed, too."""
+    meeting, opened, early = threading.Barrier(2, timeout=20), [], []
+
+    @contextmanager
+    def noted():
+        opened.append(True)
+        yield
+        opened.append(False)
+
+    class Meeting(Lengths):
+        streams = Streams(2, noted())
+
+        def outputs(self, batch):
+            if not opened:
+                early.append(threading.current_thread())
+            else:
+                assert opened == [True]
+                meeting.wait()
+            return super().outputs(batch)
+
+    rows = [f"{'a' * (i % 5 + 1)} b" for i in range(60)]
+    monkeypatch.setattr(pipelines, "WHOLE", 5)  # the four batches of the first window, and the window
+    found = list(answering(Words(), None, Meeting()).stream(windows(rows, 20), 10, joined))
+    assert opened == [True, False] and early == [threading.current_thread()] * 4
+    assert [row for part in found for row, _ in part] == rows
+    assert all(found == [(word, len(word)) for word in row.split()] for part in found for row, found in part)
+
+
 @pytest.mark.parametrize("place", ["read", "engine", "read back", "finish"])
 def test_what_fails_is_raised_in_its_place(place, either):
     """The windows before it come first; those after it never."""
+    bad = "w35, a long one"
 
     def rows():
         for i in range(60):
             if place == "read" and i == 35:
                 raise UserError("broken")
-            yield f"w{i}"
+            yield bad if i == 35 else f"w{i}"
 
     class Breaking(Lengths):
         def outputs(self, batch):
-            if place == "engine" and len(self.batches) == 7:
+            if place == "engine" and batch["lengths"].max() > 3:
                 raise UserError("broken")
             return super().outputs(batch)
 
     class Reading(Words):
+        def features(self, example, encoder):
+            return [example]
+
         def predictions(self, outputs, parts):
-            if place == "read back" and "w35" in parts:
+            if place == "read back" and bad in parts:
                 raise UserError("broken")
             return super().predictions(outputs, parts)
 
     def finish(window, predictions):
-        if place == "finish" and "w35" in window:
+        if place == "finish" and bad in window:
             raise UserError("broken")
         return joined(window, predictions)
 

@@ -64,7 +64,7 @@ def test_old_objects_are_not_looked_at_and_new_ones_are():
 
 def test_turns_are_short_until_the_end():
     usual = sys.getswitchinterval()
-    with pytest.raises(KeyboardInterrupt), short_turns():
+    with pytest.raises(KeyboardInterrupt), short_turns:
         assert TURN < usual and sys.getswitchinterval() == pytest.approx(TURN)
         raise KeyboardInterrupt
     assert sys.getswitchinterval() == usual
