@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,13 +38,16 @@ class OnnxPredictor:
     def __init__(self, folder: Path, manifest: ExportManifest, graph: Graph, setup: ProcessSetup):
         """UserError if the file is not a graph with the manifest's inputs and outputs."""
         self.precision = graph.precision
-        self._file, self._setup = folder / graph.files[0], setup
-        count = min(setup.threads, STREAMS) if setup.device == "cpu" else 1
+        file, self._setup = folder / graph.files[0], setup
+        count = min(setup.threads, STREAMS) if setup.device == "cpu" and len(graph.files) == 1 else 1
         self.streams = Streams(count, Shared(self._side_by_side) if count > 1 else contextlib.nullcontext())
         self._beside: Any = None  # the second session
-        file = self._file
         try:
-            self._session = self._load(setup.threads)
+            if count > 1:
+                # Kept open: until there are streams, the export may be removed, if it is a temporary one, or replaced.
+                self._stored = os.open(file, os.O_RDONLY)
+                weakref.finalize(self, os.close, self._stored)
+            self._session = self._load(str(file), setup.threads)
         except Exception as error:
             message = f"ONNX Runtime cannot load this graph: {str(error).strip()}"
             raise UserError(message, str(file), EXPORT_AGAIN) from None
@@ -69,14 +74,18 @@ class OnnxPredictor:
             hint = "use another engine: --engine paddle; or smaller batches"
             raise RunFailed(f"ONNX Runtime failed in {self.precision}: {str(error).strip()}", hint=hint) from error
 
-    def _load(self, threads: int) -> Any:
+    def _load(self, graph: str | bytes, threads: int) -> Any:
+        """A session of a file, or of its content."""
         options = _options(threads, self._setup.spin_us)
-        return onnxruntime.InferenceSession(str(self._file), options, providers=_providers(self._setup))
+        return onnxruntime.InferenceSession(graph, options, providers=_providers(self._setup))
 
     @contextlib.contextmanager
     def _side_by_side(self) -> Iterator[None]:
-        # A caller is one of the threads of its batch.
-        self._beside = self._load(self._setup.threads - self.streams.count + 1)
+        size = os.fstat(self._stored).st_size
+        # Without memory for it, the first session answers the callers.
+        with contextlib.suppress(Exception):
+            # A caller is one of the threads of its batch.
+            self._beside = self._load(os.pread(self._stored, size, 0), self._setup.threads - self.streams.count + 1)
         try:
             yield
         finally:

@@ -67,6 +67,14 @@ def test_threads_change_no_byte(work, export, texts):
     assert one.stdout == two.stdout
 
 
+def test_a_model_answers_many_rows_in_its_temporary_export(work, base, texts):
+    """The export is gone before several batches are computed side by side."""
+    (work / "many.txt").write_text(texts.read_text() * 25)
+    words = ("predict", base, "many.txt", "--engine", "onnxruntime", "--precision", "fp32", "--batch-size", "10")
+    done = work.nlpctl(*words, "--threads", "2")
+    assert done.returncode == 0 and len(done.stdout.splitlines()) == 750, done.stderr
+
+
 def test_a_model_is_exported_for_the_engine(work, base, texts, expected):
     done = work.nlpctl("predict", base, texts, "--engine", "onnxruntime", "--precision", "fp32")
     assert_alike(answers(done), expected)

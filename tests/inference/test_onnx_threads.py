@@ -51,6 +51,7 @@ def test_streams_share_a_second_session_and_compute_the_same(tmp_path, threads, 
     draw = np.random.default_rng(1)
     batches = [{"input_ids": draw.integers(0, 1000, (rows, 300))} for rows in range(1, 30)]
     whole = [predictor.outputs(batch)[0].tobytes() for batch in batches]
+    (tmp_path / "m.onnx").unlink()  # as of a temporary export
     with predictor.streams.open, predictor.streams.open, ThreadPoolExecutor(count) as pool:
         found = [outputs[0].tobytes() for outputs in pool.map(predictor.outputs, batches)]
         beside = predictor._beside
@@ -60,7 +61,7 @@ def test_streams_share_a_second_session_and_compute_the_same(tmp_path, threads, 
 
 
 def test_a_card_takes_one_batch_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(OnnxPredictor, "_load", lambda self, threads: onnxruntime.InferenceSession(str(self._file)))
+    monkeypatch.setattr(OnnxPredictor, "_load", lambda self, file, threads: onnxruntime.InferenceSession(file))
     monkeypatch.setattr(onnxruntime.InferenceSession, "get_providers", lambda self: [CUDA_PROVIDER])
     manifest, file = written(
         tmp_path, [helper.make_node("Cast", ["input_ids"], ["logits"], to=TensorProto.FLOAT)]
