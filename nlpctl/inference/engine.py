@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,10 +31,17 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True)
 class Streams:
-    """How many threads may ask an engine for outputs at a time, and are together faster than one, within `open`."""
+    """How many threads may ask an engine for outputs at a time, and are together faster than one.
+
+    That holds within `open`, in threads that called `enter` first.
+    """
 
     count: int
     open: AbstractContextManager[Any]
+    enter: Callable[[], None] = lambda: None
+
+
+ONE_STREAM = Streams(1, nullcontext())
 
 
 class DygraphPredictor:
@@ -72,4 +80,4 @@ def around_many(predictor: Predictor) -> AbstractContextManager[Any]:
 
 def streams_of(predictor: Predictor) -> Streams:
     """How many batches `predictor` computes side by side; one where it says nothing."""
-    return getattr(predictor, "streams", Streams(1, nullcontext()))
+    return getattr(predictor, "streams", ONE_STREAM)

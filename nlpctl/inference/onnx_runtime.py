@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import onnxruntime
 
 from nlpctl.data.collate import Batch
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.inference.engine import Streams
+from nlpctl.inference.engine import ONE_STREAM, Streams
 from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.process_state import Shared
@@ -28,8 +29,8 @@ STREAMS = 8  # most batches side by side: each takes memory of its own
 class OnnxPredictor:
     """Thread-safe: runs batches in any thread, also several at once.
 
-    Threads that share one batch wait for each other after every operator. So within `streams.open` each thread computes
-    a batch of its own, in a second session whose callers do the work; what threads are left over help all of them. The
+    Threads that share one batch wait for each other after every operator. So in a stream each thread computes a batch
+    of its own, in a second session whose callers do the work; what threads are left over help all of them. The
     outputs are the same, bit by bit: how ONNX Runtime divides a product among threads does not change a sum.
     """
 
@@ -38,16 +39,13 @@ class OnnxPredictor:
     def __init__(self, folder: Path, manifest: ExportManifest, graph: Graph, setup: ProcessSetup):
         """UserError if the file is not a graph with the manifest's inputs and outputs."""
         self.precision = graph.precision
-        file, self._setup = folder / graph.files[0], setup
+        file, self.streams, self._beside = folder / graph.files[0], ONE_STREAM, None
         count = min(setup.threads, STREAMS) if setup.device == "cpu" and len(graph.files) == 1 else 1
-        self.streams = Streams(count, Shared(self._side_by_side) if count > 1 else contextlib.nullcontext())
-        self._beside: Any = None  # the second session
         try:
             if count > 1:
-                # Kept open: until there are streams, the export may be removed, if it is a temporary one, or replaced.
-                self._stored = os.open(file, os.O_RDONLY)
-                weakref.finalize(self, os.close, self._stored)
-            self._session = self._load(str(file), setup.threads)
+                self._beside = _SideBySide(file, setup, count)
+                self.streams = Streams(count, Shared(self._beside.open), self._beside.enter)
+            self._session = _load(str(file), setup.threads, setup)
         except Exception as error:
             message = f"ONNX Runtime cannot load this graph: {str(error).strip()}"
             raise UserError(message, str(file), EXPORT_AGAIN) from None
@@ -67,34 +65,54 @@ class OnnxPredictor:
 
         RunFailed if ONNX Runtime cannot compute it.
         """
-        session = self._beside or self._session
+        session = (self._beside and self._beside.session()) or self._session
         try:
             return tuple(session.run(self._outputs, {name: batch[name] for name in self._inputs}))
         except Exception as error:
             hint = "use another engine: --engine paddle; or smaller batches"
             raise RunFailed(f"ONNX Runtime failed in {self.precision}: {str(error).strip()}", hint=hint) from error
 
-    def _load(self, graph: str | bytes, threads: int) -> Any:
-        """A session of a file, or of its content."""
-        options = _options(threads, self._setup.spin_us)
-        return onnxruntime.InferenceSession(graph, options, providers=_providers(self._setup))
+
+class _SideBySide:
+    """The second session of a predictor, which the threads of its streams alone use."""
+
+    def __init__(self, file: Path, setup: ProcessSetup, count: int):
+        # Kept open: until there are streams, the export may be removed, if it is a temporary one, or replaced.
+        self._graph = os.open(file, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._graph)
+        # A caller is one of the threads of its batch.
+        self._setup, self._threads = setup, setup.threads - count + 1
+        self._session: Any = None
+        self._thread = threading.local()
 
     @contextlib.contextmanager
-    def _side_by_side(self) -> Iterator[None]:
-        size = os.fstat(self._stored).st_size
+    def open(self) -> Iterator[None]:
         # Without memory for it, the first session answers the callers.
         with contextlib.suppress(Exception):
-            # A caller is one of the threads of its batch.
-            self._beside = self._load(os.pread(self._stored, size, 0), self._setup.threads - self.streams.count + 1)
+            content = os.pread(self._graph, os.fstat(self._graph).st_size, 0)
+            self._session = _load(content, self._threads, self._setup)
         try:
             yield
         finally:
-            self._beside = None
+            self._session = None
+
+    def enter(self) -> None:
+        """This thread is one of a stream."""
+        self._thread.entered = True
+
+    def session(self) -> Any:
+        """The session for this thread; None: that of the predictor."""
+        return self._session if hasattr(self._thread, "entered") else None
 
 
 def runs_on_cards() -> bool:
     """Whether the installed ONNX Runtime has CUDA."""
     return CUDA_PROVIDER in onnxruntime.get_available_providers()
+
+
+def _load(graph: str | bytes, threads: int, setup: ProcessSetup) -> Any:
+    """A session of a file, or of its content."""
+    return onnxruntime.InferenceSession(graph, _options(threads, setup.spin_us), providers=_providers(setup))
 
 
 def _options(threads: int, spin_us: int) -> onnxruntime.SessionOptions:

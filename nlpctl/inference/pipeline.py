@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from nlpctl.data.collate import Batch, Collator, failures_told
 from nlpctl.data.row import BadRow
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import RunFailed
-from nlpctl.inference.engine import Predictor, Streams, around_many, streams_of
+from nlpctl.inference.engine import ONE_STREAM, Predictor, Streams, around_many, streams_of
 from nlpctl.runtime.ahead import Ahead
 from nlpctl.runtime.process_state import gc_frozen, short_turns
 from nlpctl.tasks.base import Task
@@ -35,7 +35,8 @@ AHEAD = 32  # batches prepared ahead of the engine
 WINDOW = 16_384  # examples of a labelled split sorted by length together
 ALONE = 8  # rows of a batch up to which one thread does everything: handing a batch over costs half a millisecond
 TURN = 64  # small batches that are prepared, computed and read together
-WHOLE = 32  # batches that an engine computes one after the other before it opens its streams, which takes some time
+WHOLE = 32  # batches that an engine computes one after the other before it opens its streams: loading takes as long as
+# two or three of them, which 10 (int8) to 40 (fp32) further ones earn
 BEHIND = 8  # computed batches whose predictions are not read yet
 
 Place = tuple[int, int]  # an example of a window, and one of its features
@@ -67,7 +68,8 @@ class Pipeline:
     """A task with a network that answers: from examples to predictions, in order.
 
     `collate` may keep labels; then `run` gets them too. Another thread reads the arrays that `run` returns, so `run`
-    must not reuse them. `around`: open while many batches are computed. `streams`: of the engine, for `stream`.
+    must not reuse them. `around`: open while many batches are computed. `streams`: of the engine, for `stream`:
+    if there are several, `run` is called in several threads at once.
     """
 
     task: Task
@@ -75,7 +77,7 @@ class Pipeline:
     collate: Collator
     run: Run
     around: AbstractContextManager[Any] = nullcontext()
-    streams: Streams = Streams(1, nullcontext())
+    streams: Streams = ONE_STREAM
 
     def predictions(self, examples: Sequence[Any], batch_size: int, watch: Watch | None = None) -> Predictions:
         """Per example the predictions of its features, batched by length, computed in this thread.
@@ -131,6 +133,7 @@ class Pipeline:
             steps = stack.enter_context(Ahead(self._steps(windows, batch_size, chosen), AHEAD))
             behind = stack.enter_context(_Jobs(1))
             engine, waiting = _Jobs(0), 0  # it computes in this thread, until there are streams
+            batches, end = 0, None
 
             def read(left: int) -> None:
                 for step, outputs in engine.results(left):
@@ -140,29 +143,36 @@ class Pipeline:
                         behind.add(finish, step.rows, step.found, wanted=True)
 
             try:
-                for number in count():
-                    if number == WHOLE and self.streams.count > 1:
-                        stack.enter_context(self.streams.open)
-                        engine, waiting = stack.enter_context(_Jobs(self.streams.count)), 2 * self.streams.count
+                while True:
                     while not steps.ready and engine.count:
                         read(engine.count - 1)
                     if not steps.ready:  # the input pauses, so finished answers are not held back
                         yield from behind.results(0)
                     try:
                         step = next(steps)
-                    except Exception as error:  # also StopIteration; what the engine still has comes before it
+                    except StopIteration:
+                        break
+                    except Exception as error:  # what the engine still has comes before it
                         end = error
                         break
+                    batches += isinstance(step, _Step)
+                    if batches > WHOLE and not waiting and self.streams.count > 1:
+                        yield from behind.results(0)
+                        stack.enter_context(self.streams.open)
+                        engine = stack.enter_context(_Jobs(self.streams.count, self.streams.enter))
+                        waiting = 2 * self.streams.count
                     engine.add(self._computed, step, wanted=True)
                     read(waiting)
                     yield from behind.results(BEHIND)
                 read(0)
-                if not isinstance(end, StopIteration):
+                if end is not None:
                     raise end
             except Exception:
                 # Finished windows come before the failure, so that an interrupted prediction keeps them.
                 yield from behind.results(0)
                 raise
+            finally:
+                end = None  # its traceback holds this frame
             yield from behind.results(0)
 
     def _computed(self, step: _Step | _Window) -> tuple[_Step | _Window, Any]:
@@ -255,9 +265,10 @@ class _Step:
 class _Jobs:
     """Jobs whose results are taken in their order. They run in `threads` threads; if 0, in the calling one, at once."""
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, enter: Callable[[], None] = lambda: None) -> None:
+        """`enter`: called first in each thread."""
         self._jobs: deque[tuple[Future[Any], bool]] = deque()
-        self._threads = ThreadPoolExecutor(threads) if threads else None
+        self._threads = ThreadPoolExecutor(threads, initializer=enter) if threads else None
 
     def __enter__(self) -> _Jobs:
         return self
@@ -287,7 +298,8 @@ class _Jobs:
             try:
                 found = job.result()
             except Exception:
-                self._jobs.clear()
+                while self._jobs:
+                    self._jobs.popleft()[0].cancel()
                 raise
             if wanted:
                 yield found

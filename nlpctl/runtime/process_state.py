@@ -87,6 +87,7 @@ class Shared:
             self._inside -= 1
             if self._inside == 0:
                 self._open.__exit__(None, None, None)
+                del self._open
 
 
 @contextlib.contextmanager

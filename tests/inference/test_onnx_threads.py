@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import nlpctl  # noqa: F401
+from nlpctl.inference import onnx_runtime
 from nlpctl.inference.onnx_runtime import CUDA_PROVIDER, STREAMS, OnnxPredictor
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.runtime.process import ProcessSetup
@@ -52,16 +55,35 @@ def test_streams_share_a_second_session_and_compute_the_same(tmp_path, threads, 
     batches = [{"input_ids": draw.integers(0, 1000, (rows, 300))} for rows in range(1, 30)]
     whole = [predictor.outputs(batch)[0].tobytes() for batch in batches]
     (tmp_path / "m.onnx").unlink()  # as of a temporary export
-    with predictor.streams.open, predictor.streams.open, ThreadPoolExecutor(count) as pool:
+    streams = predictor.streams
+    with streams.open, streams.open, ThreadPoolExecutor(count, initializer=streams.enter) as pool:
         found = [outputs[0].tobytes() for outputs in pool.map(predictor.outputs, batches)]
-        beside = predictor._beside
-    assert found == whole and predictor._beside is None
+        beside = pool.submit(lambda: predictor._beside and predictor._beside.session()).result()
+        assert not predictor._beside or predictor._beside.session() is None  # this thread is none of a stream
+    assert found == whole
     assert (beside and beside.get_session_options().intra_op_num_threads) == each
     assert predictor.outputs(batches[0])[0].tobytes() == whole[0]
 
 
+def test_a_predictor_that_is_dropped_frees_its_graph_at_once(tmp_path):
+    """Garbage collection is rare in a process with Paddle's many objects."""
+    manifest, file = written(
+        tmp_path, [helper.make_node("Cast", ["input_ids"], ["logits"], to=TensorProto.FLOAT)]
+    )
+    predictor = OnnxPredictor(tmp_path, manifest, file, ProcessSetup("cpu", 2, rank=0, world_size=1))
+    with predictor.streams.open:
+        pass
+    dropped = weakref.ref(predictor)
+    gc.disable()
+    try:
+        del predictor
+        assert dropped() is None
+    finally:
+        gc.enable()
+
+
 def test_a_card_takes_one_batch_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(OnnxPredictor, "_load", lambda self, file, threads: onnxruntime.InferenceSession(file))
+    monkeypatch.setattr(onnx_runtime, "_load", lambda file, threads, setup: onnxruntime.InferenceSession(file))
     monkeypatch.setattr(onnxruntime.InferenceSession, "get_providers", lambda self: [CUDA_PROVIDER])
     manifest, file = written(
         tmp_path, [helper.make_node("Cast", ["input_ids"], ["logits"], to=TensorProto.FLOAT)]
