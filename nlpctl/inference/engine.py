@@ -33,12 +33,12 @@ class Predictor(Protocol):
 class Streams:
     """How many threads may ask an engine for outputs at a time, and are together faster than one.
 
-    That holds within `open`, in threads that called `enter` first.
+    That holds within `open`, in threads that called `enter` first, if there is one.
     """
 
     count: int
     open: AbstractContextManager[Any]
-    enter: Callable[[], None] = lambda: None
+    enter: Callable[[], None] | None = None
 
 
 ONE_STREAM = Streams(1, nullcontext())

@@ -265,7 +265,7 @@ class _Step:
 class _Jobs:
     """Jobs whose results are taken in their order. They run in `threads` threads; if 0, in the calling one, at once."""
 
-    def __init__(self, threads: int, enter: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, threads: int, enter: Callable[[], None] | None = None) -> None:
         """`enter`: called first in each thread."""
         self._jobs: deque[tuple[Future[Any], bool]] = deque()
         self._threads = ThreadPoolExecutor(threads, initializer=enter) if threads else None

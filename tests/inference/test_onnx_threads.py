@@ -19,6 +19,8 @@ from nlpctl.inference.onnx_runtime import CUDA_PROVIDER, STREAMS, OnnxPredictor
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.runtime.process import ProcessSetup
 
+CAST = helper.make_node("Cast", ["input_ids"], ["logits"], to=TensorProto.FLOAT)
+
 
 def written(folder, nodes, weights=()):
     """The manifest of a graph from `input_ids` to `logits`, and the graph."""
@@ -32,9 +34,7 @@ def written(folder, nodes, weights=()):
 
 
 def test_threads_do_not_spin_between_batches(tmp_path):
-    manifest, file = written(
-        tmp_path, [helper.make_node("Cast", ["input_ids"], ["logits"], to=TensorProto.FLOAT)]
-    )
+    manifest, file = written(tmp_path, [CAST])
     setup = ProcessSetup("cpu", threads=2, rank=0, world_size=1)
     for each, most in ((setup, 100), (replace(setup, spin_us=1000), 1000)):
         predictor = OnnxPredictor(tmp_path, manifest, file, each)
@@ -67,9 +67,7 @@ def test_streams_share_a_second_session_and_compute_the_same(tmp_path, threads, 
 
 def test_a_predictor_that_is_dropped_frees_its_graph_at_once(tmp_path):
     """Garbage collection is rare in a process with Paddle's many objects."""
-    manifest, file = written(
-        tmp_path, [helper.make_node("Cast", ["input_ids"], ["logits"], to=TensorProto.FLOAT)]
-    )
+    manifest, file = written(tmp_path, [CAST])
     predictor = OnnxPredictor(tmp_path, manifest, file, ProcessSetup("cpu", 2, rank=0, world_size=1))
     with predictor.streams.open:
         pass
@@ -85,8 +83,6 @@ def test_a_predictor_that_is_dropped_frees_its_graph_at_once(tmp_path):
 def test_a_card_takes_one_batch_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(onnx_runtime, "_load", lambda file, threads, setup: onnxruntime.InferenceSession(file))
     monkeypatch.setattr(onnxruntime.InferenceSession, "get_providers", lambda self: [CUDA_PROVIDER])
-    manifest, file = written(
-        tmp_path, [helper.make_node("Cast", ["input_ids"], ["logits"], to=TensorProto.FLOAT)]
-    )
+    manifest, file = written(tmp_path, [CAST])
     setup = ProcessSetup("gpu:0", threads=8, rank=0, world_size=1)
     assert OnnxPredictor(tmp_path, manifest, file, setup).streams.count == 1

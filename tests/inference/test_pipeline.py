@@ -150,7 +150,8 @@ def test_a_stream_answers_as_predictions_do_and_leaves_bad_rows_out(either):
     pipeline = answering(Words(), None, alone)
     assert found == [joined(window, pipeline.predictions(window, 4)) for window in windows(rows, 10)]
     assert [row for window in found for row, _ in window] == rows
-    assert sorted(streaming.batches) == sorted(alone.batches)
+    in_order = list if Lengths.streams.count == 1 else sorted  # threads note their batches when they come to it
+    assert in_order(streaming.batches) == in_order(alone.batches)
 
 
 class Crew:
@@ -268,7 +269,7 @@ def test_streams_compute_side_by_side_while_they_are_open(monkeypatch):
 @pytest.mark.parametrize("place", ["read", "engine", "read back", "finish"])
 def test_what_fails_is_raised_in_its_place(place, either):
     """The windows before it come first; those after it never."""
-    bad = "w35, a long one"
+    bad = "w35-of-many-letters"
 
     def rows():
         for i in range(60):
@@ -283,9 +284,6 @@ def test_what_fails_is_raised_in_its_place(place, either):
             return super().outputs(batch)
 
     class Reading(Words):
-        def features(self, example, encoder):
-            return [example]
-
         def predictions(self, outputs, parts):
             if place == "read back" and bad in parts:
                 raise UserError("broken")
