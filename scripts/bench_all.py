@@ -20,7 +20,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +34,48 @@ LOOK = 3.0  # seconds
 MISSED = 1  # exit code of a benchmark that measured, and missed a target; one that failed prints no result
 
 
-@dataclass(frozen=True)
 class Needs:
-    """What benchmarks are given. `run`: MiniLM trained on SST-2; `export`: its export; `texts`: a sentence per line."""
+    """What benchmarks are given, made when one asks for it, unless a former call has: training takes minutes.
 
-    run: Path
-    export: Path
-    texts: Path
-    torch: list[str]
+    `torch`: the flag that names a Python with PyTorch, if there is one.
+    """
+
+    def __init__(self, folder: Path, torch: str | None):
+        self.torch = ["--torch-python", torch] if torch else []
+        self._folder, self._data = folder, DATA / "sst2"
+        shown = {"sst2_minilm": "RUN", "export": "EXPORT", "texts.txt": "TEXTS"}
+        self._names = {str(folder / name): word for name, word in shown.items()}
+
+    @property
+    def run(self) -> Path:
+        """MiniLM trained on SST-2."""
+        os.environ.setdefault("SST2_DIR", str(self._data))
+        run = self._folder / "sst2_minilm"
+        if not (run / "metrics.json").is_file():
+            resumed = ["--resume"] if run.is_dir() else []
+            nlpctl("train", str(RECIPE), "--device", "cpu", "--output_dir", str(run), *resumed)
+        return run
+
+    @property
+    def export(self) -> Path:
+        """Its export."""
+        export = self._folder / "export"
+        if not export.is_dir():
+            nlpctl("export", str(self.run), "-o", str(export), "--precision", "fp32,int8", "--device", "cpu")
+        return export
+
+    @property
+    def texts(self) -> Path:
+        """A file with a sentence per line."""
+        texts = self._folder / "texts.txt"
+        rows = (self._data / "test.tsv").read_text(encoding="utf-8").splitlines()
+        place = rows[0].split("\t").index("text")
+        texts.write_text("".join(f"{row.split(chr(9))[place]}\n" for row in rows[1:]), encoding="utf-8")
+        return texts
+
+    def short(self, word: str) -> str:
+        """An argument as a reader would give it."""
+        return "VENV/bin/python" if word in self.torch[1:] else self._names.get(word, word)
 
 
 Words = Callable[[Needs], list[str]]
@@ -75,7 +108,8 @@ def main() -> int:
         return 0
     if not given.busy and too_busy(busy_share(LOOK)):
         return 2
-    needs = prepare(given.folder.resolve(), given.torch_python)
+    given.folder.mkdir(parents=True, exist_ok=True)
+    needs = Needs(given.folder.resolve(), given.torch_python)
     failed = [name for name in given.names if not measure(name, needs, given.busy)]
     write_page()
     if failed:
@@ -117,23 +151,6 @@ def cpu_times() -> list[int]:
     return [int(each) for each in Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
 
 
-def prepare(folder: Path, torch: str | None) -> Needs:
-    """Train and export what the benchmarks need, unless a former call has."""
-    sst2 = DATA / "sst2"
-    os.environ.setdefault("SST2_DIR", str(sst2))
-    run, export, texts = folder / "sst2_minilm", folder / "export", folder / "texts.txt"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (run / "metrics.json").is_file():
-        resumed = ["--resume"] if run.is_dir() else []
-        nlpctl("train", str(RECIPE), "--device", "cpu", "--output_dir", str(run), *resumed)
-    if not export.is_dir():
-        nlpctl("export", str(run), "-o", str(export), "--precision", "fp32,int8", "--device", "cpu")
-    rows = (sst2 / "test.tsv").read_text(encoding="utf-8").splitlines()
-    place = rows[0].split("\t").index("text")
-    texts.write_text("".join(f"{row.split(chr(9))[place]}\n" for row in rows[1:]), encoding="utf-8")
-    return Needs(run, export, texts, ["--torch-python", torch] if torch else [])
-
-
 def nlpctl(*words: str) -> None:
     subprocess.run([*NLPCTL, *words], env=environment(), cwd=ROOT, check=True)
 
@@ -147,7 +164,7 @@ def measure(name: str, needs: Needs, anyway: bool) -> bool:
     if not anyway and too_busy(busy):
         return False
     script, *words = BENCHMARKS[name](needs)
-    shown = f"python scripts/{script} {' '.join(short(word, needs) for word in words)}"
+    shown = f"python scripts/{script} {' '.join(needs.short(word) for word in words)}"
     console.note(f"\n{shown}")
     started = time.monotonic()
     done = subprocess.run(
@@ -164,14 +181,6 @@ def measure(name: str, needs: Needs, anyway: bool) -> bool:
     RESULTS.mkdir(exist_ok=True)
     write_json_atomic(RESULTS / f"{name}.json", {"command": shown, "minutes": minutes, "busy": round(busy, 3), **found})
     return done.returncode == 0
-
-
-def short(word: str, needs: Needs) -> str:
-    """An argument as a reader would give it."""
-    names = {str(needs.run): "RUN", str(needs.export): "EXPORT", str(needs.texts): "TEXTS"}
-    if word in needs.torch[1:]:
-        return "VENV/bin/python"
-    return names.get(word, word)
 
 
 def write_page() -> None:

@@ -59,9 +59,10 @@ def tell(facts: dict[str, Any], tables: Sequence[Table], as_json: bool, **measur
 
 def conditions() -> dict[str, Any]:
     """When, where and with what was measured. `load` is the 1-minute load average right now."""
+    cpu = cpu_info()
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "processor": cpu_info().model,
+        "processor": f"{cpu.model} with {' '.join(cpu.instruction_sets)}",  # the model alone may name several
         "cores": physical_cores(),
         "load": round(os.getloadavg()[0], 2),
         "python": sys.version.split()[0],

@@ -68,7 +68,7 @@ def with_paddle(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -
 
 @pytest.fixture(scope="session")
 def native_int8() -> None:
-    """What int8 graphs answer is tested where nlpctl runs them: without VNNI their sums saturate (docs/upstream.md)."""
+    """Paddle's int8 graphs are tested where nlpctl runs them: without VNNI their sums saturate (docs/upstream.md)."""
     if not cpu_info().computes("int8"):
         pytest.skip("this processor does not compute in int8 natively")
 

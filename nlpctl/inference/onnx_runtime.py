@@ -17,6 +17,7 @@ from nlpctl.data.collate import Batch
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.engine import ONE_STREAM, Streams
 from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph
+from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.process_state import Shared
 
@@ -112,16 +113,17 @@ def runs_on_cards() -> bool:
 
 def _load(graph: str | bytes, threads: int, setup: ProcessSetup) -> Any:
     """A session of a file, or of its content."""
-    return onnxruntime.InferenceSession(graph, _options(threads, setup.spin_us), providers=_providers(setup))
+    return onnxruntime.InferenceSession(graph, session_options(threads, setup.spin_us), providers=_providers(setup))
 
 
-def _options(threads: int, spin_us: int) -> onnxruntime.SessionOptions:
-    """Let idle threads sleep soon. By default each one spins on its core for 27 ms after a batch.
-
-    Tokenising and other programs then lack that core: on a busy machine, batches took 1.6 to 3.4 times as long.
-    """
+def session_options(threads: int, spin_us: int) -> onnxruntime.SessionOptions:
+    """How graphs are run on a CPU and on a card."""
     options = onnxruntime.SessionOptions()
+    # Let idle threads sleep soon. By default each one spins on its core for 27 ms after a batch. Tokenising and other
+    # programs then lack that core: on a busy machine, batches took 1.6 to 3.4 times as long.
     options.add_session_config_entry("session.intra_op.spin_duration_us", str(spin_us))
+    if not cpu_info().computes("int8"):  # add int8 products in 32 bits: in 16 they saturate (docs/upstream.md)
+        options.add_session_config_entry("session.x64quantprecision", "1")
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY

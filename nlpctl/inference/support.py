@@ -17,6 +17,10 @@ _PRECISIONS = {  # (engine, kind of device): its precisions
     ("onnxruntime", "gpu"): ("fp32", "fp16"),
 }
 
+_OTHERWISE = {  # Paddle on a processor that does not compute it natively: what would happen, and the next step
+    "bf16": ("it would be slower than fp32", "use --precision fp32, or auto"),
+    "int8": ("sums would overflow and change answers", "use --engine onnxruntime, --precision fp32, or auto"),
+}
 TENSORRT_PRECISIONS = ("fp32", "fp16")
 
 
@@ -48,11 +52,12 @@ def obstacle(engine: str, precision: str, machine: Machine) -> Problem | None:
     if precision not in offered:
         message = f"{engine} does not compute in {precision} on a {machine.kind.upper()}"
         return Problem(message, "inference.precision", f"use {' or '.join(offered)}, or another engine or device")
-    if machine.kind == "cpu" and not machine.cpu.computes(precision):
+    # ONNX Runtime offers fp32 and int8 on a CPU, and computes both right on all of them (docs/upstream.md).
+    if engine == "paddle" and machine.kind == "cpu" and not machine.cpu.computes(precision):
         message = f"this processor ({machine.cpu.model or 'unknown'}) does not compute in {precision} natively"
-        otherwise = "sums would overflow and change answers" if precision == "int8" else "it would be slower than fp32"
+        otherwise, hint = _OTHERWISE[precision]
         needs = f"that needs one of {', '.join(NATIVE[precision])}; otherwise {otherwise}"
-        return Problem(f"{message}: {needs}", "inference.precision", "use --precision fp32, or auto")
+        return Problem(f"{message}: {needs}", "inference.precision", hint)
     if machine.kind == "gpu" and precision == "bf16" and not machine.gpu_bf16:
         message = "this GPU does not compute in bf16 natively, which needs compute capability 8.0"
         return Problem(message, "inference.precision", "use --precision fp16, or auto")

@@ -36,7 +36,6 @@ class Case:
     stdin: str = ""
     env: dict[str, str] = field(default_factory=dict)
     paddle: bool = False
-    int8: bool = False  # needs a processor that computes in int8
 
 
 def load_cases() -> list[Case]:
@@ -87,11 +86,7 @@ def says(message: str, expected: str) -> bool:
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.name)
-def test_bad_input(
-    case: Case, folder: Path, lines: Callable[[bool], CommandLines], request: pytest.FixtureRequest
-) -> None:
-    if case.int8:
-        request.getfixturevalue("native_int8")
+def test_bad_input(case: Case, folder: Path, lines: Callable[[bool], CommandLines]) -> None:
     prepare(case, folder)
     before = contents(folder)
     ended = run(case, folder, lines)

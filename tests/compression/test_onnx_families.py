@@ -20,6 +20,7 @@ from nlpctl.graphs.onnx_graph import read_graph, sum_residuals
 from nlpctl.graphs.onnx_quantize import quantize_dynamic, quantize_static
 from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.inference.engine import DygraphPredictor
+from nlpctl.inference.onnx_runtime import session_options
 from nlpctl.models.crf import with_crf
 from nlpctl.models.pruned import Kept, prune
 from nlpctl.upstream.roberta_tagger import translatable
@@ -91,8 +92,7 @@ def made(request, tmp_path_factory) -> Made:
 
 
 def run(model: Path | bytes, rows: dict[str, np.ndarray], optimised: Path | None = None) -> list[np.ndarray]:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    options = session_options(1, 0)
     if optimised:
         options.optimized_model_filepath = str(optimised)
     content = model if isinstance(model, bytes) else str(model)
@@ -111,7 +111,6 @@ def largest_error(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
-@pytest.mark.usefixtures("native_int8")
 @pytest.mark.parametrize("method", ["dynamic", "static"])
 def test_answers_and_operators(made, tmp_path, method):
     out = tmp_path / "int8.onnx"

@@ -32,7 +32,6 @@ def weights(file):
     return {each.name: numpy_helper.to_array(each).dtype.name for each in graph.initializer if len(each.dims) == 2}
 
 
-@pytest.mark.usefixtures("native_int8")
 @pytest.mark.parametrize("method", ["dynamic", "static"])
 def test_answers_are_those_of_the_network(attention, tmp_path, method, caplog, capfd):
     out = tmp_path / "int8.onnx"

@@ -12,15 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.runtime.cpu import cpu_info
-
 ENGINES = ("paddle", "onnxruntime")
 
 
 @pytest.fixture(scope="session")
 def export(work, base) -> Path:
-    precisions = "fp32,int8-dynamic" if cpu_info().computes("int8") else "fp32"
-    done = work.nlpctl("export", base, "-o", "exported", "--format", "paddle,onnx", "--precision", precisions)
+    done = work.nlpctl("export", base, "-o", "exported", "--format", "paddle,onnx", "--precision", "fp32,int8-dynamic")
     assert done.returncode == 0, done.stderr
     return work / "exported"
 
@@ -133,7 +130,6 @@ def test_an_export_is_answered_without_paddlenlp(work, export, texts, expected, 
     assert ("paddle" in imported, "onnxruntime" in imported) == (engine == "paddle", engine == "onnxruntime")
 
 
-@pytest.mark.usefixtures("native_int8")
 def test_int8_is_taken_when_asked_for(work, export, texts):
     done = work.nlpctl("predict", export, texts, "--precision", "int8")
     assert "onnxruntime int8" in done.stderr

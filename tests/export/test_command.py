@@ -96,7 +96,6 @@ def test_int8_of_every_method(classifier, tmp_path, monkeypatch):
         assert (check.difference > 1e-3) == (graph.precision == "int8") and check.agreement >= 0.5
 
 
-@pytest.mark.usefixtures("native_int8")
 def test_int8_that_decides_otherwise_is_refused(classifier, tmp_path, monkeypatch):
     from nlpctl.inference.onnx_runtime import OnnxPredictor
 
@@ -114,7 +113,6 @@ def test_int8_that_decides_otherwise_is_refused(classifier, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("native_int8")
 def test_int8_as_a_family_keeps_the_graphs_that_pass(classifier, tmp_path, monkeypatch, capsys):
     from nlpctl.inference.onnx_runtime import OnnxPredictor
     from nlpctl.tasks.sequence_classification import SequenceClassification
@@ -163,7 +161,6 @@ def test_int8_goes_without_what_cannot_be_quantised(made_run, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("native_int8")
 def test_a_quantiser_that_fails_costs_its_graph_alone(classifier, tmp_path, monkeypatch):
     from nlpctl.graphs import onnx_quantize
 
@@ -179,7 +176,6 @@ def test_a_quantiser_that_fails_costs_its_graph_alone(classifier, tmp_path, monk
         export(classifier, source, Wanted(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
 
 
-@pytest.mark.usefixtures("native_int8")
 def test_int8_for_the_moment_that_was_refused(classifier, monkeypatch):
     from nlpctl.tasks.sequence_classification import SequenceClassification
 

@@ -53,7 +53,7 @@ def parsed(schema: ModuleType, text: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def exported(classifier, tmp_path_factory, native_int8):
+def exported(classifier, tmp_path_factory):
     """An export of the classifier with graphs of all formats."""
     folder = tmp_path_factory.mktemp("exported") / "made"
     wanted = Wanted(("paddle", "onnx"), ("fp32", "int8-dynamic"))

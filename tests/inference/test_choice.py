@@ -57,7 +57,7 @@ def test_names_tell_all_choices_of_an_export_apart():
     ("given", "expected"),
     [
         (machine(), [*OF_PADDLE, "onnxruntime fp32", "onnxruntime int8 (dynamic)"]),
-        (machine(OLD), ["paddle fp32", "onnxruntime fp32"]),
+        (machine(OLD), ["paddle fp32", "onnxruntime fp32", "onnxruntime int8 (dynamic)"]),
         (machine(onnxruntime=False), OF_PADDLE),
         (machine(device="gpu:0"), ["paddle fp32", "paddle bf16", "paddle fp16"]),
         (machine(device="gpu:0", gpu_bf16=False), ["paddle fp32", "paddle fp16"]),
@@ -137,7 +137,8 @@ def test_an_engine_leaves_its_precisions():
         (ALL, ORT, machine(onnxruntime=False), "engine", "not installed", "pip install onnxruntime"),
         ((ONNX,), {}, machine(onnxruntime=False), "engine", "not installed", "pip install onnxruntime"),
         (ALL, {"precision": "bf16"}, machine(OLD), "precision", "(Core) does not compute in bf16 natively", "fp32"),
-        (ALL, {"precision": "int8"}, machine(OLD), "precision", "avx512_vnni", "fp32"),
+        ((PADDLE_INT8,), {"precision": "int8"}, machine(OLD), "precision", "avx512_vnni", "--engine onnxruntime"),
+        (ALL, {"engine": "paddle", "precision": "int8"}, machine(OLD), "precision", "sums would overflow", "fp32"),
         (ALL, {"precision": "fp16"}, machine(), "precision", "does not compute in fp16 on a CPU", "fp32 or bf16"),
         (ALL, ORT | {"precision": "bf16"}, machine(), "precision", "in bf16 on a CPU", "fp32 or int8"),
         (ALL, {"precision": "int8"}, machine(device="gpu:0"), "precision", "int8 on a GPU", "fp16"),
@@ -161,7 +162,8 @@ def test_what_cannot_run_is_refused(graphs, inference, given, where, message, hi
 
 
 def test_what_no_export_could_give_is_refused_before_there_is_one():
-    check_engine(InferenceSection(engine="onnxruntime", precision="int8"), machine())
+    for each in (machine(), machine(OLD)):
+        check_engine(InferenceSection(engine="onnxruntime", precision="int8"), each)
     check_engine(InferenceSection(engine="onnxruntime"), machine())
     with pytest.raises(UserError, match="does not compute in bf16 on a CPU"):
         check_engine(InferenceSection(engine="onnxruntime", precision="bf16"), machine())

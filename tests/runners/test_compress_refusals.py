@@ -68,12 +68,20 @@ def test_a_score_of_the_users_own_is_never_sure(recipe, tmp_path):
     assert told.value.problems[0].where == "--sure (compression.sure)"
 
 
-@pytest.mark.parametrize("part", ["dynabert+ptq", "qat", "ort-static", "bf16"])
-def test_a_machine_that_computes_no_8_bits(recipe, monkeypatch, part):
+@pytest.mark.parametrize(
+    ("part", "hint"),
+    [
+        ("dynabert+ptq", "leave ptq out, or use ort-dynamic or ort-static in its place"),
+        ("qat", "leave qat out, or use ort-dynamic or ort-static in its place"),
+        ("bf16", "leave bf16 out"),
+    ],
+)
+def test_a_machine_that_does_not_compute_natively(recipe, monkeypatch, part, hint):
     monkeypatch.setattr("nlpctl.inference.auto.this_machine", lambda _: OLDER)
-    check_engines(SimpleNamespace(device="cpu"), strategies(recipe("dynabert,distill")))
-    with pytest.raises(UserError, match="does not compute in (int8|bf16) natively"):
+    check_engines(SimpleNamespace(device="cpu"), strategies(recipe("dynabert,distill+ort-static,ort-dynamic")))
+    with pytest.raises(UserError, match="does not compute in (int8|bf16) natively") as told:
         check_engines(SimpleNamespace(device="cpu"), strategies(recipe(part)))
+    assert told.value.problems[0].hint == hint
 
 
 def test_a_card_is_told_how_to_go_on(recipe, monkeypatch):

@@ -56,7 +56,6 @@ def sums(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
-@pytest.mark.usefixtures("native_int8")
 def test_an_export_is_copied_and_gets_the_graph_that_it_lacks(run, exported, tmp_path):
     before = sums(exported)
     bench = Workbench(given(run, exported), set_up_process(run), str(exported), tmp_path)

@@ -11,7 +11,7 @@ from nlpctl import console
 from nlpctl.compression.plan.files import data_files, files_of_networks
 from nlpctl.compression.plan.plan_file import PLAN, check_plan
 from nlpctl.compression.plan.strategy import Chain, strategies_of
-from nlpctl.compression.strategies.base import KEY, Strategy
+from nlpctl.compression.strategies.base import KEY, Kind, Strategy
 from nlpctl.compression.strategies.registry import every_strategy, int8_of_graphs
 from nlpctl.compression.user_functions import check_user_functions
 from nlpctl.config.checks import check
@@ -19,7 +19,7 @@ from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import files_of, has_split, open_split
 from nlpctl.data.task_rows import task_rows
-from nlpctl.errors import UserError
+from nlpctl.errors import Problem, UserError
 from nlpctl.inference.support import obstacle
 from nlpctl.layout import COMPRESS, EXPORT, MODEL, RECIPE
 from nlpctl.models.export_folder import read_manifest
@@ -129,12 +129,19 @@ def check_engines(setup: ProcessSetup, strategies: Sequence[Strategy]) -> None:
     """UserError if no engine of this machine can run the graphs of a strategy. Imports Paddle."""
     from nlpctl.inference.auto import this_machine
 
-    for strategy in strategies:
+    machine = this_machine(setup)
+
+    def found(strategy: Strategy) -> Problem | None:
         way = strategy.way(setup.device)
-        problem = None if way is None else obstacle(*way, this_machine(setup))
+        return None if way is None else obstacle(*way, machine)
+
+    for strategy in strategies:
+        problem = found(strategy)
         if problem is not None:
             cpu = "" if setup.device == "cpu" else ", or --device cpu, which reuses networks trained on the GPU"
-            raise UserError(problem.message, KEY, f"leave {strategy.name} out{cpu}")
+            others = [each.name for each in int8_of_graphs() if strategy.kind is Kind.INT8 and found(each) is None]
+            use = f", or use {' or '.join(others)} in its place" if others else ""
+            raise UserError(problem.message, KEY, f"leave {strategy.name} out{use}{cpu}")
 
 
 def default_output(source: str) -> Path:

@@ -1,0 +1,78 @@
+"""Products of int8 in ONNX Runtime, whose sums saturate on processors without VNNI unless it is told otherwise."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from nlpctl.graphs.onnx_quantize import quantize_dynamic, quantize_static
+from nlpctl.inference.onnx_runtime import OnnxPredictor
+from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
+from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.process import ProcessSetup
+
+IDS = np.ones((5, 96), np.int64)
+SMALL = np.float32(0.01)
+INPUT, OUTPUT = TensorSpec("input_ids", "int64", (None, None)), TensorSpec("logits", "float32", (None, None))
+
+
+def constant(name, *shape):
+    """A weight of equal numbers: in int8 each is 127, and the largest sums come about."""
+    return numpy_helper.from_array(np.full(shape, SMALL), name)
+
+
+def product():
+    return [helper.make_node("MatMul", ["x", "weight"], ["logits"])], [constant("weight", 96, 64)]
+
+
+def recurrent():
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "first"], ["sequence"]),
+        helper.make_node("LSTM", ["sequence", "weight", "states"], ["all"], hidden_size=32),
+        helper.make_node("Reshape", ["all", "rows"], ["logits"]),
+    ]
+    shapes = [numpy_helper.from_array(np.array(each), name) for name, each in (("first", [0]), ("rows", [-1, 32]))]
+    return nodes, [constant("weight", 1, 128, 96), constant("states", 1, 128, 32), *shapes]
+
+
+def write(made, file):
+    """A graph from `input_ids`, taken for numbers, to `logits`."""
+    nodes, weights = made()
+    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [None, 96])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, [None, None])
+    cast = helper.make_node("Cast", ["input_ids"], ["x"], to=TensorProto.FLOAT)
+    graph = helper.make_graph([cast, *nodes], "g", [ids], [logits], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
+
+
+def answers(file):
+    graph = Graph("onnx", "int8", (file.name,), "dynamic")
+    manifest = ExportManifest("sequence_classification", (INPUT,), (OUTPUT,), 96, (graph,), 0, "", {})
+    setup = ProcessSetup("cpu", threads=1, rank=0, world_size=1)
+    return OnnxPredictor(file.parent, manifest, graph, setup).outputs({"input_ids": IDS})[0]
+
+
+@pytest.mark.parametrize(("made", "method"), [(product, "dynamic"), (product, "static"), (recurrent, "dynamic")])
+def test_the_largest_sums_are_exact(tmp_path, made, method):
+    """Inputs and weights that int8 holds exactly; saturated sums are wrong by half."""
+    write(made, tmp_path / "fp32.onnx")
+    if method == "dynamic":
+        quantize_dynamic(tmp_path / "fp32.onnx", tmp_path / "int8.onnx")
+    else:
+        quantize_static(tmp_path / "fp32.onnx", tmp_path / "int8.onnx", [{"input_ids": IDS}])
+    found, expected = answers(tmp_path / "int8.onnx"), answers(tmp_path / "fp32.onnx")
+    assert found.shape == expected.shape == ((5, 64) if made is product else (5, 32))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.skipif(cpu_info().computes("int8"), reason="on this processor sums of int8 products do not saturate")
+def test_without_the_option_sums_still_saturate(tmp_path):
+    """Fails when ONNX Runtime no longer needs it."""
+    write(product, tmp_path / "fp32.onnx")
+    quantize_dynamic(tmp_path / "fp32.onnx", tmp_path / "int8.onnx")
+    session = onnxruntime.InferenceSession(str(tmp_path / "int8.onnx"), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"input_ids": IDS})
+    assert (found < 0.75 * answers(tmp_path / "fp32.onnx")).all()
