@@ -43,13 +43,13 @@ class Needs:
     def __init__(self, folder: Path, torch: str | None):
         self.torch = ["--torch-python", torch] if torch else []
         self._folder, self._data = folder, DATA / "sst2"
+        os.environ.setdefault("SST2_DIR", str(self._data))  # which the recipe names
         shown = {"sst2_minilm": "RUN", "export": "EXPORT", "texts.txt": "TEXTS"}
         self._names = {str(folder / name): word for name, word in shown.items()}
 
     @property
     def run(self) -> Path:
         """MiniLM trained on SST-2."""
-        os.environ.setdefault("SST2_DIR", str(self._data))
         run = self._folder / "sst2_minilm"
         if not (run / "metrics.json").is_file():
             resumed = ["--resume"] if run.is_dir() else []
@@ -68,9 +68,10 @@ class Needs:
     def texts(self) -> Path:
         """A file with a sentence per line."""
         texts = self._folder / "texts.txt"
-        rows = (self._data / "test.tsv").read_text(encoding="utf-8").splitlines()
-        place = rows[0].split("\t").index("text")
-        texts.write_text("".join(f"{row.split(chr(9))[place]}\n" for row in rows[1:]), encoding="utf-8")
+        if not texts.is_file():
+            rows = (self._data / "test.tsv").read_text(encoding="utf-8").splitlines()
+            place = rows[0].split("\t").index("text")
+            write_text_atomic(texts, "".join(f"{row.split(chr(9))[place]}\n" for row in rows[1:]))
         return texts
 
     def short(self, word: str) -> str:
@@ -160,10 +161,14 @@ def measure(name: str, needs: Needs, anyway: bool) -> bool:
 
     `anyway`: also on a busy machine.
     """
+    try:
+        script, *words = BENCHMARKS[name](needs)
+    except (subprocess.CalledProcessError, OSError) as error:
+        console.warn(f"what {name} needs cannot be made: {error}")
+        return False
     busy = busy_share(LOOK)
     if not anyway and too_busy(busy):
         return False
-    script, *words = BENCHMARKS[name](needs)
     shown = f"python scripts/{script} {' '.join(needs.short(word) for word in words)}"
     console.note(f"\n{shown}")
     started = time.monotonic()

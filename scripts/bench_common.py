@@ -25,7 +25,7 @@ from nlpctl.runtime.run_directory import git_commit  # noqa: E402
 from nlpctl.runtime.versions import installed_version  # noqa: E402
 
 NLPCTL = (sys.executable, "-m", "nlpctl")
-PACKAGES = ("paddlepaddle", "paddlenlp", "numpy", "tokenizers")
+PACKAGES = ("paddlepaddle", "paddlenlp", "numpy", "tokenizers", "onnxruntime")
 
 
 def environment() -> dict[str, str]:
@@ -62,7 +62,8 @@ def conditions() -> dict[str, Any]:
     cpu = cpu_info()
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "processor": f"{cpu.model} with {' '.join(cpu.instruction_sets)}",  # the model alone may name several
+        # The name alone may mean several.
+        "processor": f"{cpu.model or 'unknown'}, {' '.join(cpu.instruction_sets) or 'no known instruction set'}",
         "cores": physical_cores(),
         "load": round(os.getloadavg()[0], 2),
         "python": sys.version.split()[0],
@@ -73,7 +74,7 @@ def conditions() -> dict[str, Any]:
 
 def conditions_line(facts: dict[str, Any]) -> str:
     """`conditions()` in one line."""
-    packages = ", ".join(f"{package} {facts[package]}" for package in PACKAGES)
+    packages = ", ".join(f"{package} {facts[package]}" for package in PACKAGES if package in facts)
     return (
         f"{facts['date']}, {facts['processor']}, {facts['cores']} cores, load {facts['load']} at the start; "
         f"Python {facts['python']}, {packages}; commit {facts['commit']}"

@@ -34,7 +34,7 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
-from nlpctl.runtime.cpu import physical_cores
+from nlpctl.runtime.cpu import cpu_info, physical_cores
 from nlpctl.runtime.process import prepare_process
 
 LOOPS = ROOT / "scripts" / "bench_loops"
@@ -209,6 +209,7 @@ def _by_hand(
     stack: ExitStack, model: Path, export: Path, texts: list[str], folder: Path, options: argparse.Namespace
 ) -> list[Asked]:
     spec = {"texts": texts, "folder": str(export), "threads": physical_cores(), "max_length": options.max_length}
+    spec["exact"] = not cpu_info().computes("int8")
     loops = [
         (f"{kind} by hand, {precision}", sys.executable, f"{script}_by_hand.py", {"file": file, "precision": precision})
         for kind, script, file, precision in (
@@ -218,6 +219,7 @@ def _by_hand(
             ("Paddle Inference", "paddle", "model.pdmodel", "bf16"),
             ("Paddle Inference", "paddle", "model.int8.pdmodel", "int8"),
         )
+        if (export / file).is_file() and (script == "onnx" or cpu_info().computes(precision))
     ]
     if options.torch_python:
         weights = {"weights": str(folder / f"{model.parent.name}.npz"), "config": _torch_config(model)}

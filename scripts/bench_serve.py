@@ -37,7 +37,7 @@ from serve_load import Client, Outcome, as_answered, figures, post
 
 from nlpctl import console
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.runtime.cpu import physical_cores
+from nlpctl.runtime.cpu import cpu_info, physical_cores
 
 HOST = "127.0.0.1"
 CLIENTS = (1, 8, 64)
@@ -54,7 +54,8 @@ def main() -> int:
     texts = [text for text in given.texts.read_text(encoding="utf-8").splitlines() if text.strip()]
     requests = [post(HOST, json.dumps({"text": text}, ensure_ascii=False).encode()) for text in texts]
     spec = {"texts": texts[:400], "folder": str(given.export.resolve()), "file": FILES[given.precision],
-            "threads": cores, "max_length": read_manifest(given.export).max_seq_length}  # fmt: skip
+            "threads": cores, "max_length": read_manifest(given.export).max_seq_length,
+            "exact": not cpu_info().computes("int8")}  # fmt: skip
     chosen = ("--engine", "onnxruntime", "--precision", given.precision)
     with tempfile.TemporaryDirectory(prefix="nlpctl-bench-") as name, ExitStack() as stack:
         file = Path(name) / "spec.json"

@@ -268,8 +268,8 @@ class InferenceSection:
     )
     precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = key(
         "auto",
-        "Arithmetic of the engine. auto: the fastest that this machine computes natively and that decided well enough "
-        "when the model was exported.",
+        "Arithmetic of the engine. auto: the fastest that this machine supports and that decided well enough when the "
+        "model was exported.",
     )
     max_drop: float = key(
         0.5,

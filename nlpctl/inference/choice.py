@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import Problem, UserError
@@ -91,7 +91,11 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
     obstacles = [obstacle(each.engine, each.precision, machine) for each in wanted]
     possible = [each for each, problem in zip(wanted, obstacles, strict=True) if problem is None]
     if not possible:
-        raise UserError(problems=[_first(obstacles)])
+        problem = _first(obstacles)
+        if problem.where == "inference.precision" and not runnable(manifest, machine):
+            hint = "this machine runs no graph of this export: export or compress the model again, for ONNX Runtime"
+            problem = replace(problem, hint=hint)
+        raise UserError(problems=[problem])
     chosen = next((each for each in possible if is_chosen(each, manifest)), None)
     if chosen is not None:
         return Candidates((chosen,))

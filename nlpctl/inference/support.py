@@ -17,10 +17,6 @@ _PRECISIONS = {  # (engine, kind of device): its precisions
     ("onnxruntime", "gpu"): ("fp32", "fp16"),
 }
 
-_OTHERWISE = {  # Paddle on a processor that does not compute it natively: what would happen, and the next step
-    "bf16": ("it would be slower than fp32", "use --precision fp32, or auto"),
-    "int8": ("sums would overflow and change answers", "use --engine onnxruntime, --precision fp32, or auto"),
-}
 TENSORRT_PRECISIONS = ("fp32", "fp16")
 
 
@@ -55,7 +51,11 @@ def obstacle(engine: str, precision: str, machine: Machine) -> Problem | None:
     # ONNX Runtime offers fp32 and int8 on a CPU, and computes both right on all of them (docs/upstream.md).
     if engine == "paddle" and machine.kind == "cpu" and not machine.cpu.computes(precision):
         message = f"this processor ({machine.cpu.model or 'unknown'}) does not compute in {precision} natively"
-        otherwise, hint = _OTHERWISE[precision]
+        otherwise, hint = "it would be slower than fp32", "use --precision fp32, or auto"
+        if precision == "int8":
+            otherwise = "Paddle's sums would overflow and change answers"
+            hint = "use --engine onnxruntime, or --precision fp32"
+            hint = hint if machine.onnxruntime else f"pip install onnxruntime, and {hint}"
         needs = f"that needs one of {', '.join(NATIVE[precision])}; otherwise {otherwise}"
         return Problem(f"{message}: {needs}", "inference.precision", hint)
     if machine.kind == "gpu" and precision == "bf16" and not machine.gpu_bf16:

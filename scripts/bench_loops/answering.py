@@ -1,8 +1,8 @@
 """Shared by the hand-written inference scripts, which are controlled on standard input.
 
-Each is started as `python SCRIPT SPEC`; SPEC is a JSON file with "texts", "max_length", "folder", "precision" and
-"threads". It prints "ready". Then it reads lines with a batch size; for each it answers all texts once and writes
-{"seconds", "labels"}.
+Each is started as `python SCRIPT SPEC`; SPEC is a JSON file with "texts", "max_length", "folder", "precision",
+"threads" and "exact" (whether ONNX Runtime needs its option for exact sums of int8). It prints "ready".
+Then it reads lines with a batch size; for each it answers all texts once and writes {"seconds", "labels"}.
 """
 
 from __future__ import annotations

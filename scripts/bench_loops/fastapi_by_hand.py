@@ -29,6 +29,8 @@ def application() -> FastAPI:
         spec = json.load(stream)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = max(1, spec["threads"] // int(os.environ["WORKERS"]))
+    if spec["exact"]:
+        options.add_session_config_entry("session.x64quantprecision", "1")
     session = onnxruntime.InferenceSession(f"{spec['folder']}/{spec['file']}", options, ["CPUExecutionProvider"])
     tokenizer = fast_tokenizer(spec)
     app = FastAPI()

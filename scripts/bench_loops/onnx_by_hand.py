@@ -13,6 +13,8 @@ def load(spec: dict[str, Any]) -> Answer:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = spec["threads"]
     options.inter_op_num_threads = 1
+    if spec["exact"]:
+        options.add_session_config_entry("session.x64quantprecision", "1")
     session = onnxruntime.InferenceSession(f"{spec['folder']}/{spec['file']}", options, ["CPUExecutionProvider"])
     tokenizer = fast_tokenizer(spec)
 

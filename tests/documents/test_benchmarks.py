@@ -82,12 +82,33 @@ def test_a_benchmark_that_fails_leaves_its_file(
     monkeypatch.setitem(bench_all.BENCHMARKS, "startup", lambda needs: ["fails.py", *words])
     run = subprocess.run
     monkeypatch.setattr(bench_all.subprocess, "run", lambda line, **more: run([line[0], *line[2:]], **more))
-    needs = bench_all.Needs(tmp_path, tmp_path, tmp_path, [])
+    needs = bench_all.Needs(tmp_path, None)
     assert bench_all.measure("startup", needs, anyway=True) == (code == 0)
     file = tmp_path / "startup.json"
     assert file.exists() == kept and (not kept or json.loads(file.read_text())["busy"] == 0.25)
     file.unlink(missing_ok=True)
     assert not bench_all.measure("startup", needs, anyway=False) and not file.exists()
+
+
+def test_what_a_benchmark_needs_is_made_when_it_asks(
+    bench_all: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = []
+    monkeypatch.setattr(bench_all, "nlpctl", lambda *words: made.append(words[0]))
+    needs = bench_all.Needs(tmp_path, "torch/python")
+    assert bench_all.BENCHMARKS["memory"](needs) == ["bench_memory.py", "--json"] and made == []
+    words = bench_all.BENCHMARKS["inference"](needs)
+    assert made == ["train"] and needs.short(words[1]) == "RUN" and needs.short(words[-1]) == "VENV/bin/python"
+    (tmp_path / "sst2_minilm").mkdir()
+    (tmp_path / "sst2_minilm" / "metrics.json").touch()
+    assert needs.short(bench_all.BENCHMARKS["startup"](needs)[-1]) == "EXPORT" and made == ["train", "export"]
+
+    def fails(*words: str) -> None:
+        raise subprocess.CalledProcessError(2, words)
+
+    monkeypatch.setattr(bench_all, "nlpctl", fails)
+    assert not bench_all.measure("startup", needs, anyway=True)
+    assert "what startup needs cannot be made" in capsys.readouterr().err
 
 
 def test_failed_requests_are_no_speed() -> None:

@@ -96,7 +96,9 @@ def test_a_run_is_scored_and_answers_the_same(work, grounds, made, nlpctl) -> No
 
 
 @pytest.mark.parametrize(("engine", "precision", "most"), GRAPHS)
-def test_an_export_answers_the_same(work, grounds, made, nlpctl, engine, precision, most) -> None:
+def test_an_export_answers_the_same(request, work, grounds, made, nlpctl, engine, precision, most) -> None:
+    if (engine, precision) == ("paddle", "int8"):
+        request.getfixturevalue("native_int8")
     asked = ("predict", made / "export", "test.tsv", "--engine", engine, "--precision", precision)
     first, second = (answers(nlpctl(each, *asked)) for each in grounds)
     assert largest_difference(first, second) <= most

@@ -35,6 +35,7 @@ STATIC = Graph("onnx", "int8", ("s.onnx",), "static")  # the machine that export
 CARD, CARD_TRT = machine(device="gpu:0"), machine(device="gpu:0", onnxruntime_gpu=True, tensorrt=True)
 TRT = {"tensorrt": True}
 ORT = {"engine": "onnxruntime"}
+INT8 = {"precision": "int8"}
 OF_PADDLE = ["paddle fp32", "paddle bf16", "paddle int8 (ptq)"]
 ALL = (PADDLE, PADDLE_INT8, ONNX, DYNAMIC, STATIC)
 
@@ -137,8 +138,9 @@ def test_an_engine_leaves_its_precisions():
         (ALL, ORT, machine(onnxruntime=False), "engine", "not installed", "pip install onnxruntime"),
         ((ONNX,), {}, machine(onnxruntime=False), "engine", "not installed", "pip install onnxruntime"),
         (ALL, {"precision": "bf16"}, machine(OLD), "precision", "(Core) does not compute in bf16 natively", "fp32"),
-        ((PADDLE_INT8,), {"precision": "int8"}, machine(OLD), "precision", "avx512_vnni", "--engine onnxruntime"),
-        (ALL, {"engine": "paddle", "precision": "int8"}, machine(OLD), "precision", "sums would overflow", "fp32"),
+        ((PADDLE_INT8,), {"precision": "int8"}, machine(OLD), "precision", "avx512_vnni", "compress the model again"),
+        ((PADDLE, PADDLE_INT8), INT8, machine(OLD), "precision", "sums would overflow", "use --engine onnxruntime"),
+        (ALL, INT8, machine(OLD, onnxruntime=False), "precision", "would overflow", "pip install onnxruntime, and use"),
         (ALL, {"precision": "fp16"}, machine(), "precision", "does not compute in fp16 on a CPU", "fp32 or bf16"),
         (ALL, ORT | {"precision": "bf16"}, machine(), "precision", "in bf16 on a CPU", "fp32 or int8"),
         (ALL, {"precision": "int8"}, machine(device="gpu:0"), "precision", "int8 on a GPU", "fp16"),

@@ -9,9 +9,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from nlpctl.graphs.onnx_quantize import quantize_dynamic, quantize_static
-from nlpctl.inference.onnx_runtime import OnnxPredictor
+from nlpctl.inference.onnx_runtime import OnnxPredictor, session_options
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
-from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.cpu import CpuInfo, cpu_info
 from nlpctl.runtime.process import ProcessSetup
 
 IDS = np.ones((5, 96), np.int64)
@@ -66,6 +66,18 @@ def test_the_largest_sums_are_exact(tmp_path, made, method):
     found, expected = answers(tmp_path / "int8.onnx"), answers(tmp_path / "fp32.onnx")
     assert found.shape == expected.shape == ((5, 64) if made is product else (5, 32))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("sets", "exact"), [(("avx2",), True), (("avx2", "avx512f", "avx512_vnni"), False)])
+def test_the_option_is_for_processors_that_need_it(monkeypatch, sets, exact):
+    """With VNNI it would select a slower product."""
+    monkeypatch.setattr("nlpctl.inference.onnx_runtime.cpu_info", lambda: CpuInfo("GenuineIntel", "Core", sets))
+    options = session_options(1, 0)
+    if exact:
+        assert options.get_session_config_entry("session.x64quantprecision") == "1"
+    else:
+        with pytest.raises(RuntimeError, match="does not have"):
+            options.get_session_config_entry("session.x64quantprecision")
 
 
 @pytest.mark.skipif(cpu_info().computes("int8"), reason="on this processor sums of int8 products do not saturate")

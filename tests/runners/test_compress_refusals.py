@@ -73,6 +73,12 @@ def test_a_score_of_the_users_own_is_never_sure(recipe, tmp_path):
     [
         ("dynabert+ptq", "leave ptq out, or use ort-dynamic or ort-static in its place"),
         ("qat", "leave qat out, or use ort-dynamic or ort-static in its place"),
+        ("ort-dynamic,ptq", "leave ptq out, or use ort-static in its place"),
+        ("ort-dynamic,ort-static,ptq", "leave ptq out"),
+        (
+            "ptq+embeddings",
+            "leave ptq out, or use ort-dynamic or ort-static in its place without embeddings, which they include",
+        ),
         ("bf16", "leave bf16 out"),
     ],
 )

@@ -135,13 +135,20 @@ def check_engines(setup: ProcessSetup, strategies: Sequence[Strategy]) -> None:
         way = strategy.way(setup.device)
         return None if way is None else obstacle(*way, machine)
 
+    def instead(strategy: Strategy) -> str:
+        """The other 8-bit methods, which this machine can run."""
+        asked = {each.name for each in strategies}
+        others = [each.name for each in int8_of_graphs() if each.name not in asked and found(each) is None]
+        if strategy.kind is not Kind.INT8 or not others:
+            return ""
+        smaller = " without embeddings, which they include" if "embeddings" in asked else ""
+        return f", or use {' or '.join(others)} in its place{smaller}"
+
     for strategy in strategies:
         problem = found(strategy)
         if problem is not None:
             cpu = "" if setup.device == "cpu" else ", or --device cpu, which reuses networks trained on the GPU"
-            others = [each.name for each in int8_of_graphs() if strategy.kind is Kind.INT8 and found(each) is None]
-            use = f", or use {' or '.join(others)} in its place" if others else ""
-            raise UserError(problem.message, KEY, f"leave {strategy.name} out{use}{cpu}")
+            raise UserError(problem.message, KEY, f"leave {strategy.name} out{instead(strategy)}{cpu}")
 
 
 def default_output(source: str) -> Path:
