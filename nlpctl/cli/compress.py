@@ -72,13 +72,13 @@ def compress(
 
     Examples:
 
-      nlpctl compress outputs/quickstart --strategy ort-dynamic,ptq
+      nlpctl compress outputs/quickstart --strategy ort-dynamic,ort-static
 
-      nlpctl compress outputs/quickstart --strategy dynabert+ptq --width_mult_list 3/4 1/2
+      nlpctl compress outputs/quickstart --strategy dynabert+ort-dynamic --width_mult_list 3/4 1/2
 
-      nlpctl compress outputs/quickstart --strategy distill,ptq --workers 2
+      nlpctl compress outputs/quickstart --strategy distill,ort-static --workers 2
 
-      nlpctl compress outputs/quickstart --strategy distill,ptq --cluster auto
+      nlpctl compress outputs/quickstart --strategy distill,ort-static --cluster auto
 
       nlpctl compress outputs/quickstart/export -o small --strategy ort-dynamic --set data.dev=dev.tsv
     """

@@ -14,10 +14,10 @@ from nlpctl.compression.strategies.base import FP16, FP32, INT8
 from nlpctl.errors import Problem, RunFailed
 from nlpctl.export.plan import Plan
 from nlpctl.export.write_graphs import Refused, remove_graph
-from nlpctl.inference.auto import choices, open_choice
+from nlpctl.inference.auto import choices, open_choice, this_machine
 from nlpctl.inference.choice import Choice, all_choices
 from nlpctl.inference.parity import LARGEST_BATCH, Difference, Parity
-from nlpctl.inference.support import is_installed
+from nlpctl.inference.support import is_installed, obstacle
 from nlpctl.models.export_folder import Check, ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task
@@ -86,11 +86,12 @@ def run_graphs(
             bar.advance()
     # A graph that ran in another precision only is not verified in its own.
     tried = {way.choice.graph for way in ways if way.choice.precision == way.choice.graph.precision}
-    for graph in manifest.graphs:
-        if graph not in tried:
-            message = "no engine on this machine runs it, so it was not compared with the network"
-            hint = "export on a machine with such an engine: `nlpctl doctor` lists the engines"
-            problems[graph].append(Problem(message, graph.files[0], hint))
+    for choice in all_choices(manifest):
+        if choice.graph not in tried and choice.precision == choice.graph.precision:
+            reason = obstacle(choice.engine, choice.precision, this_machine(setup))
+            message = f"it could not be compared with the network: {reason.message if reason else 'it does not run'}"
+            hint = "export on a machine that runs it: `nlpctl doctor` lists the engines"
+            problems[choice.graph].append(Problem(message, choice.graph.files[0], hint))
     return findings, problems
 
 

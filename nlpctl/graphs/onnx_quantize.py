@@ -86,7 +86,7 @@ def _prepared(fp32: Path, *, recurrent: bool) -> tuple[onnx.ModelProto, list[str
     if recurrent:
         names += [node.name for node in model.graph.node if node.op_type == "LSTM"]
     if not names:
-        message = "nothing in this graph can be int8: it has no product with a weight matrix"
+        message = "nothing in this graph can be int8: it has no wide product with a weight matrix"
         raise UserError(message, str(fp32), "use it in fp32")
     tables = shrink_embeddings(model.graph)
     sum_residuals(model.graph)

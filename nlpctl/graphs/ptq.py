@@ -44,7 +44,7 @@ def quantize(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calib
         simulate(fp32, simulated, batches, calibration)
         weights = write_onednn_program(simulated, out)
     if not weights:
-        message = "nothing in this graph can be int8: it has no product with a weight matrix"
+        message = "nothing in this graph can be int8: it has no wide product with a weight matrix"
         raise UserError(message, str(fp32), "use it in fp32 or bf16")
     return weights
 

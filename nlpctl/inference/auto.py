@@ -20,7 +20,6 @@ from nlpctl.inference.speeds import LIMIT, Known, known_speeds, measured_speeds,
 from nlpctl.inference.support import Machine, is_installed
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest
-from nlpctl.names import counted
 from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.interrupt import sigterm_waits
 from nlpctl.runtime.process import ProcessSetup, import_paddle
@@ -203,11 +202,10 @@ def fastest(found: tuple[Choice, ...], speeds: EngineSpeeds, batch_size: int) ->
 
 def _why(chosen: Choice, found: Candidates, known: Known, batch_size: int) -> str:
     """The note on the chosen engine, the other speeds, and the choices that were excluded."""
-    here, speeds = known.speeds.conditions, known.speeds
+    speeds = known.speeds
     told = [(each.name, speed) for each in found.choices if (speed := speeds.speed(each.name, batch_size))]
     ranked = ", ".join(f"{name} {speed:,.0f}" for name, speed in sorted(told, key=lambda each: -each[1]))
-    threads = f", {counted(here.threads, 'threads')}" if here.device == "cpu" else ""
-    lines = [f"auto takes {chosen.name}; rows per second, batch size {batch_size}{threads}, {known.origin}: "]
+    lines = [f"auto takes {chosen.name}; rows per second, batch size {batch_size}, {known.origin}: "]
     lines[0] += ranked or "none was timed"
     lines += [f"  not {choice.name}: it {reason}" for choice, reason in found.left_out]
     failed = [(each.name, speeds.failed[each.name]) for each in found.choices if each.name in speeds.failed]

@@ -85,7 +85,8 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
         raise _missing(manifest, inference)
     wanted = [each for each in of_engine if inference.precision in ("auto", each.precision)]
     if not wanted:
-        hint = f"export the model again with --precision {inference.precision}, or use auto"
+        again = f"export the model again with --precision {inference.precision}"
+        hint = f"{again}, or use auto, if that graph was left out then"
         for_engine = "" if inference.engine == "auto" else f" for {inference.engine}"
         raise UserError(f"this export holds no {inference.precision} graph{for_engine}", "inference.precision", hint)
     obstacles = [obstacle(each.engine, each.precision, machine) for each in wanted]

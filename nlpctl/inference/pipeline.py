@@ -204,7 +204,7 @@ class Pipeline:
     def _prepared(
         self, window: _Window, batch_size: int, chosen: Sequence[Place] | None = None
     ) -> Iterator[_Step]:
-        """Batches of a window's features, the shortest first; `chosen`: as of `stream`."""
+        """Batches of a window's features, the longest first; `chosen`: as of `stream`."""
         with failures_told():
             examples = [row for row in window.rows if not isinstance(row, BadRow)]
             parts = [self.task.features(example, self.encoder) for example in examples]
@@ -219,7 +219,9 @@ class Pipeline:
         if chosen is None:
             # By length in tokens and not by byte_length, since the encodings are known here.
             order.sort(key=[len(each.input_ids) for each in encodings].__getitem__)
-        for start in range(0, len(order), batch_size):
+        # The longest batches come first. In the other order each asks for larger blocks than those before have freed,
+        # and the C library's heap grows with every batch: to five times as much memory (docs/upstream.md).
+        for start in reversed(range(0, len(order), batch_size)):
             batch_rows = order[start : start + batch_size]
             rows = [features[i] for i in batch_rows]
             with failures_told():

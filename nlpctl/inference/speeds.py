@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from nlpctl.files import json_of, read_json, write_json_atomic
@@ -19,6 +19,7 @@ from nlpctl.inference.choice import Choice
 from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.models.engine_speeds import Conditions, EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest
+from nlpctl.names import counted
 from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.cpu import cpu_info, physical_cores
 from nlpctl.runtime.process import ProcessSetup
@@ -43,7 +44,7 @@ _USUAL = {
 
 @dataclass(frozen=True)
 class Known:
-    """Speeds, and where they come from, in words: "timed at export"."""
+    """Speeds, and where they come from, in words: "2 threads, timed at export"."""
 
     speeds: EngineSpeeds
     origin: str
@@ -79,19 +80,24 @@ def known_speeds(
     """
     here = conditions(setup)
     if manifest.speeds is not None and manifest.speeds.conditions == here and _covers(manifest.speeds, found):
-        return Known(manifest.speeds, "timed at export")
+        return Known(manifest.speeds, f"{_threads(here)}timed at export")
     kept = _read(_cache_file(folder, found, here))
-    return None if kept is None else Known(kept, "timed earlier")
+    return None if kept is None else Known(kept, f"{_threads(here)}timed earlier")
 
 
 def usual_speeds(manifest: ExportManifest, found: Sequence[Choice], setup: ProcessSetup) -> Known:
     """What can be expected where nothing was timed: the exporting machine's speeds, else those of another network."""
+    here = conditions(setup)
     if manifest.speeds is not None and _has_some(manifest.speeds, found):
-        if manifest.speeds.conditions == conditions(setup):
-            return Known(manifest.speeds, "timed at export, where the time was too short for all")
-        return Known(manifest.speeds, f"not timed here yet, but on {manifest.speeds.conditions}")
+        there = manifest.speeds.conditions
+        if there == here:
+            return Known(manifest.speeds, f"{_threads(here)}timed at export, where the time was too short for all")
+        if replace(there, threads=here.threads) == here:
+            with_others = f"with {counted(there.threads, 'threads')}, not {here.threads}"
+            return Known(manifest.speeds, f"timed at export {with_others}")
+        return Known(manifest.speeds, f"not timed here yet, but on {there}")
     usual = {each.name: _USUAL.get((each.engine, each.precision), {}) for each in found}
-    return Known(EngineSpeeds(conditions(setup), usual), "not timed here yet; another network made")
+    return Known(EngineSpeeds(here, usual), "not timed here yet; another network made")
 
 
 def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, *, gently: bool = False) -> Known:
@@ -104,7 +110,7 @@ def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, 
         with contextlib.suppress(OSError):  # a cache that cannot be written costs only time
             content = {"format": FORMAT, "export": str(folder), **speeds.content()}
             write_json_atomic(_cache_file(folder, found, here), content)
-    return Known(speeds, "timed now")
+    return Known(speeds, f"{_threads(here)}timed now")
 
 
 def measure(order: Order, here: Conditions) -> EngineSpeeds:
@@ -128,6 +134,10 @@ def measure(order: Order, here: Conditions) -> EngineSpeeds:
             return EngineSpeeds(here, by_size, failed)
         # The process died or hung while loading `trying`: the others are measured in a new process without it.
         failed[trying] = how_ended(done.code) if done.code is not None else done.failure
+
+
+def _threads(here: Conditions) -> str:
+    return f"{counted(here.threads, 'threads')}, " if here.device == "cpu" else ""
 
 
 def _covers(speeds: EngineSpeeds, found: Sequence[Choice]) -> bool:

@@ -6,6 +6,7 @@ nor NumPy.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -29,7 +30,9 @@ class Conditions:
 
     def __str__(self) -> str:
         threads = f", {counted(self.threads, 'threads')}" if self.device == "cpu" else ""
-        return f"{self.processor or 'unknown processor'}{threads}"
+        # Makers' names are words of /proc/cpuinfo: AuthenticAMD AMD EPYC.
+        name = re.sub(r"^(AuthenticAMD|GenuineIntel|HygonGenuine) (?=.)", "", self.processor)
+        return f"{name or 'unknown processor'}{threads}"
 
 
 @dataclass(frozen=True)

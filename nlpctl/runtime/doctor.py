@@ -16,7 +16,7 @@ from typing import Literal
 from nlpctl.errors import UserError
 from nlpctl.paddle_version import WHEELS
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
-from nlpctl.runtime.cpu import CpuInfo, cpu_info, physical_cores
+from nlpctl.runtime.cpu import NATIVE, CpuInfo, cpu_info, physical_cores
 from nlpctl.runtime.cuda_libraries import SEARCH_PATH, CudaLibraries
 from nlpctl.runtime.device import CPU_WHEEL, GpuReport, Probes, needed_libraries, paddle_wheel, usable_gpu
 from nlpctl.runtime.memory import memory_sizes
@@ -164,7 +164,8 @@ def processor(cpu: CpuInfo) -> Check:
     detail = f"{cpu.model or 'unknown'}, {' '.join(cpu.instruction_sets) or 'no known instruction set'}"
     if cpu.vendor and "avx2" not in cpu.instruction_sets:
         return Check("processor", "warning", detail, "Paddle's packages need AVX2: use another machine")
-    return Check("processor", "ok", detail)
+    native = ", ".join(["fp32", *(each for each in NATIVE if cpu.computes(each))])
+    return Check("processor", "ok", f"{detail}; for Paddle Inference in {native}")
 
 
 def threads(cores: int, environ: Mapping[str, str]) -> Check:

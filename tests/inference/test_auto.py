@@ -43,7 +43,7 @@ def taken(monkeypatch):
         machine = Machine(CPU, "cpu", onnxruntime=True, onnxruntime_gpu=False, gpu_bf16=False, tensorrt=False)
         monkeypatch.setattr(choose, "this_machine", lambda setup: machine)
         monkeypatch.setattr(choose, "open_choice", lambda folder, manifest, choice, *rest, **options: choice.name)
-        found = None if known is None else Known(known, "timed earlier")
+        found = None if known is None else Known(known, "2 threads, timed earlier")
         monkeypatch.setattr(choose, "known_speeds", lambda *words: found)
         monkeypatch.setattr(choose, "measured_speeds", lambda *words, gently: Known(later, "timed now"))
         monkeypatch.setattr(choose, "_seconds", lambda *words: seconds() if callable(seconds) else seconds)
@@ -96,7 +96,7 @@ def test_fewer_rows_than_a_batch_choose_the_engine(taken, capsys):
     known = EngineSpeeds(HERE, figures)
     assert taken(known).predictor == taken(known, 800).predictor == "paddle bf16"
     assert taken(known, 1).predictor == taken(known, lambda most: min(most, 1)).predictor == "paddle fp32"
-    assert "batch size 1, 2 threads" in capsys.readouterr().err.splitlines()[-3]
+    assert "batch size 1, 2 threads, timed earlier" in capsys.readouterr().err.splitlines()[-3]
 
 
 def test_what_is_named_is_not_timed_but_doubted_aloud(taken, capsys):

@@ -94,8 +94,8 @@ def test_predictions_come_in_the_order_of_the_examples(pipeline):
     found = pipeline(Words(), None, predictor).predictions(SENTENCES, 3)
     assert found == [[(word, len(word)) for word in sentence.split()] for sentence in SENTENCES]
     lengths = sorted(len(word) for sentence in SENTENCES for word in sentence.split())
-    assert sum(predictor.batches, []) == lengths  # batches hold parts of similar length
-    assert [len(batch) for batch in predictor.batches] == [3, 3, 2]
+    assert sum(reversed(predictor.batches), []) == lengths  # batches hold parts of similar length, the longest first
+    assert [len(batch) for batch in predictor.batches] == [2, 3, 3]
 
 
 def test_what_the_task_hides_is_hidden_before_scoring():

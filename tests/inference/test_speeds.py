@@ -116,8 +116,8 @@ def test_a_process_that_hangs_before_the_first_engine_ends_the_timing(process):
 
 def test_what_was_measured_is_kept(export, measured):
     assert known(export) is None
-    assert measured_speeds(export, CHOICES, SETUP).origin == "timed now"
-    assert (known(export).speeds, known(export).origin) == (SPEEDS, "timed earlier")
+    assert measured_speeds(export, CHOICES, SETUP).origin == "2 threads, timed now"
+    assert (known(export).speeds, known(export).origin) == (SPEEDS, "2 threads, timed earlier")
     assert len(measured) == 1 and measured[0].names == ("paddle fp32", "onnxruntime fp32")
 
 
@@ -131,13 +131,16 @@ def test_nothing_is_known_for_other_threads_and_graphs(export, measured):
 
 def test_speeds_of_the_export_hold_on_a_machine_like_the_one_that_made_it(export, measured):
     own = dataclasses.replace(MANIFEST, speeds=SPEEDS)
-    assert (known(export, manifest=own).origin, measured) == ("timed at export", [])
+    assert (known(export, manifest=own).origin, measured) == ("2 threads, timed at export", [])
     assert known(export, threads=1, manifest=own) is None
     other = dataclasses.replace(SPEEDS, conditions=dataclasses.replace(HERE, processor="Intel Xeon"))
     elsewhere = dataclasses.replace(MANIFEST, speeds=other)
     assert known(export, manifest=elsewhere) is None
     expected = usual_speeds(elsewhere, CHOICES, SETUP)
     assert expected.speeds == other and expected.origin == "not timed here yet, but on Intel Xeon, 2 threads"
+    other = dataclasses.replace(SPEEDS, conditions=dataclasses.replace(HERE, threads=1))
+    expected = usual_speeds(dataclasses.replace(MANIFEST, speeds=other), CHOICES, SETUP)
+    assert expected.speeds == other and expected.origin == "timed at export with 1 thread, not 2"
 
 
 def test_an_engine_that_was_not_reached_at_export_is_timed_later(export, measured):
@@ -145,11 +148,11 @@ def test_an_engine_that_was_not_reached_at_export_is_timed_later(export, measure
     some = dataclasses.replace(MANIFEST, speeds=EngineSpeeds(HERE, {"paddle fp32": {8: 5.0}}))
     assert known(export, manifest=some) is None
     expected = usual_speeds(some, CHOICES, SETUP)
-    assert expected.speeds == some.speeds and expected.origin.startswith("timed at export")
+    assert expected.speeds == some.speeds and expected.origin.startswith("2 threads, timed at export, where")
     measured_speeds(export, CHOICES, SETUP)
     assert known(export, manifest=some).speeds == SPEEDS
     failed = dataclasses.replace(some.speeds, failed={"onnxruntime fp32": "no"})
-    assert known(export, manifest=dataclasses.replace(MANIFEST, speeds=failed)).origin == "timed at export"
+    assert known(export, manifest=dataclasses.replace(MANIFEST, speeds=failed)).origin == "2 threads, timed at export"
 
 
 def test_a_timing_that_was_too_short_for_all_is_kept(export, monkeypatch):

@@ -11,7 +11,7 @@ from scored import paced, scored
 
 from nlpctl.compression.plan.scores import OWN, Failure, Metric
 from nlpctl.compression.plan.selection import Aim
-from nlpctl.compression.plan.strategy import parse_strategy, strategies_of
+from nlpctl.compression.plan.strategy import Chain, parse_strategy, strategies_of
 from nlpctl.compression.strategies.base import Strategy
 from nlpctl.compression.strategies.ptq import Ptq
 from nlpctl.config.load import Override, load_recipe
@@ -31,6 +31,10 @@ OLDER = Machine(CPU, "cpu", onnxruntime=True, onnxruntime_gpu=True, gpu_bf16=Tru
 def strategies(recipe: Recipe, text: str | None = None) -> tuple[Strategy, ...]:
     """Those that a recipe asks for, or `text` in its place."""
     return strategies_of(parse_strategy(text or recipe.compression.strategy), recipe.compression)
+
+
+def chains(recipe: Recipe) -> tuple[Chain, ...]:
+    return parse_strategy(recipe.compression.strategy)
 
 
 @pytest.fixture
@@ -71,29 +75,27 @@ def test_a_score_of_the_users_own_is_never_sure(recipe, tmp_path):
 @pytest.mark.parametrize(
     ("part", "hint"),
     [
-        ("dynabert+ptq", "leave ptq out, or use ort-dynamic or ort-static in its place"),
-        ("qat", "leave qat out, or use ort-dynamic or ort-static in its place"),
-        ("ort-dynamic,ptq", "leave ptq out, or use ort-static in its place"),
-        ("ort-dynamic,ort-static,ptq", "leave ptq out"),
-        (
-            "ptq+embeddings",
-            "leave ptq out, or use ort-dynamic or ort-static in its place without embeddings, which they include",
-        ),
-        ("bf16", "leave bf16 out"),
+        ("dynabert+ptq", "use --strategy dynabert+ort-static"),
+        ("qat", "use --strategy ort-static"),
+        ("ort-dynamic,ptq", "use --strategy ort-dynamic,ort-static"),
+        ("ort-static,ptq", "use --strategy ort-static"),
+        ("ptq+embeddings,embeddings", "use --strategy ort-static,embeddings"),
+        ("dynabert+bf16", "use --strategy dynabert"),
+        ("bf16", "use --strategy ort-dynamic,ort-static"),
     ],
 )
 def test_a_machine_that_does_not_compute_natively(recipe, monkeypatch, part, hint):
     monkeypatch.setattr("nlpctl.inference.auto.this_machine", lambda _: OLDER)
-    check_engines(SimpleNamespace(device="cpu"), strategies(recipe("dynabert,distill+ort-static,ort-dynamic")))
+    check_engines(SimpleNamespace(device="cpu"), chains(recipe("dynabert,distill+ort-static,ort-dynamic")))
     with pytest.raises(UserError, match="does not compute in (int8|bf16) natively") as told:
-        check_engines(SimpleNamespace(device="cpu"), strategies(recipe(part)))
+        check_engines(SimpleNamespace(device="cpu"), chains(recipe(part)))
     assert told.value.problems[0].hint == hint
 
 
 def test_a_card_is_told_how_to_go_on(recipe, monkeypatch):
     monkeypatch.setattr("nlpctl.inference.auto.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
     with pytest.raises(UserError) as told:
-        check_engines(SimpleNamespace(device="gpu"), strategies(recipe("dynabert+ptq")))
+        check_engines(SimpleNamespace(device="gpu"), chains(recipe("dynabert+ptq")))
     assert "on a GPU" in str(told.value) and "--device cpu" in told.value.problems[0].hint
 
 
@@ -127,7 +129,7 @@ def test_all_scores_of_the_users_function_are_reported(tmp_path):
 def test_a_card_trains_for_8_bits(recipe, monkeypatch):
     """Its graph is made in the same folder with --device cpu."""
     monkeypatch.setattr("nlpctl.inference.auto.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
-    check_engines(SimpleNamespace(device="gpu"), strategies(recipe("dynabert+qat")))
+    check_engines(SimpleNamespace(device="gpu"), chains(recipe("dynabert+qat")))
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def _compress(
         setup = set_up_process(recipe)
         check_scorable(recipe)
         check_strategies(recipe, source, chains)
-        check_engines(setup, strategies)
+        check_engines(setup, chains)
         if training and setup.device == "cpu":
             refuse_half_precision_on_cpu(recipe)
         recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> No
             strategy.check(recipe, made)
 
 
-def check_engines(setup: ProcessSetup, strategies: Sequence[Strategy]) -> None:
+def check_engines(setup: ProcessSetup, chains: Sequence[Chain]) -> None:
     """UserError if no engine of this machine can run the graphs of a strategy. Imports Paddle."""
     from nlpctl.inference.auto import this_machine
 
@@ -135,20 +135,30 @@ def check_engines(setup: ProcessSetup, strategies: Sequence[Strategy]) -> None:
         way = strategy.way(setup.device)
         return None if way is None else obstacle(*way, machine)
 
-    def instead(strategy: Strategy) -> str:
-        """The other 8-bit methods, which this machine can run."""
-        asked = {each.name for each in strategies}
-        others = [each.name for each in int8_of_graphs() if each.name not in asked and found(each) is None]
-        if strategy.kind is not Kind.INT8 or not others:
-            return ""
-        smaller = " without embeddings, which they include" if "embeddings" in asked else ""
-        return f", or use {' or '.join(others)} in its place{smaller}"
-
-    for strategy in strategies:
+    for strategy in (each for chain in chains for each in chain.strategies):
         problem = found(strategy)
+        if problem is not None and setup.device != "cpu":
+            hint = f"leave {strategy.name} out, or --device cpu, which reuses networks trained on the GPU"
+            raise UserError(problem.message, KEY, hint)
         if problem is not None:
-            cpu = "" if setup.device == "cpu" else ", or --device cpu, which reuses networks trained on the GPU"
-            raise UserError(problem.message, KEY, f"leave {strategy.name} out{instead(strategy)}{cpu}")
+            use = [each.name for each in int8_of_graphs() if found(each) is None]
+            possible = dict.fromkeys(_possible(chain, found, use) for chain in chains)
+            hint = f"use --strategy {','.join(filter(None, possible)) or ','.join(use) or 'dynabert'}"
+            raise UserError(f"{strategy.name}: {problem.message}", KEY, hint)
+
+
+def _possible(chain: Chain, found: Callable[[Strategy], Problem | None], use: Sequence[str]) -> str:
+    """A chain without what this machine cannot run. The last of `use`, 8-bit methods that it can, takes the place of
+    another one, and has small embeddings already."""
+    parts: list[str] = []
+    replaced = False
+    for strategy in chain.strategies:
+        if found(strategy) is None and not (replaced and strategy.kind is Kind.EMBEDDINGS):
+            parts.append(strategy.name)
+        elif strategy.kind is Kind.INT8 and use:
+            parts.append(use[-1])
+            replaced = True
+    return "+".join(parts)
 
 
 def default_output(source: str) -> Path:
