@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -27,10 +26,13 @@ from bench_common import DATA, NLPCTL, PAGE, RESULTS, ROOT, conditions_line, env
 
 from nlpctl import console
 from nlpctl.files import write_json_atomic, write_text_atomic
+from nlpctl.runtime.cpu import cpu_info
 
 RECIPE = ROOT / "recipes" / "sentiment" / "sst2_minilm.yaml"
 IDLE = 0.05  # share of all cores that others may use
 LOOK = 3.0  # seconds
+OLDER = "_without_vnni"  # the processor; both kinds of results are kept
+BY_PROCESSOR = ("inference", "inference_wide")
 MISSED = 1  # exit code of a benchmark that measured, and missed a target; one that failed prints no result
 
 
@@ -43,7 +45,6 @@ class Needs:
     def __init__(self, folder: Path, torch: str | None):
         self.torch = ["--torch-python", torch] if torch else []
         self._folder, self._data = folder, DATA / "sst2"
-        os.environ.setdefault("SST2_DIR", str(self._data))  # which the recipe names
         shown = {"sst2_minilm": "RUN", "export": "EXPORT", "texts.txt": "TEXTS"}
         self._names = {str(folder / name): word for name, word in shown.items()}
 
@@ -153,7 +154,7 @@ def cpu_times() -> list[int]:
 
 
 def nlpctl(*words: str) -> None:
-    subprocess.run([*NLPCTL, *words], env=environment(), cwd=ROOT, check=True)
+    subprocess.run([*NLPCTL, *words], env={"SST2_DIR": str(DATA / "sst2"), **environment()}, cwd=ROOT, check=True)
 
 
 def measure(name: str, needs: Needs, anyway: bool) -> bool:
@@ -184,6 +185,7 @@ def measure(name: str, needs: Needs, anyway: bool) -> bool:
         return False
     minutes = round((time.monotonic() - started) / 60, 1)
     RESULTS.mkdir(exist_ok=True)
+    name += OLDER if name in BY_PROCESSOR and not cpu_info().computes("int8") else ""
     write_json_atomic(RESULTS / f"{name}.json", {"command": shown, "minutes": minutes, "busy": round(busy, 3), **found})
     return done.returncode == 0
 

@@ -86,11 +86,13 @@ def run_graphs(
             bar.advance()
     # A graph that ran in another precision only is not verified in its own.
     tried = {way.choice.graph for way in ways if way.choice.precision == way.choice.graph.precision}
+    machine = this_machine(setup)
     for choice in all_choices(manifest):
         if choice.graph not in tried and choice.precision == choice.graph.precision:
-            reason = obstacle(choice.engine, choice.precision, this_machine(setup))
-            message = f"it could not be compared with the network: {reason.message if reason else 'it does not run'}"
-            hint = "export on a machine that runs it: `nlpctl doctor` lists the engines"
+            reason = obstacle(choice.engine, choice.precision, machine)
+            told = f": {reason.message}" if reason and machine.kind == "cpu" else f" on a {machine.kind.upper()}"
+            hint = "use --device cpu" if machine.kind != "cpu" else "export on a machine that runs it"
+            message = f"it could not be compared with the network{told}"
             problems[choice.graph].append(Problem(message, choice.graph.files[0], hint))
     return findings, problems
 

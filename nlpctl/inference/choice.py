@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nlpctl.config.schema import InferenceSection
@@ -93,9 +94,8 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
     possible = [each for each, problem in zip(wanted, obstacles, strict=True) if problem is None]
     if not possible:
         problem = _first(obstacles)
-        if problem.where == "inference.precision" and not runnable(manifest, machine):
-            hint = "this machine runs no graph of this export: export or compress the model again, for ONNX Runtime"
-            problem = replace(problem, hint=hint)
+        if problem.where == "inference.precision":
+            problem = replace(problem, hint=_instead(wanted[0].precision, runnable(manifest, machine), machine))
         raise UserError(problems=[problem])
     chosen = next((each for each in possible if is_chosen(each, manifest)), None)
     if chosen is not None:
@@ -148,6 +148,16 @@ def _missing(manifest: ExportManifest, inference: InferenceSection) -> UserError
     hint = f"export the model again with --format {format}, or use --engine auto"
     message = f"{engine} runs {format} graphs; this export holds {held} graphs"
     return UserError(message, "inference.engine", hint)
+
+
+def _instead(precision: str, possible: Sequence[Choice], machine: Machine) -> str:
+    """What to do where `machine` cannot run an export in `precision`. `possible`: what it can run of it."""
+    other = dict.fromkeys(f"--precision {each.precision}" for each in possible if each.precision != precision)
+    if machine.kind != "cpu":
+        return " or ".join([f"use {each}" for each in other] + ["use --device cpu"])
+    again = "export or compress the model again for ONNX Runtime, which computes int8 on every processor"
+    again = again if machine.onnxruntime else f"pip install onnxruntime, and {again}"
+    return ", or ".join([*(f"use {each}" for each in other), *([again] if precision == "int8" else [])])
 
 
 def _first(problems: list[Problem | None]) -> Problem:

@@ -50,7 +50,7 @@ def time_choices(
     known = {choice.name: choice for choice in choices(manifest, setup)}
     runs: dict[str, Run] = {}
     failed: dict[str, str] = {}
-    smallest = batches[min(batches)][0]
+    smallest = batches[min(batches)][-1]
     for name in names:
         if runs and time.monotonic() > until:
             break

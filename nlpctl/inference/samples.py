@@ -53,14 +53,17 @@ def sample_batches(folder: Path, own: Recipe, batch_size: int, rows: int) -> lis
 def timing_batches(
     task: Task, encoder: TextEncoder, examples: Sequence[Any], sizes: Sequence[int]
 ) -> dict[int, list[Batch]]:
-    """For each batch size, batches of examples of similar length, of all lengths, few enough to be run often."""
+    """For each batch size, batches of examples of similar length, of all lengths, few enough to be run often.
+
+    The longest come first, as in a pipeline.
+    """
     features = [feature for example in examples for feature in task.features(example, encoder)]
     features = list(islice(cycle(features), max(TIMED_ROWS, *sizes)))
     features.sort(key=lambda feature: feature.byte_length)
     found = {}
     for size in sizes:
         batches = _batches(task, encoder, features, size)
-        found[size] = batches[:: -(-len(batches) // MOST_BATCHES)]
+        found[size] = batches[:: -len(batches) // MOST_BATCHES]
     return found
 
 

@@ -92,9 +92,9 @@ def usual_speeds(manifest: ExportManifest, found: Sequence[Choice], setup: Proce
         there = manifest.speeds.conditions
         if there == here:
             return Known(manifest.speeds, f"{_threads(here)}timed at export, where the time was too short for all")
-        if replace(there, threads=here.threads) == here:
-            with_others = f"with {counted(there.threads, 'threads')}, not {here.threads}"
-            return Known(manifest.speeds, f"timed at export {with_others}")
+        if here.device == "cpu" and replace(there, threads=here.threads) == here:
+            threads = f"with {counted(there.threads, 'threads')}, not {here.threads}"
+            return Known(manifest.speeds, f"not timed here yet, but at export {threads}")
         return Known(manifest.speeds, f"not timed here yet, but on {there}")
     usual = {each.name: _USUAL.get((each.engine, each.precision), {}) for each in found}
     return Known(EngineSpeeds(here, usual), "not timed here yet; another network made")

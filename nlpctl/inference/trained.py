@@ -55,7 +55,7 @@ def open_network(recipe: Recipe, setup: ProcessSetup, source: str) -> TrainedMod
     """The network that `find_trained_model` found, run by dygraph. UserError if it was never trained."""
     if recipe.inference.precision not in ("auto", "fp32"):
         message = f"dygraph computes in fp32, not in {recipe.inference.precision}"
-        other = "onnxruntime" if recipe.inference.precision == "int8" else "paddle"  # int8 on every processor
+        other = "onnxruntime" if (recipe.inference.precision, setup.device) == ("int8", "cpu") else "paddle"
         hint = f"leave it out, or use --engine {other}"
         raise UserError(message, where=recipe.where("inference.precision"), hint=hint)
     model = load_network(recipe, source)

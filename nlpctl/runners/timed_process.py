@@ -193,8 +193,8 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> S
     if texts.length is not None:
         batches = {size: [resized(batch, texts.length, encoder) for batch in batches[size]] for size in batch_sizes}
     started = time.perf_counter()
-    # The first batch belongs to loading: engines prepare their kernels with it.
-    pipeline.run(batches[batch_sizes[0]][0])
+    # A first batch, of the shortest rows, belongs to loading: engines prepare their kernels with it.
+    pipeline.run(batches[batch_sizes[0]][-1])
     loaded += time.perf_counter() - started
     features = sum(len(batch["input_ids"]) for batch in batches[batch_sizes[0]])
     opened = Opened(loaded, len(found.examples), features, found.origin)

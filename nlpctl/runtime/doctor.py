@@ -165,7 +165,7 @@ def processor(cpu: CpuInfo) -> Check:
     if cpu.vendor and "avx2" not in cpu.instruction_sets:
         return Check("processor", "warning", detail, "Paddle's packages need AVX2: use another machine")
     native = ", ".join(["fp32", *(each for each in NATIVE if cpu.computes(each))])
-    return Check("processor", "ok", f"{detail}; for Paddle Inference in {native}")
+    return Check("processor", "ok", f"{detail}: Paddle Inference computes {native}")
 
 
 def threads(cores: int, environ: Mapping[str, str]) -> Check:

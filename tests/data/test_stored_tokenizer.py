@@ -8,8 +8,11 @@ import pickle
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
+from nlpctl.config.schema import DataSection
 from nlpctl.data.encoders import PROBES, FastTextEncoder, PaddleTextEncoder, build_encoder, store_tokenizer
+from nlpctl.data.sample_rows import rows_to_compare
 from nlpctl.data.stored_tokenizer import FILE, StoredTokenizer, read_stored_tokenizer
+from nlpctl.data.task_rows import task_rows
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.data.wordpiece import CharacterTable, character_table
 from nlpctl.errors import UserError
@@ -70,6 +73,17 @@ def test_paddlenlp_is_opened_only_for_what_is_not_stored(folder, tokenizer):
         encoder.encode([text], None, 30)
     assert asked == [1]
     assert encoder.tokenizer.vocab_size == tokenizer.vocab_size
+
+
+def test_made_up_rows_do_not_open_paddlenlps(folder, tokenizer):
+    """In so small a vocabulary [UNK] is drawn, and what contains it is left to PaddleNLP."""
+    asked, rows = [], task_rows("sequence_classification", DataSection(max_seq_length=64))
+    encoder = build_encoder(opened(folder, tokenizer, asked), "fast")
+    found = rows_to_compare(rows, None, encoder.tokenizer, 200, masked=False)
+    encoder.encode([example.text for example in found.examples], None, 64)
+    assert not asked and not found.real and 100 < len(found.examples) < 200
+    found = rows_to_compare(rows, None, encoder.tokenizer, 200, masked=True)
+    assert len(found.examples) > 190 and all("[MASK]" in example.text for example in found.examples)
 
 
 def test_an_export_without_it_and_a_damaged_one(folder, tokenizer, tmp_path):

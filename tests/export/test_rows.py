@@ -39,16 +39,6 @@ def test_dev_first_then_train_then_the_vocabulary(classifier, tokenizer):
     assert all(word in known or f"##{word}" in known for text in texts for word in text.split())
 
 
-def test_made_up_rows_need_no_paddlenlp(classifier, tokenizer, monkeypatch):
-    """The fast tokenizer leaves combining marks to PaddleNLP, whose import takes seconds."""
-    marked = "e\u0301"
-    monkeypatch.setattr(type(tokenizer), "convert_ids_to_tokens", lambda self, ids: [
-        marked if id % 2 else self.vocab.idx_to_token[id] for id in ids
-    ])  # fmt: skip
-    texts = [example.text for example in rows(classifier, tokenizer=tokenizer, dev=(), train=()).examples]
-    assert len(texts) > 40 and not any(marked in text for text in texts)
-
-
 def test_a_file_needs_no_labels(classifier, tokenizer, tmp_path):
     file = tmp_path / "new.tsv"
     file.write_text("text\nthe room\nthe bed\n", encoding="utf-8")

@@ -70,7 +70,7 @@ def test_the_largest_sums_are_exact(tmp_path, made, method):
 
 @pytest.mark.parametrize(("sets", "exact"), [(("avx2",), True), (("avx2", "avx512f", "avx512_vnni"), False)])
 def test_the_option_is_for_processors_that_need_it(monkeypatch, sets, exact):
-    """With VNNI it would select a slower product."""
+    """With VNNI it may select another product (docs/upstream.md)."""
     monkeypatch.setattr("nlpctl.inference.onnx_runtime.cpu_info", lambda: CpuInfo("GenuineIntel", "Core", sets))
     options = session_options(1, 0)
     if exact:

@@ -140,7 +140,8 @@ def test_speeds_of_the_export_hold_on_a_machine_like_the_one_that_made_it(export
     assert expected.speeds == other and expected.origin == "not timed here yet, but on Intel Xeon, 2 threads"
     other = dataclasses.replace(SPEEDS, conditions=dataclasses.replace(HERE, threads=1))
     expected = usual_speeds(dataclasses.replace(MANIFEST, speeds=other), CHOICES, SETUP)
-    assert expected.speeds == other and expected.origin == "timed at export with 1 thread, not 2"
+    assert expected.speeds == other and expected.origin == "not timed here yet, but at export with 1 thread, not 2"
+    assert str(dataclasses.replace(HERE, processor="AuthenticAMD AMD EPYC")) == "AMD EPYC, 2 threads"
 
 
 def test_an_engine_that_was_not_reached_at_export_is_timed_later(export, measured):

@@ -75,11 +75,11 @@ def test_a_score_of_the_users_own_is_never_sure(recipe, tmp_path):
 @pytest.mark.parametrize(
     ("part", "hint"),
     [
-        ("dynabert+ptq", "use --strategy dynabert+ort-static"),
-        ("qat", "use --strategy ort-static"),
-        ("ort-dynamic,ptq", "use --strategy ort-dynamic,ort-static"),
-        ("ort-static,ptq", "use --strategy ort-static"),
-        ("ptq+embeddings,embeddings", "use --strategy ort-static,embeddings"),
+        ("dynabert+ptq", "use --strategy dynabert+ort-dynamic"),
+        ("qat", "use --strategy ort-dynamic"),
+        ("ort-dynamic,ptq", "use --strategy ort-dynamic"),
+        ("ort-static,ptq", "use --strategy ort-static,ort-dynamic"),
+        ("ptq+embeddings,embeddings", "use --strategy ort-dynamic,embeddings"),
         ("dynabert+bf16", "use --strategy dynabert"),
         ("bf16", "use --strategy ort-dynamic,ort-static"),
     ],
@@ -90,6 +90,14 @@ def test_a_machine_that_does_not_compute_natively(recipe, monkeypatch, part, hin
     with pytest.raises(UserError, match="does not compute in (int8|bf16) natively") as told:
         check_engines(SimpleNamespace(device="cpu"), chains(recipe(part)))
     assert told.value.problems[0].hint == hint
+
+
+def test_a_machine_without_onnxruntime_is_told_to_install_it(recipe, monkeypatch):
+    machine = dataclasses.replace(OLDER, onnxruntime=False)
+    monkeypatch.setattr("nlpctl.inference.auto.this_machine", lambda _: machine)
+    with pytest.raises(UserError) as told:
+        check_engines(SimpleNamespace(device="cpu"), chains(recipe("ptq")))
+    assert told.value.problems[0].hint.startswith("leave ptq out; or pip install onnxruntime")
 
 
 def test_a_card_is_told_how_to_go_on(recipe, monkeypatch):

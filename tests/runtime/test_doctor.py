@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -75,6 +76,13 @@ def test_import_health(tmp_path, monkeypatch):
     check = doctor.import_health("brokenpackage")
     assert check.status == "failure" and check.remedy
     assert check.detail == "ModuleNotFoundError: No module named 'no_such_module_here'"
+
+
+def test_the_precisions_of_a_processor_are_told():
+    older = doctor.processor(CpuInfo("GenuineIntel", "Core", ("avx2",)))
+    assert older.detail.endswith("avx2: Paddle Inference computes fp32")
+    newer = dataclasses.replace(ZEN5, instruction_sets=("avx2", "avx512_vnni", "avx512_bf16"))
+    assert doctor.processor(newer).detail.endswith("computes fp32, bf16, int8")
 
 
 @pytest.mark.parametrize(

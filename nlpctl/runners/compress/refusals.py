@@ -143,12 +143,13 @@ def check_engines(setup: ProcessSetup, chains: Sequence[Chain]) -> None:
         if problem is not None:
             use = [each.name for each in int8_of_graphs() if found(each) is None]
             possible = dict.fromkeys(_possible(chain, found, use) for chain in chains)
-            hint = f"use --strategy {','.join(filter(None, possible)) or ','.join(use) or 'dynabert'}"
+            hint = f"leave {strategy.name} out; or pip install onnxruntime, for ort-dynamic and ort-static"
+            hint = f"use --strategy {','.join(filter(None, possible)) or ','.join(use)}" if use else hint
             raise UserError(f"{strategy.name}: {problem.message}", KEY, hint)
 
 
 def _possible(chain: Chain, found: Callable[[Strategy], Problem | None], use: Sequence[str]) -> str:
-    """A chain without what this machine cannot run. The last of `use`, 8-bit methods that it can, takes the place of
+    """A chain without what this machine cannot run. The first of `use`, 8-bit methods that it can, takes the place of
     another one, and has small embeddings already."""
     parts: list[str] = []
     replaced = False
@@ -156,7 +157,7 @@ def _possible(chain: Chain, found: Callable[[Strategy], Problem | None], use: Se
         if found(strategy) is None and not (replaced and strategy.kind is Kind.EMBEDDINGS):
             parts.append(strategy.name)
         elif strategy.kind is Kind.INT8 and use:
-            parts.append(use[-1])
+            parts.append(use[0])
             replaced = True
     return "+".join(parts)
 
