@@ -28,6 +28,7 @@ from nlpctl import console
 from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.runtime.cpu import cpu_info
 
+SST2 = DATA / "sst2"
 RECIPE = ROOT / "recipes" / "sentiment" / "sst2_minilm.yaml"
 IDLE = 0.05  # share of all cores that others may use
 LOOK = 3.0  # seconds
@@ -44,7 +45,7 @@ class Needs:
 
     def __init__(self, folder: Path, torch: str | None):
         self.torch = ["--torch-python", torch] if torch else []
-        self._folder, self._data = folder, DATA / "sst2"
+        self._folder = folder
         shown = {"sst2_minilm": "RUN", "export": "EXPORT", "texts.txt": "TEXTS"}
         self._names = {str(folder / name): word for name, word in shown.items()}
 
@@ -70,7 +71,7 @@ class Needs:
         """A file with a sentence per line."""
         texts = self._folder / "texts.txt"
         if not texts.is_file():
-            rows = (self._data / "test.tsv").read_text(encoding="utf-8").splitlines()
+            rows = (SST2 / "test.tsv").read_text(encoding="utf-8").splitlines()
             place = rows[0].split("\t").index("text")
             write_text_atomic(texts, "".join(f"{row.split(chr(9))[place]}\n" for row in rows[1:]))
         return texts
@@ -154,7 +155,7 @@ def cpu_times() -> list[int]:
 
 
 def nlpctl(*words: str) -> None:
-    subprocess.run([*NLPCTL, *words], env={"SST2_DIR": str(DATA / "sst2"), **environment()}, cwd=ROOT, check=True)
+    subprocess.run([*NLPCTL, *words], env={"SST2_DIR": str(SST2), **environment()}, cwd=ROOT, check=True)
 
 
 def measure(name: str, needs: Needs, anyway: bool) -> bool:

@@ -59,11 +59,9 @@ def tell(facts: dict[str, Any], tables: Sequence[Table], as_json: bool, **measur
 
 def conditions() -> dict[str, Any]:
     """When, where and with what was measured. `load` is the 1-minute load average right now."""
-    cpu = cpu_info()
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        # The name alone may mean several.
-        "processor": f"{cpu.model or 'unknown'}, {' '.join(cpu.instruction_sets) or 'no known instruction set'}",
+        "processor": str(cpu_info()),  # with its instruction sets: the name alone may mean several
         "cores": physical_cores(),
         "load": round(os.getloadavg()[0], 2),
         "python": sys.version.split()[0],

@@ -19,7 +19,6 @@ from nlpctl.inference.choice import Choice
 from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.models.engine_speeds import Conditions, EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest
-from nlpctl.names import counted
 from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.cpu import cpu_info, physical_cores
 from nlpctl.runtime.process import ProcessSetup
@@ -80,9 +79,9 @@ def known_speeds(
     """
     here = conditions(setup)
     if manifest.speeds is not None and manifest.speeds.conditions == here and _covers(manifest.speeds, found):
-        return Known(manifest.speeds, f"{_threads(here)}timed at export")
+        return Known(manifest.speeds, _timed(here, "at export"))
     kept = _read(_cache_file(folder, found, here))
-    return None if kept is None else Known(kept, f"{_threads(here)}timed earlier")
+    return None if kept is None else Known(kept, _timed(here, "earlier"))
 
 
 def usual_speeds(manifest: ExportManifest, found: Sequence[Choice], setup: ProcessSetup) -> Known:
@@ -91,10 +90,10 @@ def usual_speeds(manifest: ExportManifest, found: Sequence[Choice], setup: Proce
     if manifest.speeds is not None and _has_some(manifest.speeds, found):
         there = manifest.speeds.conditions
         if there == here:
-            return Known(manifest.speeds, f"{_threads(here)}timed at export, where the time was too short for all")
+            return Known(manifest.speeds, _timed(here, "at export, where the time was too short for all"))
         if here.device == "cpu" and replace(there, threads=here.threads) == here:
-            threads = f"with {counted(there.threads, 'threads')}, not {here.threads}"
-            return Known(manifest.speeds, f"not timed here yet, but at export {threads}")
+            threads = f"{there.threads_told}, not {here.threads}"
+            return Known(manifest.speeds, f"not timed here yet, but at export with {threads}")
         return Known(manifest.speeds, f"not timed here yet, but on {there}")
     usual = {each.name: _USUAL.get((each.engine, each.precision), {}) for each in found}
     return Known(EngineSpeeds(here, usual), "not timed here yet; another network made")
@@ -110,7 +109,7 @@ def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, 
         with contextlib.suppress(OSError):  # a cache that cannot be written costs only time
             content = {"format": FORMAT, "export": str(folder), **speeds.content()}
             write_json_atomic(_cache_file(folder, found, here), content)
-    return Known(speeds, f"{_threads(here)}timed now")
+    return Known(speeds, _timed(here, "now"))
 
 
 def measure(order: Order, here: Conditions) -> EngineSpeeds:
@@ -136,8 +135,8 @@ def measure(order: Order, here: Conditions) -> EngineSpeeds:
         failed[trying] = how_ended(done.code) if done.code is not None else done.failure
 
 
-def _threads(here: Conditions) -> str:
-    return f"{counted(here.threads, 'threads')}, " if here.device == "cpu" else ""
+def _timed(here: Conditions, how: str) -> str:
+    return ", ".join(filter(None, (here.threads_told, f"timed {how}")))
 
 
 def _covers(speeds: EngineSpeeds, found: Sequence[Choice]) -> bool:

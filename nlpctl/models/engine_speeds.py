@@ -28,11 +28,15 @@ class Conditions:
     versions: Mapping[str, str]  # of the engines
     cores: int = field(default=0, compare=False)
 
+    @property
+    def threads_told(self) -> str:
+        """"2 threads"; nothing on a card, where they do not count."""
+        return counted(self.threads, "threads") if self.device == "cpu" else ""
+
     def __str__(self) -> str:
-        threads = f", {counted(self.threads, 'threads')}" if self.device == "cpu" else ""
         # Makers' names are words of /proc/cpuinfo: AuthenticAMD AMD EPYC.
         name = re.sub(r"^(AuthenticAMD|GenuineIntel|HygonGenuine) (?=.)", "", self.processor)
-        return f"{name or 'unknown processor'}{threads}"
+        return ", ".join(filter(None, (name or "unknown processor", self.threads_told)))
 
 
 @dataclass(frozen=True)

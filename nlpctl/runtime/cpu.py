@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +27,15 @@ class CpuInfo:
     def is_amd(self) -> bool:
         return self.vendor in AMD_VENDORS
 
+    def __str__(self) -> str:
+        return f"{self.model or 'unknown'}, {' '.join(self.instruction_sets) or 'no known instruction set'}"
+
     def computes(self, precision: str) -> bool:
         """Whether it multiplies matrices of "bf16" or "int8" without converting them first; fp32 always, fp16 never."""
         return precision == "fp32" or any(name in self.instruction_sets for name in NATIVE.get(precision, ()))
 
 
+@functools.cache
 def cpu_info(root: Path = Path("/")) -> CpuInfo:
     """Read /proc/cpuinfo; empty strings if the system has no such information (not Linux, not x86)."""
     first: dict[str, str] = {}

@@ -161,11 +161,10 @@ def zlib_order() -> Check:
 
 def processor(cpu: CpuInfo) -> Check:
     """Model and instruction sets; without AVX2 Paddle is very slow or does not start."""
-    detail = f"{cpu.model or 'unknown'}, {' '.join(cpu.instruction_sets) or 'no known instruction set'}"
     if cpu.vendor and "avx2" not in cpu.instruction_sets:
-        return Check("processor", "warning", detail, "Paddle's packages need AVX2: use another machine")
+        return Check("processor", "warning", str(cpu), "Paddle's packages need AVX2: use another machine")
     native = ", ".join(["fp32", *(each for each in NATIVE if cpu.computes(each))])
-    return Check("processor", "ok", f"{detail}: Paddle Inference computes {native}")
+    return Check("processor", "ok", f"{cpu}: Paddle Inference computes {native}")
 
 
 def threads(cores: int, environ: Mapping[str, str]) -> Check:

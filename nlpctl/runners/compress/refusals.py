@@ -137,15 +137,17 @@ def check_engines(setup: ProcessSetup, chains: Sequence[Chain]) -> None:
 
     for strategy in (each for chain in chains for each in chain.strategies):
         problem = found(strategy)
-        if problem is not None and setup.device != "cpu":
+        if problem is None:
+            continue
+        if setup.device != "cpu":
             hint = f"leave {strategy.name} out, or --device cpu, which reuses networks trained on the GPU"
             raise UserError(problem.message, KEY, hint)
-        if problem is not None:
-            use = [each.name for each in int8_of_graphs() if found(each) is None]
+        if use := [each.name for each in int8_of_graphs() if found(each) is None]:
             possible = dict.fromkeys(_possible(chain, found, use) for chain in chains)
+            hint = f"use --strategy {','.join(filter(None, possible)) or ','.join(use)}"
+        else:
             hint = f"leave {strategy.name} out; or pip install onnxruntime, for ort-dynamic and ort-static"
-            hint = f"use --strategy {','.join(filter(None, possible)) or ','.join(use)}" if use else hint
-            raise UserError(f"{strategy.name}: {problem.message}", KEY, hint)
+        raise UserError(f"{strategy.name}: {problem.message}", KEY, hint)
 
 
 def _possible(chain: Chain, found: Callable[[Strategy], Problem | None], use: Sequence[str]) -> str:
