@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -26,14 +27,13 @@ from bench_common import DATA, NLPCTL, PAGE, RESULTS, ROOT, conditions_line, env
 
 from nlpctl import console
 from nlpctl.files import write_json_atomic, write_text_atomic
-from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.cpu import CpuInfo, cpu_info
 
 SST2 = DATA / "sst2"
 RECIPE = ROOT / "recipes" / "sentiment" / "sst2_minilm.yaml"
 IDLE = 0.05  # share of all cores that others may use
 LOOK = 3.0  # seconds
-OLDER = "_without_vnni"  # the processor; both kinds of results are kept
-BY_PROCESSOR = ("inference", "inference_wide")
+BY_PROCESSOR = ("inference", "inference_wide")  # results of different kinds of processors are kept side by side
 MISSED = 1  # exit code of a benchmark that measured, and missed a target; one that failed prints no result
 
 
@@ -186,9 +186,18 @@ def measure(name: str, needs: Needs, anyway: bool) -> bool:
         return False
     minutes = round((time.monotonic() - started) / 60, 1)
     RESULTS.mkdir(exist_ok=True)
-    name += OLDER if name in BY_PROCESSOR and not cpu_info().computes("int8") else ""
+    name += f"_{kind(cpu_info())}" if name in BY_PROCESSOR else ""
     write_json_atomic(RESULTS / f"{name}.json", {"command": shown, "minutes": minutes, "busy": round(busy, 3), **found})
     return done.returncode == 0
+
+
+def kind(cpu: CpuInfo) -> str:
+    """What processors with like ratios between engines have in common: the design if it is AMD's Zen, or VNNI."""
+    if cpu.is_amd and cpu.family == "26":
+        return "zen5"
+    if cpu.is_amd and cpu.family == "25":
+        return "zen4" if cpu.computes("int8") else "zen3"
+    return "vnni" if cpu.computes("int8") else "without_vnni"
 
 
 def write_page() -> None:
@@ -200,8 +209,15 @@ def write_page() -> None:
 
 
 def with_tables(page: str, name: str, found: dict[str, Any]) -> str:
-    """`page` with what stands between the marks of `name` replaced. ValueError where it has no such marks."""
+    """`page` with what stands between the marks of `name` replaced; a further kind of processor follows the others.
+
+    ValueError where it has no such marks.
+    """
     begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+    if begin not in page:
+        others = list(re.finditer(rf"<!-- /{name.rpartition('_')[0]}_[^_]+ -->\n", page))
+        place = others[-1].end() if others else len(page)
+        page = page[:place] + (f"\n{begin}{end}" if others else "") + page[place:]
     before, _, rest = page.partition(begin)
     _, mark, after = rest.partition(end)
     if not mark:

@@ -17,18 +17,24 @@ AMD_VENDORS = ("AuthenticAMD", "HygonGenuine")  # Hygon builds AMD's Zen under l
 
 @dataclass(frozen=True)
 class CpuInfo:
-    """The processor: maker, model name, and which of INSTRUCTION_SETS it has."""
+    """The processor: maker, model name, which of INSTRUCTION_SETS it has, and its maker's numbers for its design.
+
+    Virtual machines may hide the model name; `family` and `number` (of the model) still tell the designs apart.
+    """
 
     vendor: str
     model: str
     instruction_sets: tuple[str, ...]
+    family: str = ""
+    number: str = ""
 
     @property
     def is_amd(self) -> bool:
         return self.vendor in AMD_VENDORS
 
     def __str__(self) -> str:
-        return f"{self.model or 'unknown'}, {' '.join(self.instruction_sets) or 'no known instruction set'}"
+        design = f" (family {self.family}, model {self.number})" if self.family else ""
+        return f"{self.model or 'unknown'}{design}, {' '.join(self.instruction_sets) or 'no known instruction set'}"
 
     def computes(self, precision: str) -> bool:
         """Whether it multiplies matrices of "bf16" or "int8" without converting them first; fp32 always, fp16 never."""
@@ -46,7 +52,8 @@ def cpu_info(root: Path = Path("/")) -> CpuInfo:
         first[name.strip()] = value.strip()
     flags = set(first.get("flags", "").split())
     present = tuple(name for name in INSTRUCTION_SETS if name in flags)
-    return CpuInfo(first.get("vendor_id", ""), first.get("model name", ""), present)
+    vendor, model, family, number = (first.get(key, "") for key in ("vendor_id", "model name", "cpu family", "model"))
+    return CpuInfo(vendor, model, present, family, number)
 
 
 def physical_cores(root: Path = Path("/")) -> int:

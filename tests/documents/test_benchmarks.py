@@ -43,7 +43,8 @@ def bench_all() -> Any:
 def test_the_page_shows_what_was_measured(bench_all: Any, file: Path) -> None:
     page = bench_all.PAGE.read_text(encoding="utf-8")
     assert bench_all.with_tables(page, file.stem, json.loads(file.read_text(encoding="utf-8"))) == page
-    assert file.stem.removesuffix(bench_all.OLDER) in bench_all.BENCHMARKS
+    name = file.stem.rpartition("_")[0] if file.stem.startswith("inference") else file.stem
+    assert name in bench_all.BENCHMARKS and file.stem.startswith("inference") == (name in bench_all.BY_PROCESSOR)
 
 
 def test_a_table_replaces_the_one_before(bench_all: Any) -> None:
@@ -60,6 +61,28 @@ def test_a_table_of_a_busy_machine_says_so(bench_all: Any) -> None:
 def test_a_result_without_a_place_in_the_page_is_refused(bench_all: Any) -> None:
     with pytest.raises(ValueError, match="no place for x"):
         bench_all.with_tables("a\n", "x", FOUND)
+
+
+def test_tables_of_other_kinds_of_processors_stay(bench_all: Any) -> None:
+    page = "a\n<!-- x_zen3 -->\nold\n<!-- /x_zen3 -->\nb\n<!-- y_zen3 -->\n<!-- /y_zen3 -->\n"
+    again = bench_all.with_tables(page, "x_zen4", FOUND)
+    assert "old\n<!-- /x_zen3 -->\n\n<!-- x_zen4 -->\n`python" in again
+    assert again.endswith("<!-- /x_zen4 -->\nb\n<!-- y_zen3 -->\n<!-- /y_zen3 -->\n")
+    assert bench_all.with_tables(again, "x_zen4", FOUND) == again
+
+
+@pytest.mark.parametrize(
+    "vendor, family, sets, kind",
+    [
+        ("AuthenticAMD", "26", ("avx_vnni", "avx512_vnni"), "zen5"),
+        ("AuthenticAMD", "25", ("avx512_vnni",), "zen4"),
+        ("AuthenticAMD", "25", ("avx2",), "zen3"),
+        ("AuthenticAMD", "23", ("avx2",), "without_vnni"),
+        ("GenuineIntel", "6", ("avx512_vnni",), "vnni"),
+    ],
+)
+def test_kinds_of_processors(bench_all: Any, vendor: str, family: str, sets: tuple[str, ...], kind: str) -> None:
+    assert bench_all.kind(bench_all.CpuInfo(vendor, "", sets, family)) == kind
 
 
 def test_a_busy_machine_is_refused(

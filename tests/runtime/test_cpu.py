@@ -83,9 +83,13 @@ def test_container_quota_limits(machine, files, cores):
 
 
 def test_cpu_info(machine):
-    text = "processor : 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 9654\nflags\t: fpu avx2 avx512f amx_tile\n"
+    text = (
+        "processor : 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n"
+        "flags\t: fpu avx2 avx512f amx_tile\n"
+    )
     info = cpu.cpu_info(machine({"proc/cpuinfo": f"{text}\nprocessor : 1\nvendor_id : Other\n"}))
-    assert info == cpu.CpuInfo("AuthenticAMD", "AMD EPYC 9654", ("avx2", "avx512f", "amx_tile"))
+    assert info == cpu.CpuInfo("AuthenticAMD", "AMD EPYC", ("avx2", "avx512f", "amx_tile"), "25", "17")
+    assert str(info) == "AMD EPYC (family 25, model 17), avx2 avx512f amx_tile"
     assert info.is_amd and not cpu.CpuInfo("GenuineIntel", "", ()).is_amd
 
 
