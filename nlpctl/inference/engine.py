@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from nlpctl.data.collate import Batch
+from nlpctl.runtime.streams import ONE_STREAM, Streams
 from nlpctl.tasks.base import as_tuple
 
 if TYPE_CHECKING:
@@ -27,21 +26,6 @@ class Predictor(Protocol):
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
         """The network's outputs for one padded batch without labels; inputs are found by name."""
         ...
-
-
-@dataclass(frozen=True)
-class Streams:
-    """How many threads may ask an engine for outputs at a time, and are together faster than one.
-
-    That holds within `open`, in threads that called `enter` first, if there is one.
-    """
-
-    count: int
-    open: AbstractContextManager[Any]
-    enter: Callable[[], None] | None = None
-
-
-ONE_STREAM = Streams(1, nullcontext())
 
 
 class DygraphPredictor:

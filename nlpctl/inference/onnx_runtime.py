@@ -15,11 +15,11 @@ import onnxruntime
 
 from nlpctl.data.collate import Batch
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.inference.engine import ONE_STREAM, Streams
 from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph
 from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.process_state import Shared
+from nlpctl.runtime.streams import ONE_STREAM, Streams
 
 CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
 _ERRORS_ONLY = 3  # log severity

@@ -23,9 +23,10 @@ from nlpctl.data.collate import Batch, Collator, failures_told
 from nlpctl.data.row import BadRow
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import RunFailed
-from nlpctl.inference.engine import ONE_STREAM, Predictor, Streams, around_many, streams_of
+from nlpctl.inference.engine import Predictor, around_many, streams_of
 from nlpctl.runtime.ahead import Ahead
 from nlpctl.runtime.process_state import gc_frozen, short_turns
+from nlpctl.runtime.streams import ONE_STREAM, Streams
 from nlpctl.tasks.base import Task
 
 T = TypeVar("T")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nlpctl.data.collate import Batch
-from nlpctl.inference.engine import Predictor
+from nlpctl.inference.engine import Predictor, streams_of
+from nlpctl.runtime.streams import Streams
 
 
 class Switch:
@@ -21,6 +22,10 @@ class Switch:
     @property
     def precision(self) -> str:
         return self._current.precision
+
+    @property
+    def streams(self) -> Streams:
+        return streams_of(self._current)
 
     def use(self, predictor: Predictor) -> None:
         """Run the next batches in `predictor`. Any thread may call it."""

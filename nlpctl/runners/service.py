@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 SPIN_US = 1000
 
 
+# More than words of any language take. What is longer is cut off, and costs no more.
+BYTES_PER_TOKEN = 8
+
+
 def note_starting(address: str) -> None:
     console.note(f"starting on {address}; every request gets 503 until the model is ready")
 
@@ -87,8 +91,10 @@ def make_service(
     def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
         return answers(columns, task, read, pipeline.predictions(read, settings.batch_size))
 
+    longest = BYTES_PER_TOKEN * recipe.data.max_seq_length
+
     def size(row: Any) -> int:
-        return 0 if isinstance(row, BadRow) else row.byte_length
+        return 0 if isinstance(row, BadRow) else min(row.byte_length, longest)
 
     def report(error: BaseException) -> None:
         console.warn(f"a request failed: {type(error).__name__}: {error}")
@@ -98,7 +104,7 @@ def make_service(
 
     return Service(
         BodyReader(columns, settings.max_rows, settings.max_characters),
-        Batcher(answer, size, settings, report),
+        Batcher(answer, size, settings, report, lambda: engine.streams),
         settings,
         facts,
         columns.required(labelled=False),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
-from nlpctl.config.load import load_recipe
+from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.inputs import open_input
 from nlpctl.data.task_rows import task_rows
@@ -54,6 +55,36 @@ def test_a_service_whose_export_was_timed_elsewhere_answers_first_and_times_then
     fastest = max(speeds.rows_per_second, key=lambda name: speeds.speed(name, 8))
     assert " ".join(service.facts()[key] for key in ("engine", "precision")) == fastest
     assert make_service(recipe, set_up_process(recipe), str(folder), settings).settle is None
+
+
+def test_requests_that_meet_are_computed_side_by_side_and_answered_as_alone(classifier, tmp_path):
+    folder = tmp_path / "export"
+    export(classifier, find_trained_model(classifier), Wanted(("onnx",), rows=8), output=folder)
+    recipe = load_recipe(folder, [Override("inference.engine", "onnxruntime", "--engine")], "apply")
+    setup = replace(set_up_process(recipe), threads=2)
+    service = make_service(recipe, setup, str(folder), ServeSettings(batch_size=8))
+    texts = [" ".join(f"word{number * each}" for each in range(1 + number % 9)) for number in range(40)]
+
+    async def answer(text):
+        read = service.reader.read(json.dumps({"text": text}).encode())
+        return read.told(await service.batcher.submit(read.rows))
+
+    async def served():
+        service.batcher.start()
+        try:
+            alone = [await answer(text) for text in texts]
+            while service.batcher._beside.streams.count == 1:
+                await asyncio.gather(*map(answer, texts[:3]))
+            return alone, [await asyncio.gather(*map(answer, texts)) for _ in range(5)]
+        finally:
+            await service.batcher.close()
+
+    alone, together = asyncio.run(asyncio.wait_for(served(), 60))
+    assert len({answer["label"] for answer in alone}) > 1
+    for found in together:
+        for one, same in zip(found, alone, strict=True):
+            assert one["label"] == same["label"]
+            assert one["probabilities"] == pytest.approx(same["probabilities"], abs=2e-6)
 
 
 @pytest.mark.parametrize("task", [info.name for info in KNOWN_TASKS])

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.serving.batcher import Batcher
+from nlpctl.runtime.streams import ONE_STREAM, Streams
+from nlpctl.serving.batcher import CROWDS, Batcher
 from nlpctl.serving.refused import Refused
 from nlpctl.serving.settings import ServeSettings
 
@@ -33,13 +34,16 @@ class Engine:
 
 
 def run(
-    test: Callable[[Batcher, Engine], Coroutine], size: Callable[[int], int] = lambda row: 0, **settings: Any
+    test: Callable[[Batcher, Engine], Coroutine],
+    size: Callable[[int], int] = lambda row: 0,
+    streams: Callable[[], Streams] = lambda: ONE_STREAM,
+    **settings: Any,
 ) -> tuple[Engine, Batcher, list]:
     engine, failures = Engine(), []
 
     async def story() -> Batcher:
         chosen = ServeSettings(**{"batch_size": 4, "queue": 8, "max_rows": 8, "max_wait": 1e9, **settings})
-        batcher = Batcher(engine, size, chosen, failures.append)
+        batcher = Batcher(engine, size, chosen, failures.append, streams)
         batcher.start()
         try:
             await asyncio.wait_for(test(batcher, engine), 20)
@@ -75,7 +79,7 @@ def test_what_waits_makes_the_next_batches_in_order():
         assert [[answer["row"] for answer in answers] for answers in found] == [[0], [1, 2], [3], [4, 5], [6]]
 
     engine, batcher, failures = run(story)
-    assert engine.batches == [[0], [1, 2, 3], [4, 5, 6]]  # 4 rows at most, no request torn apart
+    assert engine.batches == [[0], [1, 2], [3, 4, 5, 6]]  # 4 rows at most, no request torn apart
     told = values(batcher)
     assert told["nlpctl_rows_total"] == 7 and told["nlpctl_batch_rows_sum"] == 7
     assert told["nlpctl_batch_rows_count"] == 3 and told["nlpctl_queue_rows"] == told["nlpctl_computed_rows"] == 0
@@ -204,6 +208,87 @@ def test_an_idle_engine_waits_for_a_batch_to_fill_but_not_longer():
         await asyncio.gather(batcher.submit([0]), batcher.submit([1]))
 
     assert run(half_a_batch, batch_wait=0.05)[0].batches == [[0, 1]]
+
+
+class Opened:
+    """Notes when it is entered and left."""
+
+    def __init__(self) -> None:
+        self.story: list[str] = []
+
+    def __enter__(self) -> None:
+        self.story.append("opened")
+
+    def __exit__(self, *error: Any) -> None:
+        self.story.append("closed")
+
+
+async def crowd(batcher: Batcher, engine: Engine, until: Callable[[], bool]) -> None:
+    """Three requests at a time, until that is so."""
+    while not until():
+        engine.go.release(3)
+        await asyncio.gather(*(batcher.submit([row]) for row in range(3)))
+
+
+def test_batches_are_computed_side_by_side_once_more_requests_than_streams_meet():
+    """And no longer where the engine that has taken over has no streams."""
+    opened, entered = Opened(), []
+    current = [Streams(2, opened, lambda: entered.append(threading.current_thread()))]
+
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        for _ in range(2 * CROWDS):  # no more than the streams: all threads compute one batch after the other
+            engine.go.release(2)
+            await asyncio.gather(batcher.submit([0]), batcher.submit([1]))
+        assert not opened.story
+        await crowd(batcher, engine, lambda: bool(opened.story) and batcher._opening is None)
+        side_by_side = [asyncio.create_task(batcher.submit([row])) for row in (3, 4, 5)]
+        while len(batcher._running) < 2:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        assert len(batcher._running) == 2 and not any(each.done() for each in side_by_side)
+        engine.go.release(3)
+        await asyncio.gather(*side_by_side)
+        current[0] = ONE_STREAM
+        await crowd(batcher, engine, lambda: "closed" in opened.story)
+        first = await busy(batcher)
+        second = asyncio.create_task(batcher.submit([7]))
+        await asyncio.sleep(0.05)
+        assert len(batcher._running) == 1 and batcher._waiting_rows == 1
+        engine.go.release(2)
+        await asyncio.gather(first, second)
+
+    _, batcher, failures = run(story, streams=lambda: current[0], batch_size=1, max_rows=1)
+    assert opened.story == ["opened", "closed"] and len(set(entered)) == 2 and not failures
+
+
+def test_streams_are_closed_with_the_batcher():
+    opened = Opened()
+    streams = Streams(2, opened)
+
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        await crowd(batcher, engine, lambda: bool(opened.story) and batcher._opening is None)
+
+    run(story, streams=lambda: streams)
+    assert opened.story == ["opened", "closed"]
+
+
+def test_without_memory_for_streams_the_whole_engine_answers():
+    class Full:
+        def __enter__(self) -> None:
+            raise MemoryError
+
+        def __exit__(self, *error: Any) -> None:
+            raise AssertionError("it was not open")
+
+    streams = Streams(2, Full())
+
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        await crowd(batcher, engine, lambda: batcher._followed is streams and batcher._opening is None)
+        engine.go.release(2)
+        found = await asyncio.gather(batcher.submit([1]), batcher.submit([2]))
+        assert found == [[{"row": 1}], [{"row": 2}]] and batcher._beside is batcher._whole
+
+    assert not run(story, streams=lambda: streams)[2]
 
 
 def test_a_batcher_that_is_closed_is_not_alive():
