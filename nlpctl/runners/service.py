@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 SPIN_US = 1000
 
 
-# More than words of any language take. What is longer is cut off, and costs no more.
-BYTES_PER_TOKEN = 8
+BYTES_PER_TOKEN = 8  # more than words of any language take
 
 
 def note_starting(address: str) -> None:
@@ -91,7 +91,8 @@ def make_service(
     def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
         return answers(columns, task, read, pipeline.predictions(read, settings.batch_size))
 
-    longest = BYTES_PER_TOKEN * recipe.data.max_seq_length
+    # What is longer is cut off, and costs no more, unless it is read in windows.
+    longest = sys.maxsize if columns.in_windows else BYTES_PER_TOKEN * recipe.data.max_seq_length
 
     def size(row: Any) -> int:
         return 0 if isinstance(row, BadRow) else min(row.byte_length, longest)

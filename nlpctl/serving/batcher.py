@@ -78,14 +78,16 @@ class Batcher:
         """
         self._answer, self._size, self._settings, self._report = answer, size, settings, report
         self._queue: deque[_Waiting] = deque()
-        self._some = asyncio.Event()
+        self._planned: deque[Sequence[_Waiting]] = deque()  # batches that were taken from the queue
+        self._changed = asyncio.Event()  # a request came, or a batch was computed
         self._whole = self._beside = _Threads()
         self._streams, self._followed, self._crowds = streams, ONE_STREAM, 0
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], _Threads] = {}  # a task per batch
         self._task: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
         self._waiting_rows = self._computed_rows = self._unanswered = 0
         self._rate = 0.0  # recent rows per second
+        self._latest_rows = self._latest_seconds = self._busy_since = 0.0
         self.rows = Counter("nlpctl_rows_total", "Rows that were answered.")
         self.failures = Counter("nlpctl_engine_failures_total", "Requests that the engine failed on.")
         self.batch_rows = Histogram("nlpctl_batch_rows", "Rows per batch.", BATCH_ROWS)
@@ -135,7 +137,7 @@ class Batcher:
         self._queue.append(waiting)
         self._waiting_rows += len(rows)
         self._unanswered += 1
-        self._some.set()
+        self._changed.set()
         try:
             return await waiting.future
         finally:
@@ -147,68 +149,42 @@ class Batcher:
 
     async def _run(self) -> None:
         while True:
-            await self._some.wait()
-            await self._until_free()
-            await self._gather()
-            crowded = self._crowded
-            for batch in self._batches(self._take(), crowded):
-                await self._until_free()
-                task = asyncio.create_task(self._compute(batch, crowded))
-                self._running.add(task)
-                task.add_done_callback(self._ended)
+            threads = self._free()
+            if threads is not None and self._planned:
+                self._start(self._planned.popleft(), threads)
+                continue
+            left = None  # seconds until a batch is due, whatever happens
+            if threads is not None and self._queue:
+                left = self._left_to_gather()
+                if left <= 0:
+                    self._plan(threads)
+                    continue
+            self._changed.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left)
 
-    @property
-    def _crowded(self) -> bool:
-        """Whether there are more requests than the engine has streams."""
-        return self._unanswered > self._streams().count
+    def _free(self) -> _Threads | None:
+        """Who can take a batch now: the whole engine, unless requests outnumber the streams, or streams compute."""
+        count = self._beside.streams.count
+        if self._unanswered > count or self._beside in self._running.values():
+            return self._beside if len(self._running) < count else None
+        return None if self._running else self._whole
 
-    def _threads(self, crowded: bool) -> _Threads:
-        """Who computes. Not to be kept across an `await`: `_open` may close them."""
-        return self._beside if crowded else self._whole
+    def _left_to_gather(self) -> float:
+        """Seconds until the batch is to start: it is full, or `batch_wait` seconds after its first request came."""
+        if self._waiting_rows >= self._settings.batch_size:
+            return 0.0
+        return self._queue[0].since + self._settings.batch_wait - time.monotonic()
 
-    async def _until_free(self) -> None:
-        """Wait until a thread of the engine has nothing to do."""
-        while len(self._running) >= (self._beside.streams.count if self._crowded else 1):
-            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-
-    async def _compute(self, batch: Sequence[_Waiting], crowded: bool) -> None:
-        wanted = [each for each in batch if not each.future.done()]  # the other senders have disconnected
-        started = time.monotonic()
-        for each in wanted:
-            self.wait_seconds.observe(started - each.since)
-        if wanted:
-            todo, loop = [each.rows for each in wanted], asyncio.get_running_loop()
-            threads = self._threads(crowded)
-            try:
-                results = await loop.run_in_executor(threads.executor, self._answer_all, todo)
-            except Exception as error:  # no thread: this task must survive, or requests wait forever
-                results = [error] * len(wanted)
-            seconds, rows = time.monotonic() - started, sum(map(len, todo))
-            self._note(rows, seconds)
-            if not any(isinstance(each, Exception) for each in results):  # its requests were computed one by one
-                threads.costs.add(rows, max(each.longest for each in wanted), seconds)
-            self._finish(wanted, results)
-        self._computed_rows -= sum(len(each.rows) for each in batch)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._report(error)  # a defect: from now on /health says that the service is broken
-            if self._task is not None:
-                self._task.cancel()
-
-    async def _gather(self) -> None:
-        """Wait until the batch is full, at most `batch_wait` seconds after its first request came."""
-        while self._settings.batch_wait and 0 < self._waiting_rows < self._settings.batch_size:
-            left = self._queue[0].since + self._settings.batch_wait - time.monotonic()
-            if left <= 0:
-                return
-            self._some.clear()
-            try:
-                await asyncio.wait_for(self._some.wait(), left)
-            except asyncio.TimeoutError:
-                self._some.set()
-                return
+    def _plan(self, threads: _Threads) -> None:
+        """Divide what waits into batches of requests of similar length, the shortest first."""
+        self._follow_engine()
+        # Sorted within what was taken together only, so a long request never waits for ever behind short ones.
+        ordered = sorted(self._take(), key=lambda each: each.longest)
+        rows, sizes = [len(each.rows) for each in ordered], [each.longest for each in ordered]
+        free = threads.streams.count - len(self._running)
+        most = min(self._settings.batch_size, math.ceil(sum(rows) / free))  # something for each
+        self._planned += [ordered[start:end] for start, end in pairwise([0, *threads.costs.divide(rows, sizes, most)])]
 
     def _take(self) -> list[_Waiting]:
         """The first requests of the queue, as many as fit into WINDOW batches; a larger request goes alone."""
@@ -220,36 +196,62 @@ class Batcher:
             rows += len(taken[-1].rows)
         self._waiting_rows -= rows
         self._computed_rows += rows
-        if not self._queue:
-            self._some.clear()
         return taken
 
-    def _batches(self, requests: Sequence[_Waiting], crowded: bool) -> list[list[_Waiting]]:
-        """Batches of requests of similar length, the shortest first."""
-        if crowded:
-            self._follow_engine()
-        # Sorted within what was taken together only, so a long request never waits for ever behind short ones.
-        ordered = sorted(requests, key=lambda each: each.longest)
-        rows, sizes = [len(each.rows) for each in ordered], [each.longest for each in ordered]
-        ends = self._threads(crowded).costs.divide(rows, sizes, self._settings.batch_size)
-        return [ordered[start:end] for start, end in pairwise([0, *ends])]
+    def _start(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
+        if not self._running:
+            self._busy_since = time.monotonic()
+        task = asyncio.create_task(self._compute(batch, threads))
+        self._running[task] = threads
+        task.add_done_callback(self._ended)
+
+    async def _compute(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
+        wanted = [each for each in batch if not each.future.done()]  # the other senders have disconnected
+        started = time.monotonic()
+        for each in wanted:
+            self.wait_seconds.observe(started - each.since)
+        if wanted:
+            todo, loop = [each.rows for each in wanted], asyncio.get_running_loop()
+            try:
+                results = await loop.run_in_executor(threads.executor, self._answer_all, todo)
+            except Exception as error:  # no thread: the others must not wait forever
+                results = [error] * len(wanted)
+            seconds, rows = time.monotonic() - started, sum(map(len, todo))
+            self._finish(wanted, results)
+            self._note(rows, seconds)
+            # Not what was computed in several batches: more rows than one has, or request by request after a failure.
+            if rows <= self._settings.batch_size and not any(isinstance(each, Exception) for each in results):
+                threads.costs.add(rows, max(each.longest for each in wanted), seconds)
+        self._computed_rows -= sum(len(each.rows) for each in batch)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._running[task]
+        self._changed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._report(error)  # a defect: from now on /health says that the service is broken
+            if self._task is not None:
+                self._task.cancel()
 
     def _follow_engine(self) -> None:
         """Open the streams of the engine that answers now, in a thread of their own, once that pays."""
-        self._crowds += 1
         streams = self._streams()
+        self._crowds += self._unanswered > streams.count
         if self._crowds > CROWDS and streams is not self._followed and self._opening is None:
             self._followed = streams
             self._opening = asyncio.create_task(self._open(streams))
 
     async def _open(self, streams: Streams) -> None:
         last, self._beside = self._beside, self._whole
-        if streams.count > 1:
-            with suppress(Exception):  # no memory, or no thread: the whole engine goes on answering
-                self._beside = await asyncio.to_thread(_Threads, streams)
-        if last is not self._whole:
-            await asyncio.to_thread(last.close)  # once its batches are computed
-        self._opening = None
+        try:
+            if last is not self._whole:
+                while users := [task for task, threads in self._running.items() if threads is last]:
+                    await asyncio.wait(users)
+                await asyncio.to_thread(last.close)
+            if streams.count > 1:
+                with suppress(Exception):  # no memory: the whole engine goes on answering
+                    self._beside = await asyncio.to_thread(_Threads, streams)
+        finally:
+            self._opening = None
 
     def _answer_all(self, requests: Sequence[Sequence[Any]]) -> list[list[dict[str, Any]] | Exception]:
         """Runs in a thread of the engine: per request its answers, or its exception.
@@ -268,9 +270,13 @@ class Batcher:
         """A batch was computed."""
         self.batch_rows.observe(rows)
         self.batch_seconds.observe(seconds)
-        # An exponential mean follows changes of load within some ten batches.
-        rate = len(self._running) * rows / max(seconds, 1e-6)
-        self._rate = rate if not self._rate else 0.9 * self._rate + 0.1 * rate
+        # Of the time in which anything was computed, also several batches at once. Weighted by age, the rate follows
+        # changes of load within some twenty batches.
+        now = time.monotonic()
+        self._latest_rows = 0.95 * self._latest_rows + rows
+        self._latest_seconds = 0.95 * self._latest_seconds + now - self._busy_since
+        self._busy_since = now
+        self._rate = self._latest_rows / max(self._latest_seconds, 1e-6)
 
     def _finish(self, batch: Sequence[_Waiting], results: Sequence[list[dict[str, Any]] | Exception]) -> None:
         for waiting, result in zip(batch, results, strict=True):

@@ -75,9 +75,10 @@ class QuestionAnswering(Task):
 
     def _context(self, text: str, encoder: TextEncoder) -> Pieces:
         """The pieces of a context. The last ones are kept: the questions of a paragraph follow each other."""
-        if self._last_context is None or self._last_context[:2] != (encoder, text):
-            self._last_context = (encoder, text, read_pieces(text, encoder))
-        return self._last_context[2]
+        last = self._last_context  # read once: another thread may keep another one meanwhile
+        if last is None or last[:2] != (encoder, text):
+            self._last_context = last = (encoder, text, read_pieces(text, encoder))
+        return last[2]
 
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Window]], Batch]:
         return WindowCollator(encoder, self.data.max_seq_length, with_labels=labelled)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -259,6 +260,81 @@ def test_batches_are_computed_side_by_side_once_more_requests_than_streams_meet(
 
     _, batcher, failures = run(story, streams=lambda: current[0], batch_size=1, max_rows=1)
     assert opened.story == ["opened", "closed"] and len(set(entered)) == 2 and not failures
+
+
+def test_a_long_request_in_a_stream_keeps_no_other_from_the_free_one():
+    """Also when for a moment there were no more requests than streams."""
+    streams = Streams(2, Opened())
+
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        await crowd(batcher, engine, lambda: batcher._beside is not batcher._whole)
+        long, *others = [asyncio.create_task(batcher.submit([row])) for row in (9, 3, 4)]
+        while len(batcher._running) < 2:
+            await asyncio.sleep(0.001)
+        batcher._answer = lambda rows: [{"row": row} for row in rows]  # what begins from now on is answered at once
+        engine.go.release(1)
+        while sum(each.done() for each in others) + long.done() < 2:
+            await asyncio.sleep(0.001)
+        assert await batcher.submit([5]) == [{"row": 5}]  # two are open, one of them in a stream
+        assert len(batcher._running) <= 2 and sum(each.done() for each in (long, *others)) == 2
+        engine.go.release(1)
+        await asyncio.gather(long, *others)
+
+    assert not run(story, streams=lambda: streams, batch_size=1, max_rows=1)[2]
+
+
+def test_a_switch_to_an_engine_without_streams_waits_for_what_the_streams_compute():
+    opened = Opened()
+    current = [Streams(2, opened)]
+
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        await crowd(batcher, engine, lambda: batcher._beside is not batcher._whole)
+        under_way = [asyncio.create_task(batcher.submit([row])) for row in range(3)]
+        while len(batcher._running) < 2:
+            await asyncio.sleep(0.001)
+        current[0] = ONE_STREAM
+        later = [asyncio.create_task(batcher.submit([row])) for row in range(3)]
+        await asyncio.sleep(0.05)
+        assert opened.story == ["opened"] and len(batcher._running) == 2
+        engine.go.release(100)
+        found = await asyncio.gather(*under_way, *later)
+        assert [answers[0]["row"] for answers in found] == [0, 1, 2, 0, 1, 2]
+        while opened.story == ["opened"]:
+            await asyncio.gather(*(batcher.submit([row]) for row in range(3)))
+
+    assert not run(story, streams=lambda: current[0], batch_size=1, max_rows=1)[2]
+
+
+def test_what_waits_is_divided_among_the_free_streams():
+    streams = Streams(2, Opened())
+
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        await crowd(batcher, engine, lambda: batcher._beside is not batcher._whole)
+        engine.batches.clear()
+        engine.go.release(2)
+        await asyncio.gather(*(batcher.submit([row]) for row in range(4)))
+
+    assert sorted(run(story, streams=lambda: streams)[0].batches) == [[0, 1], [2, 3]]
+
+
+def test_the_pace_is_that_of_all_streams_together():
+    """Or waits are estimated too long, and requests refused for nothing."""
+    streams = Streams(4, Opened())
+
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        engine.go.release(10_000)
+        while batcher._beside is batcher._whole:
+            await asyncio.gather(*(batcher.submit([row]) for row in range(5)))
+
+        def slowly(rows: list[int]) -> list[dict[str, int]]:
+            time.sleep(0.05)
+            return [{"row": row} for row in rows]
+
+        batcher._answer = slowly
+        await asyncio.gather(*(batcher.submit([row]) for row in range(64)))
+        assert 40 < batcher._rate < 100  # 20 a second in each stream
+
+    run(story, streams=lambda: streams, batch_size=1, max_rows=1, queue=64)
 
 
 def test_streams_are_closed_with_the_batcher():
