@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SPIN_US = 1000
 
 
-BYTES_PER_TOKEN = 8  # more than words of any language take
+BYTES_PER_TOKEN = 16  # or fewer, in any language
 
 
 def note_starting(address: str) -> None:

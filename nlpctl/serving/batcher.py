@@ -160,15 +160,20 @@ class Batcher:
                     self._plan(threads)
                     continue
             self._changed.clear()
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left)
+            # Not asyncio.wait_for, which may lose a cancellation before Python 3.12.
+            timer = None if left is None else asyncio.get_running_loop().call_later(left, self._changed.set)
+            try:
+                await self._changed.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
 
     def _free(self) -> _Threads | None:
-        """Who can take a batch now: the whole engine, unless requests outnumber the streams, or streams compute."""
-        count = self._beside.streams.count
-        if self._unanswered > count or self._beside in self._running.values():
-            return self._beside if len(self._running) < count else None
-        return None if self._running else self._whole
+        """Who can take a batch now: a stream if there are more requests than streams, else the whole engine."""
+        beside, running = self._beside, self._running.values()
+        if beside is not self._whole and self._unanswered > beside.streams.count:
+            return beside if len(running) < beside.streams.count else None
+        return None if self._whole in running else self._whole
 
     def _left_to_gather(self) -> float:
         """Seconds until the batch is to start: it is full, or `batch_wait` seconds after its first request came."""
@@ -182,7 +187,7 @@ class Batcher:
         # Sorted within what was taken together only, so a long request never waits for ever behind short ones.
         ordered = sorted(self._take(), key=lambda each: each.longest)
         rows, sizes = [len(each.rows) for each in ordered], [each.longest for each in ordered]
-        free = threads.streams.count - len(self._running)
+        free = 1 if threads is self._whole else threads.streams.count - len(self._running)
         most = min(self._settings.batch_size, math.ceil(sum(rows) / free))  # something for each
         self._planned += [ordered[start:end] for start, end in pairwise([0, *threads.costs.divide(rows, sizes, most)])]
 
@@ -206,6 +211,12 @@ class Batcher:
         task.add_done_callback(self._ended)
 
     async def _compute(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
+        try:
+            await self._computed(batch, threads)
+        finally:
+            self._computed_rows -= sum(len(each.rows) for each in batch)
+
+    async def _computed(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
         wanted = [each for each in batch if not each.future.done()]  # the other senders have disconnected
         started = time.monotonic()
         for each in wanted:
@@ -222,15 +233,14 @@ class Batcher:
             # Not what was computed in several batches: more rows than one has, or request by request after a failure.
             if rows <= self._settings.batch_size and not any(isinstance(each, Exception) for each in results):
                 threads.costs.add(rows, max(each.longest for each in wanted), seconds)
-        self._computed_rows -= sum(len(each.rows) for each in batch)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
         self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._report(error)  # a defect: from now on /health says that the service is broken
             if self._task is not None:
-                self._task.cancel()
+                self._task.cancel()  # a defect: from now on /health says that the service is broken
+            self._report(error)
 
     def _follow_engine(self) -> None:
         """Open the streams of the engine that answers now, in a thread of their own, once that pays."""
@@ -252,6 +262,7 @@ class Batcher:
                     self._beside = await asyncio.to_thread(_Threads, streams)
         finally:
             self._opening = None
+            self._changed.set()
 
     def _answer_all(self, requests: Sequence[Sequence[Any]]) -> list[list[dict[str, Any]] | Exception]:
         """Runs in a thread of the engine: per request its answers, or its exception.
@@ -280,9 +291,6 @@ class Batcher:
 
     def _finish(self, batch: Sequence[_Waiting], results: Sequence[list[dict[str, Any]] | Exception]) -> None:
         for waiting, result in zip(batch, results, strict=True):
-            if isinstance(result, Exception) and not isinstance(result, UserError):
-                self.failures.add()
-                self._report(result)
             if waiting.future.done():  # its sender has disconnected
                 continue
             if isinstance(result, Exception):
@@ -290,6 +298,10 @@ class Batcher:
             else:
                 self.rows.add(len(result))
                 waiting.future.set_result(result)
+        for result in results:  # last: nobody waits for it
+            if isinstance(result, Exception) and not isinstance(result, UserError):
+                self.failures.add()
+                self._report(result)
 
     def _wait(self) -> float:
         """Seconds until the engine has finished its current rows and the queue, at the recent rate."""

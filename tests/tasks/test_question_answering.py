@@ -22,6 +22,7 @@ from nlpctl.data.collate import raise_failure
 from nlpctl.data.encoders import build_encoder
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.piece_spans import read_pieces
 from nlpctl.data.question_rows import GoldAnswer, QuestionExample
 from nlpctl.data.readers import read_rows
 from nlpctl.data.row import BadRow
@@ -103,6 +104,14 @@ def test_the_answer_holds_its_rivals(make, encoder):
     assert math.fsum(one["score"] for one in answer["n_best"]) == pytest.approx(1, abs=1e-5)
     places = [(one["start"], one["end"]) for one in answer["n_best"]]
     assert len(set(places)) == 3
+
+
+def test_a_question_keeps_its_context_when_another_thread_reads_another_one(make, encoder):
+    """A service answers in several threads. Here the other one is always faster."""
+    task, other = make(), (encoder, CHINESE, read_pieces(CHINESE, encoder))
+    shared = property(lambda self: other, lambda self, value: None)
+    task.__class__ = type("Shared", (type(task),), {"_last_context": shared})
+    assert task._context(ENGLISH, encoder) == read_pieces(ENGLISH, encoder) != other[2]
 
 
 def test_without_a_null_threshold_every_question_has_an_answer(make, encoder):
