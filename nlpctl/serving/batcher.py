@@ -212,27 +212,26 @@ class Batcher:
 
     async def _compute(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
         try:
-            await self._computed(batch, threads)
+            if wanted := [each for each in batch if not each.future.done()]:  # the other senders have disconnected
+                await self._answer_together(wanted, threads)
         finally:
             self._computed_rows -= sum(len(each.rows) for each in batch)
 
-    async def _computed(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
-        wanted = [each for each in batch if not each.future.done()]  # the other senders have disconnected
+    async def _answer_together(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
         started = time.monotonic()
-        for each in wanted:
+        for each in batch:
             self.wait_seconds.observe(started - each.since)
-        if wanted:
-            todo, loop = [each.rows for each in wanted], asyncio.get_running_loop()
-            try:
-                results = await loop.run_in_executor(threads.executor, self._answer_all, todo)
-            except Exception as error:  # no thread: the others must not wait forever
-                results = [error] * len(wanted)
-            seconds, rows = time.monotonic() - started, sum(map(len, todo))
-            self._finish(wanted, results)
-            self._note(rows, seconds)
-            # Not what was computed in several batches: more rows than one has, or request by request after a failure.
-            if rows <= self._settings.batch_size and not any(isinstance(each, Exception) for each in results):
-                threads.costs.add(rows, max(each.longest for each in wanted), seconds)
+        todo, loop = [each.rows for each in batch], asyncio.get_running_loop()
+        try:
+            results = await loop.run_in_executor(threads.executor, self._answer_all, todo)
+        except Exception as error:  # no thread: the others must not wait forever
+            results = [error] * len(batch)
+        seconds, rows = time.monotonic() - started, sum(map(len, todo))
+        self._finish(batch, results)
+        self._note(rows, seconds)
+        # Not what was computed in several batches: more rows than one has, or request by request after a failure.
+        if rows <= self._settings.batch_size and not any(isinstance(each, Exception) for each in results):
+            threads.costs.add(rows, max(each.longest for each in batch), seconds)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
