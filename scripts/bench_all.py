@@ -34,6 +34,7 @@ RECIPE = ROOT / "recipes" / "sentiment" / "sst2_minilm.yaml"
 IDLE = 0.05  # share of all cores that others may use
 LOOK = 3.0  # seconds
 BY_PROCESSOR = ("inference", "inference_wide")  # results of different kinds of processors are kept side by side
+KINDS = ("zen3", "zen4", "zen5", "vnni", "without_vnni")
 MISSED = 1  # exit code of a benchmark that measured, and missed a target; one that failed prints no result
 
 
@@ -192,12 +193,18 @@ def measure(name: str, needs: Needs, anyway: bool) -> bool:
 
 
 def kind(cpu: CpuInfo) -> str:
-    """What processors with like ratios between engines have in common: the design if it is AMD's Zen, or VNNI."""
+    """One of KINDS, whose processors have like ratios between engines: the design if it is AMD's Zen, or VNNI."""
     if cpu.is_amd and cpu.family == "26":
         return "zen5"
     if cpu.is_amd and cpu.family == "25":
         return "zen4" if cpu.computes("int8") else "zen3"
     return "vnni" if cpu.computes("int8") else "without_vnni"
+
+
+def benchmark_of(name: str) -> str:
+    """The benchmark of a result: its name without the kind of processor."""
+    # Of "vnni" and "without_vnni" the longer one, which leaves the shorter name.
+    return min((name.removesuffix(f"_{each}") for each in KINDS), key=len)
 
 
 def write_page() -> None:
@@ -214,10 +221,10 @@ def with_tables(page: str, name: str, found: dict[str, Any]) -> str:
     ValueError where it has no such marks.
     """
     begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
-    if begin not in page:
-        others = list(re.finditer(rf"<!-- /{name.rpartition('_')[0]}_[^_]+ -->\n", page))
-        place = others[-1].end() if others else len(page)
-        page = page[:place] + (f"\n{begin}{end}" if others else "") + page[place:]
+    others = list(re.finditer(rf"<!-- /{benchmark_of(name)}_({'|'.join(KINDS)}) -->\n", page))
+    if begin not in page and others:
+        place = others[-1].end()
+        page = f"{page[:place]}\n{begin}{end}{page[place:]}"
     before, _, rest = page.partition(begin)
     _, mark, after = rest.partition(end)
     if not mark:

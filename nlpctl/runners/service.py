@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 # A lone client sends its next request within a millisecond. Waking the engine's threads for it cost a quarter of the
 # requests per second (int8, two cores).
 SPIN_US = 1000
-
-
 BYTES_PER_TOKEN = 16  # or fewer, in any language
 
 

@@ -43,7 +43,7 @@ def bench_all() -> Any:
 def test_the_page_shows_what_was_measured(bench_all: Any, file: Path) -> None:
     page = bench_all.PAGE.read_text(encoding="utf-8")
     assert bench_all.with_tables(page, file.stem, json.loads(file.read_text(encoding="utf-8"))) == page
-    name = file.stem.rpartition("_")[0] if file.stem.startswith("inference") else file.stem
+    name = bench_all.benchmark_of(file.stem)
     assert name in bench_all.BENCHMARKS and file.stem.startswith("inference") == (name in bench_all.BY_PROCESSOR)
 
 
@@ -63,12 +63,13 @@ def test_a_result_without_a_place_in_the_page_is_refused(bench_all: Any) -> None
         bench_all.with_tables("a\n", "x", FOUND)
 
 
-def test_tables_of_other_kinds_of_processors_stay(bench_all: Any) -> None:
-    page = "a\n<!-- x_zen3 -->\nold\n<!-- /x_zen3 -->\nb\n<!-- y_zen3 -->\n<!-- /y_zen3 -->\n"
-    again = bench_all.with_tables(page, "x_zen4", FOUND)
-    assert "old\n<!-- /x_zen3 -->\n\n<!-- x_zen4 -->\n`python" in again
-    assert again.endswith("<!-- /x_zen4 -->\nb\n<!-- y_zen3 -->\n<!-- /y_zen3 -->\n")
-    assert bench_all.with_tables(again, "x_zen4", FOUND) == again
+@pytest.mark.parametrize("kind", ["zen4", "vnni", "without_vnni"])
+def test_tables_of_other_kinds_of_processors_stay(bench_all: Any, kind: str) -> None:
+    page = "a\n<!-- x_zen3 -->\nold\n<!-- /x_zen3 -->\nb\n<!-- x_y_zen3 -->\n<!-- /x_y_zen3 -->\n"
+    again = bench_all.with_tables(page, f"x_{kind}", FOUND)
+    assert f"old\n<!-- /x_zen3 -->\n\n<!-- x_{kind} -->\n`python" in again
+    assert again.endswith(f"<!-- /x_{kind} -->\nb\n<!-- x_y_zen3 -->\n<!-- /x_y_zen3 -->\n")
+    assert bench_all.with_tables(again, f"x_{kind}", FOUND) == again
 
 
 @pytest.mark.parametrize(
@@ -83,6 +84,7 @@ def test_tables_of_other_kinds_of_processors_stay(bench_all: Any) -> None:
 )
 def test_kinds_of_processors(bench_all: Any, vendor: str, family: str, sets: tuple[str, ...], kind: str) -> None:
     assert bench_all.kind(bench_all.CpuInfo(vendor, "", sets, family)) == kind
+    assert kind in bench_all.KINDS and bench_all.benchmark_of(f"inference_wide_{kind}") == "inference_wide"
 
 
 def test_a_busy_machine_is_refused(

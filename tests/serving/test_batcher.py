@@ -231,6 +231,23 @@ async def crowd(batcher: Batcher, engine: Engine, until: Callable[[], bool]) -> 
         await asyncio.gather(*(batcher.submit([row]) for row in range(3)))
 
 
+async def one_long(batcher: Batcher) -> tuple[asyncio.Task, threading.Event]:
+    """A request that a stream computes until the event is set; from now on all others are answered at once."""
+    begun, ends = threading.Event(), threading.Event()
+
+    def answer(rows: list[int]) -> list[dict[str, int]]:
+        if 9 in rows:
+            begun.set()
+            ends.wait(10)
+        return [{"row": row} for row in rows]
+
+    batcher._answer = answer
+    slow, *others = [asyncio.create_task(batcher.submit([row])) for row in (9, 3, 4)]
+    await asyncio.gather(*others)
+    assert begun.is_set() and not slow.done() and batcher._beside in batcher._running.values()
+    return slow, ends
+
+
 def test_batches_are_computed_side_by_side_once_more_requests_than_streams_meet():
     """And no longer where the engine that has taken over has no streams."""
     opened, entered = Opened(), []
@@ -268,22 +285,10 @@ def test_a_long_request_in_a_stream_keeps_no_other_waiting():
 
     async def story(batcher: Batcher, engine: Engine) -> None:
         await crowd(batcher, engine, lambda: batcher._beside is not batcher._whole)
-        long = threading.Event()
-        begun = threading.Event()
-
-        def answer(rows: list[int]) -> list[dict[str, int]]:
-            if 9 in rows:
-                begun.set()
-                long.wait(10)
-            return [{"row": row} for row in rows]
-
-        batcher._answer = answer
-        slow, *others = [asyncio.create_task(batcher.submit([row])) for row in (9, 3, 4)]
-        await asyncio.gather(*others)
-        assert begun.is_set() and not slow.done()
+        slow, ends = await one_long(batcher)
         assert await batcher.submit([5]) == [{"row": 5}]
         assert batcher._beside in batcher._running.values() and not slow.done()
-        long.set()
+        ends.set()
         assert await slow == [{"row": 9}]
 
     assert not run(story, streams=lambda: streams, batch_size=1, max_rows=1)[2]
@@ -295,22 +300,12 @@ def test_streams_are_closed_after_a_switch_once_they_have_computed_and_keep_nobo
 
     async def story(batcher: Batcher, engine: Engine) -> None:
         await crowd(batcher, engine, lambda: batcher._beside is not batcher._whole)
-        long = threading.Event()
-
-        def answer(rows: list[int]) -> list[dict[str, int]]:
-            if 9 in rows:
-                long.wait(10)
-            return [{"row": row} for row in rows]
-
-        batcher._answer = answer
-        slow, *others = [asyncio.create_task(batcher.submit([row])) for row in (9, 3, 4)]
-        await asyncio.gather(*others)
-        assert not slow.done()
+        slow, ends = await one_long(batcher)
         current[0] = ONE_STREAM
         for _ in range(3):
             await asyncio.gather(*(batcher.submit([row]) for row in range(3)))
         assert batcher._opening is not None and opened.story == ["opened"] and not slow.done()
-        long.set()
+        ends.set()
         assert await slow == [{"row": 9}]
         await batcher._opening
         assert opened.story == ["opened", "closed"]
