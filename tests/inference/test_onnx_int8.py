@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from nlpctl.graphs.onnx_quantize import quantize_dynamic, quantize_static
-from nlpctl.inference.onnx_runtime import OnnxPredictor, session_options
-from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
+from nlpctl.inference.onnx_runtime import session_options
 from nlpctl.runtime.cpu import CpuInfo, cpu_info
 from nlpctl.runtime.process import ProcessSetup
+from tests.helpers.onnx_graphs import predictor_of, write_graph
 
 IDS = np.ones((5, 96), np.int64)
 SMALL = np.float32(0.01)
-INPUT, OUTPUT = TensorSpec("input_ids", "int64", (None, None)), TensorSpec("logits", "float32", (None, None))
 
 
 def constant(name, *shape):
@@ -39,20 +37,12 @@ def recurrent():
 
 
 def write(made, file):
-    """A graph from `input_ids`, taken for numbers, to `logits`."""
     nodes, weights = made()
-    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [None, 96])
-    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, [None, None])
-    cast = helper.make_node("Cast", ["input_ids"], ["x"], to=TensorProto.FLOAT)
-    graph = helper.make_graph([cast, *nodes], "g", [ids], [logits], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
+    write_graph(file, nodes, weights, IDS.shape[1])
 
 
 def answers(file):
-    graph = Graph("onnx", "int8", (file.name,), "dynamic")
-    manifest = ExportManifest("sequence_classification", (INPUT,), (OUTPUT,), 96, (graph,), 0, "", {})
-    setup = ProcessSetup("cpu", threads=1, rank=0, world_size=1)
-    return OnnxPredictor(file.parent, manifest, graph, setup).outputs({"input_ids": IDS})[0]
+    return predictor_of(file, ProcessSetup("cpu", threads=1, rank=0, world_size=1)).outputs({"input_ids": IDS})[0]
 
 
 @pytest.mark.parametrize(("made", "method"), [(product, "dynamic"), (product, "static"), (recurrent, "dynamic")])
