@@ -223,7 +223,8 @@ class Model:
         if is_frame(texts):
             import pandas as pd
 
-            return pd.DataFrame(self._answers(_values(texts), kept), index=texts.index)
+            answers = self._answers(_values(texts), kept)
+            return pd.DataFrame(answers, texts.index, None if answers else self._columns())
         return self._answers(_values(texts), kept)
 
     def evaluate(self, data: Any = None, split: str = "dev") -> Scores:
@@ -347,6 +348,14 @@ class Model:
             return list(self._stream(pairs))
         answers, _ = self._finished(read, self._pipeline.predictions(_good(read), self._batch_size))  # no reader thread
         return answers
+
+    def _columns(self) -> list[str]:
+        """The keys of an answer."""
+        from nlpctl.data.kept import KEEP_NONE
+
+        needed = self._rows.required(labelled=False)
+        row = dict.fromkeys(needed, "1") if self._rows.plain_column is None else "1"
+        return list(self._answers([row], KEEP_NONE)[0])
 
     def _stream(self, read: Iterable[tuple[Any, Answer]]) -> Iterator[Answer]:
         """The answer to each example and bad row, in the windows and batches of `nlpctl predict`."""

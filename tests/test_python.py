@@ -92,6 +92,7 @@ def test_every_kind_of_input_gives_its_kind_of_answer(model, texts):
     assert model.predict([{"text": texts[0]}, texts[0]]) == [one, one]
     assert model.predict([]) == list(model.predict(iter([]))) == []
     frame = pd.DataFrame({"text": texts[:5], "more": range(5)}, index=list("abcde"))
+    assert list(model.predict(frame[:0]).columns) == list(model.predict(frame).columns)
     answered = model.predict(frame)
     assert list(answered.index) == list("abcde") and list(answered.columns) == list(one)
     assert answered.to_dict("records") == model.predict(texts[:5])

@@ -24,10 +24,9 @@ from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
 from nlpctl.config.settled import as_trained
-from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.config.tasks import known_tasks, nearest_task, task_info
 from nlpctl.errors import UserError
 from nlpctl.layout import is_run
-from nlpctl.names import nearest
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ def _task(tree: TableNode, log: LoadLog) -> str:
         log.report("task", node.origin, "expected the name of a task", f"known tasks: {', '.join(names)}")
         return ""
     if task_info(node.text) is None:
-        near = nearest(node.text, names)
+        near = nearest_task(node.text)
         hint = f"did you mean {near}?" if near else f"known tasks: {', '.join(names)}"
         log.report("task", node.origin, f"there is no task {node.text!r}", hint)
         return ""

@@ -5,6 +5,7 @@ Both yield rows with two lists of equal length, words and tags. Memory is consta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from nlpctl.data.delimited import table_rows, tsv_records
@@ -15,14 +16,16 @@ from nlpctl.errors import UserError
 TOKENS, TAGS = "tokens", "tags"  # the keys of a row from a CoNLL file
 JOINT = "\002"
 DOCUMENT = "-DOCSTART-"
+# Before a sentence, as in CoNLL-U (# sent_id = 3, # newdoc) and in MultiCoNER (# id 5f12); "#" alone may be a word.
+_COMMENT = re.compile(r"#\s*(\S+ = .*|newdoc|newpar|id \S+)(\t.*)?")
 
 
 def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
     """Yields one row per sentence. Sentences are separated by blank lines; a row's `line` is that of its first word.
 
     Columns are separated by tabs, or by spaces in a line without a tab. The first column is the word, the last one
-    the tag. Lines of a single column are words without tags, for `predict` only. A sentence with a bad line is a
-    BadRow at that line. UserError: the cells are joined by \\002 (format joined).
+    the tag. Lines of a single column are words without tags, for `predict` only. Comments before a sentence are left
+    out. A sentence with a bad line is a BadRow at that line. UserError: the cells are joined by \\002 (format joined).
     """
     sentence: list[tuple[int, list[str], str | None]] = []
     for number, raw in lines:
@@ -34,7 +37,7 @@ def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
         if not text.strip(" "):
             yield from _sentence(sentence, source, required)
             sentence = []
-        else:
+        elif sentence or not _COMMENT.fullmatch(text):
             # Not split(): a word may be U+3000, or hold a no-break space.
             cells = text.split("\t") if "\t" in text else [cell for cell in text.split(" ") if cell]
             # CoNLL-2003 marks documents by such lines; they belong to no sentence.

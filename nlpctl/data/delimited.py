@@ -16,6 +16,7 @@ class _Record(NamedTuple):
     line: int
     cells: list[str]
     reason: str | None
+    last: int = 0  # its last line, of broken csv
 
 
 def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
@@ -51,7 +52,7 @@ def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
             return
         except csv.Error as error:
             # strict=True raises here; the reader stays usable and goes on with the next line.
-            yield _Record(start, [], trouble or f"broken csv: {_csv_reason(error)}")
+            yield _Record(start, [], trouble or f"broken csv: {_csv_reason(error)}", number)
             continue
         # A blank line is an empty record for the module, and no row for us.
         if cells:
@@ -74,6 +75,7 @@ def table_rows(
             names, first_line = _header_names(record, source, required), record.line
             continue
         if record.reason is not None:
+            _refuse_lost_lines(record, source)
             yield BadRow(source, record.line, record.reason)
             continue
         if names is None:
@@ -84,6 +86,14 @@ def table_rows(
             yield BadRow(source, record.line, f"wrong column count: {detail}")
             continue
         yield Row(source, record.line, dict(zip(names, record.cells, strict=True)))
+
+
+def _refuse_lost_lines(record: _Record, source: str) -> None:
+    """UserError for broken csv of several lines: without the quotation mark most of them would be good rows."""
+    if record.last > record.line:
+        message = f"{record.reason} It takes the lines {record.line:,} to {record.last:,}, so it is never skipped"
+        hint = 'close the quotation mark, or write it twice inside a cell that is in quotation marks: "12 "" screen"'
+        raise UserError(message, where=f"{source}:{record.line}", hint=hint)
 
 
 def _header_names(record: _Record, source: str, required: Sequence[str]) -> list[str]:
@@ -102,6 +112,8 @@ def _check_columns(names: Sequence[str], where: str, required: Sequence[str], he
                 hint = "the columns are separated by commas: name the file .csv, or add --set data.format=csv"
             elif len(names) == 1 and name in names[0].split("\t"):
                 hint = "the columns are separated by tabs: name the file .tsv, or add --set data.format=tsv"
+            elif len(names) == 1 and name in names[0].split(";"):
+                hint = "the columns are separated by semicolons: save the file with commas or tabs"
             elif header:
                 hint += '; if the file has no header line, add --set data.header=false and use "0", "1", ...'
             elif not name.isdigit():

@@ -159,7 +159,7 @@ def open_inputs(rows: TaskRows, names: Sequence[str], format: str) -> PredictInp
 def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
     if format == "auto":
         suffix = "" if where == STDIN else suffix_of(where)
-        format = _ENDINGS.get(suffix) or rows.endings.get(suffix, PLAIN)
+        format = _ENDINGS.get(suffix) or rows.endings.get(suffix) or _without_ending(where, suffix, rows)
         if rows.annotation is not None and (path := InputFile(where, format).path) is not None:
             format = recognised_format(path, one_label=False) or format
         # For training a .txt file of a tagger is CoNLL, for predict it is plain text: both readings are common.
@@ -173,6 +173,15 @@ def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
             hint="use --format jsonl with these keys, or tsv, csv",
         )
     return InputFile(where, format)
+
+
+def _without_ending(where: str, suffix: str, rows: TaskRows) -> str:
+    """Plain text where there is no ending, as on standard input. UserError for an ending that tells no format."""
+    if suffix:
+        known = ", ".join(dict.fromkeys([*_ENDINGS, *rows.endings]))
+        message = f"cannot tell the format by the ending {suffix!r}; known endings: {known}"
+        raise UserError(message, where=where, hint="use --format text if it has a text per line, or another --format")
+    return PLAIN
 
 
 def _refuse_conll(file: InputFile) -> None:

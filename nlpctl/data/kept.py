@@ -18,7 +18,7 @@ BAD_ROW = "error"  # the key of a bad row's answer; no good answer has it
 ALL, NONE = "all", "none"  # in place of keys
 GIVEN = "given_"  # before a kept key that the answer uses itself
 
-_to_json = json.JSONEncoder(ensure_ascii=False).encode
+_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,13 @@ def with_kept(answer: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]
 
 
 def json_line(answer: Any) -> str:
-    """`answer` as JSON. Half a surrogate pair, which UTF-8 cannot hold and a kept value may, stays an escape."""
-    text = _to_json(answer)
+    """`answer` as JSON. Half a surrogate pair, which UTF-8 cannot hold and a kept value may, stays an escape; a number
+    that is not finite, which JSON does not know, is null."""
+    try:
+        text = _to_json(answer)
+    except ValueError:
+        answer = json.loads(json.dumps(answer), parse_constant=lambda name: None)
+        text = _to_json(answer)
     if not text.isascii():
         try:
             text.encode()

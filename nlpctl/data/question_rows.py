@@ -49,7 +49,7 @@ class QuestionRows(TaskRows):
     context: it counts in the score, but one answer at least must be found.
     """
 
-    endings = {".json": "squad", ".jsonl": "jsonl"}
+    endings = {".json": "squad", ".jsonl": "jsonl", ".ndjson": "jsonl"}
     roles = ("question", "context", "answers")
     in_windows = True
 

@@ -18,7 +18,7 @@ from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import RowSource
 
-TABLES = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "json"}
+TABLES = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
 
 
 class Example(Protocol):

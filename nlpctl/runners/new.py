@@ -17,7 +17,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_text import recipe_text
 from nlpctl.config.rewrite import named_from
-from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.config.tasks import known_tasks, nearest_task, task_info
 from nlpctl.config.tasks.info import Start, TaskInfo, load_class
 from nlpctl.data.annotation_rows import ANNOTATED
 from nlpctl.data.first_look import Fit, Look, look_at
@@ -234,8 +234,9 @@ def _columns(look: Look, task: TaskInfo, given: Mapping[str, str], fit: Fit | No
 def _known_task(name: str) -> TaskInfo:
     task = task_info(name)
     if task is None:
-        names = [info.name for info in known_tasks()]
-        raise UserError(f"there is no task {name!r}{did_you_mean(name, names)}", "--task", f"one of {', '.join(names)}")
+        near, names = nearest_task(name), ", ".join(info.name for info in known_tasks())
+        guess = f" (did you mean {near!r}?)" if near else ""
+        raise UserError(f"there is no task {name!r}{guess}", "--task", f"one of {names}")
     return task
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from nlpctl import console, outputs
 from nlpctl.config.schema import Recipe
+from nlpctl.data.input_files import packing
 from nlpctl.data.inputs import PredictInput, open_inputs
 from nlpctl.data.kept import BAD_ROW, Keep, KeptRows, json_line, keep_by_default, keep_of, with_kept
 from nlpctl.data.row import BadRow, BlankLine
@@ -119,6 +120,9 @@ def refuse_output(output: Path, source: PredictInput, overwrite: bool) -> None:
     file = output.exists() and not output.is_char_device()  # a terminal may be input and output
     if file and any(output.samefile(path) for path in source.paths):
         raise UserError("the output file is the input", where=str(output), hint="name another file")
+    if packing(str(output)) is not None and not is_stream(output):
+        hint = f"name it {output.stem}, or leave out -o: nlpctl predict ... | gzip > {output.name}"
+        raise UserError("answers are not written packed", where=str(output), hint=hint)
     outputs.refuse_output(output, overwrite)
 
 

@@ -61,11 +61,12 @@ def gc_frozen() -> Iterator[None]:
     Paddle and PaddleNLP create a million objects. Each full collection takes a tenth of a second or more, and frequent
     collections double the cost of a row outside the engine. New objects are collected as usual.
     """
+    unfreeze = gc.unfreeze  # a generator that is left open ends with the interpreter, when modules are empty
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        unfreeze()
 
 
 class Shared:

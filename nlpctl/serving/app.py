@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 import nlpctl
+from nlpctl import console
 from nlpctl.data.kept import json_line
 from nlpctl.errors import Problem
 from nlpctl.serving.batcher import Batcher
@@ -28,7 +29,7 @@ from nlpctl.serving.metrics import (
     process_metrics,
     read,
 )
-from nlpctl.serving.refused import Refused, failed, full
+from nlpctl.serving.refused import Refused, failed, full, stopping
 from nlpctl.serving.secrets import ApiKeys
 from nlpctl.serving.settings import ServeSettings
 from nlpctl.serving.starting import HEALTH
@@ -172,6 +173,13 @@ class _Outermost:
             await _json(error.status, error.content(), error.headers)(scope, receive, noted)
         except ClientDisconnect:
             status = _CLIENT_GONE
+        except asyncio.CancelledError:
+            if status or not self._service.stopping:
+                raise
+            seconds = self._service.settings.longest_stop
+            console.warn(f"a request was not finished {seconds:g} s after the signal to stop")
+            error = stopping()
+            await _json(error.status, error.content(), error.headers)(scope, receive, noted)
         except Exception as error:
             self._service.report(error)
             if not status:

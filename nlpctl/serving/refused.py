@@ -40,6 +40,12 @@ def full(seconds: int) -> Refused:
     return Refused(503, problem, headers={"Retry-After": str(seconds)})
 
 
+def stopping() -> Refused:
+    """503: the service is about to end."""
+    problem = Problem("the service is stopping", hint="use another server")
+    return Refused(503, problem, headers={"Retry-After": "1"})
+
+
 def failed(error: BaseException) -> Refused:
     """500: a bug, or exhausted resources; see the log of the service."""
     return Refused(500, Problem(f"the service failed ({type(error).__name__})", hint="see its log for details"))

@@ -16,19 +16,17 @@ from typing import Any
 import uvicorn
 
 from nlpctl import console
-from nlpctl.errors import Problem
 from nlpctl.serving.address import BACKLOG, cannot_listen
 from nlpctl.serving.app import Service
 from nlpctl.serving.connection import Connection
-from nlpctl.serving.refused import Refused, last_response
+from nlpctl.serving.refused import last_response, stopping
 from nlpctl.serving.settings import LAST_CALLS
 
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
 QUIET = 0.5  # seconds without a request after which open connections count as idle
 FRESH = 5.0  # most seconds to wait for the first request of a connection
 
-_STOPPING = Problem("the service is stopping", hint="use another server")
-_TURNED_AWAY = last_response(Refused(503, _STOPPING, headers={"Retry-After": "1"}))
+_TURNED_AWAY = last_response(stopping())
 
 
 def allow_many_connections() -> None:
@@ -74,7 +72,6 @@ class Server(uvicorn.Server):
             timeout_keep_alive=KEEP_ALIVE,
             # asyncio accepts up to `backlog` connections at once, and would leave none to the other processes.
             backlog=1 if shared else BACKLOG,
-            timeout_graceful_shutdown=int(service.settings.longest_stop - service.settings.drain - LAST_CALLS),
         )
         config.load()
         config.ssl = tls  # made and checked before the address was bound
@@ -127,11 +124,14 @@ class Server(uvicorn.Server):
         self._stopping = asyncio.get_running_loop().create_task(self._stop())
 
     async def _stop(self) -> None:
+        end = self._loop.time() + self.service.settings.longest_stop
         self._stops()
         await asyncio.sleep(self.service.settings.drain)
         self._end_listening()
         await self._last_calls()
         await asyncio.gather(*self._late)
+        # uvicorn reads it next, and cancels the requests that are still running then: they get 503.
+        self.config.timeout_graceful_shutdown = max(end - self._loop.time(), 0)  # type: ignore[assignment]
         self.should_exit = True
 
     def _end_listening(self) -> None:

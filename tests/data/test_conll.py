@@ -40,6 +40,12 @@ def test_columns_by_tab_or_blanks_the_tag_last():
     assert conll(" \tO\nNew York\tB-LOC\n#\tO\n") == [row(1, [" ", "New York", "#"], ["O", "B-LOC", "O"])]
 
 
+def test_comments_before_a_sentence_are_no_words():
+    text = "# newdoc\n# sent_id = 3\r\n# id 5f-12\tdomain=train\nEU\tB-ORG\n# a = b\n\n# NN O\n# O\n"
+    words = [["EU", "#"], ["#", "#"]]
+    assert [each.values["tokens"] for each in conll(text.replace("# a = b", "#\tO"))] == words
+
+
 def test_white_space_beyond_ascii_parts_no_columns():
     assert conll("a\u00a0b O\n\u3000 B-X") == [row(1, ["a\u00a0b", "\u3000"], ["O", "B-X"])]
 

@@ -23,6 +23,21 @@ def test_tagged_words_are_not_taken_for_sentences(text, tmp_path):
     assert open_input(task_rows("sequence_classification", DataSection()), str(path), "auto").format == "text"
 
 
+@pytest.mark.parametrize(("name", "format"), [("a", "text"), ("a.ndjson", "jsonl"), ("a.ndjson.gz", "jsonl")])
+def test_the_format_by_the_ending(name, format, tmp_path):
+    rows = task_rows("sequence_classification", DataSection())
+    (tmp_path / name).write_text("a\n")
+    assert open_input(rows, str(tmp_path / name), "auto").format == format
+
+
+def test_an_unknown_ending_is_no_plain_text(tmp_path):
+    rows = task_rows("sequence_classification", DataSection())
+    (tmp_path / "a.odd").write_text("a\n")
+    with pytest.raises(UserError, match="the ending '.odd'; known endings: .txt, .parquet, .tsv.*\\n.*--format text"):
+        open_input(rows, str(tmp_path / "a.odd"), "auto")
+    assert open_input(rows, str(tmp_path / "a.odd"), "text").format == "text"
+
+
 @pytest.mark.parametrize("text", ["", "\n", "Vitamin B-12\nis found in fish\n", "group O\nis common\n", "在北京\n"])
 def test_sentences_are_sentences(text, tmp_path):
     path = tmp_path / "test.txt"

@@ -114,11 +114,16 @@ def test_csv_lines_are_those_where_records_start():
     ]  # fmt: skip
 
 
-def test_csv_open_quote_does_not_swallow_the_file():
-    content = "text,label\n" + '"open,1\n' + "word word word word,1\n" * 20_000
-    rows = parse(content, "csv")
-    assert isinstance(rows[0], BadRow) and rows[0].line == 2 and "quotation mark" in rows[0].reason
-    assert len(rows) > 10_000 and values(rows[1:])[-1] == (20_002, ("word word word word", "1"))
+@pytest.mark.parametrize(("rest", "last"), [("b,1\n", "4"), ("b,1\n" * 40_000, "32,770"), ('b,1\n"c" d,1\n', "5")])
+def test_an_open_quotation_mark_never_takes_good_rows_along(rest, last):
+    """Skipping such a row would lose them without a word."""
+    with pytest.raises(UserError, match=f"3: broken csv: .* It takes the lines 3 to {last}, so it is never skipped"):
+        parse('text,label\na,1\n"open,1\n' + rest, "csv")
+
+
+def test_columns_between_semicolons_are_told():
+    with pytest.raises(UserError, match="separated by semicolons: save the file with commas or tabs"):
+        parse("text;label\na;1\n", "csv")
 
 
 def test_json_under_data():
@@ -186,7 +191,7 @@ def test_read_rows_from_disk(tmp_path: Path):
 def test_format_by_ending():
     assert file_format(Path("a/B.JSONL"), "auto", TABLES) == "jsonl"
     assert file_format(Path("a.txt"), "csv", TABLES) == "csv"
-    with pytest.raises(UserError, match=r"\.tsv, \.csv, \.jsonl, \.json"):
+    with pytest.raises(UserError, match=r"\.tsv, \.csv, \.jsonl, \.ndjson, \.json"):
         file_format(Path("a.txt"), "auto", TABLES)
 
 

@@ -62,6 +62,22 @@ def test_old_objects_are_not_looked_at_and_new_ones_are():
     assert old() is None
 
 
+def test_a_generator_may_be_open_when_the_interpreter_ends():
+    code = """
+from nlpctl.runtime.process_state import gc_frozen
+def numbers():
+    with gc_frozen():
+        yield 1
+found = numbers()
+next(found)
+import nlpctl.runtime.process_state as state
+state.gc = None  # as at the end of the interpreter
+del found
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 def test_turns_are_short_until_the_end():
     usual = sys.getswitchinterval()
     with pytest.raises(KeyboardInterrupt), short_turns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 import threading
 from pathlib import Path
@@ -18,14 +19,14 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 def test_one_row_and_several(running):
     async def story():
         async with running() as up:
-            one = await up.post({"text": "good 好", "more": [1]})
+            one = await up.post({"text": "good 好", "more": [1, math.inf]})
             several = await up.post([{"text": "a"}, {"text": "bb"}])
             return one, several
 
     one, several = asyncio.run(story())
     assert one.status == several.status == 200
     assert one.headers["content-type"] == "application/json"
-    assert one.json == {"text": "good 好", "length": 6, "more": [1]} and "好".encode() in one.body
+    assert one.json == {"text": "good 好", "length": 6, "more": [1, None]} and "好".encode() in one.body
     assert several.json == [{"text": "a", "length": 1}, {"text": "bb", "length": 2}]
 
 

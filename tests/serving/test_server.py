@@ -67,6 +67,28 @@ def test_stopping_answers_what_was_accepted(running):
     assert last.headers["connection"] == "close" and gate.rows == 9
 
 
+@pytest.mark.parametrize("answered", [True, False])
+def test_what_is_running_has_all_of_the_longest_stop(running, monkeypatch, capsys, answered):
+    """Not only what connections that were never busy left of it."""
+    gate = Gate()
+    monkeypatch.setattr(ServeSettings, "longest_stop", 3.0)
+
+    async def story():
+        async with running(gate, drain=0.1) as up:
+            accepted = asyncio.create_task(up.post({"text": "a"}))
+            await until(lambda: up.service.batcher._computed_rows)
+            up.server.handle_exit(signal.SIGTERM, None)
+            asyncio.get_running_loop().call_later(2.0 if answered else 4.0, gate.go.set)
+            return await accepted
+
+    response = asyncio.run(story())
+    if answered:
+        assert (response.status, response.json) == (200, {"text": "a"})
+    else:
+        assert response.status == 503 and response.json["errors"][0]["message"] == "the service is stopping"
+        assert "a request was not finished 3 s after the signal to stop" in capsys.readouterr().err
+
+
 def test_a_shared_socket_is_left_to_others_in_between(running):
     """asyncio accepts one connection at a time then, and the kernel still lets many wait."""
 

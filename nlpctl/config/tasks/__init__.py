@@ -17,6 +17,7 @@ from nlpctl.config.tasks.sequence_classification import SEQUENCE_CLASSIFICATION
 from nlpctl.config.tasks.text_matching import TEXT_MATCHING
 from nlpctl.config.tasks.token_classification import TOKEN_CLASSIFICATION
 from nlpctl.errors import UserError
+from nlpctl.names import nearest
 
 if TYPE_CHECKING:
     from nlpctl.config.schema import Recipe
@@ -44,6 +45,13 @@ def known_tasks() -> tuple[TaskInfo, ...]:
 def task_info(name: str) -> TaskInfo | None:
     """The task called `name`, None if there is none."""
     return next((task for task in known_tasks() if task.name == name), None)
+
+
+def nearest_task(name: str) -> str | None:
+    """The task that is probably meant by an unknown name: one that the Hugging Face hub calls so, or a similar name."""
+    tasks = known_tasks()
+    called = (task.name for task in tasks if task.pipeline == name.replace("_", "-").lower())
+    return next(called, None) or nearest(name, [task.name for task in tasks])
 
 
 def scores(name: str) -> tuple[str, ...]:
