@@ -60,6 +60,8 @@ def without_config(folder: Path) -> str:
     steps = checkpoints_in(folder)
     if steps:
         return f"it holds checkpoints, each of which is a model: give {steps[-1]}"
+    if any(next(folder.glob(pattern), None) is not None for pattern in ("*.pdmodel", "*.pdiparams", "*.pdparams")):
+        return f"make a model of its parameters: nlpctl convert-static {folder} --to MODEL"
     return "give a recipe file, a run directory, or a model folder with config.json, weights and vocabulary"
 
 
@@ -93,6 +95,9 @@ def _task(config: Mapping[str, Any], file: Path) -> TaskInfo:
         return next((task for task in known if task.problem_type == problem), known[0])
     if known:
         message, hint = "this network gives a number, not a label: nlpctl has no task for it", "use a classifier"
+    elif written in ("UIE", "UIEM"):
+        message = f"this network is a {written}, which nlpctl has no task for"
+        hint = "train a token_classification on the same data, or run it with PaddleNLP's Taskflow"
     elif kind is None:
         what = f"a {written}, an encoder" if written else "of no class"
         message = f"this network is {what}: it has no head to answer with"

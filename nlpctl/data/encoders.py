@@ -13,6 +13,7 @@ from nlpctl.data.text_encoder import Encoding, TextEncoder, longest_first
 from nlpctl.data.units import UnitEncoder, UnitTokenizer
 from nlpctl.data.wordpiece import WordPiece, character_table, unsupported_reason
 from nlpctl.errors import UserError
+from nlpctl.upstream.tokenizer_call import call_of
 from nlpctl.upstream.tokenizer_pickle import PickledTokenizer
 
 # What a tokenizer can trip over: case with and without a partner, accents in both forms, marks that reorder,
@@ -44,11 +45,12 @@ class PaddleTextEncoder(TextEncoder):
 
     def __init__(self, tokenizer: Any):
         super().__init__(tokenizer)
+        self._call = call_of(tokenizer)
         # PaddleNLP says this whenever a pair is cut, though nobody asked for the overflow.
         warnings.filterwarnings("ignore", message="Be aware, overflowing tokens are not returned")
 
     def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
-        batch = self.tokenizer(
+        batch = self._call(
             list(texts),
             None if pairs is None else list(pairs),
             max_length=max_length,

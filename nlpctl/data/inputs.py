@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 from collections import Counter
@@ -162,6 +164,8 @@ def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
         format = _ENDINGS.get(suffix) or rows.endings.get(suffix) or _without_ending(where, suffix, rows)
         if rows.annotation is not None and (path := InputFile(where, format).path) is not None:
             format = recognised_format(path, one_label=False) or format
+        if suffix == ".txt" and format == PLAIN:
+            _refuse_objects(InputFile(where, format))
         # For training a .txt file of a tagger is CoNLL, for predict it is plain text: both readings are common.
         if suffix == ".txt" and rows.endings.get(suffix) == "conll":
             _refuse_conll(InputFile(where, format))
@@ -182,6 +186,21 @@ def _without_ending(where: str, suffix: str, rows: TaskRows) -> str:
         message = f"cannot tell the format by the ending {suffix!r}; known endings: {known}"
         raise UserError(message, where=where, hint="use --format text if it has a text per line, or another --format")
     return PLAIN
+
+
+def _refuse_objects(file: InputFile) -> None:
+    """UserError if a file of plain text begins with a JSON object, as the .txt files of some tools do."""
+    if file.path is None or not file.path.is_file() or not os.access(file.path, os.R_OK):
+        return
+    with file.open() as stream:
+        line = stream.readline(_BEGINNING)
+    with contextlib.suppress(ValueError):
+        if line.startswith(b"{") and isinstance(json.loads(line), dict):
+            raise UserError(
+                "this line is a JSON object, but a .txt file has a text per line",
+                where=f"{file.name}:1",
+                hint="use --format jsonl, or --format text if these are the texts",
+            )
 
 
 def _refuse_conll(file: InputFile) -> None:

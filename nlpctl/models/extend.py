@@ -38,8 +38,9 @@ class Extension:
     def describe(self) -> list[str]:
         """For the console, line by line."""
         kept = [f"{label} (was {self.renamed[label]})" if label in self.renamed else label for label in self.kept]
+        changed = "the label set changed; " if self.new or self.dropped or self.renamed else ""
         lines = [
-            "the label set changed; kept from the old model:",
+            f"{changed}kept from the old model:",
             f"  whole: {len(self.encoder)} parameters of the encoder, {self.encoder[0]} to {self.encoder[-1]}",
             f"  the places of {and_more(kept, 8) or 'no label'} in {', '.join(self.parameters)}",
         ]

@@ -257,17 +257,21 @@ def _head_note(source: ModelSource, parts: _Parts, head: Head, loaded: LoadedMod
     """
     if source.kind == "nlpctl" or head.predicts_words or not (head.labelled and parts.labels):
         return None
-    if loaded.extension is not None or parts.labels == loaded.labels or not _same_kind(source, parts, head):
+    counted = _by_position(source, parts, head)
+    order = (
+        "its config counts the labels without naming them, so its outputs are taken to be, in this order: "
+        f"{listed(loaded.labels)} (another order: {NAME_THEM})"
+    )
+    if loaded.extension is not None:  # which is described elsewhere
+        return f"of the head of {source.name}: {order}" if counted else None
+    if parts.labels == loaded.labels or not _same_kind(source, parts, head):
         return None
     own = {name for name in loaded.network.state_dict() if not name.startswith(f"{parts.family.prefix}.")}
-    if _by_position(source, parts, head) and not own & set(loaded.fresh):
-        return (
-            f"the head of {source.name} is kept; its config counts the labels without naming them, so its outputs are "
-            f"taken to be, in this order: {listed(loaded.labels)} (another order: {NAME_THEM})"
-        )
+    if counted and not own & set(loaded.fresh):
+        return f"the head of {source.name} is kept; {order}"
     if not own & set(loaded.fresh) & set(loaded.ignored):  # the file had no head
         return None
-    if _by_position(source, parts, head):
+    if counted:
         counts = f"{len(parts.labels)} outputs without names, and the data {len(loaded.labels)} labels"
         return f"the head of {source.name} has {counts}: the head is new"
     return (

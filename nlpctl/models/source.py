@@ -109,6 +109,8 @@ def _classify(folder: Path, name: str) -> ModelSource:
         graphs = any(next(folder.glob(pattern), None) is not None for pattern in ("*.pdmodel", "*.onnx"))
         if graphs:
             hint = f"it holds graphs: is it an export that lost its {EXPORT_MANIFEST}? then copy it again"
+        elif (folder / "lora_config.json").is_file():
+            hint = "it is a LoRA adapter: merge it into its model (LoRAModel.merge, save_pretrained) and give that"
         else:
             hint = f"one of {', '.join(_WEIGHTS)} is needed"
         raise UserError("no weights in this folder", where=str(folder), hint=hint)

@@ -9,6 +9,8 @@ from nlpctl.errors import UserError
 from nlpctl.static_graph.archive import MOST_FILES
 from nlpctl.static_graph.sniff import Kind, kind_of
 
+OF_TRAINER = ("training_args.bin", "rng_state.pth")  # pickles of a Trainer, of its classes and random numbers
+
 # What a file is read together with: a combined file has its names in the program, and a program is not read alone
 _PARTNERS = {
     Kind.TENSOR: (Kind.PROGRAM, Kind.PICKLE),
@@ -48,7 +50,7 @@ def walk(folder: Path) -> list[Path]:
         # In place: os.walk descends into what this list then holds. Sorted, since the order of directories is not
         # defined.
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        files += [Path(parent, name) for name in sorted(names) if not name.startswith(".")]
+        files += [Path(parent, name) for name in sorted(names) if not name.startswith(".") and name not in OF_TRAINER]
         if len(files) > MOST_FILES:
             raise UserError(f"holds over {MOST_FILES} files", where=str(folder), hint="give the model's own folder")
     return [file for file in files if file.is_file()]

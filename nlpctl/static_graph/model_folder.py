@@ -25,7 +25,7 @@ _MAX_SEQ_LENGTH = 128
 
 
 def card_of(conversion: Conversion) -> ModelCard | None:
-    """The card (labels.json, task.json) of the result; None if no known task fits.
+    """The card (labels.json, task.json) of the result; None if no known task fits, or its labels have no names.
 
     A head that is new, even in part, was not trained.
     """
@@ -36,7 +36,9 @@ def card_of(conversion: Conversion) -> ModelCard | None:
     task = next((task for task in known_tasks() if task.network_class == target.head.name), None)
     if task is None or target.tokenizer is None:
         return None
-    if task.tags and not target.labels_known:  # LABEL_0 is no tag
+    # As PaddleNLP's own folders, which count their labels: whoever uses it may name them (--labels), and LABEL_0 is
+    # no tag.
+    if target.head.labelled and not target.labels_known:
         return None
     is_crf = type(conversion.network).__name__.endswith(CRF_SUFFIX)
     # A static program does not say how its texts were cut; 128 is a safe length for most encoders.

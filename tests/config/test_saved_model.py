@@ -94,11 +94,19 @@ def test_another_task_by_name(tmp_path: Path) -> None:
         ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}}, "gives a number"),
         ({"architectures": ["BertForMultipleChoice"]}, "no task is known by the class BertForMultipleChoice"),
         ({}, "this network is of no class"),
+        ({"architectures": ["UIE"]}, "this network is a UIE, which nlpctl has no task for"),
     ],
 )
 def test_what_has_no_task(tmp_path: Path, config: dict, told: str) -> None:
     with pytest.raises(UserError, match=told):
         load_recipe(folder(tmp_path, **config), purpose="apply")
+
+
+@pytest.mark.parametrize("name", ["inference.pdmodel", "model_state.pdparams"])
+def test_parameters_without_a_config(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(UserError, match=f"nlpctl convert-static {tmp_path} --to MODEL"):
+        load_recipe(tmp_path, purpose="apply")
 
 
 def test_a_folder_of_checkpoints(tmp_path: Path) -> None:

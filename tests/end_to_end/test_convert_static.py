@@ -68,6 +68,25 @@ def test_it_trains_on(work, converted):
     assert (work / "trained_on" / "model" / "task.json").is_file()
 
 
+def test_labels_without_names_can_be_named_later(work, base, inference):
+    """A config of PaddleNLP's counts them only, and an inference model has none."""
+    plain = work / "plain_config"
+    shutil.copytree(base / "model", plain, ignore=shutil.ignore_patterns("*.json", "*.pdparams"))
+    shutil.copy(base / "model" / "tokenizer_config.json", plain)
+    config = json.loads((base / "model" / "config.json").read_text())
+    kept = {key: value for key, value in config.items() if key not in ("id2label", "label2id")}
+    (plain / "config.json").write_text(json.dumps(kept | {"num_labels": len(config["id2label"])}))
+    done = work.nlpctl("convert-static", "inference", "--to", "plain_config", "-o", "unnamed")
+    assert done.returncode == 0, done.stderr
+    assert not (work / "unnamed" / "task.json").exists()
+    names = ",".join(json.loads((base / "model" / "labels.json").read_text())["labels"])
+    commands = (["base"], ["unnamed", "--labels", names])
+    answers = [work.nlpctl("predict", *words, stdin=TEXTS) for words in commands]
+    assert answers[1].returncode == 0, answers[1].stderr
+    labels = [[json.loads(line)["label"] for line in each.stdout.splitlines()] for each in answers]
+    assert labels[0] == labels[1]
+
+
 def test_a_plan_is_shown_and_is_a_map(work, inference):
     done = work.nlpctl("convert-static", "inference", "--to", "base", "--plan", "-o", "plan.yaml")
     assert done.returncode == 0 and "linear_0.w_0" in done.stdout and "map: plan.yaml" in done.stderr

@@ -78,6 +78,7 @@ def test_the_report_names_what_was_kept_and_what_is_new(trained):
         "newly initialised: the places of B-PER, I-PER",
         "dropped: the places of I-LOC",
     ]
+    assert extend_head(Tagger(3), "encoder", trained, OLD, OLD[::-1]).describe()[0] == "kept from the old model:"
 
 
 def test_a_head_without_a_common_label_stays_fresh(trained):

@@ -9,6 +9,7 @@ import pytest
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
+from nlpctl.models.crf import with_crf
 from nlpctl.models.families import Head
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
@@ -124,6 +125,14 @@ def test_a_head_without_names_is_kept_by_position(paddle_folder, labels):
     for network in (model.network, trained.network):
         np.testing.assert_array_equal(state(network)["classifier.weight"], stored["classifier.weight"])
         assert network.config.id2label == dict(enumerate(labels))
+
+
+def test_a_tagger_that_gets_a_crf_tells_the_order_too(paddle_folder):
+    folder, tags = paddle_folder("Ernie", "ForTokenClassification", num_labels=3), ("B-A", "I-A", "O")
+    head = Head("TokenClassification", adapt=with_crf)
+    model = load_to_train(ModelSection(name_or_path=str(folder)), head, tags, vocabulary_texts=None)
+    assert model.fresh == ("crf.transitions",) and model.extension.kept == tags
+    assert "in this order: 'B-A', 'I-A', 'O'" in model.head_note
 
 
 def test_another_number_of_labels_begins_a_new_head(paddle_folder):
