@@ -1,4 +1,4 @@
-"""Tokenizers of PaddleNLP 2.8.1 whose __call__ has the arguments of an older version: DistilBertTokenizer, MPNetTokenizer.
+"""DistilBertTokenizer and MPNetTokenizer of PaddleNLP 2.8.1, whose __call__ has the arguments of an older version.
 
 The one takes no max_length, and passes what it takes by position to parameters of other names; the other takes no
 verbose. They do nothing else, so the call of the base class stands in.
