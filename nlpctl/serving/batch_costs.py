@@ -43,6 +43,11 @@ class BatchCosts:
         each = max((count * xy - x * y) / spread, 0.0)
         return max((y - each * x) / count, 0.0), each
 
+    def seconds(self, batches: int, padded: float) -> float | None:
+        """What `batches` of `padded` units in all will take; None while that is unknown."""
+        fixed, each = self.fitted()
+        return fixed * batches + each * padded if each else None
+
     def divide(self, rows: Sequence[int], sizes: Sequence[float], most: int) -> list[int]:
         """Where to divide requests into batches of at most `most` rows, one larger request aside, for the least cost.
 

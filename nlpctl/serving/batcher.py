@@ -46,6 +46,10 @@ class _Waiting:
     since: float = field(default_factory=time.monotonic)
     taken: bool = False  # by the engine
 
+    @property
+    def padded(self) -> int:
+        return len(self.rows) * self.longest
+
 
 class _Threads:
     """Those that compute batches side by side, each in a stream of the engine, or one that asks the whole engine."""
@@ -86,6 +90,7 @@ class Batcher:
         self._task: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
         self._waiting_rows = self._computed_rows = self._unanswered = 0
+        self._unfinished = 0  # padded size of all rows that wait or are computed
         self._rate = 0.0  # recent rows per second
         self._latest_rows = self._latest_seconds = self._busy_since = 0.0
         self.rows = Counter("nlpctl_rows_total", "Rows that were answered.")
@@ -136,6 +141,7 @@ class Batcher:
         waiting = _Waiting(rows, max(map(self._size, rows)), asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         self._waiting_rows += len(rows)
+        self._unfinished += waiting.padded
         self._unanswered += 1
         self._changed.set()
         try:
@@ -146,6 +152,7 @@ class Batcher:
                 # The sender has disconnected before the engine took its rows.
                 self._queue.remove(waiting)
                 self._waiting_rows -= len(rows)
+                self._unfinished -= waiting.padded
 
     async def _run(self) -> None:
         while True:
@@ -216,6 +223,7 @@ class Batcher:
                 await self._answer_together(wanted, threads)
         finally:
             self._computed_rows -= sum(len(each.rows) for each in batch)
+            self._unfinished -= sum(each.padded for each in batch)
 
     async def _answer_together(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
         started = time.monotonic()
@@ -303,8 +311,18 @@ class Batcher:
                 self._report(result)
 
     def _wait(self) -> float:
-        """Seconds until the engine has finished its current rows and the queue, at the recent rate."""
-        return (self._waiting_rows + self._computed_rows) / self._rate if self._rate else 0.0
+        """Seconds until the engine has finished its current rows and the queue.
+
+        By what such batches cost, since a text may take as long as a thousand others; at the recent rate while that is
+        unknown.
+        """
+        rows = self._waiting_rows + self._computed_rows
+        threads = self._beside if self._unanswered > self._beside.streams.count else self._whole
+        needed = threads.costs.seconds(math.ceil(rows / self._settings.batch_size), self._unfinished)
+        if needed is None:
+            return rows / self._rate if self._rate else 0.0
+        done = time.monotonic() - self._busy_since if self._running else 0.0
+        return max(needed / threads.streams.count - done, 0.0)
 
 
 def _refusal(error: Exception) -> Refused:

@@ -12,6 +12,7 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.runtime.streams import ONE_STREAM, Streams
+from nlpctl.serving.batch_costs import BatchCosts
 from nlpctl.serving.batcher import CROWDS, Batcher
 from nlpctl.serving.refused import Refused
 from nlpctl.serving.settings import ServeSettings
@@ -154,6 +155,28 @@ def test_a_long_wait_is_refused_though_there_is_room():
         assert len(await batcher.submit(list(range(8)))) == 8
 
     run(story, max_wait=1.0)
+
+
+def test_the_wait_for_a_long_text_is_known_from_its_size():
+    """The pace in rows knows nothing of it, and is low for a while after it."""
+
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        batcher._whole.costs = costs = BatchCosts()
+        for size in range(1, 20):
+            costs.add(1, size, 0.001 * size)
+        first = await busy(batcher, 5000)  # five seconds
+        with pytest.raises(Refused) as refused:
+            await batcher.submit([1])
+        assert refused.value.headers == {"Retry-After": "3"}
+        batcher._busy_since -= 4.5  # it is nearly done
+        second = asyncio.create_task(batcher.submit([1]))
+        await asyncio.sleep(0)
+        engine.go.release(10)
+        await asyncio.gather(first, second)
+        batcher._rate = 0.1
+        assert batcher._unfinished == 0 and len(await batcher.submit([2, 3])) == 2
+
+    run(story, size=lambda row: row, max_wait=1.0)
 
 
 def test_a_sender_that_goes_away_takes_its_rows_along():
