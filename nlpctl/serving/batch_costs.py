@@ -41,7 +41,9 @@ class BatchCosts:
         if self._seen < _ENOUGH or spread <= 1e-9 * count * xx:  # all of one size
             return 1.0, 0.0
         each = max((count * xy - x * y) / spread, 0.0)
-        return max((y - each * x) / count, 0.0), each
+        fixed = (y - each * x) / count
+        # Batches of nearly one size say little of either: the best line that is not below zero begins there.
+        return (fixed, each) if fixed >= 0 else (0.0, xy / xx)
 
     def seconds(self, batches: int, padded: float) -> float | None:
         """What `batches` of `padded` units in all will take; None while that is unknown."""

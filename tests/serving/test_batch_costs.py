@@ -35,6 +35,16 @@ def test_neither_part_is_negative() -> None:
     assert learned(0.1, -1e-5).fitted()[1] == 0
 
 
+def test_noise_among_batches_of_one_size_does_not_make_large_ones_dear() -> None:
+    """A line through two clouds would be as steep as the noise."""
+    costs = BatchCosts()
+    for number in range(40):
+        costs.add(1, 20 + number % 2, 0.004 + 0.002 * (number % 2))  # 2 ms more for the larger: by chance
+    assert costs.fitted() == (0, pytest.approx(0.00025, rel=0.05))
+    assert costs.seconds(2, 1000) == pytest.approx(0.25, rel=0.05)
+    assert BatchCosts().seconds(1, 10) is None
+
+
 @pytest.mark.parametrize("costs", [BatchCosts(), learned(0.003, 2e-5, batches=7)])
 def test_batches_are_full_while_little_is_known(costs: BatchCosts) -> None:
     assert costs.divide([1, 1, 1, 1], [1, 9, 90, 900], 8) == [4]
