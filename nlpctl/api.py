@@ -224,7 +224,7 @@ class Model:
             import pandas as pd
 
             answers = self._answers(_values(texts), kept)
-            return pd.DataFrame(answers, texts.index, None if answers else self._columns())
+            return pd.DataFrame(answers, texts.index, None if answers else self._columns(kept, texts))
         return self._answers(_values(texts), kept)
 
     def evaluate(self, data: Any = None, split: str = "dev") -> Scores:
@@ -349,13 +349,13 @@ class Model:
         answers, _ = self._finished(read, self._pipeline.predictions(_good(read), self._batch_size))  # no reader thread
         return answers
 
-    def _columns(self) -> list[str]:
-        """The keys of an answer."""
-        from nlpctl.data.kept import KEEP_NONE
-
-        needed = self._rows.required(labelled=False)
-        row = dict.fromkeys(needed, "1") if self._rows.plain_column is None else "1"
-        return list(self._answers([row], KEEP_NONE)[0])
+    def _columns(self, keep: Keep, frame: Any) -> list[str]:
+        """The keys of an answer to a row of `frame`, which has none."""
+        row = dict.fromkeys(map(str, frame.columns) if frame.ndim == 2 else (), "1")
+        row |= dict.fromkeys(self._rows.required(labelled=False), "1")
+        if self._rows.plain_column is not None:
+            row |= {self._rows.plain_column: "1"}
+        return list(self._answers([row], keep)[0])
 
     def _stream(self, read: Iterable[tuple[Any, Answer]]) -> Iterator[Answer]:
         """The answer to each example and bad row, in the windows and batches of `nlpctl predict`."""

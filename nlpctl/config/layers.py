@@ -21,7 +21,7 @@ from nlpctl.layout import LABELS, RECIPE, TASK, config_file
 from nlpctl.names import nearest, nearest_file
 
 GIVEN = "recipe"  # what messages call a recipe that a program gives as a mapping
-DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")  # .json is YAML too
+DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".ndjson", ".txt")  # .json is YAML too
 
 
 def read_source(

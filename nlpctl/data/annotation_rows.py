@@ -130,7 +130,7 @@ def annotated_content(rows: Sequence[Row], suffix: str) -> bytes:
             lines = numbered_lines(stream, source, MAX_DOCUMENT)
             found |= {(source, row.line): row.values for row in record_rows(lines, source) if isinstance(row, Row)}
     objects = [json.dumps(found[row.source, row.line], ensure_ascii=False) for row in rows]
-    if suffix == ".jsonl":
+    if suffix in (".jsonl", ".ndjson"):
         return "".join(f"{line}\n" for line in objects).encode()
     return ("[\n" + ",\n".join(objects) + "\n]\n").encode()
 
@@ -176,7 +176,7 @@ def likely_format(path: Path) -> str | None:
 
 def _first_values(path: Path) -> Iterator[Any]:
     """The JSON values at the beginning of a .json or .jsonl file; none of any other."""
-    if path.suffix.lower() not in (".json", ".jsonl") or not path.is_file():
+    if path.suffix.lower() not in (".json", ".jsonl", ".ndjson") or not path.is_file():
         return iter(())
     try:
         with path.open("rb") as stream:

@@ -17,7 +17,7 @@ TOKENS, TAGS = "tokens", "tags"  # the keys of a row from a CoNLL file
 JOINT = "\002"
 DOCUMENT = "-DOCSTART-"
 # Before a sentence, as in CoNLL-U (# sent_id = 3, # newdoc) and in MultiCoNER (# id 5f12); "#" alone may be a word.
-_COMMENT = re.compile(r"#\s*(\S+ = .*|newdoc|newpar|id \S+)(\t.*)?")
+_COMMENT = re.compile(r"# +((newdoc|newpar)( id = .*)?|\S+ =( .*)?|id \S+)(\t.*)?")
 
 
 def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:

@@ -16,7 +16,7 @@ class _Record(NamedTuple):
     line: int
     cells: list[str]
     reason: str | None
-    last: int = 0  # its last line, of broken csv
+    last: int = 0  # its last line that is not blank, of broken csv
 
 
 def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
@@ -29,13 +29,14 @@ def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
 
 def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
     """Records of RFC 4180. `line` is the first line of a record, since a quoted cell may span several lines."""
-    number = start = 0
+    number = start = filled = 0
     trouble: str | None = None
 
     def feed() -> Iterator[str]:
-        nonlocal number, start, trouble
+        nonlocal number, start, filled, trouble
         for number, raw in lines:
             start = start or number
+            filled = number if raw.strip() else filled
             text, reason = decode(raw)
             # The csv module pulls several lines for one record, so a bad line is noted and blamed on its record.
             if reason is not None and trouble is None:
@@ -52,7 +53,8 @@ def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
             return
         except csv.Error as error:
             # strict=True raises here; the reader stays usable and goes on with the next line.
-            yield _Record(start, [], trouble or f"broken csv: {_csv_reason(error)}", number)
+            reason = None if filled > start else trouble
+            yield _Record(start, [], reason or f"broken csv: {_csv_reason(error)}", filled)
             continue
         # A blank line is an empty record for the module, and no row for us.
         if cells:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -21,6 +22,7 @@ from nlpctl.data.input_files import (
     InputFile,
     Place,
     found_files,
+    is_url,
     rows_at,
     suffix_of,
 )
@@ -181,7 +183,7 @@ def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
 
 def _without_ending(where: str, suffix: str, rows: TaskRows) -> str:
     """Plain text where there is no ending, as on standard input. UserError for an ending that tells no format."""
-    if suffix:
+    if suffix and not is_url(where):  # which may end in a query
         known = ", ".join(dict.fromkeys([*_ENDINGS, *rows.endings]))
         message = f"cannot tell the format by the ending {suffix!r}; known endings: {known}"
         raise UserError(message, where=where, hint="use --format text if it has a text per line, or another --format")
@@ -194,7 +196,8 @@ def _refuse_objects(file: InputFile) -> None:
         return
     with file.open() as stream:
         line = stream.readline(_BEGINNING)
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
+        line = line.removeprefix(codecs.BOM_UTF8)
         if line.startswith(b"{") and isinstance(json.loads(line), dict):
             raise UserError(
                 "this line is a JSON object, but a .txt file has a text per line",

@@ -120,8 +120,8 @@ def refuse_output(output: Path, source: PredictInput, overwrite: bool) -> None:
     file = output.exists() and not output.is_char_device()  # a terminal may be input and output
     if file and any(output.samefile(path) for path in source.paths):
         raise UserError("the output file is the input", where=str(output), hint="name another file")
-    if packing(str(output)) is not None and not is_stream(output):
-        hint = f"name it {output.stem}, or leave out -o: nlpctl predict ... | gzip > {output.name}"
+    if (packed := packing(str(output))) is not None and not is_stream(output):
+        hint = f"name it {output.stem}, or leave out -o: nlpctl predict ... | {packed} > {output.name}"
         raise UserError("answers are not written packed", where=str(output), hint=hint)
     outputs.refuse_output(output, overwrite)
 

@@ -13,7 +13,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 import nlpctl
-from nlpctl import console
 from nlpctl.data.kept import json_line
 from nlpctl.errors import Problem
 from nlpctl.serving.batcher import Batcher
@@ -81,6 +80,7 @@ class Service:
     access: ApiKeys | None = None
     metrics_of_all: Callable[[], Awaitable[list[Read]]] | None = None
     stopping: bool = False
+    unfinished: int = 0  # requests that were still running at the end, and got 503
     arriving: int = 0  # requests whose bodies are being read
     arrived: int = 0  # requests of all paths since the start
     requests: Counter = field(
@@ -176,8 +176,7 @@ class _Outermost:
         except asyncio.CancelledError:
             if status or not self._service.stopping:
                 raise
-            seconds = self._service.settings.longest_stop
-            console.warn(f"a request was not finished {seconds:g} s after the signal to stop")
+            self._service.unfinished += 1
             error = stopping()
             await _json(error.status, error.content(), error.headers)(scope, receive, noted)
         except Exception as error:

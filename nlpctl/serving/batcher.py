@@ -35,6 +35,7 @@ Size = Callable[[Any], int]  # of a row; grows with the time it takes
 StreamsOf = Callable[[], Streams]  # of the engine that answers now
 WINDOW = 4  # batches taken from the queue together
 CROWDS = 32  # times that more requests than streams met before these are opened: that loads the graph again
+_LONGEST_RETRY = 60  # seconds of Retry-After
 BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -42,13 +43,10 @@ BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 class _Waiting:
     rows: Sequence[Any]
     longest: int  # size of a row
+    size: int  # of all rows
     future: asyncio.Future[list[dict[str, Any]]]
     since: float = field(default_factory=time.monotonic)
     taken: bool = False  # by the engine
-
-    @property
-    def padded(self) -> int:
-        return len(self.rows) * self.longest
 
 
 class _Threads:
@@ -90,7 +88,7 @@ class Batcher:
         self._task: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
         self._waiting_rows = self._computed_rows = self._unanswered = 0
-        self._unfinished = 0  # padded size of all rows that wait or are computed
+        self._unfinished = self._begun = 0  # sizes of all rows that wait or are computed, and of those in the engine
         self._rate = 0.0  # recent rows per second
         self._latest_rows = self._latest_seconds = self._busy_since = 0.0
         self.rows = Counter("nlpctl_rows_total", "Rows that were answered.")
@@ -130,7 +128,7 @@ class Batcher:
         """Refused (503) if the queue has no room for so many rows, or they would wait too long."""
         wait = self._wait()
         if self._waiting_rows + rows > self._settings.queue or wait > self._settings.max_wait:
-            raise full(max(1, math.ceil(wait / 2)))
+            raise full(min(max(1, math.ceil(wait / 2)), _LONGEST_RETRY))
 
     async def submit(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
         """The answers to `rows`, in order. Refused: no room, rows the task cannot use, a failing engine.
@@ -138,10 +136,11 @@ class Batcher:
         Cancelled, the rows leave the queue, unless the engine has them already.
         """
         self.check_room(len(rows))
-        waiting = _Waiting(rows, max(map(self._size, rows)), asyncio.get_running_loop().create_future())
+        sizes = list(map(self._size, rows))
+        waiting = _Waiting(rows, max(sizes), sum(sizes), asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         self._waiting_rows += len(rows)
-        self._unfinished += waiting.padded
+        self._unfinished += waiting.size
         self._unanswered += 1
         self._changed.set()
         try:
@@ -152,7 +151,7 @@ class Batcher:
                 # The sender has disconnected before the engine took its rows.
                 self._queue.remove(waiting)
                 self._waiting_rows -= len(rows)
-                self._unfinished -= waiting.padded
+                self._unfinished -= waiting.size
 
     async def _run(self) -> None:
         while True:
@@ -213,6 +212,7 @@ class Batcher:
     def _start(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
         if not self._running:
             self._busy_since = time.monotonic()
+        self._begun += sum(each.size for each in batch)
         task = asyncio.create_task(self._compute(batch, threads))
         self._running[task] = threads
         task.add_done_callback(self._ended)
@@ -223,7 +223,9 @@ class Batcher:
                 await self._answer_together(wanted, threads)
         finally:
             self._computed_rows -= sum(len(each.rows) for each in batch)
-            self._unfinished -= sum(each.padded for each in batch)
+            size = sum(each.size for each in batch)
+            self._unfinished -= size
+            self._begun -= size
 
     async def _answer_together(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
         started = time.monotonic()
@@ -318,11 +320,13 @@ class Batcher:
         """
         rows = self._waiting_rows + self._computed_rows
         threads = self._beside if self._unanswered > self._beside.streams.count else self._whole
-        needed = threads.costs.seconds(math.ceil(rows / self._settings.batch_size), self._unfinished)
-        if needed is None:
+        running = threads.costs.seconds(len(self._running), self._begun)
+        queued = threads.costs.seconds(math.ceil(rows / self._settings.batch_size), self._unfinished - self._begun)
+        if running is None or queued is None:
             return rows / self._rate if self._rate else 0.0
-        done = time.monotonic() - self._busy_since if self._running else 0.0
-        return max(needed / threads.streams.count - done, 0.0)
+        count = threads.streams.count
+        done = time.monotonic() - self._busy_since  # of the running ones; a slow batch makes the queue no shorter
+        return max(running / count - done, 0.0) + queued / count
 
 
 def _refusal(error: Exception) -> Refused:

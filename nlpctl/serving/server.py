@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 
 from nlpctl import console
+from nlpctl.names import counted
 from nlpctl.serving.address import BACKLOG, cannot_listen
 from nlpctl.serving.app import Service
 from nlpctl.serving.connection import Connection
@@ -24,6 +25,7 @@ from nlpctl.serving.settings import LAST_CALLS
 
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
 QUIET = 0.5  # seconds without a request after which open connections count as idle
+LAST_BATCH = 3.0  # seconds for the engine to finish its batch, which cannot be cancelled, within the longest stop
 FRESH = 5.0  # most seconds to wait for the first request of a connection
 
 _TURNED_AWAY = last_response(stopping())
@@ -97,7 +99,10 @@ class Server(uvicorn.Server):
                 raise
             raise cannot_listen(error, self.service.settings) from None
         finally:
-            await self.service.batcher.close()
+            await self.service.batcher.close()  # meanwhile the cancelled requests are answered
+            if self.service.unfinished and not self.force_exit:
+                told = counted(self.service.unfinished, "requests")
+                console.warn(f"{told} not finished in time after the signal to stop, and answered with 503")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
@@ -131,7 +136,8 @@ class Server(uvicorn.Server):
         await self._last_calls()
         await asyncio.gather(*self._late)
         # uvicorn reads it next, and cancels the requests that are still running then: they get 503.
-        self.config.timeout_graceful_shutdown = max(end - self._loop.time(), 0)  # type: ignore[assignment]
+        left = max(end - LAST_BATCH - self._loop.time(), 1.0)
+        self.config.timeout_graceful_shutdown = left  # type: ignore[assignment]
         self.should_exit = True
 
     def _end_listening(self) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from nlpctl.errors import UserError
 from nlpctl.static_graph.archive import MOST_FILES
 from nlpctl.static_graph.sniff import Kind, kind_of
 
-OF_TRAINER = ("training_args.bin", "rng_state.pth")  # pickles of a Trainer, of its classes and random numbers
+# Hidden files, and a Trainer's pickles of its arguments and of random numbers.
+_LEFT_OUT = re.compile(r"\..*|training_args\.bin|rng_state.*\.pth")
 
 # What a file is read together with: a combined file has its names in the program, and a program is not read alone
 _PARTNERS = {
@@ -50,7 +52,7 @@ def walk(folder: Path) -> list[Path]:
         # In place: os.walk descends into what this list then holds. Sorted, since the order of directories is not
         # defined.
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        files += [Path(parent, name) for name in sorted(names) if not name.startswith(".") and name not in OF_TRAINER]
+        files += [Path(parent, name) for name in sorted(names) if not _LEFT_OUT.fullmatch(name)]
         if len(files) > MOST_FILES:
             raise UserError(f"holds over {MOST_FILES} files", where=str(folder), hint="give the model's own folder")
     return [file for file in files if file.is_file()]

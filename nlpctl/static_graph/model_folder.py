@@ -37,8 +37,8 @@ def card_of(conversion: Conversion) -> ModelCard | None:
     if task is None or target.tokenizer is None:
         return None
     # As PaddleNLP's own folders, which count their labels: whoever uses it may name them (--labels), and LABEL_0 is
-    # no tag.
-    if target.head.labelled and not target.labels_known:
+    # no tag. Such a folder cannot tell that a head is untrained.
+    if target.head.labelled and not target.labels_known and (task.tags or not head):
         return None
     is_crf = type(conversion.network).__name__.endswith(CRF_SUFFIX)
     # A static program does not say how its texts were cut; 128 is a safe length for most encoders.

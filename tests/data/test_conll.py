@@ -41,9 +41,11 @@ def test_columns_by_tab_or_blanks_the_tag_last():
 
 
 def test_comments_before_a_sentence_are_no_words():
-    text = "# newdoc\n# sent_id = 3\r\n# id 5f-12\tdomain=train\nEU\tB-ORG\n# a = b\n\n# NN O\n# O\n"
+    comments = "# newdoc id = mf9\n# newpar\n# text =\n# sent_id = 3\r\n# id 5f-12\tdomain=train\n"
+    text = comments + "EU\tB-ORG\n# a = b\n\n# NN O\n# O\n"
     words = [["EU", "#"], ["#", "#"]]
     assert [each.values["tokens"] for each in conll(text.replace("# a = b", "#\tO"))] == words
+    assert [each.values["tokens"] for each in conll("#id O\na O\n\n#\t= = O\n")] == [["#id", "a"], ["#"]]
 
 
 def test_white_space_beyond_ascii_parts_no_columns():

@@ -121,6 +121,11 @@ def test_an_open_quotation_mark_never_takes_good_rows_along(rest, last):
         parse('text,label\na,1\n"open,1\n' + rest, "csv")
 
 
+def test_blank_lines_are_no_good_rows():
+    (_, bad) = parse('text,label\na,1\n"open,1\n\n\n', "csv")
+    assert isinstance(bad, BadRow) and bad.line == 3
+
+
 def test_columns_between_semicolons_are_told():
     with pytest.raises(UserError, match="separated by semicolons: save the file with commas or tabs"):
         parse("text;label\na;1\n", "csv")
