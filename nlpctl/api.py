@@ -351,10 +351,12 @@ class Model:
 
     def _columns(self, keep: Keep, frame: Any) -> list[str]:
         """The keys of an answer to a row of `frame`, which has none."""
-        row = dict.fromkeys(map(str, frame.columns) if frame.ndim == 2 else (), "1")
-        row |= dict.fromkeys(self._rows.required(labelled=False), "1")
-        if self._rows.plain_column is not None:
-            row |= {self._rows.plain_column: "1"}
+        plain = self._rows.plain_column
+        names = [*(map(str, frame.columns) if frame.ndim == 2 else ()), *self._rows.required(labelled=False)]
+        row: dict[str, Any] = dict.fromkeys([*names, plain] if plain else names, "1")
+        words = self._rows.data.columns.tokens
+        if "tokens" in self._rows.roles and words in row:
+            row[words] = ["1"]
         return list(self._answers([row], keep)[0])
 
     def _stream(self, read: Iterable[tuple[Any, Answer]]) -> Iterator[Answer]:

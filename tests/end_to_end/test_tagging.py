@@ -6,8 +6,10 @@ import json
 import random
 import signal
 
+import pandas as pd
 import pytest
 
+import nlpctl
 from nlpctl.data.tagged_rows import put_together
 
 RECIPE = """\
@@ -94,6 +96,13 @@ def test_predict_gives_exact_offsets(work, ner):
     assert len([e for e in answers[2]["entities"] if e["text"] == "jones"]) > 15  # rejoined from windows
     term = {"type": "LOC", "start": 3, "end": 11, "text": "Atlantis", "confidence": None}  # the tags do not say it
     assert term in answers[3]["entities"]
+
+
+def test_a_frame_without_rows_has_the_columns_of_one_with_rows(ner):
+    model = nlpctl.load(ner / "base")
+    for frame in (pd.DataFrame({"tokens": [["mr", "smith"]], "id": [1]}), pd.DataFrame({"text": ["mr smith"]})):
+        for keep in ("none", "all"):
+            assert list(model.predict(frame[:0], keep=keep)) == list(model.predict(frame, keep=keep))
 
 
 @pytest.mark.parametrize("kind", ["conll", "jsonl", "tsv"])
