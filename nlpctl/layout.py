@@ -57,6 +57,11 @@ def checkpoints_in(checkpoints: Path) -> list[Path]:
     return sorted((path for path in found if path.name.removeprefix(_CHECKPOINT).isdecimal()), key=checkpoint_step)
 
 
+def holds(folder: Path, *patterns: str) -> bool:
+    """Whether a file of one of the patterns is in `folder`."""
+    return any(next(folder.glob(pattern), None) is not None for pattern in patterns)
+
+
 def config_file(folder: Path) -> Path | None:
     """The config of the network in `folder`; None if there is none."""
     return next((folder / name for name in CONFIG_FILES if (folder / name).is_file()), None)

@@ -20,9 +20,12 @@ from xml.etree import ElementTree
 
 from bench_common import DATA
 
+from nlpctl.data.conll import TAGS, TOKENS, conll_rows
+from nlpctl.data.lines import numbered_lines
+from nlpctl.data.word_spans import word_spans
+
 FILES = ("data/pubmed20n0014.xml.gz", "data/pubmed21n1298.xml.gz")
 END = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9(\[])")
-WORD = re.compile(r"\w+|[^\w\s]")
 WORDS = range(4, 101)
 
 
@@ -40,7 +43,7 @@ def main() -> None:
             key = "".join(sentence.split()).lower()
             if key in known:
                 left_out += 1
-            elif len(WORD.findall(sentence)) in WORDS:
+            elif len(word_spans(sentence)) in WORDS:
                 print(sentence, file=output)
                 written += 1
             known.add(key)
@@ -49,8 +52,9 @@ def main() -> None:
 
 def keys_of_conll(file: Path) -> Iterator[str]:
     """The sentences of a CoNLL file in small letters, without white space."""
-    for block in file.read_text(encoding="utf-8").split("\n\n"):
-        yield "".join(line.partition("\t")[0] for line in block.splitlines()).lower()
+    with file.open("rb") as stream:
+        for row in conll_rows(numbered_lines(stream, str(file)), str(file), (TOKENS, TAGS)):
+            yield "".join(row.values[TOKENS]).lower()
 
 
 def sentences(wheel: zipfile.ZipFile, name: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from nlpctl.config.tasks import known_tasks
 from nlpctl.config.tasks.info import TaskInfo
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, read_json
-from nlpctl.layout import checkpoints_in, config_file
+from nlpctl.layout import checkpoints_in, config_file, holds
 
 LONGEST = 512  # tokens that are read of a text, unless the network reads fewer
 _TASK_OF_CLASS = re.compile(r"For([A-Z]\w*)$")
@@ -60,8 +60,7 @@ def without_config(folder: Path) -> str:
     steps = checkpoints_in(folder)
     if steps:
         return f"it holds checkpoints, each of which is a model: give {steps[-1]}"
-    kinds = ("*.pdmodel", "*.pdiparams", "*.pdparams")
-    if config_file(folder) is None and any(next(folder.glob(kind), None) is not None for kind in kinds):
+    if config_file(folder) is None and holds(folder, "*.pdmodel", "*.pdiparams", "*.pdparams"):
         return f"make a model of its parameters: nlpctl convert-static {folder} --to MODEL"
     return "give a recipe file, a run directory, or a model folder with config.json, weights and vocabulary"
 

@@ -156,7 +156,7 @@ def _objects(document: str, source: str, line: int) -> Iterator[Row | BadRow]:
 
 
 def recognised_format(path: Path, one_label: bool) -> str | None:
-    """The format of a .json or .jsonl file that Label Studio or doccano wrote; None for any other.
+    """The format of a .json, .jsonl or .ndjson file that Label Studio or doccano wrote; None for any other.
 
     `one_label`: a list of labels can only be doccano's, since the task has one per text.
     """
@@ -175,7 +175,7 @@ def likely_format(path: Path) -> str | None:
 
 
 def _first_values(path: Path) -> Iterator[Any]:
-    """The JSON values at the beginning of a .json or .jsonl file; none of any other."""
+    """The JSON values at the beginning of a .json, .jsonl or .ndjson file; none of any other."""
     if path.suffix.lower() not in (".json", ".jsonl", ".ndjson") or not path.is_file():
         return iter(())
     try:

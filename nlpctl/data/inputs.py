@@ -166,7 +166,7 @@ def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
         format = _ENDINGS.get(suffix) or rows.endings.get(suffix) or _without_ending(where, suffix, rows)
         if rows.annotation is not None and (path := InputFile(where, format).path) is not None:
             format = recognised_format(path, one_label=False) or format
-        if suffix == ".txt" and format == PLAIN:
+        if suffix == ".txt" and format == PLAIN and not is_url(where):
             _refuse_objects(InputFile(where, format))
         # For training a .txt file of a tagger is CoNLL, for predict it is plain text: both readings are common.
         if suffix == ".txt" and rows.endings.get(suffix) == "conll":
@@ -192,27 +192,29 @@ def _without_ending(where: str, suffix: str, rows: TaskRows) -> str:
 
 def _refuse_objects(file: InputFile) -> None:
     """UserError if a file of plain text begins with a JSON object, as the .txt files of some tools do."""
-    if file.path is None or not file.path.is_file() or not os.access(file.path, os.R_OK):
-        return
+    for line in _first_lines(file, 1, _BEGINNING):
+        with contextlib.suppress(ValueError, RecursionError):
+            line = line.removeprefix(codecs.BOM_UTF8)
+            if line.startswith(b"{") and isinstance(json.loads(line), dict):
+                raise UserError(
+                    "this line is a JSON object, but a .txt file has a text per line",
+                    where=f"{file.name}:1",
+                    hint="use --format jsonl, or --format text if these are the texts",
+                )
+
+
+def _first_lines(file: InputFile, count: int, longest: int) -> list[bytes]:
+    """The first lines, cut at `longest` bytes; none of a file that cannot be read, or once only, as a pipe."""
+    if not file.rereadable or (file.path is not None and not os.access(file.path, os.R_OK)):
+        return []
     with file.open() as stream:
-        line = stream.readline(_BEGINNING)
-    with contextlib.suppress(ValueError, RecursionError):
-        line = line.removeprefix(codecs.BOM_UTF8)
-        if line.startswith(b"{") and isinstance(json.loads(line), dict):
-            raise UserError(
-                "this line is a JSON object, but a .txt file has a text per line",
-                where=f"{file.name}:1",
-                hint="use --format jsonl, or --format text if these are the texts",
-            )
+        return [stream.readline(longest) for _ in range(count)]
 
 
 def _refuse_conll(file: InputFile) -> None:
     """UserError if a file of plain text begins as a CoNLL file does: with two lines of a word and its tag."""
-    if not file.rereadable or (file.path is not None and not os.access(file.path, os.R_OK)):
-        return  # a pipe can be read once only
-    with file.open() as stream:
-        lines = [stream.readline(200).decode("utf-8", "replace").rstrip("\r\n") for _ in range(2)]
-    if all(map(_TAGGED_WORD.fullmatch, lines)):
+    lines = [line.decode("utf-8", "replace").rstrip("\r\n") for line in _first_lines(file, 2, 200)]
+    if lines and all(map(_TAGGED_WORD.fullmatch, lines)):
         raise UserError(
             f"{lines[0]!r} looks like a word and its tag, but a .txt file has a sentence per line",
             where=f"{file.name}:1",

@@ -15,7 +15,17 @@ from typing import Any, Literal
 
 from nlpctl.errors import UserError
 from nlpctl.files import read_json
-from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, EXPORT_MANIFEST, MANIFEST, MODEL, TASK, checkpoints_in, config_file
+from nlpctl.layout import (
+    CHECKPOINTS,
+    CONFIG_FILES,
+    EXPORT_MANIFEST,
+    MANIFEST,
+    MODEL,
+    TASK,
+    checkpoints_in,
+    config_file,
+    holds,
+)
 from nlpctl.runtime.run_directory import RunDirectory
 
 Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl", "export"]
@@ -106,8 +116,7 @@ def _classify(folder: Path, name: str) -> ModelSource:
             else f"a model folder holds config.json, a vocabulary and one of {', '.join(_WEIGHTS)}",
         )
     if weights is None:
-        graphs = any(next(folder.glob(pattern), None) is not None for pattern in ("*.pdmodel", "*.onnx"))
-        if graphs:
+        if holds(folder, "*.pdmodel", "*.onnx"):
             hint = f"it holds graphs: is it an export that lost its {EXPORT_MANIFEST}? then copy it again"
         elif (folder / "lora_config.json").is_file():
             hint = "it is a LoRA adapter: merge it into its model (LoRAModel.merge, save_pretrained) and give that"

@@ -134,13 +134,13 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> Response:
-        return _json(error.status, error.content(), error.headers)
+        return _refusal(error)
 
     @app.exception_handler(HTTPException)
     async def not_routed(request: Request, error: HTTPException) -> Response:
         hint = "POST /predict, GET /health or GET /metrics"
         problem = Problem(str(error.detail).lower(), f"{request.method} {request.url.path}", hint)
-        return _json(error.status_code, Refused(error.status_code, problem).content(), error.headers)
+        return _refusal(Refused(error.status_code, problem, headers=error.headers))
 
     return _Outermost(app, service)
 
@@ -170,19 +170,18 @@ class _Outermost:
                 self._service.batcher.check_room()  # before routing: under overload this answer must be cheap
             await self._app(scope, receive, noted)
         except Refused as error:
-            await _json(error.status, error.content(), error.headers)(scope, receive, noted)
+            await _refusal(error)(scope, receive, noted)
         except ClientDisconnect:
             status = _CLIENT_GONE
         except asyncio.CancelledError:
             if status or not self._service.stopping:
                 raise
             self._service.unfinished += 1
-            error = stopping()
-            await _json(error.status, error.content(), error.headers)(scope, receive, noted)
+            await _refusal(stopping())(scope, receive, noted)
         except Exception as error:
             self._service.report(error)
             if not status:
-                await _json(500, failed(error).content())(scope, receive, noted)
+                await _refusal(failed(error))(scope, receive, noted)
         finally:
             path = scope.get("path", "") if scope.get("path", "") in PATHS else "other"
             self._service.requests.add(1, path, str(status or _CLIENT_GONE))
@@ -244,6 +243,10 @@ async def _left(request: Request) -> None:
     """Returns when the sender has closed the connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _refusal(error: Refused) -> Response:
+    return _json(error.status, error.content(), error.headers)
 
 
 def _json(status: int, content: Any, headers: Mapping[str, str] | None = None) -> Response:
