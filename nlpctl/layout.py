@@ -8,6 +8,9 @@ from pathlib import Path
 # A folder of answers
 PARTS = "nlpctl predict --parts"  # `content` of its manifest
 
+# Data
+JSON_LINES = (".jsonl", ".ndjson")  # endings of files with a JSON object per line
+
 # A run directory
 MANIFEST, RECIPE, EVENTS, METRICS = "manifest.json", "recipe.yaml", "events.jsonl", "metrics.json"
 MISTAKES, REPORT = "mistakes.json", "report.html"

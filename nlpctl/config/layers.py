@@ -17,11 +17,11 @@ from nlpctl.config.saved_model import hub_values, recipe_values, without_config
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
 from nlpctl.files import json_of
-from nlpctl.layout import LABELS, RECIPE, TASK, config_file
+from nlpctl.layout import JSON_LINES, LABELS, RECIPE, TASK, config_file
 from nlpctl.names import nearest, nearest_file
 
 GIVEN = "recipe"  # what messages call a recipe that a program gives as a mapping
-DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".ndjson", ".txt")  # .json is YAML too
+DATA_SUFFIXES = (".tsv", ".csv", *JSON_LINES, ".txt")  # .json is YAML too
 
 
 def read_source(

@@ -18,6 +18,7 @@ from nlpctl.data.json_rows import json_errors_told, json_rows, jsonl_rows, objec
 from nlpctl.data.lines import MAX_DOCUMENT, numbered_lines
 from nlpctl.data.row import BadRow, Row, missing_key, place
 from nlpctl.errors import UserError
+from nlpctl.layout import JSON_LINES
 from nlpctl.names import counted
 
 LABEL_STUDIO, DOCCANO = "label_studio", "doccano"
@@ -130,7 +131,7 @@ def annotated_content(rows: Sequence[Row], suffix: str) -> bytes:
             lines = numbered_lines(stream, source, MAX_DOCUMENT)
             found |= {(source, row.line): row.values for row in record_rows(lines, source) if isinstance(row, Row)}
     objects = [json.dumps(found[row.source, row.line], ensure_ascii=False) for row in rows]
-    if suffix in (".jsonl", ".ndjson"):
+    if suffix in JSON_LINES:
         return "".join(f"{line}\n" for line in objects).encode()
     return ("[\n" + ",\n".join(objects) + "\n]\n").encode()
 
@@ -176,7 +177,7 @@ def likely_format(path: Path) -> str | None:
 
 def _first_values(path: Path) -> Iterator[Any]:
     """The JSON values at the beginning of a .json, .jsonl or .ndjson file; none of any other."""
-    if path.suffix.lower() not in (".json", ".jsonl", ".ndjson") or not path.is_file():
+    if path.suffix.lower() not in (".json", *JSON_LINES) or not path.is_file():
         return iter(())
     try:
         with path.open("rb") as stream:

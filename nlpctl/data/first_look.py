@@ -26,6 +26,7 @@ from nlpctl.data.readers import DELIMITED, OBJECTS, read_rows
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.word_spans import word_spans
 from nlpctl.errors import UserError
+from nlpctl.layout import JSON_LINES
 from nlpctl.outputs import refuse_pipe
 
 Kind = Literal["text", "label", "list", "answers", "number", "id", "other"]
@@ -276,7 +277,7 @@ def _format(path: Path) -> str:
     lines = lines[:-1] or lines  # the last one may be cut
     objects = [line for line in lines if line.startswith("{")]
     ending = path.suffix.lower()
-    if ending == ".jsonl" or (len(objects) > 1 and all(line.rstrip().endswith("}") for line in objects)):
+    if ending in JSON_LINES or (len(objects) > 1 and all(line.rstrip().endswith("}") for line in objects)):
         return "jsonl"
     if ending == ".json" or (beginning.lstrip()[:1] in ("{", "[") and not objects[1:]):
         return "squad" if '"paragraphs"' in beginning else "json"

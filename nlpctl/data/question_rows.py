@@ -12,6 +12,7 @@ from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.text_rows import checked_text
 from nlpctl.data.word_spans import word_spans
 from nlpctl.errors import UserError
+from nlpctl.layout import JSON_LINES
 from nlpctl.names import listed
 
 _AROUND = 4  # tokens next to a question, at the least: [CLS], two [SEP] and one of the context
@@ -49,7 +50,7 @@ class QuestionRows(TaskRows):
     context: it counts in the score, but one answer at least must be found.
     """
 
-    endings = {".json": "squad", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+    endings = {".json": "squad", **dict.fromkeys(JSON_LINES, "jsonl")}
     roles = ("question", "context", "answers")
     in_windows = True
 

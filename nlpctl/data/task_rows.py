@@ -17,8 +17,9 @@ from nlpctl.data.annotated import Annotated, Mark
 from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import RowSource
+from nlpctl.layout import JSON_LINES
 
-TABLES = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"}
+TABLES = {".tsv": "tsv", ".csv": "csv", **dict.fromkeys(JSON_LINES, "jsonl"), ".json": "json"}
 
 
 class Example(Protocol):

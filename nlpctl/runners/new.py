@@ -36,6 +36,7 @@ NONE, SCRATCH = "none", "scratch"
 _ENDINGS = (*TABLES, ".txt", ".conll", ".bio", ".bmes")
 _OTHERS = {"dev": ("dev", "val", "valid", "validation", "eval"), "test": ("test",)}
 _TEXTS = 200  # rows whose texts tell the language
+_OF_UIE = {"content", "result_list", "prompt"}  # keys of PaddleNLP's rows for UIE
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,10 @@ def _meaning(look: Look, given: Given, ask: Ask) -> tuple[TaskInfo, dict[str, st
     fits = {name: fit for name, fit in found.items() if fit is not None}
     best = max(fits, key=lambda name: fits[name].sure, default=None)
     name = given.task
+    if name is None and all(map(_OF_UIE.issubset, look.rows)):
+        message = "these are PaddleNLP's rows for UIE, which nlpctl has no task for"
+        hint = "a tagger (token_classification) is trained from doccano's export, of which they were made"
+        raise UserError(message, where=str(look.path), hint=hint)
     if name is None:
         reason = f" ({fits[best].reason})" if best else ""
         name = ask(Question("--task", f"Task{reason}", best, tuple(infos), check=_known_task))

@@ -191,6 +191,14 @@ def test_uneven_labels_unlike_files_and_bad_rows(nlpctl, table, folder: Path) ->
     assert recipe.training.metric_for_best_model == "macro_f1" and recipe.data.test == ()
 
 
+def test_rows_for_uie_are_no_unlabelled_texts(nlpctl, folder: Path) -> None:
+    rows = [{"content": f"{t} in Wuhan", "result_list": [], "prompt": "city"} for t in REVIEWS]
+    (folder / "train.txt").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    ended = nlpctl("new", "train.txt", "-o", "mine.yaml", "--model", "scratch")
+    assert ended.code == 2 and "rows for UIE" in ended.err and "doccano" in ended.err
+    assert not (folder / "mine.yaml").exists()
+
+
 def test_a_column_can_be_left_out(nlpctl, table) -> None:
     rows = [(text, f"{text} indeed", float(number % 3)) for number, text in enumerate(REVIEWS)]
     table("nli.tsv", ["premise", "hypothesis", "label"], rows)
