@@ -33,7 +33,7 @@ SST2 = DATA / "sst2"
 RECIPE = ROOT / "recipes" / "sentiment" / "sst2_minilm.yaml"
 IDLE = 0.05  # share of all cores that others may use
 LOOK = 3.0  # seconds
-BY_PROCESSOR = ("inference", "inference_wide")  # results of different kinds of processors are kept side by side
+BY_PROCESSOR = ("train", "train_wide", "inference", "inference_wide")  # a result for each kind of processor
 KINDS = ("zen3", "zen4", "zen5", "vnni", "without_vnni")
 MISSED = 1  # exit code of a benchmark that measured, and missed a target; one that failed prints no result
 
