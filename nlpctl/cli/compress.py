@@ -39,7 +39,7 @@ def compress(
     ] = None,
     max_drop: Annotated[
         str | None,
-        typer.Option("--max-drop", metavar="POINTS", help="Largest loss on dev allowed for the best; default: 0.5."),
+        typer.Option("--max-drop", metavar="POINTS", help="Points that the best may lose on dev; default: 0.5."),
     ] = None,
     sure: Annotated[
         str | None,

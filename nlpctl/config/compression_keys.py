@@ -27,11 +27,11 @@ class CompressionKeys:
         "Your own loss, package.module:function(outputs, labels) -> scalar: used by qat for training, by dynabert for "
         "importance, and weighted by distillation.hard. It runs with your rights: name only code you trust.",
     )
-    max_drop: float = key(0.5, "Largest loss on dev against the uncompressed model allowed for the best, in points.")
+    max_drop: float = key(0.5, "How many points the best may score below the uncompressed model on dev.")
     sure: float | None = key(
         None,
-        "How sure the choice must be that the loss is within max_drop, such as 0.9: in this share of resampled dev "
-        "splits. Default: the loss on dev as it is.",
+        "How sure the choice must be that the drop is within max_drop, such as 0.9: in this share of resampled dev "
+        "splits. Default: the drop on dev as it is.",
     )
     target: Literal["throughput", "latency", "size"] = key(
         "throughput",

@@ -273,8 +273,8 @@ class InferenceSection:
     )
     max_drop: float = key(
         0.5,
-        "Largest loss on dev against fp32 for auto to use a precision, in points; for exports that know their dev "
-        "scores.",
+        "How many points the score on dev may fall against fp32 for auto to use a precision; for exports that know "
+        "their dev scores.",
     )
     min_agreement: float = key(
         0.99,

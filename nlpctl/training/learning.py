@@ -24,7 +24,7 @@ CERTAINTY = 3.0  # standard errors
 EARLIEST = 100  # steps
 AFTER_WARMUP = 50  # steps at the full learning rate
 LATEST = 1000  # a long epoch need not be over
-FIRST, RECENT = 25, 500  # losses that stand for the start, and most of those that are compared with it
+FIRST, RECENT = 25, 500  # losses that stand for the start, and those of whose later half the mean is compared with it
 EVERY = 25  # steps between two looks
 
 
@@ -74,7 +74,7 @@ class LossCourse:
         return self._judge(step)
 
     def _judge(self, step: int) -> Stuck | None:
-        recent = list(self._recent)[-max(FIRST, min(len(self._recent) // 2, RECENT)) :]
+        recent = list(self._recent)[-max(FIRST, len(self._recent) // 2) :]
         mean, error = statistics.fmean(recent), _error(recent)
         if self.constant is not None:
             guess = self.constant
