@@ -8,6 +8,7 @@ object (docs/json.md).
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -323,9 +324,29 @@ def _write_event(kind: str, **content: Any) -> None:
     _line(json.dumps(plain(event), ensure_ascii=False, allow_nan=False))
 
 
+_dropping = False  # whether what nobody can read is dropped
+
+
+@contextlib.contextmanager
+def unread_dropped() -> Iterator[None]:
+    """Inside the context a message that cannot be written is dropped, and no error: a service outlives its log."""
+    global _dropping
+    before, _dropping = _dropping, True
+    try:
+        yield
+    finally:
+        _dropping = before
+
+
 def _line(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError as error:
+        if not _dropping:
+            raise
+        if error.errno != errno.ENOSPC:  # the reader has gone; what is left in the buffer would fail at the end again
+            sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 
 def _paint(text: str, colour: str) -> str:

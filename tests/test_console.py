@@ -37,6 +37,18 @@ def test_a_thousand_problems_are_counted(capsys):
     assert len(told) == console.MOST_PROBLEMS + 1 and told[-1] == "and 980 more problems"
 
 
+def test_a_service_goes_on_when_nobody_reads_its_messages(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setattr(sys, "stderr", open(writer, "w", encoding="utf-8"))
+    with pytest.raises(BrokenPipeError):
+        console.note("read by nobody")
+    with console.unread_dropped():
+        console.warn("read by nobody")
+        console.note("neither")
+    sys.stderr.close()
+
+
 def test_other_ranks_stay_quiet_but_warn(capsys, monkeypatch):
     monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
     console.result("x")

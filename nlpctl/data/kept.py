@@ -87,6 +87,13 @@ def with_kept(answer: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]
     return answer
 
 
+def without_bad_row(columns: dict[str, Any]) -> dict[str, Any]:
+    """`columns`, of which one that has the name of a bad row's key becomes given_NAME too."""
+    if BAD_ROW not in columns:
+        return columns
+    return {GIVEN + name if name == BAD_ROW else name: value for name, value in columns.items()}
+
+
 def json_line(answer: Any) -> str:
     """`answer` as JSON. Half a surrogate pair, which UTF-8 cannot hold and a kept value may, stays an escape; a number
     that is not finite, which JSON does not know, is null."""

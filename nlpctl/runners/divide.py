@@ -161,16 +161,16 @@ def _divided(
     folder, identity = ShardFolder(order.output), {**identity, **source.identity()}
     source = _with_copies(source, folder)
     order = dataclasses.replace(order, files=source.files)
-    with sigterm_interrupts(), sole_writer(folder.folder):
+    with sigterm_interrupts(), sole_writer(folder.folder), contextlib.ExitStack() as ended:
         folder.refuse_foreign()
         plan = _plan_to_resume(folder, identity, order.recipe) if division.resume else None
         begun = plan is not None
         with desks(order, division, folder.log) as crew:
             if plan is None:
-                with folder.begun():
-                    _unpack(crew, source)
-                    cut = _read_input(crew, source, order.keep)
-                    plan = _begun(crew, folder, identity, cut)
+                ended.enter_context(folder.begun())  # left when the workers, which write there too, have ended
+                _unpack(crew, source)
+                cut = _read_input(crew, source, order.keep)
+                plan = _begun(crew, folder, identity, cut)
             else:
                 _unpack(crew, source)
                 cut = _cut_of(plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -18,7 +19,16 @@ from nlpctl import console, outputs
 from nlpctl.config.schema import Recipe
 from nlpctl.data.input_files import packing
 from nlpctl.data.inputs import PredictInput, open_inputs
-from nlpctl.data.kept import BAD_ROW, Keep, KeptRows, json_line, keep_by_default, keep_of, with_kept
+from nlpctl.data.kept import (
+    BAD_ROW,
+    Keep,
+    KeptRows,
+    json_line,
+    keep_by_default,
+    keep_of,
+    with_kept,
+    without_bad_row,
+)
 from nlpctl.data.row import BadRow, BlankLine
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
@@ -103,7 +113,7 @@ def predict(
     answering = Answering(recipe, model, source, kept, batch_size, flush, begun)
     identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
     partial.check(identity, resume)
-    done, bad = partial.begin(identity, resume, answering.window)
+    done, bad = partial.begin(identity, resume, answering.window, overwrite)
     if done:
         console.note(f"resuming after {done:,} answered rows")
     room = "free disk space, then continue with --resume" if source.rereadable else "free disk space"
@@ -279,7 +289,7 @@ def answers(rows: TaskRows, task: Task, read: Sequence[Any], predictions: list[l
     def answer(row: Any) -> dict[str, Any]:
         if isinstance(row, BlankLine):
             return {rows.plain_column: "", **dict.fromkeys(task.answer_keys)}
-        return bad_answer(row) if isinstance(row, BadRow) else rows.answered(row) | next(found)
+        return bad_answer(row) if isinstance(row, BadRow) else without_bad_row(rows.answered(row)) | next(found)
 
     return [answer(row) for row in read]
 
@@ -332,23 +342,28 @@ class PartialOutput:
                 hint="leave out --resume to start over",
             )
 
-    def begin(self, identity: dict[str, Any], resume: bool, window: int) -> tuple[int, int]:
+    def begin(
+        self, identity: dict[str, Any], resume: bool, window: int, overwrite: bool = False
+    ) -> tuple[int, int]:
         """Prepare the partial file; returns the number of rows already answered in it, and of bad rows among them.
 
-        `identity` describes input, settings and model, as for `check`. UserError if the file cannot be written.
+        `identity` describes input, settings and model, as for `check`. UserError if the file cannot be written, or
+        another prediction has given the output its name meanwhile, which is not to `overwrite`.
 
         Only whole windows are kept. So the batches, and the last bits of the probabilities, are those of an
         uninterrupted run.
         """
-        goes_on = self._goes_on(resume)
         with writing(self.output, "name another file: -o FILE"):
             self.output.parent.mkdir(parents=True, exist_ok=True)
-            self.file.touch()
-            # After touch, since only an existing file can be locked; before anything is read or truncated.
-            self._lock = take_lock(self.file)
-            if self._lock is None:
-                hint = "wait for it, or name another file: -o FILE"
-                raise UserError("another prediction is writing this file", where=str(self.file), hint=hint)
+            self._take()
+            goes_on = self._goes_on(resume)
+            try:
+                outputs.refuse_output(self.output, overwrite)
+            except UserError:
+                if not goes_on:
+                    self.file.unlink()
+                self.let_go()
+                raise
             if not goes_on:
                 self.file.write_bytes(b"")  # first: older answers must never exist together with the new note
                 write_json_atomic(self.note, identity)
@@ -363,6 +378,19 @@ class PartialOutput:
                     kept_rows, kept_bad, kept_bytes = count, bad, size
             stream.truncate(kept_bytes)
         return kept_rows, kept_bad
+
+    def _take(self) -> None:
+        """Lock the partial file, before anything is read or truncated. UserError if another prediction holds it."""
+        while True:
+            self.file.touch()  # only an existing file can be locked
+            with contextlib.suppress(FileNotFoundError):  # the one that held it has given the file its name meanwhile
+                self._lock = take_lock(self.file)
+                if self._lock is None:
+                    hint = "wait for it, or name another file: -o FILE"
+                    raise UserError("another prediction is writing this file", where=str(self.file), hint=hint)
+                if os.path.samestat(os.fstat(self._lock), self.file.stat()):
+                    return
+            self.let_go()
 
     def _goes_on(self, resume: bool) -> bool:
         return resume and self.file.exists() and self.note.exists()

@@ -29,17 +29,18 @@ def serve(recipe: Recipe, settings: ServeSettings, secrets: Secrets) -> None:
     """
     refuse_processes(settings.workers, "--workers")
     source = find_model(recipe)
-    with bound_socket(settings) as listening:
-        try:
-            with sigterm_stops():
-                if settings.workers > 1:
-                    rows = serve_side_by_side(recipe, source, settings, secrets, listening)
-                else:
-                    rows = _serve_alone(recipe, source, settings, secrets, listening)
-        except Stopped:
-            console.note("stopped while starting")
-            return
-    console.note(f"stopped; {subject(rows, 'rows', 'was', 'were')} answered")
+    with console.unread_dropped():
+        with bound_socket(settings) as listening:
+            try:
+                with sigterm_stops():
+                    if settings.workers > 1:
+                        rows = serve_side_by_side(recipe, source, settings, secrets, listening)
+                    else:
+                        rows = _serve_alone(recipe, source, settings, secrets, listening)
+            except Stopped:
+                console.note("stopped while starting")
+                return
+        console.note(f"stopped; {subject(rows, 'rows', 'was', 'were')} answered")
 
 
 def _serve_alone(

@@ -316,7 +316,8 @@ def open_worker(order: Order, listening: socket.socket) -> Callable[[str], Any]:
             facts = service.facts()
             return facts["engine"], facts["precision"]
         if not server.should_exit:  # the signal may have come already
-            asyncio.run(_serve_and_report(server, listening, report))
+            with console.unread_dropped():
+                asyncio.run(_serve_and_report(server, listening, report))
         return report()
 
     return answer
@@ -332,7 +333,8 @@ async def _serve_and_report(server: Server, listening: socket.socket, report: Ca
 
     async def report_regularly() -> None:
         while True:
-            await metrics_of_all()
+            with contextlib.suppress(OSError):  # all descriptors are in use: later
+                await metrics_of_all()
             await asyncio.sleep(_REPORT_EVERY)
 
     server.service.metrics_of_all = metrics_of_all

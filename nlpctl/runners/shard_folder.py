@@ -101,14 +101,18 @@ class ShardFolder:
 
     @contextlib.contextmanager
     def begun(self) -> Iterator[None]:
-        """Start over. If the body fails, nothing is left. UserError if nothing can be written there."""
+        """Start over. If the body fails before it keeps a plan, nothing is left.
+
+        UserError if nothing can be written there.
+        """
         with writing(self.output, "name another place: -o"):
             remove_dir(self.folder)
             self.folder.mkdir(parents=True)
         try:
             yield
         except BaseException:
-            remove_dir(self.folder)
+            if self.plan() is None:
+                remove_dir(self.folder)
             raise
 
     def keep_plan(self, plan: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from nlpctl.errors import RunFailed
 from nlpctl.runtime.worker import ProcessEnded, Worker
 
 MOST_LOSSES = 3  # workers that may be lost over one job
-MOST_WAITS = 24  # times that no worker at all can be had
+MOST_WAITS = 24  # times in a row that no worker at all can be had
 _GRACE = 5.0  # seconds for a worker to end
 
 _AGAIN = 5.0  # seconds until a worker is asked for again where there was no room
@@ -86,7 +86,8 @@ class Crew:
         self._hands: list[Hand | None] = [None] * size
         self._waiting: SimpleQueue[_Taken | None] = SimpleQueue()
         self._done: SimpleQueue[tuple[int, Any, int]] = SimpleQueue()
-        self._stopped, self._missing = threading.Event(), 0  # how often there was no room since a job was done
+        self._stopped = threading.Event()
+        self._missing, self._told = 0, False  # how often there was no room for any; whether that was told
         # These threads last as long as the workers, which end with the thread that started them.
         self._threads = [threading.Thread(target=self._serve, args=(number,), daemon=True) for number in range(size)]
 
@@ -154,10 +155,12 @@ class Crew:
             result = self._hands[number].ask(job.work)
         except NoRoom as missing:
             self._hands[number] = None
-            if self._missing == 0:
+            if not self._told:
                 console.note(f"worker {number}: {missing.problems[0].message}; it is asked for again")
-            self._missing += 1
-            if self._missing > MOST_WAITS and not any(self._hands):
+                self._told = True
+            # While there is one, which may take a day over its job, the others wait as long as they must.
+            self._missing = 0 if any(self._hands) else self._missing + 1
+            if self._missing > MOST_WAITS:
                 raise
             self._waiting.put(job)  # for a worker that is there
             self._stopped.wait(_AGAIN)
@@ -177,7 +180,7 @@ class Crew:
             console.note(f"worker {number} was lost ({lost.problems[0].message}); another one takes its place")
             self._waiting.put(job)
             return
-        self._missing = 0
+        self._missing, self._told = 0, False
         share.jobs += 1
         share.seconds += time.monotonic() - started
         self._done.put((job.number, result, number))

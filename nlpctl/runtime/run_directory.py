@@ -189,7 +189,7 @@ class RunDirectory:
                 where=str(self.path),
                 hint="choose a writable training.output_dir with free space",
             ) from None
-        except UserError:
+        except BaseException:  # Ctrl-C too: in a notebook the process goes on
             self._let_go()
             raise
 

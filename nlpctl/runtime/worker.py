@@ -137,23 +137,42 @@ class Line(Protocol):
 def converse(
     line: Line, asked: Any, seconds: float | None, goes_on: GoesOn | None, counsel: Callable[[Any], Any] | None
 ) -> Any:
-    """What the process answers, in the form of `outcome`; the rest as of `Asked.ask`."""
+    """What the process answers, in the form of `outcome`; the rest as of `Asked.ask`. EOFError: it has ended."""
     with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
         line.send(asked)
     while True:
-        if not (line.poll(seconds) if goes_on is None else _awaited(line, seconds, goes_on)):
+        if not _awaited(line, seconds, goes_on):
             raise TimeoutError
-        answer = line.recv()
+        with _ending():
+            answer = line.recv()
         if counsel is None or not isinstance(answer, _Question):
             return answer
-        line.send(counsel(answer.content))
+        content = counsel(answer.content)
+        with _ending():
+            line.send(content)
 
 
-def _awaited(line: Line, seconds: float | None, goes_on: GoesOn) -> bool:
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """EOFError for an OSError of the line. One of `goes_on` or `counsel`, such as a full disk, is not the process's."""
+    try:
+        yield
+    except OSError as error:
+        raise EOFError from error
+
+
+def _polled(line: Line, seconds: float | None) -> bool:
+    with _ending():
+        return line.poll(seconds)
+
+
+def _awaited(line: Line, seconds: float | None, goes_on: GoesOn | None) -> bool:
     """Whether the answer, or the end of the process, comes within `seconds`."""
+    if goes_on is None:
+        return _polled(line, seconds)
     started = time.monotonic()
     until = math.inf if seconds is None else started + seconds
-    while not line.poll(max(0.0, min(TELLING, until - time.monotonic()))):
+    while not _polled(line, max(0.0, min(TELLING, until - time.monotonic()))):
         if time.monotonic() >= until:
             return False
         goes_on(time.monotonic() - started)
@@ -205,9 +224,7 @@ class Worker:
     ) -> Any:
         try:
             answer = converse(self.line, asked, seconds, goes_on, counsel)
-        except TimeoutError:  # an OSError
-            raise
-        except (EOFError, OSError):
+        except EOFError:
             raise ProcessEnded(f"its process ended ({how_ended(self.code())})", where, hint) from None
         return raised_or_given(answer, where)
 

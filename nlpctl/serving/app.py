@@ -136,6 +136,11 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
     async def refused(request: Request, error: Refused) -> Response:
         return _refusal(error)
 
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> Response:
+        """A bug; the exception goes on to _Outermost, which reports it."""
+        return _refusal(failed(error))
+
     @app.exception_handler(HTTPException)
     async def not_routed(request: Request, error: HTTPException) -> Response:
         hint = "POST /predict, GET /health or GET /metrics"

@@ -86,6 +86,7 @@ class Batcher:
         self._streams, self._followed, self._crowds = streams, ONE_STREAM, 0
         self._running: dict[asyncio.Task[None], _Threads] = {}  # a task per batch
         self._task: asyncio.Task[None] | None = None
+        self._defect: BaseException | None = None  # why nothing is answered any more
         self._opening: asyncio.Task[None] | None = None
         self._waiting_rows = self._computed_rows = self._unanswered = 0
         self._unfinished = self._begun = 0  # sizes of all rows that wait or are computed, and of those in the engine
@@ -125,7 +126,9 @@ class Batcher:
         return self._task is not None and not self._task.done()
 
     def check_room(self, rows: int = 1) -> None:
-        """Refused (503) if the queue has no room for so many rows, or they would wait too long."""
+        """Refused: the queue has no room for so many rows, or they would wait too long (503); a defect (500)."""
+        if self._defect is not None:
+            raise failed(self._defect)
         wait = self._wait()
         if self._waiting_rows + rows > self._settings.queue or wait > self._settings.max_wait:
             raise full(min(max(1, math.ceil(wait / 2)), _LONGEST_RETRY))
@@ -247,9 +250,17 @@ class Batcher:
         del self._running[task]
         self._changed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            if self._task is not None:
-                self._task.cancel()  # a defect: from now on /health says that the service is broken
-            self._report(error)
+            self._break(error)
+
+    def _break(self, error: BaseException) -> None:
+        """A defect: what waits is refused, and from now on /health says that the service is broken."""
+        self._defect = error
+        if self._task is not None:
+            self._task.cancel()
+        for waiting in [*self._queue, *(each for batch in self._planned for each in batch)]:
+            if not waiting.future.done():
+                waiting.future.set_exception(failed(error))
+        self._report(error)
 
     def _follow_engine(self) -> None:
         """Open the streams of the engine that answers now, in a thread of their own, once that pays."""

@@ -130,15 +130,17 @@ class Server(uvicorn.Server):
 
     async def _stop(self) -> None:
         end = self._loop.time() + self.service.settings.longest_stop
-        self._stops()
-        await asyncio.sleep(self.service.settings.drain)
-        self._end_listening()
-        await self._last_calls()
-        await asyncio.gather(*self._late)
-        # uvicorn reads it next, and cancels the requests that are still running then: they get 503.
-        left = max(end - LAST_BATCH - self._loop.time(), 1.0)
-        self.config.timeout_graceful_shutdown = left  # type: ignore[assignment]
-        self.should_exit = True
+        try:
+            self._stops()
+            await asyncio.sleep(self.service.settings.drain)
+            self._end_listening()
+            await self._last_calls()
+            await asyncio.gather(*self._late)
+        finally:  # whatever failed, the service must end
+            # uvicorn reads it next, and cancels the requests that are still running then: they get 503.
+            left = max(end - LAST_BATCH - self._loop.time(), 1.0)
+            self.config.timeout_graceful_shutdown = left  # type: ignore[assignment]
+            self.should_exit = True
 
     def _end_listening(self) -> None:
         """Close the listening socket; connections that wait in it are refused with 503 instead of reset."""
@@ -178,16 +180,20 @@ def waiting_connections(listening: socket.socket) -> list[socket.socket]:
 
 
 async def turn_away(connection: socket.socket, seconds: float, tls: ssl.SSLContext | None = None) -> None:
-    """Answer the request of a connection, if it arrives within `seconds`, and wait until the sender has the answer."""
+    """Answer the request of a connection, and wait until the sender has the answer; all within `seconds`."""
+    with contextlib.suppress(OSError, ValueError, EOFError, asyncio.TimeoutError):
+        await asyncio.wait_for(_turn_away(connection, tls), seconds)
+
+
+async def _turn_away(connection: socket.socket, tls: ssl.SSLContext | None) -> None:
     connection.setblocking(False)
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
-    with contextlib.suppress(OSError, ValueError, EOFError, asyncio.TimeoutError):
-        transport, protocol = await asyncio.wait_for(
-            loop.connect_accepted_socket(lambda: asyncio.StreamReaderProtocol(reader), connection, ssl=tls), seconds
-        )
-        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-        with contextlib.closing(writer):
-            await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), seconds)
-            writer.write(_TURNED_AWAY)
-            while await asyncio.wait_for(reader.read(65536), seconds):  # closing with unread data would reset it
-                pass
+    transport, protocol = await loop.connect_accepted_socket(
+        lambda: asyncio.StreamReaderProtocol(reader), connection, ssl=tls
+    )
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    with contextlib.closing(writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(_TURNED_AWAY)
+        while await reader.read(65536):  # closing with unread data would reset it
+            pass

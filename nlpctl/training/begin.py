@@ -44,7 +44,7 @@ def begin_run(
     functions = part_sums(recipe)
     planned = _planned_processes(recipe, run, facts["processes"], origin) if resume or origin else facts["processes"]
     if resume:
-        _refuse_changed_functions(run, functions, "the run began", "train again with --overwrite")
+        _compare_functions(run, functions, "the run began", "train again with --overwrite")
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
     known = describe_run(command, recipe.training.seed, files, installed_versions())
     known["environment"] = library_environment(recipe.runtime, os.environ)
@@ -53,7 +53,7 @@ def begin_run(
     if origin is not None:
         manifest[FACT] = origin.fact()
         otherwise = "start a new run from its model: model.name_or_path"
-        _refuse_changed_functions(origin.run, functions, "the finished run", otherwise)
+        _compare_functions(origin.run, functions, "the finished run", otherwise)
         origin.run.refuse_if_different(origin.run.read_manifest(), manifest, otherwise)
     run.begin(manifest, dump_recipe(recipe), resume=resume, overwrite=overwrite)
 
@@ -80,16 +80,21 @@ def _planned_processes(recipe: Recipe, run: RunDirectory, processes: int, origin
     return planned
 
 
-def _refuse_changed_functions(
+def _compare_functions(
     run: RunDirectory, functions: Mapping[str, Mapping[str, str]], since: str, otherwise: str
+) -> None:
+    if run.manifest_file.is_file():
+        refuse_changed_functions(run.read_manifest().get("functions", {}), functions, since, otherwise)
+
+
+def refuse_changed_functions(
+    began: Mapping[str, Mapping[str, str]], functions: Mapping[str, Mapping[str, str]], since: str, otherwise: str
 ) -> None:
     """UserError if the source of a part of the user's own changed on which the weights depend; others are told.
 
-    `since`: what `run` is, and `otherwise`: what else to do, in words.
+    `began`, `functions`: the sums of the parts (`part_sums`) then and now. `since`: what began then, and `otherwise`:
+    what else to do, in words.
     """
-    if not run.manifest_file.is_file():
-        return
-    began = run.read_manifest().get("functions", {})
     for key, names in functions.items():
         changed = [name for name, sha in names.items() if began.get(key, {}).get(name, sha) != sha]
         if changed and part_of(key).changes_training:

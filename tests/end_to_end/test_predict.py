@@ -89,6 +89,16 @@ def test_what_a_row_holds_is_kept(work, base):
     assert done.returncode == 2 and "nothing else to keep" in done.stderr
 
 
+def test_a_text_called_error_is_no_bad_row(work, base):
+    (work / "log.jsonl").write_text('{"error": "good"}\n{"error": " "}\n')
+    settings = ("--set", "data.columns.text=error", "--set", "data.on_bad_row=skip")
+    done = work.nlpctl("predict", "base", "log.jsonl", *settings)
+    assert done.returncode == 0 and "1 of 2 rows was bad" in done.stderr, done.stderr
+    good, bad = answers(done.stdout)
+    assert good["given_error"] == "good" and good["label"] == "pos" and "error" not in good
+    assert "blank" in bad["error"]
+
+
 def test_a_blank_line_has_its_answer(work, base):
     """Standard input and a file alike; lines of text and answers belong to each other."""
     text = "good\n\n \nbad\n\n"

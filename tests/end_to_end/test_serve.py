@@ -189,6 +189,22 @@ def test_a_signal_lets_workers_finish(work, exported, monkeypatch):
     assert "interrupted" not in rest and "Traceback" not in rest, rest
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_who_reads_the_log_may_go(work, exported, count):
+    """As `tee` does at Ctrl-C: what is told then is read by nobody, and the service goes on, and ends as it should."""
+    words = ("--workers", str(count), "--port", "0", "--drain", "0.2", "--engine", "onnxruntime", "--precision", "fp32")
+    process = work.start("serve", exported, *words)
+    url, _ = listening(process)
+    process.stderr.close()
+    if count == 2:
+        first = workers(process.pid)[0]
+        os.kill(first, signal.SIGKILL)  # which is told
+        until(lambda: first not in workers(process.pid) and len(workers(process.pid)) == 2)
+    assert service.post(url, [{"text": "good"}])[0] == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 0
+
+
 @pytest.mark.slow
 def test_a_worker_that_does_not_stop_is_killed(work, exported):
     process = work.start_fresh("serve", exported, "--workers", "2", "--port", "0", "--engine", "onnxruntime")

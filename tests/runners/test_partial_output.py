@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
 from nlpctl.runners import predict as runner
 from nlpctl.runners.predict import PartialOutput, answer_settings
+from nlpctl.runtime.lock import take_lock
 
 IDENTITY = {"model": "m", "files": [["weights", 3, 1.5]], "batch_size": 2}
 
@@ -37,7 +39,36 @@ def test_two_predictions_do_not_share_a_file(output):
     with pytest.raises(UserError, match="another prediction is writing"):
         PartialOutput(output).begin(IDENTITY, resume=False, window=4)
     first.finish()
-    PartialOutput(output).begin(IDENTITY, resume=False, window=4)
+    PartialOutput(output).begin(IDENTITY, resume=False, window=4, overwrite=True)
+
+
+def test_what_another_prediction_finished_meanwhile_is_kept(output):
+    first, second = PartialOutput(output), PartialOutput(output)
+    first.begin(IDENTITY, resume=False, window=4)
+    first.file.write_text("first\n")
+    first.finish()
+    with pytest.raises(UserError, match="exists"):
+        second.begin(IDENTITY, resume=False, window=4)
+    assert output.read_text() == "first\n" and [path.name for path in output.parent.iterdir()] == ["out.jsonl"]
+    second.begin(IDENTITY, resume=False, window=4, overwrite=True)
+    second.finish()
+
+
+def test_the_file_is_not_locked_under_another_name(output, monkeypatch):
+    """Another prediction ends between the touch and the lock."""
+    first, renamed = PartialOutput(output), []
+    first.begin(IDENTITY, resume=False, window=4)
+
+    def late(path: Path) -> int | None:
+        if not renamed:
+            renamed.append(first.finish())
+        return take_lock(path)
+
+    monkeypatch.setattr(runner, "take_lock", late)
+    second = PartialOutput(output)
+    second.begin(IDENTITY, resume=False, window=4, overwrite=True)
+    assert os.path.samestat(os.fstat(second._lock), second.file.stat())
+    second.finish()
 
 
 def answers(count: int) -> list[str]:

@@ -33,6 +33,11 @@ def test_a_curve_without_noise_is_found_again(tmp_path):
     assert found.more_interval[0] <= found.more <= found.more_interval[1] and "more rows (" in found.told
 
 
+def test_a_nearly_flat_curve_names_no_absurd_numbers(tmp_path):
+    found = said(tmp_path, scores(0.1, 0.05, 0.3, noise=0.002))  # "at least 4,018,370,879 more rows are needed"
+    assert found.more is None and found.more_interval is None and "out of reach" in found.told
+
+
 def test_it_says_what_it_cannot_tell(tmp_path):
     flat = said(tmp_path, scores(0.2, 0.0, 0.5, noise=0.02))
     assert "cannot be told" in flat.told

@@ -150,6 +150,41 @@ def test_overwriting_takes_what_another_command_wrote(load, tmp_path) -> None:
     assert "mine.txt" in left and not left & {"trials", "study.journal", "best.yaml"}
 
 
+def test_a_series_that_was_killed_as_it_began_begins_again(load, tmp_path, monkeypatch) -> None:
+    recipe = load(f"output_dir: {tmp_path / 'many'}")
+
+    def killed(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("nlpctl.runners.many.series_folder.write_text_atomic", killed)
+        open_folder(recipe, (), "sweep", (), {}, resume=False, overwrite=False).__enter__()
+    with open_folder(recipe, (), "sweep", (), {}, resume=True, overwrite=False) as folder:
+        assert {path.name for path in folder.iterdir()} == {"series.json", "recipe.yaml"}
+
+
+def test_a_series_goes_on_with_the_same_code_and_starting_values_only(load, tmp_path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "words.txt").write_text("one\n")
+    recipe = load(f"output_dir: {tmp_path / 'many'}, {OWN}, criterion: 'scores:loss'")
+    recipe = replace(recipe, model=replace(recipe.model, add_tokens=str(tmp_path / "words.txt")))
+
+    def goes_on() -> None:
+        with open_folder(recipe, (), "sweep", (), {}, resume=True, overwrite=False):
+            pass
+
+    with open_folder(recipe, (), "sweep", (), {}, resume=False, overwrite=False):
+        pass
+    goes_on()
+    (tmp_path / "words.txt").write_text("two\n")
+    with pytest.raises(UserError, match="the data changed since the first run began: .*words.txt"):
+        goes_on()
+    (tmp_path / "words.txt").write_text("one\n")
+    (tmp_path / "scores.py").write_text("def loss(outputs, labels):\n    return 0\n")
+    with pytest.raises(UserError, match="the source of scores:loss changed since the first run began"):
+        goes_on()
+
+
 def test_a_sweep_is_done_when_its_results_tell_of_all_trials(tmp_path) -> None:
     """Killed before it wrote the results of a grown sweep, it is resumed."""
     study = SimpleNamespace(trials=lambda: [SimpleNamespace(state=FINISHED)] * 3)

@@ -16,7 +16,7 @@ import pytest
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.runtime import crew as module
 from nlpctl.runtime.crew import Crew, NoRoom, ProcessHand, answering
-from nlpctl.runtime.worker import Worker, listen_for_interrupts
+from nlpctl.runtime.worker import ProcessEnded, Worker, listen_for_interrupts
 
 
 def opened(held: str) -> Callable[[Any], Any]:
@@ -108,6 +108,32 @@ def test_where_there_is_no_room_others_do_the_work(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "MOST_WAITS", 3)
     with pytest.raises(NoRoom, match="none here"), Crew(only_one, 1) as crew:
         list(crew.results([(join, "x")]))
+
+
+def test_others_wait_for_room_as_long_as_one_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its job takes; when it is lost, they are asked for as often as at the beginning."""
+    monkeypatch.setattr(module, "_AGAIN", 0.01)
+    monkeypatch.setattr(module, "MOST_WAITS", 20)
+    asked = []
+
+    class Lost:
+        def ask(self, job: Any) -> Any:
+            if len(asked) == 1:
+                time.sleep(0.6)  # the other worker is asked for some sixty times
+                raise ProcessEnded("its node is gone")
+            return "done"
+
+        def end(self, interrupt: bool) -> None:
+            pass
+
+    def room_again_later(number: int) -> Lost:
+        if number or (asked and time.monotonic() - asked[0] < 0.65):
+            raise NoRoom("none here")
+        asked.append(time.monotonic())
+        return Lost()
+
+    with Crew(room_again_later, 2) as crew:
+        assert [result for _, result, _ in crew.results([(join, "x"), (join, "y")])] == ["done", "done"]
 
 
 class Unplaced:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -129,6 +130,16 @@ def test_a_worker_asks_back(started):
     assert worker.ask(0, "here") == worker.pid
     with pytest.raises(ZeroDivisionError):
         worker.ask("back", "here", counsel=lambda asked: 1 // asked)
+
+
+def test_a_full_disk_of_who_asks_is_no_end_of_the_worker(started):
+    def full(content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    worker = started()
+    with pytest.raises(OSError, match="No space left"):
+        worker.ask("back", "here", counsel=full)
+    assert worker.alive
 
 
 def test_who_waits_hears_that_it_goes_on(started, monkeypatch):

@@ -145,6 +145,17 @@ def test_the_engine_fails(running):
     assert [str(error) for error in failures] == ["secret"]
 
 
+def test_a_bug_is_told_as_json_too(running):
+    async def story():
+        async with running() as up:
+            up.service.reader = None
+            return await up.post({"text": "a"}), up.failures
+
+    answer, failures = asyncio.run(story())
+    assert answer.status == 500 and "AttributeError" in answer.json["errors"][0]["message"]
+    assert [type(error) for error in failures] == [AttributeError]
+
+
 def test_a_full_queue_is_told_and_health_answers_meanwhile(running):
     go = threading.Event()
 

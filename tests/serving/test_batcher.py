@@ -418,8 +418,30 @@ def test_a_defect_is_seen_and_answered_though_it_cannot_be_reported():
         while batcher.alive:
             await asyncio.sleep(0.001)
         assert batcher._computed_rows == 0
+        with pytest.raises(Refused) as refused:
+            await batcher.submit([2])
+        assert refused.value.status == 500
 
     run(story)
+
+
+def test_a_defect_refuses_what_waits():
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        computed = await busy(batcher)
+        waiting = [asyncio.create_task(batcher.submit([row])) for row in (1, 2)]
+        await asyncio.sleep(0)
+
+        def broken(*arguments: Any) -> None:
+            raise ValueError("a bug")
+
+        batcher._note = broken
+        engine.go.release()
+        assert await computed == [{"row": 0}]
+        for each in waiting:
+            with pytest.raises(Refused, match="ValueError"):
+                await each
+
+    assert [str(error) for error in run(story)[2]] == ["a bug"]
 
 
 def test_without_a_thread_requests_fail_and_do_not_wait(monkeypatch):

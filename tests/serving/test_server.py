@@ -172,6 +172,20 @@ def test_settings_out_of_range():
     assert places == ["--batch-size", "--batch-wait", "--port", "--max-rows"]
 
 
+def test_the_service_ends_whatever_fails_as_it_stops(running):
+    async def story():
+        async with running(drain=5) as up:
+
+            def broken():
+                raise OSError("nobody reads what is told")
+
+            up.server._stops = broken
+            up.server.handle_exit(signal.SIGTERM, None)
+            await until(lambda: up.server.should_exit)
+
+    asyncio.run(story())
+
+
 def test_connections_that_came_too_late_are_turned_away():
     from nlpctl.serving.server import turn_away, waiting_connections
 

@@ -183,6 +183,21 @@ def test_a_finished_run_lets_go(run):
     begin(type(run)(run.path), overwrite=True)
 
 
+def test_an_interrupted_beginning_lets_go(run, monkeypatch):
+    """In a notebook the process goes on."""
+    begin(run)
+    finish(run)
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(run), "_write_beginning", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            begin(run, overwrite=True)
+    begin(type(run)(run.path), overwrite=True)
+
+
 def test_a_folder_that_is_not_a_runs(run):
     run.path.mkdir(parents=True)
     (run.path / "thesis.doc").write_text("years of work")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.layout import REPORT
-from nlpctl.runners.many.power_law import Curve, Interval
+from nlpctl.runners.many.power_law import NEVER, Curve, Interval
 
 POINT = 0.01
 FAR = 10  # times the rows there are: beyond, a curve is a guess
@@ -83,7 +83,7 @@ def _told(
     if curve.rises < 0.95:
         return f"It cannot be told whether more rows raise the score: the runs differ too much; {unsure}."
     if ends is None:
-        return "One more point is out of reach: by the curve, no number of rows brings it."
+        return f"One more point is out of reach: by the curve, not even {NEVER:,} times as many rows bring it."
     if more is None or ends[1] is None:
         least = f"at least {ends[0]:,} more rows are needed"
         return f"It cannot be told how many rows bring one more point: {least}, and perhaps none do; {unsure}."

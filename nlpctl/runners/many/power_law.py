@@ -17,6 +17,7 @@ LEVEL = 0.95
 DRAWS = 2000
 LEAST_SIZES = 4  # the curve has three parameters
 EXPONENTS = np.geomspace(0.02, 2.0, 80)
+NEVER = 1000  # times the rows there are: a curve that needs more says that no number is enough
 _SEED = 17
 
 Interval = tuple[float, float]
@@ -47,10 +48,14 @@ class Curve:
         return _interval(1 - self.errors(rows)[1:] + noise)
 
     def rows_for(self, gain: float, rows: float) -> tuple[float, Interval]:
-        """How many rows give a score that is higher by `gain` than that of `rows`, and the interval; inf: no number."""
+        """How many rows give a score that is higher by `gain` than that of `rows`, and the interval.
+
+        inf: no number does, or more than NEVER times `rows`, of which a nearly flat curve says nothing.
+        """
         wanted = self.errors(rows) - gain - self.limit
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             needed = np.where(wanted > 0, (self.factor / np.maximum(wanted, 1e-300)) ** (1 / self.exponent), np.inf)
+        needed = np.where(needed > NEVER * rows, np.inf, needed)
         low, high = np.quantile(needed[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
         return float(needed[0]), (float(low), float(high))
 

@@ -11,8 +11,10 @@ from typing import Any
 
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.load import load_recipe
+from nlpctl.config.paths import parameter_files
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
+from nlpctl.data.functions import part_sums
 from nlpctl.errors import UserError
 from nlpctl.files import (
     STAGING_PREFIX,
@@ -28,6 +30,7 @@ from nlpctl.layout import RECIPE, is_run
 from nlpctl.outputs import refuse_lost_link, refuse_part
 from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys
 from nlpctl.runtime.lock import take_lock
+from nlpctl.training.begin import refuse_changed_functions
 
 SERIES, DATA = "series.json", "data"
 FORMAT = 1
@@ -83,7 +86,7 @@ def refuse_early(recipe: Recipe, kind: str, *, resume: bool, overwrite: bool, gr
     elif is_run(folder):
         hint = f"{ELSEWHERE}, such as --output_dir {display(folder)}-{kind}"
         raise UserError("the folder holds a single run, which is not replaced", str(folder), hint)
-    elif folder.is_dir() and any(not path.name.startswith(STAGING_PREFIX) for path in folder.iterdir()):
+    elif folder.is_dir() and _holds_more(folder):
         message = "the folder is not empty and was not written by this command; nlpctl does not write into it"
         raise UserError(message, where=str(folder), hint=ELSEWHERE)
     elif folder.exists() and not folder.is_dir():
@@ -125,7 +128,9 @@ def open_folder(
         with writing(folder, FREE_SPACE):
             remove_leftovers(folder)
         known = {"kind": kind, "plan": dict(plan), "data": {str(path): sha256_of(path) for path in files}}
-        if resume and is_series(folder):
+        known["parameters"] = {str(path): sha256_of(path) for path in parameter_files(recipe.model)}
+        known["functions"] = part_sums(recipe)
+        if resume and is_series(folder) and _holds_more(folder, SERIES):  # else it was killed as it began
             _refuse_changes(recipe, folder, known, free)
             with writing(folder, FREE_SPACE):
                 write_text_atomic(folder / RECIPE, dump_recipe(recipe))  # it may ask for more
@@ -149,9 +154,14 @@ def _begin(recipe: Recipe, folder: Path, known: Mapping[str, Any], names: Sequen
                 series = read_series(folder)
                 old = [*series["runs"], *_listed(series.get("own"))]  # another command's, too
             _clear(folder, [*old, *names, *own])
-        write_text_atomic(folder / RECIPE, dump_recipe(recipe))
         content = {"format": FORMAT, "state": "running", **known, "runs": list(names), "own": list(own)}
-        write_json_atomic(folder / SERIES, content)
+        write_json_atomic(folder / SERIES, content)  # first: by it the folder is known as this command's
+        write_text_atomic(folder / RECIPE, dump_recipe(recipe))
+
+
+def _holds_more(folder: Path, *names: str) -> bool:
+    """Whether there is anything but `names`, and what killed commands left, in `folder`."""
+    return any(path.name not in names and not path.name.startswith(STAGING_PREFIX) for path in folder.iterdir())
 
 
 def _listed(value: Any) -> list[Any]:
@@ -182,6 +192,10 @@ def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any], free
         told = ", ".join(f"{name} {value}" for name, value in began["plan"].items())
         raise UserError(f"the runs began with {told}", str(folder), f"resume with the same flags, or {again}")
     files = sorted(name for name, digest in known["data"].items() if began["data"].get(name) != digest)
+    # Older versions did not note the files of starting values, nor the source of the user's own parts.
+    parameters = began.get("parameters", known["parameters"])
+    files += sorted(name for name, digest in known["parameters"].items() if parameters.get(name) != digest)
     if files:
         message = f"the data changed since the first run began: {', '.join(files)}"
         raise UserError(message, str(folder), f"restore the files, or {again}")
+    refuse_changed_functions(began.get("functions", {}), known["functions"], "the first run began", again)
