@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from nlpctl.cli.keywords import command_line, overrides_of
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.located import located
-from nlpctl.data.frames import frames_of, is_frame, with_files, write_frame
+from nlpctl.data.frames import frames_of, is_frame, rows_of, with_files, write_frame
 from nlpctl.errors import Interrupted, Problem, RunFailed, UserError
 from nlpctl.files import read_json
 from nlpctl.layout import EXPORT_REPORT
@@ -428,7 +428,7 @@ def _good(read: Sequence[Any]) -> list[Any]:
 def _values(values: Any) -> Iterable[Any]:
     """The rows of a caller's list, iterator, DataFrame or Series. UserError for any other type."""
     if is_frame(values):
-        return values.to_dict("records") if values.ndim == 2 else values.tolist()
+        return rows_of(values) if values.ndim == 2 else values.tolist()
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         hint = "give a list of texts or dicts, an iterator of them, a DataFrame or a Series"
         raise UserError(f"expected rows, got {type(values).__name__}", hint=hint)

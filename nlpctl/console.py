@@ -345,7 +345,7 @@ def _line(text: str) -> None:
     except OSError as error:
         if not _dropping:
             raise
-        if error.errno != errno.ENOSPC:  # the reader has gone; what is left in the buffer would fail at the end again
+        if error.errno in (errno.EPIPE, errno.EIO):  # the reader has gone: the buffer would fail at the end again
             sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 

@@ -28,9 +28,11 @@ CONFIG_FILES = ("config.json", "model_config.json")
 # What nlpctl adds to a model folder
 LABELS, TASK = "labels.json", "task.json"
 CALIBRATION = "calibration.json"  # also in exports: how probable the answers really are
+CONVERSION = ("conversion.json", "conversion.md")  # what a conversion tells of itself, for people
 
 # What nlpctl adds to an export
 EXPORT, EXPORT_MANIFEST, EXPORT_REPORT = "export", "export.json", "report.json"
+REPORTS = (EXPORT_REPORT, "report.md")  # for people; not among the checksums
 
 # What `nlpctl index build` writes, next to a recipe and a manifest
 INDEX_VECTORS, INDEX_TEXTS = "index.faiss", "texts.jsonl"

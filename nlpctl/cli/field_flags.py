@@ -154,7 +154,9 @@ class _Reader:
             self._problem(flag, "needs a value", hint if not self.args else f"{hint} ({flag}={self.args[0]} if meant)")
         else:
             words = [self.args.pop(0)]
-            while key.item is not None and self.args and _continues(key, self.args[0]):
+            # Texts with a comma are the whole list: what follows --labels neg,pos is the model.
+            whole = key.item is str and "," in words[0]
+            while key.item is not None and not whole and self.args and _continues(key, self.args[0]):
                 words.append(self.args.pop(0))
             self.taken.append(_Taken(key.dotted, words, flag, greedy=True, place=len(self.words)))
 

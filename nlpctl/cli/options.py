@@ -74,7 +74,7 @@ def scored_data(file: str | None, splits: Sequence[str]) -> tuple[Override, ...]
         return ()
     if splits:
         raise UserError("--split does not apply to a file", "--split", "leave one of them out")
-    return (Override("data.test", file, "FILE"), Override("data.dataset", "null", "FILE"))
+    return (Override("data.test", file, "FILE", literal=True), Override("data.dataset", "null", "FILE"))
 
 
 def load_command_recipe(
@@ -96,7 +96,7 @@ def load_data_recipe(recipe: str, file: str | None, ctx: typer.Context) -> Recip
     """The recipe, with its data replaced by `file` if one is given."""
     if file is None:
         return load_command_recipe(recipe, ctx, purpose="apply")
-    given = [Override("data.train", file, "FILE")]
+    given = [Override("data.train", file, "FILE", literal=True)]
     given += [Override(f"data.{key}", "null", "FILE") for key in ("dev", "test", "dataset")]
     return load_command_recipe(recipe, ctx, given, purpose="apply")
 

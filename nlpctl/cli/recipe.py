@@ -190,22 +190,29 @@ def _annotated(values: dict[str, Any], recipe: Recipe) -> str:
     def walk(section: dict[str, Any], prefix: str, indent: str) -> None:
         for name, value in section.items():
             dotted = f"{prefix}{name}"
-            if isinstance(value, dict) and value:
+            if _is_section(value, dotted, recipe):
                 rows.append((f"{indent}{name}:", ""))
                 walk(value, f"{dotted}.", indent + "  ")
             else:
-                rows.append((indent + to_yaml({name: value}).rstrip("\n"), str(recipe.origins[dotted])))
+                first, *others = to_yaml({name: value}).rstrip("\n").split("\n")
+                rows.append((indent + first, str(recipe.origins[dotted])))
+                rows.extend((indent + line, "") for line in others)
 
     walk(values, "", "")
     width = min(60, max(len(text) for text, _ in rows)) + 2
     return "\n".join(f"{text:<{width}}# {origin}" if origin else text for text, origin in rows)
 
 
+def _is_section(value: Any, dotted: str, recipe: Recipe) -> bool:
+    """Whether keys stand below `dotted`. The value of one key may be a dict, too, such as a range of a search."""
+    return isinstance(value, dict) and bool(value) and any(name.startswith(f"{dotted}.") for name in recipe.origins)
+
+
 def _leaves(values: dict[str, Any], prefix: str, recipe: Recipe) -> list[str]:
     found: list[str] = []
     for name, value in values.items():
         dotted = f"{prefix}{name}"
-        found += _leaves(value, f"{dotted}.", recipe) if isinstance(value, dict) and value else [dotted]
+        found += _leaves(value, f"{dotted}.", recipe) if _is_section(value, dotted, recipe) else [dotted]
     return found
 
 

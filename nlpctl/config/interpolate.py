@@ -110,7 +110,8 @@ class _Interpolator:
         if default is None:
             return ScalarNode("null", True, node.origin, node.folder)
         if isinstance(default, tuple):
-            return ListNode((), node.origin, node.folder)  # every list is empty by default
+            items = tuple(ScalarNode(str(each), False, node.origin, node.folder) for each in default)
+            return ListNode(items, node.origin, node.folder)
         return ScalarNode(str(default), False, node.origin, node.folder)
 
     def _lookup(self, name: str) -> Node | None:

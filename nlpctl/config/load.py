@@ -13,7 +13,7 @@ from typing import Any
 
 from nlpctl.config.checks import check
 from nlpctl.config.coerce import coerce_sections
-from nlpctl.config.interpolate import interpolate
+from nlpctl.config.interpolate import escape, interpolate
 from nlpctl.config.keys import find_key
 from nlpctl.config.layers import read_source, tree_of_values
 from nlpctl.config.load_log import LoadLog
@@ -32,11 +32,12 @@ from nlpctl.layout import is_run
 @dataclass(frozen=True)
 class Override:
     """A value from the command line: the dotted key, its text (several texts for a list given as several
-    words), and the flag as typed, for messages."""
+    words), and the flag as typed, for messages. `literal`: the text is the value, whatever signs it holds."""
 
     key: str
     text: str | tuple[str, ...]
     flag: str
+    literal: bool = False
 
 
 def load_recipe(
@@ -120,6 +121,9 @@ def _command_line_node(override: Override, origin: Origin, folder: Path, log: Lo
     """Words as typed -> a node. Lists split at commas; `[a, b]` and `{a: 1}` are read as YAML."""
     key = find_key(override.key)
     texts = (override.text,) if isinstance(override.text, str) else override.text
+    if override.literal:
+        value = ScalarNode(escape(" ".join(texts)), False, origin, folder)
+        return ListNode((value,), origin, folder) if key is not None and key.is_list else value
     structured = key is None or key.is_list or key.section or key.axes or (key.free and key.dotted == override.key)
     if structured and len(texts) == 1 and texts[0][:1] in ("[", "{"):
         try:

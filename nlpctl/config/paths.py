@@ -10,12 +10,15 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.coerce import resolve_scalar
 from nlpctl.config.distributions import is_distribution
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
+
+if TYPE_CHECKING:
+    from nlpctl.config.schema import Recipe
 
 INPUT_PATHS = (
     "data.train",
@@ -55,6 +58,28 @@ def parameter_files(model: ModelSection) -> list[Path]:
     files += [model.from_scratch.vocabulary] if model.from_scratch is not None else []
     files += [model.add_tokens] if isinstance(model.add_tokens, str) else []
     return [Path(file) for file in files if file is not None]
+
+
+def further_files(recipe: Recipe) -> list[Path]:
+    """What else a training depends on beside the files of its data: dictionaries, and a folder in data.dataset."""
+    scratch, masked = recipe.model.from_scratch, recipe.masking.dictionary
+    found = [] if masked is None else [Path(masked)]
+    if scratch is not None and scratch.dictionaries is not None:
+        found += sorted(file for file in Path(scratch.dictionaries).glob("*") if file.is_file())
+    return [*found, *dataset_files(recipe)]
+
+
+def dataset_files(recipe: Recipe) -> list[Path]:
+    """The files below data.dataset where that is a folder, but hidden ones, what the library datasets keeps there
+    itself, and the outputs of the run."""
+    name, own = recipe.data.dataset, recipe.run_dir.absolute()
+    if name is None or not Path(name).is_dir():
+        return []
+    found = []
+    for folder, folders, files in os.walk(name):
+        folders[:] = sorted(each for each in folders if each[0] != "." and Path(folder, each).absolute() != own)
+        found += [Path(folder, each) for each in sorted(files) if not each.startswith((".", "cache-"))]
+    return found
 
 
 def _files_of(values: Mapping[str, Any]) -> list[str]:

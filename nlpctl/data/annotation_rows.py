@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from nlpctl import console
 from nlpctl.data import doccano, label_studio
 from nlpctl.data.annotated import Annotated
-from nlpctl.data.json_rows import json_errors_told, json_rows, jsonl_rows, object_row, whole_document
+from nlpctl.data.json_rows import json_bytes, json_errors_told, json_rows, jsonl_rows, object_row, whole_document
 from nlpctl.data.lines import MAX_DOCUMENT, numbered_lines
 from nlpctl.data.row import BadRow, Row, missing_key, place
 from nlpctl.errors import UserError
@@ -130,10 +130,10 @@ def annotated_content(rows: Sequence[Row], suffix: str) -> bytes:
         with open(source, "rb") as stream:
             lines = numbered_lines(stream, source, MAX_DOCUMENT)
             found |= {(source, row.line): row.values for row in record_rows(lines, source) if isinstance(row, Row)}
-    objects = [json.dumps(found[row.source, row.line], ensure_ascii=False) for row in rows]
+    objects = [json_bytes(found[row.source, row.line]) for row in rows]
     if suffix in JSON_LINES:
-        return "".join(f"{line}\n" for line in objects).encode()
-    return ("[\n" + ",\n".join(objects) + "\n]\n").encode()
+        return b"".join(line + b"\n" for line in objects)
+    return b"[\n" + b",\n".join(objects) + b"\n]\n"
 
 
 def _is_whole(line: bytes) -> bool:

@@ -6,10 +6,12 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from nlpctl.data.lines import decode
+from nlpctl.data.lines import MAX_LINE, decode
 from nlpctl.data.row import NAME_COLUMNS, BadRow, Row
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
+
+csv.field_size_limit(max(MAX_LINE, csv.field_size_limit()))  # 128 KiB by default
 
 
 class _Record(NamedTuple):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nlpctl.data.json_rows import json_bytes
 from nlpctl.data.open_split import SPLITS
 from nlpctl.errors import UserError
-from nlpctl.files import write_text_atomic
+from nlpctl.files import staged_file
 
 
 def is_frame(value: Any) -> bool:
@@ -46,14 +46,23 @@ def with_files(recipe: Any, keys: Mapping[str, Any], files: Mapping[str, Path | 
 
 def write_frame(frame: Any, folder: Path, split: str) -> Path:
     """The rows of a DataFrame as jsonl in `folder`; the name holds a checksum, so that other rows get another file."""
-    text = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in _rows(frame))
-    path = folder / f"{split}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.jsonl"
+    raw = b"".join(json_bytes(row, default=_plain) + b"\n" for row in rows_of(frame))
+    path = folder / f"{split}-{hashlib.sha256(raw).hexdigest()[:8]}.jsonl"
     if not path.exists():
-        write_text_atomic(path, text)
+        with staged_file(path) as stream:
+            stream.write(raw)
     return path
 
 
-def _rows(frame: Any) -> Iterator[dict[str, Any]]:
+def _plain(value: Any) -> Any:
+    """A cell as JSON knows it: a list for arrays and sets, a number for NumPy's, text for dates and what else."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
+
+
+def rows_of(frame: Any) -> Iterator[dict[str, Any]]:
+    """The rows of a DataFrame; a missing cell is None."""
     for row in frame.to_dict("records"):
         yield {str(name): None if _is_missing(value) else value for name, value in row.items()}
 

@@ -18,8 +18,8 @@ from itertools import accumulate
 
 from nlpctl.data.examples import SHOWN
 from nlpctl.data.input_files import PARQUET, InputFile, Part, Place, rows_at
-from nlpctl.data.inputs import KeptRowReader, PredictInput
-from nlpctl.data.kept import KEEP_NONE, Keep
+from nlpctl.data.inputs import KeptRowReader, PredictInput, wanted_columns
+from nlpctl.data.kept import KEEP_NONE, Keep, keep_by_default
 from nlpctl.data.lines import MAX_LINE
 from nlpctl.data.parquet_rows import group_rows
 from nlpctl.data.readers import DOCUMENTS
@@ -183,7 +183,7 @@ def scan(source: PredictInput, part: Range, keep: Keep | None, blank_lines: bool
     count, bad, first, marks, good = 0, 0, [], [], False
     unkept = error = None
     marked = file.format not in (*DOCUMENTS, PARQUET)
-    columns = None if file.format != PARQUET or (keep and keep.names) else rows.required(labelled=False)
+    columns = wanted_columns(rows, file, keep_by_default(file.format) if keep is None else keep)
     try:
         reader = KeptRowReader(rows, file, KEEP_NONE)
         for count, row in enumerate(rows_at(file, rows, part.place, columns), 1):

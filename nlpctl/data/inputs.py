@@ -9,7 +9,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,15 +70,15 @@ class PredictInput:
         told = [file.identity() for file in self.files]
         return told[0] if len(told) == 1 else {"input": told}
 
-    def check(self, *, blank_lines: bool = False) -> int:
-        """Read everything once and count the rows, bad ones too.
+    def check(self, *, blank_lines: bool = False, keep: Keep = KEEP_NONE) -> int:
+        """Read everything once, with what is to be kept, and count the rows, bad ones too.
 
         UserError if there is none, or lists the bad ones (data.on_bad_row: error). `blank_lines`: blank lines of plain
         text are not bad.
         """
         log = BadRowLog(self.task_rows.data.on_bad_row)
         count = 0
-        for count, row in enumerate(self.rows(), 1):  # noqa: B007
+        for count, (row, _) in enumerate(self.kept_rows(keep), 1):  # noqa: B007
             if isinstance(row, BadRow) and not (blank_lines and isinstance(row, BlankLine)):
                 log.add(row)
         log.finish()
@@ -110,7 +110,7 @@ class PredictInput:
         checked, count = keep is None, 0
         for file in self.files:
             reader = KeptRowReader(self.task_rows, file, keep)
-            for row in rows_at(file, self.task_rows, Place()):
+            for row in rows_at(file, self.task_rows, Place(), wanted_columns(self.task_rows, file, reader.keep)):
                 count += 1
                 if count <= skip:
                     continue
@@ -120,6 +120,13 @@ class PredictInput:
                 yield reader.read(row)
         if not count and self.format != PLAIN:
             raise self.no_rows()
+
+
+def wanted_columns(rows: TaskRows, file: InputFile, keep: Keep) -> tuple[str, ...] | None:
+    """The columns that are read, where leaving out the others saves time; None: all."""
+    if file.format != PARQUET or keep.names != ():
+        return None
+    return "id", *(name for name in asdict(rows.data.columns).values() if name is not None)
 
 
 class KeptRowReader:

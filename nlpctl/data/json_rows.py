@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -143,3 +143,11 @@ def _skip_blanks(document: str, position: int) -> int:
     while document[position : position + 1] in (" ", "\n", "\t", "\r"):
         position += 1
     return position
+
+
+def json_bytes(value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> bytes:
+    """`value` as JSON in UTF-8; `default`: what stands for a value that JSON does not know."""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent, default=default).encode()
+    except UnicodeEncodeError:  # half a surrogate pair, which only an escape can spell
+        return json.dumps(value, indent=indent, default=default).encode()

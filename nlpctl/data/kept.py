@@ -88,7 +88,7 @@ def with_kept(answer: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]
 
 
 def without_bad_row(columns: dict[str, Any]) -> dict[str, Any]:
-    """`columns`, of which one that has the name of a bad row's key becomes given_NAME too."""
+    """`columns`, of which one called like the key of a bad row becomes given_NAME, as `with_kept` has it."""
     if BAD_ROW not in columns:
         return columns
     return {GIVEN + name if name == BAD_ROW else name: value for name, value in columns.items()}

@@ -150,7 +150,7 @@ def label_name(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Number) and not isinstance(value, complex):
-        if not math.isfinite(value):  # type: ignore[arg-type]
+        if not isinstance(value, int) and not math.isfinite(value):  # type: ignore[arg-type]
             raise ValueError(f"bad label: {value} is not a number")
         return str(value)
     if value is None:

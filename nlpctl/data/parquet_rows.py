@@ -29,6 +29,8 @@ def parquet_rows(
     begin, end, number = part
     file = _opened(stream, source)
     names = file.schema_arrow.names
+    if len(set(names)) < len(names):
+        raise UserError("two columns have one name", source, "rename one of them")
     for name in required:
         if name not in names:
             message = f"no column {name!r}{did_you_mean(name, names)}; the columns are {listed(names)}"
@@ -44,7 +46,12 @@ def parquet_rows(
         if batch is None:
             return
         others = [field.name for field in batch.schema if not _is_plain(field.type)]
-        for values in batch.to_pylist():
+        try:
+            found = batch.to_pylist()
+        except (ValueError, OverflowError) as error:  # no UTF-8, a date that Python does not know
+            message = f"a value in the rows {number:,} to {number + batch.num_rows - 1:,} cannot be read ({error})"
+            raise UserError(message, source, "write the file again without it") from None
+        for values in found:
             yield Row(source, number, values | {name: _plain(values[name]) for name in others})
             number += 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.data.annotation_rows import ANNOTATED, annotated_content
+from nlpctl.data.json_rows import json_bytes
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.row import Row, RowSource
 from nlpctl.errors import UserError
@@ -51,10 +51,9 @@ class Records:
     def content(self, chosen: Iterable[int]) -> bytes:
         """A file with the rows at the indexes `chosen`, in that order."""
         if self._kind == "squad":
-            return _json_bytes(_articles([self._rows[i] for i in chosen]))
+            return json_bytes(_articles([self._rows[i] for i in chosen])) + b"\n"
         if self._kind == "json":
-            objects = ",\n".join(json.dumps(self._rows[i].values, ensure_ascii=False) for i in chosen)
-            return f"[\n{objects}\n]\n".encode()
+            return b"[\n" + b",\n".join(json_bytes(self._rows[i].values) for i in chosen) + b"\n]\n"
         if self._kind in ANNOTATED:
             return annotated_content([self._rows[i] for i in chosen], self.suffix)
         if self._kind == "values":
@@ -116,13 +115,9 @@ def _articles(rows: Sequence[Row]) -> dict[str, Any]:
     return {**others, "data": [documents[source]["data"][index] for source, index in wanted]}
 
 
-def _json_bytes(value: Any) -> bytes:
-    return (json.dumps(value, ensure_ascii=False) + "\n").encode()
-
-
 def _json_line(row: Row) -> bytes:
     try:
-        return _json_bytes(dict(row.values))
+        return json_bytes(dict(row.values)) + b"\n"
     except TypeError as error:
         hint = "a reader's rows are written as jsonl: give texts, numbers, lists and dicts"
         raise UserError(f"a value cannot be written as JSON: {error}", f"{row.source}:{row.line}", hint) from None

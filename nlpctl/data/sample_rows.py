@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,7 @@ from nlpctl.data.wordpiece import WordPiece
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_pipe
 
+AHEAD, MOST_AHEAD = 50, 20_000  # times the wanted rows, and rows, that are read for them: files may be sorted by label
 MADE_UP = 512  # texts drawn from the vocabulary where all rows are asked for and there are none
 _SEED = 2017
 _WORD = re.compile(r"\w+")
@@ -65,7 +66,7 @@ def _found(
     mask = tokenizer.mask_token if masked else None
     if file is not None:
         source = open_files(rows, [file], rows.required(labelled=False), where="--data")
-        return ComparedRows(tuple(islice(_examples(rows, source, mask), count)), str(file), real=True)
+        return ComparedRows(_spread_over(_examples(rows, source, mask), count), str(file), real=True)
     for split in splits:
         examples = _of_split(rows, split, mask, count)
         if examples:
@@ -77,14 +78,34 @@ def _found(
 
 
 def _of_split(rows: TaskRows, split: str, mask: str | None, count: int | None) -> tuple[Any, ...]:
-    """The first rows of a split; none where its files are gone, as next to a copied model."""
+    """Rows of a split; none where its files are gone, as next to a copied model."""
     if not has_split(rows.data, split):
         return ()
     try:
         source = open_split(rows, split, labelled=False)
-        return tuple(islice(_examples(rows, source, mask), count))
+        return _spread_over(_examples(rows, source, mask), count)
     except UserError:
         return ()
+
+
+def spread(rows: Sequence[Any], count: int) -> list[Any]:
+    """At most `count` of `rows`, evenly spread over all of them."""
+    count = min(len(rows), count)
+    return [rows[i * len(rows) // count] for i in range(count)]
+
+
+def _spread_over(examples: Iterator[Any], count: int | None) -> tuple[Any, ...]:
+    """`count` of the examples, spread over AHEAD times as many at the beginning; None: all."""
+    if count is None:
+        return tuple(examples)
+    read: list[Any] = []
+    try:
+        for example in islice(examples, max(count, min(AHEAD * count, MOST_AHEAD))):
+            read.append(example)
+    except UserError:  # of a row further on than is needed
+        if len(read) < count:
+            raise
+    return tuple(spread(read, count))
 
 
 def _examples(rows: TaskRows, source: RowSource, mask: str | None) -> Iterator[Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nlpctl import console
 from nlpctl.data.open_split import has_split
+from nlpctl.data.sample_rows import spread
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.data.text_encoder import TextEncoder
@@ -20,7 +21,7 @@ from nlpctl.tasks.base import Task
 from nlpctl.tasks.calibrate import recalibrated
 from nlpctl.tasks.confidence import ece
 
-MOST_ROWS = 1000  # the first of dev
+MOST_ROWS = 1000  # of dev
 BATCH = 32
 
 
@@ -49,7 +50,7 @@ def dev_scores(
         examples, _, _ = read_labelled_split(task_rows(task.name, task.data), "dev", task.labels)
     except UserError:  # the files are gone, or of another task
         return None, {}
-    rows = [examples[row] for row in range(min(len(examples), MOST_ROWS))]
+    rows = spread(examples, MOST_ROWS)
 
     def score(choice: Choice) -> float:
         model = TrainedModel(task, encoder, open_choice(folder, manifest, choice, setup, BATCH))

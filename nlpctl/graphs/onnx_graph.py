@@ -69,7 +69,7 @@ def fold_constants(model: onnx.ModelProto, kinds: Collection[str] = FOLDED) -> N
         made += tensors
     del graph.node[:]
     graph.node.extend(kept)
-    used = {name for node in kept for name in node.input} | {tensor.name for tensor in graph.output}
+    used = read_names(graph) | {tensor.name for tensor in graph.output}
     needed = [tensor for tensor in [*graph.initializer, *made] if tensor.name in used]
     del graph.initializer[:]
     graph.initializer.extend(needed)
@@ -129,9 +129,18 @@ def shrink_embeddings(graph: onnx.GraphProto) -> int:
     return len(shrunk)
 
 
+def read_names(graph: onnx.GraphProto) -> set[str]:
+    """The names that the nodes of a graph read, and those of the graphs in them, such as the branches of an If."""
+    found = {name for node in graph.node for name in node.input}
+    for attribute in (attribute for node in graph.node for attribute in node.attribute):
+        for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
+            found |= read_names(inner) | {tensor.name for tensor in inner.output}
+    return found
+
+
 def drop_unused(graph: onnx.GraphProto, names: Iterable[str]) -> None:
     """Remove the initialisers in `names` that no node reads."""
-    unused = set(names) - {name for node in graph.node for name in node.input}
+    unused = set(names) - read_names(graph)
     kept = [tensor for tensor in graph.initializer if tensor.name not in unused]
     del graph.initializer[:]
     graph.initializer.extend(kept)

@@ -17,6 +17,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import read_json, sha256_of, write_json_atomic
 from nlpctl.layout import INDEX_VECTORS, MANIFEST
 from nlpctl.models.source import resolve_source
+from nlpctl.models.sums import is_part, parts_of
 
 FORMAT = 1
 BUILD_AGAIN = "build it again: nlpctl index build"
@@ -39,12 +40,11 @@ _TYPES = {"kind": str, "texts": int, "dim": int, "model": str, "model_files": di
 
 
 def model_files(model: str) -> dict[str, str]:
-    """Name and SHA-256 of the files of a model folder but manifest.json; empty for a hub model, known by its name."""
+    """Name and SHA-256 of the parts of a model folder; empty for a hub model, known by its name."""
     folder = resolve_source(model).folder
     if folder is None:
         return {}
-    files = (path for path in sorted(folder.iterdir()) if path.is_file() and path.name != MANIFEST)
-    return {path.name: sha256_of(path) for path in files}
+    return {path.name: sha256_of(path) for path in parts_of(folder)}
 
 
 def write_manifest(folder: Path, manifest: IndexManifest) -> None:
@@ -72,9 +72,8 @@ def read_manifest(folder: Path) -> IndexManifest:
 def check_model(folder: Path, manifest: IndexManifest) -> None:
     """UserError if the model is missing or is not the one that the index was built with."""
     now = model_files(manifest.model)
-    changed = sorted(
-        name for name in now.keys() | manifest.model_files.keys() if now.get(name) != manifest.model_files.get(name)
-    )
+    names = (name for name in now.keys() | manifest.model_files.keys() if is_part(name))  # older ones list the card
+    changed = sorted(name for name in names if now.get(name) != manifest.model_files.get(name))
     if changed:
         raise UserError(
             f"the model {manifest.model} has changed since this index was built: {', '.join(changed)}",

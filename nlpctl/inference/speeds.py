@@ -7,6 +7,7 @@ engines. What was measured after the export is kept in the cache, since the expo
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ from nlpctl.models.engine_speeds import Conditions, EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest
 from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.cpu import cpu_info, physical_cores
+from nlpctl.runtime.device import ask_driver
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.versions import ENGINES, installed_version
 from nlpctl.runtime.worker import how_ended, run_python
@@ -66,7 +68,16 @@ def conditions(setup: ProcessSetup) -> Conditions:
     cpu = cpu_info()
     versions = {name: version for name in ENGINES if (version := installed_version(name))}
     processor = " ".join(filter(None, (cpu.vendor, cpu.model)))
+    if setup.device != "cpu":
+        processor += f", {_card(int(setup.device.partition(':')[2] or 0))}"
     return Conditions(processor, cpu.instruction_sets, setup.device, setup.threads, versions, physical_cores())
+
+
+@functools.cache
+def _card(number: int) -> str:
+    """The name of a card, by the driver."""
+    names = ask_driver(os.environ).names
+    return names[number] if number < len(names) else "unknown card"
 
 
 def known_speeds(

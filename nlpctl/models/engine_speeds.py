@@ -21,7 +21,7 @@ class Conditions:
     `cores`: of the machine, for people; the threads are what counts.
     """
 
-    processor: str  # maker and model name
+    processor: str  # maker and model name, and the name of the card
     instruction_sets: tuple[str, ...]
     device: str  # "cpu", "gpu:0"
     threads: int

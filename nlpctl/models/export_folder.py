@@ -21,14 +21,13 @@ from typing import Any, Literal
 
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
-from nlpctl.layout import EXPORT_MANIFEST, EXPORT_REPORT
+from nlpctl.layout import EXPORT_MANIFEST, REPORTS
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.sums import check_sums, sums_of
 from nlpctl.outputs import refuse_foreign
 
 FORMAT = 1
 POINT = 0.01  # points per unit of a score: accuracy 0.88 is 88 points
-REPORTS = (EXPORT_REPORT, "report.md")  # for people; not among the checksums
 _AGAIN = "copy the folder again, or make it again with `nlpctl export`"
 
 EXPORT_AGAIN = "export the model again: nlpctl export"

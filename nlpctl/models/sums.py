@@ -7,19 +7,20 @@ are not listed do not matter. Imports neither Paddle nor NumPy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
-from nlpctl.files import STAGING_PREFIX, read_json, sha256_of, write_json_atomic
-from nlpctl.layout import CALIBRATION, EXPORT_MANIFEST, LABELS, MANIFEST, TASK
+from nlpctl.files import STAGING_PREFIX, json_of, read_json, sha256_of, write_json_atomic
+from nlpctl.layout import CALIBRATION, CARD, CONVERSION, EXPORT_MANIFEST, LABELS, MANIFEST, REPORTS, TASK
 from nlpctl.models.source import WEIGHTS
 from nlpctl.outputs import refuse_foreign
 
 FORMAT = 1
 KIND = "model"  # tells the manifest of a model folder from those of a run and of an index
 VOCABULARY = "vocab.txt"
+POOLING = "1_Pooling"
 CHANGING = (WEIGHTS, LABELS, CALIBRATION)  # what `changing` is for; one that was killed left them unlisted
 _LARGEST = 1 << 28  # bytes of a vocabulary
 _MEANT = "copy the model folder again; if the change is meant: --trust-edits, or delete manifest.json"
@@ -57,6 +58,30 @@ def write_model_sums(folder: Path, copied_from: Path | None = None) -> None:
     _write(folder, sums_of(folder, names - {MANIFEST}))
 
 
+def sentence_modules(folder: Path) -> list[Path]:
+    """The folders of what sentence-transformers does after the encoder: 1_Pooling, and those of modules.json."""
+    names = {POOLING}
+    with suppress(OSError, ValueError, TypeError, AttributeError):
+        names |= {str(module.get("path")) for module in json_of(folder / "modules.json")}
+    return [folder / name for name in sorted(names) if name and Path(name).name == name and (folder / name).is_dir()]
+
+
+def listed_files(folder: Path) -> set[str] | None:
+    """The files that the manifest.json of a model folder lists; None if it has none. UserError if it is damaged."""
+    manifest = _read(folder)
+    return None if manifest is None else set(manifest["sha256"])
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """The files at the top of a model folder or an export but its card and what is for people."""
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and is_part(path.name)]
+
+
+def is_part(name: str) -> bool:
+    """Whether a file of this name is one of `parts_of`."""
+    return name not in (MANIFEST, CARD, *CONVERSION, *REPORTS)
+
+
 def refuse_foreign_files(folder: Path) -> None:
     """UserError if the model folder, which is to be replaced, is an export, or holds files that its manifest.json does
     not list.
@@ -71,7 +96,8 @@ def refuse_foreign_files(folder: Path) -> None:
     except UserError:
         return
     if manifest is not None:
-        refuse_foreign(folder, (*manifest["sha256"], MANIFEST, *CHANGING))
+        modules = [path.name for path in sentence_modules(folder)]
+        refuse_foreign(folder, (*manifest["sha256"], MANIFEST, *CHANGING, *CONVERSION, *modules))
 
 
 @contextmanager

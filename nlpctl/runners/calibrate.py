@@ -15,7 +15,7 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.open_split import SPLITS, has_split
 from nlpctl.data.splits import groups_of, read_labelled_split
 from nlpctl.data.task_rows import task_rows
-from nlpctl.errors import Problem, UserError
+from nlpctl.errors import Interrupted, Problem, UserError
 from nlpctl.files import sha256_of, write_json_atomic, writing
 from nlpctl.layout import CALIBRATION, CONFIDENCE, ECE, MODEL, is_run
 from nlpctl.models.confidence import Calibration, write_calibration
@@ -202,5 +202,13 @@ def _of_export(
     answered = predictions(first)
     task = calibrated(task.calibrated(None), examples, answered, split)
     calibration, metrics = _fitted(task, split), full_report(task, examples, answered, groups)[0]
-    ways = {each.name: recalibrated(task, examples, predictions(each), split).calibration for each in others}
+    ways = {}
+    for each in others:
+        try:
+            ways[each.name] = recalibrated(task, examples, predictions(each), split).calibration
+        except Interrupted:
+            raise
+        except Exception as error:  # engines raise what they like
+            reason = " ".join(str(error).split())[:200]
+            console.warn(f"{each.name} keeps the calibration of {first.name}: it failed ({reason})")
     return replace(calibration, ways={way: own for way, own in ways.items() if own is not calibration}), metrics

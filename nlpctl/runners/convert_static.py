@@ -86,7 +86,8 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
     from nlpctl.static_graph.model_folder import refuse_folder, write_folder
     from nlpctl.static_graph.report import make_report
 
-    inputs = [_source_path(request.source), request.labels, request.vocabulary]
+    template = Path(request.to) if Path(request.to).is_dir() else None
+    inputs = [_source_path(request.source), template, request.labels, request.vocabulary]
     with sole_writer(output):
         refuse_folder(output, overwrite, [path for path in inputs if path is not None])
         conversion = _planned(request)

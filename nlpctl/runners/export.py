@@ -119,9 +119,23 @@ def _check_layout(name: str, source: str, wanted: Wanted) -> None:
         known = tuple(layouts.LAYOUTS)
         hint = f"of {', '.join(known)}"
         raise UserError(f"there is no layout {name!r}{did_you_mean(name, known)}", "--layout", hint)
-    format = layouts.layout(name).FORMAT
-    if format not in wanted.formats and resolve_source(source).kind != "export":
+    format, found = layouts.layout(name).FORMAT, resolve_source(source)
+    if format not in wanted.formats and found.kind != "export":
         raise UserError(f"{name} takes {format} graphs", "--format", f"leave it out, or give --format {format}")
+    if found.kind == "export":
+        _refuse_what_it_lacks(found.folder, format, wanted)
+
+
+def _refuse_what_it_lacks(export: Path, format: str, wanted: Wanted) -> None:
+    """UserError if an export, which is only arranged, was not made as `wanted`."""
+    if wanted.data is not None:
+        raise UserError("an export is arranged as it is, not compared again", "--data", "leave it out, or give the run")
+    graphs = [graph for graph in read_checked_manifest(export).graphs if graph.format == format]
+    held = {name for graph in graphs for name in (graph.precision, f"{graph.precision}-{graph.method}")}
+    missing = [name for name in wanted.precisions if name not in held and name != "fp32"]  # which is the default
+    if missing:
+        hint = "give the run or the model that it was made from"
+        raise UserError(f"the export {export} holds no {missing[0]} graph in {format}", "--precision", hint)
 
 
 @contextlib.contextmanager

@@ -16,11 +16,18 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, staged_dir, staged_file, write_npz, writing
-from nlpctl.layout import CALIBRATION, MANIFEST, RECIPE, real_path, runs_around
+from nlpctl.layout import CALIBRATION, MANIFEST, RECIPE, config_file, real_path, runs_around
 from nlpctl.models.initial_values import value_for
 from nlpctl.models.parameters import matching, select
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, weights_file
-from nlpctl.models.sums import check_model_sums, refuse_foreign_files, write_model_sums
+from nlpctl.models.sums import (
+    CHANGING,
+    check_model_sums,
+    listed_files,
+    refuse_foreign_files,
+    sentence_modules,
+    write_model_sums,
+)
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
 from nlpctl.outputs import NO_ARRAYS, refuse_output, refuse_part, refuse_stream
 from nlpctl.runners.named_model import model_with_weights
@@ -253,9 +260,12 @@ def _fill_copy(folder: Path, source: Path, arrays: Mapping[str, np.ndarray]) -> 
     from nlpctl.training.checkpoints import TRAINING_STATE_FILES
 
     left_out = _WEIGHTS_FILES | TRAINING_STATE_FILES | _shards(source) | {MANIFEST, CALIBRATION}
+    listed = listed_files(source)  # what else is there, such as a card, tells of the source
     for file in source.iterdir():
-        if file.is_file() and file.name not in left_out:
+        if file.is_file() and file.name not in left_out and (listed is None or file.name in {*listed, *CHANGING}):
             shutil.copyfile(file, folder / file.name)
+    for module in sentence_modules(source):
+        shutil.copytree(module, folder / module.name)
     paddle.save({name: paddle.to_tensor(array) for name, array in arrays.items()}, str(folder / WEIGHTS))
     write_model_sums(folder, copied_from=source)
 
@@ -370,7 +380,7 @@ def _refuse_folder(output: Path, source: Path, overwrite: bool) -> None:
     refuse_part(output)
     if real_path(output) == real_path(source):
         raise UserError("this is the model itself", where=str(output), hint=hint)
-    if output.exists() and not (output / "config.json").is_file():
+    if output.exists() and config_file(output) is None:
         raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
     if output.exists() and not overwrite:
         raise UserError(_EXISTS, where=str(output), hint=f"use --overwrite, or {_OTHER_NAME}")

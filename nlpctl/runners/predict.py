@@ -21,6 +21,7 @@ from nlpctl.data.input_files import packing
 from nlpctl.data.inputs import PredictInput, open_inputs
 from nlpctl.data.kept import (
     BAD_ROW,
+    KEEP_NONE,
     Keep,
     KeptRows,
     json_line,
@@ -94,7 +95,7 @@ def predict(
         if resume:
             refuse_stream(output, "an interrupted prediction cannot be resumed in it", "leave out --resume")
     # Check all rows first, so that a bad last line does not fail after an hour. A pipe cannot be read twice.
-    total = source.check(blank_lines=True) if source.rereadable else None
+    total = source.check(blank_lines=True, keep=kept or KEEP_NONE) if source.rereadable else None
     begun = None if source.rereadable or _is_typed(source) else _Begun(source.kept_rows(kept), batch_size)
     count = total if begun is None else begun.count
     if output is None or is_stream(output):
@@ -288,7 +289,7 @@ def answers(rows: TaskRows, task: Task, read: Sequence[Any], predictions: list[l
 
     def answer(row: Any) -> dict[str, Any]:
         if isinstance(row, BlankLine):
-            return {rows.plain_column: "", **dict.fromkeys(task.answer_keys)}
+            return without_bad_row({rows.plain_column: ""}) | dict.fromkeys(task.answer_keys)
         return bad_answer(row) if isinstance(row, BadRow) else without_bad_row(rows.answered(row)) | next(found)
 
     return [answer(row) for row in read]

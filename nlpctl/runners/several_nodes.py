@@ -16,7 +16,7 @@ import nlpctl
 from nlpctl import console
 from nlpctl.config.dump import dump_recipe, flat, recipe_values
 from nlpctl.config.load import load_recipe
-from nlpctl.config.paths import parameter_files
+from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
 from nlpctl.errors import UserError
@@ -60,7 +60,7 @@ def agree(nodes: Nodes, recipe: Recipe, data: TrainingData | None, processes: in
 
     `data`: None if the processes read the data, as of a named data set. `device`: of the processes of this node.
     """
-    files = [*(data.files if data is not None else ()), *parameter_files(recipe.model)]
+    files = [*(data.files if data is not None else ()), *parameter_files(recipe.model), *further_files(recipe)]
     facts = {
         VERSIONS: versions(),
         RECIPE_VALUES: {**recipe_facts(recipe), "runtime.device": device},

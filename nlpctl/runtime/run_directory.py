@@ -53,6 +53,7 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
 FORMAT = 1
+FURTHER = "further_files"  # in the manifest: what a training depends on besides its data
 KEPT = ("continues", "time", "steps")  # facts of the manifest that a resumed run keeps
 OF_COMPRESS = {"made_by": "compress"}  # in the manifest of a network that `nlpctl compress` makes
 
@@ -270,6 +271,8 @@ class RunDirectory:
         The caller compares the recipe and the processes. `otherwise`: for the hint.
         """
         changed = [name for name, digest in new["data"].items() if old["data"].get(name) != digest]
+        if FURTHER in old:  # which older versions did not note
+            changed += [name for name, digest in new.get(FURTHER, {}).items() if old[FURTHER].get(name) != digest]
         if changed:
             raise UserError(
                 f"the data changed since the run began: {', '.join(changed)}",

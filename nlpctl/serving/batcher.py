@@ -111,6 +111,7 @@ class Batcher:
     def start(self) -> None:
         """Start answering. Call it in the event loop."""
         self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._stopped)
 
     async def close(self) -> None:
         """Stop after the current batches of the engine. The queue must be empty."""
@@ -249,6 +250,10 @@ class Batcher:
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
         self._changed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._break(error)
+
+    def _stopped(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._break(error)
 

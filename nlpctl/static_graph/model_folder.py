@@ -11,7 +11,7 @@ from nlpctl.config.load import recipe_of_values
 from nlpctl.config.tasks import known_tasks
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_json_atomic, write_text_atomic, writing
-from nlpctl.layout import real_path
+from nlpctl.layout import CONVERSION, real_path
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.network import max_positions
@@ -20,7 +20,7 @@ from nlpctl.outputs import refuse_part
 from nlpctl.static_graph.convert import Conversion
 from nlpctl.static_graph.report import ConversionReport, markdown
 
-REPORT_JSON, REPORT_PAGE = "conversion.json", "conversion.md"
+REPORT_JSON, REPORT_PAGE = CONVERSION
 _MAX_SEQ_LENGTH = 128
 
 

@@ -188,7 +188,7 @@ class _Search:
             if example.text_pair not in self.corpus:
                 self.corpus[example.text_pair] = len(self.corpus)
                 corpus_vectors.append(pair)
-            if example.matches:
+            if example.matches and example.text != example.text_pair:  # a query does not find itself
                 if example.text not in self.queries:
                     self.queries[example.text] = len(self.queries)
                     self.rows.append(row)
@@ -197,7 +197,10 @@ class _Search:
                 self.relevant[self.queries[example.text]].add(self.corpus[example.text_pair])
         if not self.queries:
             hint = "check data.columns.label: 1 means that two texts match"
-            raise UserError(f"none of the {len(examples)} pairs matches: there is no query", hint=hint)
+            if any(example.matches for example in examples):
+                hint = "a query cannot find itself: give pairs of different texts"
+            message = f"none of the {len(examples)} pairs is of two texts that match: there is no query"
+            raise UserError(message, hint=hint)
         self.vectors = np.stack(query_vectors), np.stack(corpus_vectors)
 
     def arguments(self) -> tuple[np.ndarray, np.ndarray, list[list[int]], list[int | None]]:

@@ -8,7 +8,6 @@ run no more. The finished run is only read.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +64,7 @@ def finished_run(run: RunDirectory, recipe: Recipe) -> Finished:
     """The finished `run`, trained by `recipe`. UserError: it cannot go on."""
     checkpoint = _last_checkpoint(run)
     state = json_of(checkpoint / _STATE)
-    _refuse_stopped_early(run, recipe, state)
+    refuse_stopped_early(checkpoint, recipe)
     best = state.get("best_model_checkpoint") if recipe.training.load_best_model_at_end else None
     if best is not None and Path(best).name != checkpoint.name:
         _refuse_damaged(run.checkpoints / Path(best).name)
@@ -89,13 +88,14 @@ def _last_checkpoint(run: RunDirectory) -> Path:
     return checkpoint
 
 
-def _refuse_stopped_early(run: RunDirectory, recipe: Recipe, state: Mapping[str, Any]) -> None:
-    """UserError for a run that early stopping ended: it would end again before its first step."""
-    patience = patience_of(recipe)
+def refuse_stopped_early(checkpoint: Path, recipe: Recipe) -> None:
+    """UserError if early stopping, as `recipe` has it, ended the run at its last checkpoint: it would end at once."""
+    patience, state = patience_of(recipe), json_of(checkpoint / _STATE)
     if patience is not None and patience.exhausted(state["log_history"]):
         hint = "to train further all the same, start a new run from its model: model.name_or_path"
         step, planned = state["global_step"], state["max_steps"]
-        raise UserError(f"early stopping ended the run at step {step} of {planned}", where=str(run.path), hint=hint)
+        message = f"early stopping ended the run at step {step} of {planned}"
+        raise UserError(message, str(checkpoint.parent.parent), hint)
 
 
 def take_over(run: RunDirectory) -> bool:

@@ -246,9 +246,9 @@ def _divide(trainer: RecipeTrainer, recorded: Division | None, planned: int) -> 
     """Divide every update as after an earlier lack of memory (`recorded`), and among the processes that there are."""
     args = trainer.args
     given = Division(args.per_device_train_batch_size, args.gradient_accumulation_steps)
-    division, processes = recorded, max(args.dataset_world_size, 1)
-    if processes != planned:
-        division = given.among(planned, processes, None if recorded is None else recorded.batch_size)
+    processes = max(args.dataset_world_size, 1)
+    # What was recorded may be of another number of processes: only its micro-batch is known to fit.
+    division = given.among(planned, processes, None if recorded is None else recorded.batch_size)
     if division is None or division == given:
         return
     why = "after out-of-memory" if processes == planned else f"planned for {counted(planned, 'processes')}"

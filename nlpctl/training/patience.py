@@ -26,7 +26,8 @@ class Patience:
         for entry in history:
             if self.metric in entry:
                 value = sign * entry[self.metric]
-                improved = best is None or value > best + self.section.min_delta
+                # NaN, such as a correlation of equal predictions, is never an improvement.
+                improved = value == value and (best is None or value > best + self.section.min_delta)
                 best, waited = (value, 0) if improved else (best, waited + 1)
         return waited >= self.section.patience
 

@@ -34,6 +34,8 @@ def take(line: str, positionals: int = 1) -> tuple[list[str], dict[str, object]]
         ("r.yaml --report_to visualdl wandb", ["r.yaml"], {"training.report_to": ("visualdl", "wandb")}),
         ("--report_to visualdl wandb r.yaml", ["r.yaml"], {"training.report_to": ("visualdl", "wandb")}),
         ("--report_to visualdl,wandb r.yaml", ["r.yaml"], {"training.report_to": "visualdl,wandb"}),
+        ("--labels neg,pos model", ["model"], {"data.labels": "neg,pos"}),
+        ("model --labels neg,pos in.txt", ["model", "in.txt"], {"data.labels": "neg,pos"}),
         ("--width_mult_list 3/4 1/2 r.yaml", ["r.yaml"], {"compression.width_mult_list": ("3/4", "1/2")}),
         ("r.yaml --width_mult_list 3/4 1/2", ["r.yaml"], {"compression.width_mult_list": ("3/4", "1/2")}),
         ("--width_mult_list 3/4 --fp16 r.yaml", ["r.yaml"],

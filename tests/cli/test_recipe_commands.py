@@ -41,6 +41,17 @@ def test_show_origins(nlpctl, recipe: Path, tmp_path: Path) -> None:
     assert "# default" in every and every.count("#") > 100
 
 
+def test_origins_of_a_search(nlpctl, recipe: Path, tmp_path: Path) -> None:
+    """Whose ranges are values of one key."""
+    text = recipe.read_text() + "search: {space: {training.learning_rate: {log: [1e-5, 1e-4]}}}\n"
+    (tmp_path / "swept.yaml").write_text(text, encoding="utf-8")
+    out = nlpctl("recipe", "show", tmp_path / "swept.yaml", "--origins").out
+    (tmp_path / "again.yaml").write_text(out, encoding="utf-8")
+    assert load_recipe(tmp_path / "again.yaml").search == load_recipe(tmp_path / "swept.yaml").search
+    found = json.loads(nlpctl("recipe", "show", tmp_path / "swept.yaml", "--origins", "--json").out)["result"]
+    assert found["origins"]["search.space.training.learning_rate"].endswith("swept.yaml:8"), found["origins"]
+
+
 def test_copy(nlpctl, tmp_path: Path) -> None:
     ended = nlpctl("recipe", "copy", "chnsenticorp", tmp_path / "mine")
     assert ended.code == 0 and ended.out.strip().endswith("mine/chnsenticorp.yaml")

@@ -11,7 +11,7 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.compression.networks.training import load_source, read_data
-from nlpctl.compression.networks.vocabulary import check, prune_vocabulary, used_ids, with_words
+from nlpctl.compression.networks.vocabulary import _spelling, check, prune_vocabulary, used_ids, with_words
 from nlpctl.config.load import load_recipe
 from nlpctl.data.encoders import build_encoder
 from nlpctl.errors import Interrupted, UserError
@@ -43,6 +43,12 @@ def outputs(model, texts):
     encoded = [encoder.encode([text], None, 24)[0].input_ids for text in texts]
     predictor = DygraphPredictor(model.network)
     return [predictor.outputs({"input_ids": np.array([ids])})[0] for ids in encoded]
+
+
+def test_letters_of_all_alphabets_stay():
+    """Of which words that nobody has seen are spelt; but not the thousands of signs that are words or syllables."""
+    words = ["a", "##é", "я", "ב", "##ص", "ह", "##ก", "か", "?", "の", "好", "##店", "한", "the", "##ing"]
+    assert [words[i] for i in sorted(_spelling(words))] == words[:10]
 
 
 @pytest.mark.parametrize("architecture", ["ernie", "bert", "roberta", "electra", "bilstm"])

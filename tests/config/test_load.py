@@ -70,6 +70,17 @@ def test_interpolation(load, monkeypatch: pytest.MonkeyPatch) -> None:
     assert recipe.compression.batch_size_list == (4,)
 
 
+def test_a_reference_to_a_list_that_is_not_set_is_its_default(load) -> None:
+    recipe = load(
+        "task: sequence_classification\ndata: {train: train.tsv}\n"
+        "model: {from_scratch: {architecture: textcnn}}\n"
+        "distillation: {model: {from_scratch: {kernel_sizes: '${model.from_scratch.kernel_sizes}'}}}\n",
+        purpose="apply",
+    )
+    sizes = recipe.model.from_scratch.kernel_sizes
+    assert sizes and recipe.distillation.model.from_scratch.kernel_sizes == sizes
+
+
 def test_interpolated_values_keep_their_place(load) -> None:
     recipe = load(GOOD + "training:\n  seed: 7\n  save_steps: ${training.seed}\n")
     assert where(recipe, "training.save_steps") == "recipe.yaml:6"
@@ -123,6 +134,13 @@ def test_overrides(load) -> None:
     assert recipe.training.logging_dir is None
     assert recipe.compression.width_mult_list == ("3/4",)
     assert recipe.training.sharding == ""
+
+
+@pytest.mark.parametrize("name", ["x,y.tsv", "[final] y.tsv", "{a}.tsv", "${a}.tsv", "null", "a  b.tsv"])
+def test_the_name_of_a_file_is_no_syntax(load, folder: Path, name: str) -> None:
+    given = Override("data.train", name, "FILE", literal=True)
+    recipe = load("task: sequence_classification\n", given, purpose="apply")
+    assert recipe.data.train == (str(Path.cwd() / name),)
 
 
 def test_a_section_from_the_command_line(load) -> None:

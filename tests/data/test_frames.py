@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -25,6 +26,15 @@ def test_a_frame_becomes_a_file_named_by_its_rows(frame: pd.DataFrame, tmp_path:
     written = path.stat().st_mtime_ns
     assert write_frame(frame.copy(), tmp_path, "train") == path and path.stat().st_mtime_ns == written
     assert write_frame(frame[:1], tmp_path, "train") != path
+
+
+def test_cells_that_hold_lists(tmp_path: Path) -> None:
+    """As pandas gives them for a list column of Parquet; a set has no order."""
+    cells = [np.array(["x", "y"]), {"y", "x"}, ["x"]]
+    frame = pd.DataFrame({"text": ["a", "b", "\ud83d"], "label": cells, "n": np.array([1, 2, 3])}, dtype=object)
+    rows = [json.loads(line) for line in write_frame(frame, tmp_path, "train").read_text().splitlines()]
+    assert [row["label"] for row in rows] == [["x", "y"], ["x", "y"], ["x"]]
+    assert rows[2] == {"text": "\ud83d", "label": ["x"], "n": 3}
 
 
 def test_frames_are_found_and_replaced(frame: pd.DataFrame) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.inputs import open_input
+from nlpctl.data.kept import KEEP_ALL
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 
@@ -60,3 +61,20 @@ def test_what_is_no_text_is_told_by_its_first_line(tmp_path):
     source = open_input(task_rows("sequence_classification", DataSection()), str(tmp_path / "sparse.txt"), "auto")
     with pytest.raises(UserError, match="sparse.txt: this is not a text file"):
         source.refuse_other_encodings()
+
+
+def test_other_columns_of_parquet_are_not_read(tmp_path):
+    """One may hold what Python does not know; it is told where it is wanted."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    far = pa.array([2**62, 0], pa.timestamp("us"))  # beyond the year 9999
+    parquet.write_table(pa.table({"text": ["a", "b"], "when": far}), tmp_path / "rows.parquet")
+    source = open_input(task_rows("sequence_classification", DataSection()), str(tmp_path / "rows.parquet"), "auto")
+    assert [example.text for example in source.rows()] == ["a", "b"]
+    with pytest.raises(UserError, match="a value in the rows 1 to 2 cannot be read"):
+        list(source.kept_rows(KEEP_ALL))
+    parquet.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), tmp_path / "twice.parquet")
+    source = open_input(task_rows("sequence_classification", DataSection()), str(tmp_path / "twice.parquet"), "auto")
+    with pytest.raises(UserError, match="two columns have one name"):
+        list(source.rows())

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nlpctl.data.labels import label_name
+from nlpctl.data.open_split import FileRows
 from nlpctl.data.readers import file_format, parse_rows, read_rows
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.task_rows import TABLES
@@ -114,7 +116,7 @@ def test_csv_lines_are_those_where_records_start():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rest", "last"), [("b,1\n", "4"), ("b,1\n" * 40_000, "32,770"), ('b,1\n"c" d,1\n', "5")])
+@pytest.mark.parametrize(("rest", "last"), [("b,1\n", "4"), ("b,1\n" * 40_000, "40,003"), ('b,1\n"c" d,1\n', "5")])
 def test_an_open_quotation_mark_never_takes_good_rows_along(rest, last):
     """Skipping such a row would lose them without a word."""
     with pytest.raises(UserError, match=f"3: broken csv: .* It takes the lines 3 to {last}, so it is never skipped"):
@@ -224,3 +226,22 @@ def test_constant_memory(tmp_path: Path, kind):
         assert read == count
         peaks.append(peak)
     assert peaks[1] < peaks[0] + 200_000, peaks
+
+
+def test_a_cell_of_csv_may_be_as_long_as_a_line(tmp_path):
+    (tmp_path / "a.csv").write_text(f'text,label\n"{"x" * 200_000}",a\n')
+    (row,) = read_rows(tmp_path / "a.csv", "csv", True, ())
+    assert len(row.values["text"]) == 200_000
+
+
+@pytest.mark.parametrize("required", [("text", "label"), ("text", "text_pair")])
+def test_plain_text_has_no_other_columns(tmp_path, required):
+    (tmp_path / "a.txt").write_text("good\n")
+    with pytest.raises(UserError, match="lines of plain text have no column '(label|text_pair)'"):
+        list(FileRows((tmp_path / "a.txt",), ("text",), True, required))
+
+
+def test_a_label_of_many_digits_is_text():
+    assert label_name(10**400) == str(10**400)
+    with pytest.raises(ValueError):
+        label_name(float("inf"))

@@ -143,3 +143,11 @@ def test_what_early_stopping_ended_stays_ended(work):
     work.train("early-stopped", *early)
     done = work.nlpctl("train", "early-stopped", "--continue", "1")
     assert done.returncode == 2 and "early stopping ended the run at step 16 of 48" in done.stderr, done.stderr
+
+
+def test_a_patience_that_would_end_it_at_once_is_refused(work, base):
+    """It is given with the command, so no step would be trained."""
+    early = "--set early_stopping.patience=1 --set early_stopping.min_delta=1.0".split()
+    done = work.nlpctl("train", base, "--continue", "1", *early, "--output_dir", "never")
+    assert done.returncode == 2 and "early stopping ended the run" in done.stderr, done.stderr
+    assert not (work / "never").exists()

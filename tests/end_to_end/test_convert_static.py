@@ -105,6 +105,16 @@ def test_an_export_with_fewer_layers_is_ambiguous_and_not_written(work, base, in
     assert re.search(r"variables? of shape .* the role .*, \d parameters have it", done.stderr)
 
 
+def test_a_conversion_can_be_repeated_but_not_onto_its_template(work, inference, converted):
+    words = ("convert-static", "inference", "--to", converted)
+    done = work.nlpctl(*words, "-o", "repeated")
+    assert done.returncode == 0, done.stderr
+    done = work.nlpctl(*words, "-o", "repeated", "--overwrite")
+    assert done.returncode == 0, done.stderr
+    refused = work.nlpctl(*words, "-o", converted, "--overwrite")
+    assert refused.returncode == 2 and "this holds the source itself" in refused.stderr, refused.stderr
+
+
 def test_what_is_missing_is_told_and_nothing_is_replaced(work, base, inference):
     words = ("convert-static", "inference", "--to", "base", "--class", "ErnieForMaskedLM", "-o", "not_written")
     done = work.nlpctl(*words)

@@ -236,6 +236,10 @@ def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
     assert (run / "fake" / "run" / "model.onnx").is_file() and not (run / "export").exists()
     assert main(["export", str(run), "--format", "onnx", "--rows", "8"]) == 0
     before = read_manifest(run / "export")
+    capsys.readouterr()
+    for flag, value in (("--precision", "fp32,int8"), ("--data", str(run / "recipe.yaml"))):
+        assert main(["export", str(run / "export"), "--layout", "fake", "-o", str(tmp_path / "x"), flag, value]) == 2
+        assert f"{flag}: " in capsys.readouterr().err and not (tmp_path / "x").exists()
     assert main(["export", str(run / "export"), "--layout", "fake", "-o", str(tmp_path / "repository")]) == 0
     assert (tmp_path / "repository" / "run" / "model.onnx").is_file() and read_manifest(run / "export") == before
     assert main(["export", str(run / "export"), *words, "-o", str(tmp_path / "repository")]) == 2

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nlpctl.compression.strategies.onnx_int8 import OnnxInt8
@@ -29,6 +30,33 @@ from nlpctl.runtime.worker import is_alive
 def paddle_export(classifier, tmp_path_factory):
     output = tmp_path_factory.mktemp("paddle") / "export"
     return export(classifier, find_trained_model(classifier), Wanted(("paddle",), rows=4), output=output).folder
+
+
+def test_what_a_branch_reads_stays():
+    """A network of one's own may have an If, whose branches read constants of the graph around it."""
+    from onnx import TensorProto, checker, helper, numpy_helper
+
+    from nlpctl.graphs.onnx_graph import drop_unused, fold_constants
+
+    def branch(name: str, constant: str):
+        made = helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
+        return helper.make_graph([helper.make_node("Add", ["x", constant], [name])], name, [], [made])
+
+    values = [numpy_helper.from_array(np.ones(2, np.float32), name) for name in ("one", "two", "unread")]
+    ask = helper.make_node("If", ["c"], ["y"], then_branch=branch("a", "one"), else_branch=branch("b", "two"))
+    inputs = [helper.make_tensor_value_info("c", TensorProto.BOOL, []), *_floats("x")]
+    model = helper.make_model(helper.make_graph([ask], "g", inputs, _floats("y"), values))
+    fold_constants(model, {"Mul"})
+    assert [tensor.name for tensor in model.graph.initializer] == ["one", "two"]
+    drop_unused(model.graph, ["one", "two"])
+    checker.check_model(model)
+    assert len(model.graph.initializer) == 2
+
+
+def _floats(name: str):
+    from onnx import TensorProto, helper
+
+    return [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])]
 
 
 def test_a_damaged_graph_is_a_message(paddle_export, tmp_path):

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from nlpctl.data.sample_rows import require_rows, rows_to_compare
+from nlpctl.data.sample_rows import require_rows, rows_to_compare, spread
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.models.find import find_trained_model
@@ -37,6 +37,15 @@ def test_dev_first_then_train_then_the_vocabulary(classifier, tokenizer):
     assert len(texts) > 40 and len(set(texts)) > 30 and any(len(text.split()) > 5 for text in texts)
     known = set(tokenizer.vocab.token_to_idx)
     assert all(word in known or f"##{word}" in known for text in texts for word in text.split())
+
+
+def test_rows_of_all_of_a_file(classifier, tokenizer, tmp_path):
+    """Which is often sorted by label."""
+    file = tmp_path / "sorted.tsv"
+    file.write_text("text\n" + "the room\n" * 100 + "the bed\n" * 100, encoding="utf-8")
+    found = rows(classifier, file, count=8, tokenizer=tokenizer)
+    assert [example.text for example in found.examples] == ["the room"] * 4 + ["the bed"] * 4
+    assert spread("abcdef", 3) == ["a", "c", "e"] and spread("ab", 3) == ["a", "b"] and spread("", 3) == []
 
 
 def test_a_file_needs_no_labels(classifier, tokenizer, tmp_path):

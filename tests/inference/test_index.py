@@ -160,6 +160,10 @@ def test_a_changed_model_is_refused(folder, paddle_model):
     check_model(place, manifest)
     os.utime(paddle_model / "model_state.pdparams", (1, 1))  # copied: other times, same bytes
     check_model(place, manifest)
+    (paddle_model / "README.md").write_text("written later, by nlpctl card")
+    check_model(place, manifest)
+    older = {**manifest.model_files, "README.md": "0" * 64}  # of a version that listed the card, too
+    check_model(place, dataclasses.replace(manifest, model_files=older))
     weights = bytearray((paddle_model / "model_state.pdparams").read_bytes())
     weights[-1] ^= 1
     (paddle_model / "model_state.pdparams").write_bytes(weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import with_student
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
+from nlpctl.models.engine_speeds import Conditions
 from nlpctl.runners.compress import command as compress
 from nlpctl.runners.compress.refusals import refuse_output
 from nlpctl.runners.compress.score_key import score_key
@@ -20,6 +22,7 @@ STUDENT = "task: sequence_classification\nmodel:\n  from_scratch: {architecture:
 READER = 'def read(path):\n    yield {"text": "a", "label": "x"}\n'
 
 TRAINED = "networks/student/model"
+HERE = Conditions("AMD EPYC", ("avx2",), "cpu", 2, {"onnxruntime": "1.32.0"}, 2)
 
 
 def model_folder(folder: Path) -> Path:
@@ -174,12 +177,38 @@ def test_the_code_of_a_reader_counts(tmp_path, source, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     recipe = recipe_in(tmp_path, "data.reader=rows_of_mine:read")
     out = planned(tmp_path / "out", recipe, source)
-    key = score_key(recipe, [], "train", None)
-    assert score_key(recipe, [], "train", None) == key
+    key = score_key(recipe, [], "train", None, HERE)
+    assert score_key(recipe, [], "train", None, HERE) == key
+    for other in ({"device": "gpu:0"}, {"threads": 1}, {"processor": "AMD EPYC, NVIDIA H100"}):
+        assert score_key(recipe, [], "train", None, dataclasses.replace(HERE, **other)) != key
     check(out, recipe, source)
     module.write_text(READER.replace('"a"', '"b"'))
-    assert score_key(recipe, [], "train", None) != key
+    assert score_key(recipe, [], "train", None, HERE) != key
     with pytest.raises(UserError, match="the data changed .*rows_of_mine.py"):
+        check(out, recipe, source)
+
+
+def test_rows_of_a_data_folder_count(tmp_path, source):
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    (rows / "train.csv").write_text("text,label\na,x\n")
+    recipe = recipe_in(tmp_path, f"data.dataset={rows}", "data.train=null")
+    out, key = planned(tmp_path / "out", recipe, source), score_key(recipe, [], "dev", None, HERE)
+    (rows / "cache-0123.arrow").write_text("what the library keeps")
+    check(out, recipe, source)
+    (rows / "train.csv").write_text("text,label\nb,x and y\n")
+    assert score_key(recipe, [], "dev", None, HERE) != key
+    with pytest.raises(UserError, match="the data changed .*train.csv"):
+        check(out, recipe, source)
+
+
+def test_a_card_is_no_change_of_the_model(tmp_path, source):
+    recipe = recipe_in(tmp_path)
+    out = planned(tmp_path / "out", recipe, source)
+    (Path(source) / "README.md").write_text("written later, by nlpctl card")
+    check(out, recipe, source)
+    (Path(source) / "vocab.txt").write_text("another")
+    with pytest.raises(UserError, match="its files have changed|another model|earlier version"):
         check(out, recipe, source)
 
 

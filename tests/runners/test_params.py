@@ -11,6 +11,7 @@ import pytest
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.load import load_trained
+from nlpctl.models.sums import write_model_sums
 from nlpctl.runners.params import (
     add_to_copy,
     diff_parameters,
@@ -46,6 +47,22 @@ def test_a_copy_with_other_values_loads(tmp_path):
     assert not (found.reshaped or found.only_first or found.only_second)
     with pytest.raises(UserError, match="already exists"):
         set_in_copy(str(CLASSIFIER), {"classifier.bias": 0}, tmp_path / "copy")
+
+
+def test_a_copy_has_what_comes_after_the_encoder_and_can_be_replaced(tmp_path):
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    shutil.copytree(CLASSIFIER, source)
+    (source / "1_Pooling").mkdir()
+    (source / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    write_model_sums(source)
+    (source / "README.md").write_text("tells of the source")
+    for _ in range(2):
+        set_in_copy(str(source), {"classifier.bias": 0}, copy, overwrite=True)
+        assert (copy / "1_Pooling" / "config.json").read_text() == '{"pooling_mode_cls_token": true}'
+        assert not (copy / "README.md").exists()
+    (copy / "mine.txt").write_text("a note")
+    with pytest.raises(UserError, match="mine.txt"):
+        set_in_copy(str(source), {"classifier.bias": 0}, copy, overwrite=True)
 
 
 def test_only_a_model_folder_is_replaced(tmp_path):

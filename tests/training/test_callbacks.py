@@ -35,6 +35,8 @@ def exhausted(values: list[float], patience: int, min_delta: float = 0.0, metric
         ([0.5, 0.4, 0.6, 0.6, 0.6], 2, True),
         ([0.5, 0.4, 0.45, 0.6], 3, False),  # compared with the best, not with the last
         ([0.5, 0.4, 0.45, 0.48], 3, True),
+        ([float("nan"), 0.3, 0.6], 2, False),  # a correlation of equal predictions
+        ([0.3, float("nan"), float("nan")], 2, True),
     ],
 )
 def test_patience(values, patience, expected):

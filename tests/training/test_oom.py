@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from nlpctl.data.batching import LengthGroupedBatchSampler
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.sequence_classification import SequenceClassification
+from nlpctl.training.fine_tune import _divide
 from nlpctl.training.oom import Division, is_out_of_memory, record_division, recorded_division
 
 # As Paddle 2.6.2 words it on a GPU (fluid/memory/allocation/cuda_allocator.cc) and, with CUDA's libraries, elsewhere.
@@ -249,3 +251,24 @@ def test_nothing_of_the_failed_step_is_kept(tiny, monkeypatch):
     monkeypatch.setattr(SequenceClassification, "loss", limited)
     tiny("freed", "training.max_steps=2", "training.dataloader_num_workers=1")
     assert len(failed) == 1 and len(alive) == 4 and not any(alive)
+
+
+@pytest.mark.parametrize(
+    ("given", "planned", "recorded", "processes", "expected"),
+    [
+        (Division(8, 1), 2, Division(4, 4), 2, Division(4, 2)),  # recorded with one process of the planned two
+        (Division(8, 1), 1, Division(4, 1), 1, Division(4, 2)),  # with two of the planned one
+        (Division(8, 1), 2, Division(4, 2), 2, Division(4, 2)),
+        (Division(8, 1), 2, None, 2, None),
+        (Division(8, 1), 2, None, 1, Division(8, 2)),
+    ],
+)
+def test_a_step_has_its_rows_whoever_ran_out_of_memory(given, planned, recorded, processes, expected):
+    divided = []
+    args = SimpleNamespace(
+        per_device_train_batch_size=given.batch_size,
+        gradient_accumulation_steps=given.parts,
+        dataset_world_size=processes,
+    )
+    _divide(SimpleNamespace(args=args, divide=divided.append), recorded, planned)
+    assert divided == ([] if expected is None else [expected])

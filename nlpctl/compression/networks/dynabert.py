@@ -32,6 +32,7 @@ from nlpctl.compression.networks.training import (
 from nlpctl.compression.user_functions import label_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.data.encoders import build_encoder
+from nlpctl.data.sample_rows import spread
 from nlpctl.data.splits import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.models.families import OWN, Head, family_of_config
@@ -84,9 +85,9 @@ def narrowed(recipe: Recipe, source: str, width: Fraction, data: TrainingData, t
     model = load_source(recipe, source)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     rows = list(islice(data.training_examples(), IMPORTANCE_ROWS)) if data.train is None else data.train
-    features = [feature for row in _spread(rows) for feature in task.features(row, encoder)]
+    features = [feature for row in spread(rows, IMPORTANCE_ROWS) for feature in task.features(row, encoder)]
     # Long texts give several windows, so there may be more features than rows again.
-    features = _spread(features)
+    features = spread(features, IMPORTANCE_ROWS)
     features.sort(key=lambda feature: feature.byte_length)
     importance = measure_importance(
         model.network,
@@ -160,9 +161,3 @@ def hidden_states(network: paddle.nn.Layer) -> Iterator[list[paddle.Tensor]]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _spread(rows: Sequence[Any]) -> list[Any]:
-    """At most IMPORTANCE_ROWS of `rows`, evenly spread over all of them."""
-    count = min(len(rows), IMPORTANCE_ROWS)
-    return [rows[i * len(rows) // count] for i in range(count)]

@@ -33,6 +33,7 @@ from nlpctl.config.schema import GroupSection, Recipe
 from nlpctl.data.collate import Batch
 from nlpctl.data.encoders import build_encoder
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.sample_rows import spread
 from nlpctl.data.splits import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.graphs import NARROW
@@ -111,7 +112,7 @@ def simulated(recipe: Recipe, model: LoadedModel, source: str, data: TrainingDat
     overall maximum. UserError, naming `source`: it has no product with a weight that is wide enough.
     """
     task, encoder = make_task(recipe, data.labels), build_encoder(model.tokenizer, recipe.data.tokenizer)
-    rows = list(islice(data.training_examples(), ROWS)) if data.train is None else data.train[:ROWS]
+    rows = list(islice(data.training_examples(), ROWS)) if data.train is None else spread(data.train, ROWS)
     size = recipe.training.per_device_train_batch_size  # a moving average starts from these bounds
     batches = list(batches_of(task, encoder, rows, size))
     shared = layers_by_input(model.network, batches[0])

@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import json
 import tempfile
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from nlpctl.data.encoders import build_encoder
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.data.units import UnitTokenizer, special_ids
+from nlpctl.data.word_spans import is_ideograph
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir
 from nlpctl.inference.parity import batches_of
@@ -134,10 +134,14 @@ def _words(tokenizer: Any, source: str) -> list[str]:
 def _spelling(words: Sequence[str]) -> set[int]:
     """The ids of single characters of alphabetic scripts, at the start of a word and inside it.
 
-    Excluded are characters that are words themselves, as in Chinese, Japanese or Korean: there are thousands.
+    Excluded are ideographs and Hangul syllables: there are thousands.
     """
     forms = [word.removeprefix("##") if word != "##" else word for word in words]
-    return {i for i, form in enumerate(forms) if len(form) == 1 and unicodedata.category(form) != "Lo"}
+    return {i for i, form in enumerate(forms) if len(form) == 1 and not is_ideograph(form) and not _is_hangul(form)}
+
+
+def _is_hangul(character: str) -> bool:
+    return "\uac00" <= character <= "\ud7a3"
 
 
 def _rewritten(tokenizer: Any, words: Sequence[str], kept: Sequence[int], source: str) -> Any:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from nlpctl.compression.plan.scores import Row
 from nlpctl.files import staged_dir
-from nlpctl.layout import EXPORT_MANIFEST
+from nlpctl.layout import EXPORT_MANIFEST, REPORTS
 from nlpctl.models.confidence import Calibration, write_calibration
-from nlpctl.models.export_folder import REPORTS, Check, Chosen, ExportManifest, Graph, read_manifest, write_manifest
+from nlpctl.models.export_folder import Check, Chosen, ExportManifest, Graph, read_manifest, write_manifest
 
 
 def write_best(row: Row, best: Path) -> None:

@@ -16,10 +16,11 @@ from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, NETWORKS, OR
 from nlpctl.compression.strategies.fewer_words import FEWER_WORDS
 from nlpctl.compression.strategies.registry import every_strategy
 from nlpctl.config.dump import flat, recipe_values
+from nlpctl.config.paths import dataset_files
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, sha256_of, write_json_atomic
-from nlpctl.layout import MANIFEST
+from nlpctl.models.sums import is_part, parts_of
 from nlpctl.runtime.run_directory import RunDirectory
 
 PLAN = "plan.json"
@@ -70,8 +71,7 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
     `static_model`: the prefix of the graph that replaces the source's own.
     """
     folder = Path(source)
-    found = folder.iterdir() if folder.is_dir() else ()
-    files = sorted(path for path in found if path.is_file() and path.name != MANIFEST)
+    files = parts_of(folder) if folder.is_dir() else []
     files += [] if static_model is None else sorted(static_model.parent.glob(f"{static_model.name}.pd*"))
     values = flat(recipe_values(recipe, everything=True))
     return {
@@ -79,6 +79,7 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
         "source": str(source),
         "sha256": {path.name: sha256_of(path) for path in files},
         "data": _sums(data_files(recipe)),
+        "dataset": {str(path): sha256_of(path) for path in dataset_files(recipe)},
         "networks": _sums(files_of_networks(recipe)),
         "settings": {name: value for name, value in values.items() if not name.startswith((*_free(), _OF_SOURCE))}
         | _of_student(recipe),
@@ -96,7 +97,7 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: 
     if old.get("format") != FORMAT or not isinstance(old.get("settings"), dict):
         raise UserError("is not a plan of this version of nlpctl", str(file), hint)
     before, now = old["settings"], _as_read(plan["settings"])
-    if old["sha256"] != plan["sha256"]:
+    if {name: value for name, value in old["sha256"].items() if is_part(name)} != plan["sha256"]:
         what = f"another model ({old['source']})"
         if before.get(_STATIC) != now.get(_STATIC):
             what = f"another graph ({_STATIC}: {before.get(_STATIC)})"
@@ -104,9 +105,10 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: 
             what = "an earlier version of this model: its files have changed since"
         raise UserError(f"holds compressed models of {what}", str(folder), hint)
     trained = training and _is_trained(folder)
-    files = {"data": "the data"} | ({"networks": "the files that networks depend on"} if trained else {})
+    files = dict.fromkeys(("data", "dataset"), "the data")
+    files |= {"networks": "the files that networks depend on"} if trained else {}
     for kind, message in files.items():
-        changed = _differing(old[kind], plan[kind])
+        changed = _differing(old.get(kind, plan[kind]), plan[kind])  # older plans have no "dataset"
         if changed:
             raise UserError(f"{message} changed since these models were made: {changed[0]}", str(folder), hint)
     changed = [name for name in _differing(before, now) if trained or not name.startswith(_of_training())]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.data.conll import DOCUMENT, JOINT, TAGS
+from nlpctl.data.json_rows import json_bytes
 from nlpctl.data.readers import read_rows
 from nlpctl.data.row import BadRow, Row
 from nlpctl.errors import UserError
@@ -137,14 +138,18 @@ def _csv(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     _refuse_twice(next(csv.reader(f"{line.decode('utf-8-sig')}\n" for line in lines[:count])), row)
     values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\r" if lines[count - 1].endswith(b"\r") else "").writerow(values.values())
-    return [*stream.getvalue().encode().split(b"\n"), *lines[count:]]
+    csv.writer(stream, lineterminator="\r\n").writerow(values.values())  # it quotes what is in the line's end only
+    text, inner = stream.getvalue().removesuffix("\r\n"), lines[: count - 1]
+    if inner and all(line.endswith(b"\r") for line in inner):
+        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+    text += "\r" if lines[count - 1].endswith(b"\r") else ""
+    return [*text.encode().split(b"\n"), *lines[count:]]
 
 
 def _json_line(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
     end = b"\r" if lines[0].endswith(b"\r") else b""
-    return [_json(values) + end, *lines[1:]]
+    return [json_bytes(values) + end, *lines[1:]]
 
 
 def _words(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
@@ -183,11 +188,4 @@ def _document(path: Path, edits: Mapping[int, Sequence[Edit]]) -> bytes:
                 rows[place][edit.column] = _changed(rows[place][edit.column], edit)
     gone = {place for place, changes in edits.items() if any(edit.after is None for edit in changes)}
     rows[:] = [row for place, row in enumerate(rows) if place not in gone]
-    return _json(document, indent=2) + b"\n"
-
-
-def _json(value: Any, indent: int | None = None) -> bytes:
-    try:
-        return json.dumps(value, ensure_ascii=False, indent=indent).encode()
-    except UnicodeEncodeError:  # another column holds half a surrogate pair, which only an escape can spell
-        return json.dumps(value, indent=indent).encode()
+    return json_bytes(document, indent=2) + b"\n"

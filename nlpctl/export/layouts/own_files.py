@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from nlpctl.layout import EXPORT_MANIFEST, TASK
-from nlpctl.models.export_folder import REPORTS, ExportManifest
+from nlpctl.layout import EXPORT_MANIFEST, REPORTS, TASK
+from nlpctl.models.export_folder import ExportManifest
 
 OWN = "nlpctl"
 _OF_GRAPHS = (".pdmodel", ".pdiparams", ".info", ".onnx")

@@ -11,30 +11,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.own_code import module_file
+from nlpctl.config.paths import dataset_files
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import files_of
 from nlpctl.files import read_json, sha256_of
 from nlpctl.layout import EXPORT_MANIFEST
-from nlpctl.runtime.cpu import cpu_info
-from nlpctl.runtime.versions import ENGINES, installed_version
 
 if TYPE_CHECKING:
     from nlpctl.inference.choice import Choice
+    from nlpctl.models.engine_speeds import Conditions
 
 
-def score_key(recipe: Recipe, graphs: Iterable[tuple[Path, Choice]], split: str, how: Any) -> str:
-    """A digest of the graphs (an export and how it is run), the rows of the split, the machine, the packages.
+def score_key(
+    recipe: Recipe, graphs: Iterable[tuple[Path, Choice]], split: str, how: Any, conditions: Conditions
+) -> str:
+    """A digest of the graphs (an export and how it is run), the rows of the split, the `conditions` of the machine.
 
     `how`: further settings of scoring, JSON-ready. Data files count by size and modification time.
     """
-    files = [Path(name) for name in files_of(recipe.data, split)]
+    files = [*map(Path, files_of(recipe.data, split)), *dataset_files(recipe)]
     parts = [
         [_sums(folder, choice) for folder, choice in graphs],
         [recipe.task, asdict(recipe.data), [_stamp(file) for file in files if file.is_file()]],
         *map(_function, (recipe.data.reader, *recipe.data.map, *recipe.data.filter)),
         [how, _function(recipe.compression.evaluate), asdict(recipe.decode), recipe.inference.tensorrt],
-        [asdict(cpu_info()), recipe.runtime.device, recipe.runtime.threads],
-        {name: installed_version(name) for name in ENGINES},
+        asdict(conditions),
     ]
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
 

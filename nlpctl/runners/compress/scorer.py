@@ -6,6 +6,7 @@ alternating rounds with it. Results are cached and reused until an input of the 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nlpctl.inference.choice import Choice
+    from nlpctl.models.engine_speeds import Conditions
 
     Outputs = Sequence[tuple[np.ndarray, ...]]  # one entry per batch
 
@@ -263,7 +265,13 @@ class Scorer:
 
     def _key(self, folder: Path, choice: Choice, split: str) -> str:
         graphs = ((folder, choice), (self.original, self._reference_choice))
-        return score_key(self.recipe, graphs, split, [asdict(self.metric), asdict(self.timing)])
+        return score_key(self.recipe, graphs, split, [asdict(self.metric), asdict(self.timing)], self._conditions)
+
+    @functools.cached_property
+    def _conditions(self) -> Conditions:
+        from nlpctl.inference.speeds import conditions
+
+        return conditions(self.setup)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed, UserError, of_the_machine
 from nlpctl.graphs.graph_files import ONNX, PARAMETERS, PREFIX, PROGRAM, paddle_files
-from nlpctl.layout import CALIBRATION, EXPORT_MANIFEST, MANIFEST
-from nlpctl.models.export_folder import REPORTS, ExportManifest, Graph, read_manifest, write_manifest
+from nlpctl.layout import CALIBRATION, EXPORT_MANIFEST, MANIFEST, REPORTS
+from nlpctl.models.export_folder import ExportManifest, Graph, read_manifest, write_manifest
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.export import export_versions
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.load import load_recipe
-from nlpctl.config.paths import parameter_files
+from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import part_sums
@@ -128,7 +128,8 @@ def open_folder(
         with writing(folder, FREE_SPACE):
             remove_leftovers(folder)
         known = {"kind": kind, "plan": dict(plan), "data": {str(path): sha256_of(path) for path in files}}
-        known["parameters"] = {str(path): sha256_of(path) for path in parameter_files(recipe.model)}
+        others = [*parameter_files(recipe.model), *further_files(recipe)]
+        known["others"] = {str(path): sha256_of(path) for path in others}
         known["functions"] = part_sums(recipe)
         if resume and is_series(folder) and _holds_more(folder, SERIES):  # else it was killed as it began
             _refuse_changes(recipe, folder, known, free)
@@ -192,9 +193,9 @@ def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any], free
         told = ", ".join(f"{name} {value}" for name, value in began["plan"].items())
         raise UserError(f"the runs began with {told}", str(folder), f"resume with the same flags, or {again}")
     files = sorted(name for name, digest in known["data"].items() if began["data"].get(name) != digest)
-    # Older versions did not note the files of starting values, nor the source of the user's own parts.
-    parameters = began.get("parameters", known["parameters"])
-    files += sorted(name for name, digest in known["parameters"].items() if parameters.get(name) != digest)
+    # Older versions did not note other files, such as those of starting values, nor the source of the user's own parts.
+    others = began.get("others", known["others"])
+    files += sorted(name for name, digest in known["others"].items() if others.get(name) != digest)
     if files:
         message = f"the data changed since the first run began: {', '.join(files)}"
         raise UserError(message, str(folder), f"restore the files, or {again}")

@@ -42,6 +42,14 @@ def test_quoted_cells(tmp_path):
     assert copy(tmp_path, "a.csv", CSV, {0: [Edit("label", "pos", None)]}) == b"label,text\nneg,bad\n"
 
 
+def test_cells_over_several_lines_stay_one_row(tmp_path):
+    """Where nothing else is there to quote."""
+    for end in (b"\n", b"\r\n"):
+        lines = [b"text,label", b'"line one', b'line two",pos', b"ok,neg", b""]
+        found = copy(tmp_path, "a.csv", end.join(lines), {0: [Edit("label", "pos", "neg")]})
+        assert found == end.join(lines).replace(b"pos", b"neg")
+
+
 def test_objects(tmp_path):
     found = copy(tmp_path, "a.jsonl", JSONL, {1: [Edit("label", 0, 1)]})
     assert found.startswith(b'{"text": "good",  "label": 1}\n\n') and found.endswith('"text": "好"}\n'.encode())
