@@ -23,7 +23,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import EXPORT_MANIFEST, REPORTS
 from nlpctl.models.engine_speeds import EngineSpeeds
-from nlpctl.models.sums import check_sums, sums_of
+from nlpctl.models.sums import check_sums, is_part, sums_of
 from nlpctl.outputs import refuse_foreign
 
 FORMAT = 1
@@ -135,7 +135,7 @@ class ExportManifest:
 
 def write_manifest(folder: Path, manifest: ExportManifest, unlisted: Collection[str] = ()) -> None:
     """Write export.json with the checksums of all other files of `folder` but `unlisted`; write these files first."""
-    # Reports are left out: people may edit or delete them.
+    # The card and reports are left out: people may edit or delete them.
     sums = sums_of(folder, (path.name for path in folder.iterdir() if _counts(path) and path.name not in unlisted))
     write_json_atomic(folder / EXPORT_MANIFEST, {"format": FORMAT, **asdict(manifest), "sha256": sums})
 
@@ -176,7 +176,8 @@ def _read(folder: Path) -> tuple[ExportManifest, dict[str, str]]:
         raise UserError(message, where=str(file), hint="update nlpctl, or export the model again")
     try:
         manifest = _parse(content)
-        sums = {str(name): str(value) for name, value in content["sha256"].items()}
+        # Older versions listed a card that stood there, which may be written again.
+        sums = {str(name): str(value) for name, value in content["sha256"].items() if is_part(str(name))}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         message = f"is incomplete or damaged ({type(error).__name__}: {error})"
         raise UserError(message, where=str(file), hint=_AGAIN) from None
@@ -222,7 +223,7 @@ def _graph(value: Mapping[str, Any]) -> Graph:
 
 
 def _counts(path: Path) -> bool:
-    return path.is_file() and path.name not in (EXPORT_MANIFEST, *REPORTS)
+    return path.is_file() and path.name != EXPORT_MANIFEST and is_part(path.name)
 
 
 def check_graph(file: Path, manifest: ExportManifest, inputs: Collection[str], outputs: int) -> None:

@@ -34,6 +34,11 @@ def escaped(value: Any) -> Html:
     return Html(html.escape(_UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)))
 
 
+def as_it_is(text: str) -> Html:
+    """A text that a form sends back, with all of its characters."""
+    return Html(html.escape(text))
+
+
 def element(name: str, /, *children: Any, **attributes: Any) -> Html:
     """<name attributes>children</name>. An underscore in an attribute's name is a hyphen; `class_` is class.
 

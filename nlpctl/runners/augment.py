@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.changed_rows import warn_of_map
+from nlpctl.data.kept import json_line
 from nlpctl.data.open_split import open_split
 from nlpctl.data.split_rows import read_readable
 from nlpctl.data.splits import resolve_labels
@@ -56,7 +56,7 @@ def augment_data(
     new = 0
     with writing(output, "name another file: -o"), staged_file(output) as stream:
         for values in augmenter.rows(read.rows, recipe.training.seed):
-            stream.write((json.dumps(values, ensure_ascii=False) + "\n").encode())
+            stream.write(f"{json_line(values)}\n".encode())
             new += 1
         if not new:  # inside, so that no file is left behind
             hint = "Latin letters and digits stay as they are, and so do texts of very few words"

@@ -6,14 +6,21 @@ import contextlib
 import importlib.util
 import logging
 import os
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.errors import UserError
+from nlpctl.runners.ui import hosts_of
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from nlpctl.upstream.visualdl_page import Wsgi
 
 RECORDS = "vdlrecords"  # in the names of VisualDL's files
 
@@ -37,11 +44,24 @@ def show_board(folder: Path, host: str, port: int) -> None:
             logging.getLogger(name).setLevel(logging.ERROR)
         listening.listen()
         address, number = listening.getsockname()[:2]
-        server = make_server(address, number, page, fd=listening.fileno())
+        server = make_server(address, number, _named(page, hosts_of(host)), fd=listening.fileno())
         console.note(f"VisualDL shows {folder} on {url(listening)}/app (Ctrl-C stops)")
         with sigterm_interrupts():
             server.serve_forever()  # Werkzeug ends it at a KeyboardInterrupt, and closes the server
         console.note("stopped")
+
+
+def _named(page: Wsgi, hosts: list[str]) -> Wsgi:
+    """`page` for requests to one of `hosts`: another site's name for this machine is refused, as by `nlpctl ui`."""
+
+    def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        name = re.sub(r":\d+$", "", environ.get("HTTP_HOST", ""))
+        if "*" in hosts or name in hosts:
+            return page(environ, start_response)
+        start_response("400 Bad Request", [("Content-Type", "text/plain")])
+        return [b"this machine has another name"]
+
+    return answer
 
 
 def _require_curves(folder: Path) -> None:

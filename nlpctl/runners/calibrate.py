@@ -193,7 +193,11 @@ def _of_export(
     size = recipe.training.per_device_eval_batch_size
     network = folder if is_run(folder.parent) else Path(manifest.source)
     examples, groups = _labelled(recipe, split, task.labels, network)
-    first, *others = sorted(choices(manifest, setup), key=lambda choice: choice.precision != "fp32")
+    found = choices(manifest, setup)
+    if not found:
+        hint = "name another device: --device cpu; or calibrate the run that it was made from"
+        raise UserError("this machine cannot run the export", str(folder), hint)
+    first, *others = sorted(found, key=lambda choice: choice.precision != "fp32")
 
     def predictions(choice: Any) -> list[list[Any]]:
         predictor = open_choice(folder, manifest, choice, setup, size)

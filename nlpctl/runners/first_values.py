@@ -165,11 +165,11 @@ def training_starts(seen: Seen, length: int, scratch: bool) -> list[Start]:
     rows, batch = len(seen.splits["train"].good), _BATCH
     while batch > _LEAST_BATCH and (batch * length > _BATCH_TOKENS or rows < _FEW_UPDATES * batch):
         batch //= 2
-    updates = -(-rows // batch)
+    updates, more = -(-rows // batch), "more than " if rows >= _MOST else ""
     epochs = (10 if updates >= 100 else 20) if scratch else 3 if updates >= 150 else 5 if updates >= 50 else 10
     return [
         Start("training.num_train_epochs", epochs, "few rows need more epochs" if updates < 50 else ""),
-        Start("training.per_device_train_batch_size", batch, f"{updates:,} updates per epoch"),
+        Start("training.per_device_train_batch_size", batch, f"{more}{updates:,} updates per epoch"),
     ]
 
 

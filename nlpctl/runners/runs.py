@@ -222,6 +222,9 @@ def find_runs(folder: Path) -> Iterator[Path]:
         elif Path(place) != folder and other_kind(Path(place)):  # a stray file beside the runs must not hide them
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        # Links are not walked into, which may lead round in circles; but a run may have been moved to another disk.
+        linked = (Path(place, name) for name in folders if os.path.islink(os.path.join(place, name)))
+        yield from (path for path in linked if is_run(path))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from nlpctl import console
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
+from nlpctl.models.find import model_fingerprint
 from nlpctl.runners.pages.ui import (
     REFRESH,
     answered_section,
@@ -32,6 +34,7 @@ from nlpctl.runners.pages.ui import (
 )
 from nlpctl.runners.report import page_of
 from nlpctl.runners.runs import RunRecord, differences, find_runs, open_all, open_run, paired
+from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker import die_with_parent
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.settings import ServeSettings
@@ -107,7 +110,8 @@ def make_ui(folder: Path, models: TriedModels, hosts: list[str]) -> Starlette:
         """The form: starts the model, which the page then asks."""
         if _of_another_site(request):
             raise UserError("the form is on a page of another web site", hint="open the run here")
-        given = {key: values[0] for key, values in parse_qs((await _body(request)).decode(errors="replace")).items()}
+        sent = parse_qs((await _body(request)).decode(errors="replace"))
+        given = {key: values[0].replace("\r\n", "\n") for key, values in sent.items()}  # as forms send lines
         record = await asyncio.to_thread(_record, folder, given.get("run", ""))
         keys = required_keys(record)
         if keys and all(given.get(key) for key in keys):
@@ -195,7 +199,11 @@ class TriedModels:
     def open(self, run: Path) -> TriedModel:
         """The service of this run, which is started unless it runs. Returns at once."""
         model = self._open.pop(run, None)
-        self._open[run] = model if model is not None and model.runs else TriedModel(run)
+        if model is not None and not (model.runs and model.is_of(run)):
+            model.terminate()
+            self._ending.append(model)
+            model = None
+        self._open[run] = model or TriedModel(run)
         while len(self._open) > MOST_MODELS:
             self._ending.append(self._open.pop(next(iter(self._open))))
             self._ending[-1].terminate()
@@ -203,8 +211,10 @@ class TriedModels:
         return self._open[run]
 
     def tried(self, run: Path) -> TriedModel | None:
-        """The service of this run, also one that has failed; None: it was not started, or has made room for others."""
-        return self._open.get(run)
+        """The service of this run, also one that has failed; None: it was not started, has made room for others, or is
+        of a model that has been replaced since."""
+        model = self._open.get(run)
+        return model if model is not None and model.is_of(run) else None
 
     def close(self) -> None:
         """End all of them."""
@@ -217,10 +227,18 @@ class TriedModels:
             model.end(max(0.0, until - time.monotonic()))
 
 
+def _fingerprint(run: Path) -> dict[str, Any] | None:
+    """Of the model of a run; None while there is none."""
+    with contextlib.suppress(UserError, OSError):
+        return model_fingerprint(str(RunDirectory(run).model))
+    return None
+
+
 class TriedModel:
     """A model in an `nlpctl serve` of its own."""
 
     def __init__(self, run: Path) -> None:
+        self._of = _fingerprint(run)
         self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "nlpctl", "serve", str(run), "--port", "0"],
@@ -232,6 +250,10 @@ class TriedModel:
     @property
     def runs(self) -> bool:
         return self._process.poll() is None
+
+    def is_of(self, run: Path) -> bool:
+        """Whether it was started with the model that the run has now."""
+        return self._of == _fingerprint(run)
 
     def terminate(self) -> None:
         """Ask it to end. Returns at once."""

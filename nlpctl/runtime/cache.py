@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,7 +34,7 @@ def usable_cache_folder(folder: Path, where: str) -> Path:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        reason = "it is a file" if folder.is_file() else error.strerror or str(error)
+        reason = "it is a file" if os.path.isfile(folder) else error.strerror or str(error)
         hint = "choose a writable folder"
         raise UserError(f"cannot write to the cache folder {folder}: {reason}", where, hint) from error
     return folder

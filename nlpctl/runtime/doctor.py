@@ -206,7 +206,7 @@ def memory(root: Path = Path("/")) -> Check:
 
 def disk(name: str, folder: Path, free: int | None = None) -> Check:
     """Free space where `folder` is or will be."""
-    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    existing = next(each for each in (folder, *folder.parents) if os.path.exists(each))
     free = shutil.disk_usage(existing).free if free is None else free
     detail = f"{free / GIB:.1f} GiB free in {folder}"
     remedy = "free some space, or work in another folder"

@@ -58,6 +58,10 @@ class Member:
     address: str
     facts: Mapping[str, Any]
 
+    def others(self, left_out: Sequence[str]) -> dict[str, Any]:
+        """The facts but those called like that."""
+        return {name: fact for name, fact in self.facts.items() if name not in left_out}
+
     def __str__(self) -> str:
         return f"node {self.rank} ({self.host})"
 
@@ -166,7 +170,8 @@ class Nodes:
         problems = [problem for member in self.members[1:] for problem in differences(self.members[0], member, equal)]
         if problems:
             raise UserError(problems=problems)
-        self.send(AGREED, members=[vars(member) for member in self.members])
+        # Without what is equal, which all of them have: of thousands of files, it would be megabytes for each node.
+        self.send(AGREED, members=[{**vars(member), "facts": member.others(equal)} for member in self.members])
 
     # -- ending --------------------------------------------------------------------------------
 

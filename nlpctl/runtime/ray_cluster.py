@@ -135,7 +135,7 @@ class _Actor:
     def meet(self, ground: Ground) -> None:
         """Wait until it is there. NoRoom, UnfitNode."""
         try:
-            with self.losses():
+            with _connected(), self.losses():
                 begun, _ = self.ray.wait([met := self._actor.meet.remote(ground)], timeout=_ROOM_SECONDS)
                 there = self.ray.get(met) if begun else None
         except ProcessEnded as error:  # its node is gone, which the cluster may not know yet; or nlpctl is not there

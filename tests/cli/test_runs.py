@@ -42,6 +42,17 @@ def test_ls(nlpctl, made, tmp_path):
     assert {each["state"] for each in listed} == {"finished", "running"}  # nobody here can know
 
 
+def test_runs_that_are_links_are_listed(nlpctl, made, tmp_path):
+    """As one that was moved to another disk; a link that leads round is not followed."""
+    made("here", dev=0.75)
+    made("moved", dev=0.875)
+    (tmp_path / "outputs" / "moved").rename(tmp_path / "elsewhere")
+    (tmp_path / "outputs" / "moved").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "outputs" / "round").symlink_to(tmp_path / "outputs")
+    ended = nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "dev")
+    assert [row[0] for row in cells(ended.out)] == ["moved", "here"]
+
+
 def test_less_of_some_scores_is_better(nlpctl, made, tmp_path):
     for name, perplexity in (("worse", 40.0), ("better", 8.0)):
         run = made(name, "task=masked_language_model")

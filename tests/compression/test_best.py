@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,17 @@ def test_best_is_replaced_as_a_whole(tmp_path, export):
     write_best(int8, best)
     assert not (best / "model.pdmodel").exists()
     assert read_manifest(best).chosen == Chosen("onnxruntime", "int8")
+
+
+def test_a_card_has_no_checksum(export):
+    """It may be written again, or edited, also where an older version listed it."""
+    (export / "README.md").write_text("a card")
+    write_manifest(export, read_manifest(export))
+    content = json.loads((export / "export.json").read_text())
+    assert "README.md" not in content["sha256"]
+    older = {**content, "sha256": {**content["sha256"], "README.md": "0" * 64}}
+    (export / "export.json").write_text(json.dumps(older))
+    read_manifest(export)
 
 
 def test_an_export_without_a_choice_names_none(export):

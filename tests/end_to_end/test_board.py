@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import sys
+import urllib.error
 import urllib.request
 
 import pytest
@@ -23,6 +24,8 @@ def test_board(work, base):
         assert page.status == 200 and b"<html" in page.read()
     with urllib.request.urlopen(f"{address}/api/runs", timeout=60) as answer:
         assert "visualdl" in answer.read().decode()
+    with pytest.raises(urllib.error.HTTPError, match="400"):  # of a page whose name was made to mean this machine
+        urllib.request.urlopen(urllib.request.Request(f"{address}/index", headers={"Host": "evil.example"}), timeout=60)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0 and err.strip().endswith("stopped") and "Traceback" not in err

@@ -25,7 +25,7 @@ NEEDS_HEAD = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def texts(work) -> Path:
     (work / "texts.txt").write_text("".join(f"{text}\n" for text in TEXTS))
     return work / "texts.txt"
@@ -41,7 +41,7 @@ def test_an_encoder_in_a_package_makes_vectors(work, texts):
     assert json.loads(done.stdout)["hits"][0]["text"] == TEXTS[2]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def encoder(work, base) -> Path:
     """The encoder of a run as PaddleNLP saves one."""
     folder = work / "bare_encoder"

@@ -66,13 +66,13 @@ BAG = "--set model.network=networks:Bag --set model.config.width=16 --max_steps 
 BAG = f"{BAG} --eval_steps 3 --save_strategy steps --save_steps 3".split()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def code(work) -> Path:
     (work / "networks.py").write_text(textwrap.dedent(CODE))
     return work / "networks.py"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bag(work, code) -> Path:
     return work.train("bag", *BAG, "--set", "model.config.hidden_dropout_prob=0")
 

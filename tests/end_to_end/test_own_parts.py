@@ -115,13 +115,13 @@ ALL = """
 """.replace("--criterion parts:twice", "--set training.criterion=parts:twice").split()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def parts(work) -> Path:
     (work / "parts.py").write_text(textwrap.dedent(CODE))
     return work / "parts.py"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def whole(work, parts) -> Path:
     """A run with all of them, that nothing stopped."""
     (work / "mended").touch()

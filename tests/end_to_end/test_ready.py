@@ -12,7 +12,7 @@ WORDS = [tuple(pair.rsplit("/", 1)) for pair in FIRST.split(" ")]
 TEXT = "".join(word for word, _ in WORDS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 

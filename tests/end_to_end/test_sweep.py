@@ -51,7 +51,7 @@ def tried(found: dict) -> list:
     return [(each["trial"], each["state"], each["score"], each["values"]) for each in found["trials"]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def swept(work) -> dict:
     (work / "sweep.yaml").write_text(SWEEP)
     return result(work, "sweep.yaml", "-o", "swept", "--set", "data.max_seq_length=15")

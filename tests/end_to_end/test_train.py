@@ -86,7 +86,7 @@ def test_manifest(work, base):
     manifest = work.manifest("base")
     assert set(manifest) == {
         "format", "state", "pid", "host", "started", "ended", "error", "resumed", "command", "versions", "git_commit",
-        "seed", "data", "device", "processes", "skipped_rows", "parameters", "functions",
+        "seed", "data", "further_files", "device", "processes", "skipped_rows", "parameters", "functions",
         "environment", "steps", "time", "planned_processes",
     }  # fmt: skip
     assert (manifest["format"], manifest["state"], manifest["error"], manifest["resumed"]) == (1, "finished", None, [])

@@ -43,7 +43,7 @@ def runs(work, base) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def address(work, runs):
     process = work.start("ui", runs, "--port", "0")
     yield re.search(r"http://[^ ]+", process.stderr.readline())[0]
@@ -103,6 +103,33 @@ def test_models_do_not_end_each_other(tmp_path, monkeypatch):
         assert models.open(tmp_path / "a") is tried[0] and models.open(tmp_path / "c") is tried[2]
         began = time.monotonic()
     assert not any(each.runs for each in tried) and time.monotonic() - began < 5
+
+
+def test_a_model_that_was_replaced_is_started_again(tmp_path, monkeypatch):
+    """After --overwrite or a calibration: the page shows its scores, so it must answer, too."""
+    from nlpctl.runners import ui
+
+    started, asleep = subprocess.Popen, "import time; time.sleep(60)"
+    monkeypatch.setattr(ui.subprocess, "Popen", lambda words, **more: started([words[0], "-c", asleep], **more))
+    model = tmp_path / "run" / "model"
+    model.mkdir(parents=True)
+    for name in ("config.json", "task.json", "vocab.txt", "model_state.pdparams"):
+        (model / name).write_text("{}")
+    with ui.TriedModels() as models:
+        first = models.open(tmp_path / "run")
+        assert models.tried(tmp_path / "run") is models.open(tmp_path / "run") is first
+        (model / "model_state.pdparams").write_text("other weights")
+        assert models.tried(tmp_path / "run") is None
+        assert models.open(tmp_path / "run") is not first and models.tried(tmp_path / "run") is not None
+
+
+def test_a_form_sends_back_what_was_typed():
+    """Also characters that the page makes visible elsewhere."""
+    from nlpctl.runners.pages.ui import try_section
+
+    typed = "a\nb \U0001f468\u200d\U0001f469 <b>"
+    page = "".join(try_section("r\u200dun", ["text"], {"text": typed}).parts)
+    assert typed in html.unescape(page) and 'value="r\u200dun"' in page and "<b>" not in page
 
 
 SERVICE = """

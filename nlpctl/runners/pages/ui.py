@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from nlpctl.names import counted
-from nlpctl.report.html import Html, element, joined
+from nlpctl.report.html import Html, as_it_is, element, joined
 from nlpctl.report.page import Section, code, page, table
 from nlpctl.runners.compared import changed_rows, comparison_table
 from nlpctl.runners.runs import Difference, RunRecord, UnreadableRun
@@ -40,13 +40,13 @@ def index_page(folder: Path, records: Sequence[RunRecord], unreadable: Sequence[
 def _row(record: RunRecord, name: str) -> list[Any]:
     started = (record.manifest["started"] or "")[:16].replace("T", " ")
     scores = [record.score(split, record.metric) for split in ("dev", "test")]
-    box = element("input", type="checkbox", name="run", value=name)
+    box = element("input", type="checkbox", name="run", value=as_it_is(name))
     known = [record.shown_state, record.recipe.task, record.model, record.step, started, record.duration]
     return [box, _link(name), *known, record.metric, *scores]
 
 
 def _link(name: str) -> Html:
-    return element("a", name, href=f"/run?{urlencode({'run': name})}")
+    return element("a", name, href=f"/run?{urlencode({'run': name}, errors='surrogateescape')}")
 
 
 def try_section(run: str, keys: Sequence[str], row: Mapping[str, str]) -> Section:
@@ -54,11 +54,9 @@ def try_section(run: str, keys: Sequence[str], row: Mapping[str, str]) -> Sectio
     back = element("p", element("a", "all runs", href="/"))
     if not keys:
         return Section("Try it", [back, "There is no model yet."])
-    fields = [
-        element("p", element("label", key, " ", element("textarea", row.get(key, ""), name=key, rows=2, cols=80)))
-        for key in keys
-    ]
-    hidden = element("input", type="hidden", name="run", value=run)
+    boxes = [element("textarea", as_it_is(row.get(key, "")), name=key, rows=2, cols=80) for key in keys]
+    fields = [element("p", element("label", key, " ", box)) for key, box in zip(keys, boxes, strict=True)]
+    hidden = element("input", type="hidden", name="run", value=as_it_is(run))
     form = element("form", hidden, *fields, element("button", "answer"), action="/run", method="post")
     return Section("Try it", [back, form])
 
