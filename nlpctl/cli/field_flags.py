@@ -155,7 +155,7 @@ class _Reader:
         else:
             words = [self.args.pop(0)]
             # Texts with a comma are the whole list: what follows --labels neg,pos is the model.
-            whole = key.item is str and "," in words[0]
+            whole = key.item is str and not key.choices and "," in words[0] and not words[0].endswith(",")
             while key.item is not None and not whole and self.args and _continues(key, self.args[0]):
                 words.append(self.args.pop(0))
             self.taken.append(_Taken(key.dotted, words, flag, greedy=True, place=len(self.words)))

@@ -16,6 +16,7 @@ from nlpctl.config.coerce import resolve_scalar
 from nlpctl.config.distributions import is_distribution
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
+from nlpctl.layout import EXPORT_MANIFEST, TASK, is_run
 
 if TYPE_CHECKING:
     from nlpctl.config.schema import Recipe
@@ -43,6 +44,7 @@ TEXT_PATHS = ("data.labels", "model.add_tokens", "distillation.model.add_tokens"
 # Mappings whose values are numbers, distributions or paths.
 VALUE_PATHS = ("model.set_parameters", "distillation.model.set_parameters")
 # Paths when they look like one, or when there is such a folder.
+_OUTPUTS = {EXPORT_MANIFEST, TASK, "series.json", "plan.json"}  # of exports, models, folds and sweeps, compressions
 NAMES = ("model.name_or_path", "data.dataset", "distillation.model.name_or_path")
 
 
@@ -71,14 +73,18 @@ def further_files(recipe: Recipe) -> list[Path]:
 
 def dataset_files(recipe: Recipe) -> list[Path]:
     """The files below data.dataset where that is a folder, but hidden ones, what the library datasets keeps there
-    itself, and the outputs of the run."""
+    itself, and outputs of nlpctl."""
     name, own = recipe.data.dataset, recipe.run_dir.absolute()
     if name is None or not Path(name).is_dir():
         return []
     found = []
     for folder, folders, files in os.walk(name):
-        folders[:] = sorted(each for each in folders if each[0] != "." and Path(folder, each).absolute() != own)
-        found += [Path(folder, each) for each in sorted(files) if not each.startswith((".", "cache-"))]
+        if Path(folder).absolute() == own or is_run(Path(folder)) or not _OUTPUTS.isdisjoint(files):
+            folders.clear()
+            continue
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        paths = (Path(folder, each) for each in sorted(files) if not each.startswith((".", "cache-")))
+        found += [path for path in paths if path.is_file()]  # no pipes, and no links that lead nowhere
     return found
 
 

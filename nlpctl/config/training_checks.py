@@ -40,14 +40,6 @@ def _evaluation_steps(recipe: Recipe) -> Iterator[Finding]:
     if recipe.training.minimum_eval_times is not None and recipe.training.eval_steps is None:
         keys = ("training.minimum_eval_times", "training.eval_steps")
         yield Finding(keys, "minimum_eval_times lowers eval_steps, which is not set", "set training.eval_steps")
-    elif recipe.training.minimum_eval_times is not None and _keeps_best_by_steps(recipe):
-        keys = ("training.minimum_eval_times", "training.load_best_model_at_end")
-        message = "minimum_eval_times moves evaluations away from the checkpoints of which the best is kept"
-        yield Finding(keys, message, "remove it, and set eval_steps and save_steps")
-
-
-def _keeps_best_by_steps(recipe: Recipe) -> bool:
-    return recipe.training.load_best_model_at_end and recipe.training.evaluation_strategy == "steps"
 
 
 TRAINING_CHECKS: tuple[Check, ...] = (_optimizer, _reporters, _evaluation_steps)

@@ -255,7 +255,8 @@ class ShardRows:
         for piece in self.shard.pieces:
             file, count = self.source.files[piece.file], 0
             reader = KeptRowReader(self.source.task_rows, file, keep)
-            for count, row in enumerate(rows_at(file, self.source.task_rows, piece.place), 1):
+            columns = wanted_columns(self.source.task_rows, file, reader.keep)
+            for count, row in enumerate(rows_at(file, self.source.task_rows, piece.place, columns), 1):
                 yield reader.read(row)
                 if count == piece.rows:
                     break

@@ -138,9 +138,12 @@ class FileRows:
         required = [self.named.get(column, column) for column in self.required]
         for path, kind in zip(self.files, self.formats, strict=True):
             wanted = [self.plain] if kind == "text" and self.plain is not None else required
-            if kind == "text" and (lacking := set(self.required) - {self.plain or self.required[0]}):
-                hint = "name another data.format, such as tsv or jsonl, or leave it out"
-                raise UserError(f"lines of plain text have no column {min(lacking)!r}", str(path), hint)
+            if kind == "text":
+                lacking = set(self.required) - {self.plain or next(iter(self.required), None)}
+                if lacking or not wanted:
+                    told = f"no column {min(lacking)!r}" if lacking else "no columns"
+                    hint = "name another data.format, such as tsv or jsonl, or leave it out"
+                    raise UserError(f"lines of plain text have {told}", str(path), hint)
             rows = read_rows(path, kind, self.header, wanted, self.task)
             yield from map(self._renamed, rows) if self.named else rows
 

@@ -29,13 +29,13 @@ def parquet_rows(
     begin, end, number = part
     file = _opened(stream, source)
     names = file.schema_arrow.names
-    if len(set(names)) < len(names):
-        raise UserError("two columns have one name", source, "rename one of them")
     for name in required:
         if name not in names:
             message = f"no column {name!r}{did_you_mean(name, names)}; the columns are {listed(names)}"
             raise UserError(message, source, NAME_COLUMNS)
-    wanted = None if columns is None else [name for name in names if name in columns]
+    wanted = [name for name in names if columns is None or name in columns] or names  # all: a message lists them
+    if twice := [name for name in wanted if wanted.count(name) > 1]:
+        raise UserError(f"two columns are called {twice[0]!r}", source, "rename one of them")
     groups = list(range(begin, file.num_row_groups if end is None else end))
     batches = file.iter_batches(_AT_ONCE, row_groups=groups, columns=wanted) if groups else iter(())
     while True:

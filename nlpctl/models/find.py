@@ -8,12 +8,12 @@ from typing import Any
 from nlpctl.config.schema import Origin, Recipe
 from nlpctl.data.labels import given_labels
 from nlpctl.errors import UserError
-from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, MANIFEST, MODEL, TASK
+from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, MODEL, TASK
 from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.head_labels import check_given_labels
 from nlpctl.models.source import ModelSource, resolve_source
-from nlpctl.models.sums import check_model_sums
+from nlpctl.models.sums import check_model_sums, parts_of
 from nlpctl.names import listed
 
 _FLAG = (Origin("--labels"), Origin("labels"))  # on the command line, in Python
@@ -87,5 +87,5 @@ def model_fingerprint(source: str) -> dict[str, Any]:
     folder = resolve_source(source).folder
     if folder is None:
         return {"model": source}
-    files = sorted(path for path in Path(folder).iterdir() if path.is_file() and path.name != MANIFEST)
-    return {"model": str(folder), "files": [[path.name, path.stat().st_size, path.stat().st_mtime] for path in files]}
+    files = [[path.name, path.stat().st_size, path.stat().st_mtime] for path in parts_of(Path(folder))]
+    return {"model": str(folder), "files": files}

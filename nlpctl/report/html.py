@@ -35,8 +35,8 @@ def escaped(value: Any) -> Html:
 
 
 def as_it_is(text: str) -> Html:
-    """A text that a form sends back, with all of its characters."""
-    return Html(html.escape(text))
+    """A text that a form sends back, with all characters that a page can hold."""
+    return Html(html.escape(text.encode("utf-8", "replace").decode()))
 
 
 def element(name: str, /, *children: Any, **attributes: Any) -> Html:

@@ -55,11 +55,11 @@ def _named(page: Wsgi, hosts: list[str]) -> Wsgi:
     """`page` for requests to one of `hosts`: another site's name for this machine is refused, as by `nlpctl ui`."""
 
     def answer(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        name = re.sub(r":\d+$", "", environ.get("HTTP_HOST", ""))
-        if "*" in hosts or name in hosts:
+        name = re.sub(r":\d+$", "", environ.get("HTTP_HOST", "")).lower()
+        if "*" in hosts or name in [each.lower() for each in hosts]:
             return page(environ, start_response)
         start_response("400 Bad Request", [("Content-Type", "text/plain")])
-        return [b"this machine has another name"]
+        return [f"open it as {' or '.join(hosts)}, or give --host the name that you use\n".encode()]
 
     return answer
 

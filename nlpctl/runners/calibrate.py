@@ -195,7 +195,7 @@ def _of_export(
     examples, groups = _labelled(recipe, split, task.labels, network)
     found = choices(manifest, setup)
     if not found:
-        hint = "name another device: --device cpu; or calibrate the run that it was made from"
+        hint = "calibrate the run that it was made from" + ("" if setup.device == "cpu" else ", or name --device cpu")
         raise UserError("this machine cannot run the export", str(folder), hint)
     first, *others = sorted(found, key=lambda choice: choice.precision != "fp32")
 

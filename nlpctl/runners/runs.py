@@ -17,7 +17,7 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
-from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step
+from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step, real_path
 from nlpctl.names import nearest
 from nlpctl.report.score_tables import figures, without_counts
 from nlpctl.runners.run_files import (
@@ -209,12 +209,15 @@ def open_all(folder: Path) -> tuple[list[RunRecord], list[UnreadableRun]]:
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
-    """The run directories in `folder`, at any depth, by name; anything else, such as an index, is ignored.
+    """The run directories in `folder`, at any depth; anything else, such as an index, is ignored.
+
+    Folders come by name, after links to runs elsewhere.
 
     UserError if the folder does not exist.
     """
     if not folder.is_dir():
         raise UserError("there is no such folder", where=str(folder), hint="name the folder that holds your runs")
+    linked: set[Path] = set()
     for place, folders, _ in os.walk(folder):
         if is_run(Path(place)):
             folders.clear()
@@ -223,8 +226,11 @@ def find_runs(folder: Path) -> Iterator[Path]:
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         # Links are not walked into, which may lead round in circles; but a run may have been moved to another disk.
-        linked = (Path(place, name) for name in folders if os.path.islink(os.path.join(place, name)))
-        yield from (path for path in linked if is_run(path))
+        for path in (Path(place, name) for name in folders if os.path.islink(os.path.join(place, name))):
+            real = real_path(path)
+            if is_run(path) and real not in linked and not real.is_relative_to(real_path(folder)):
+                linked.add(real)
+                yield path
 
 
 @dataclass(frozen=True)

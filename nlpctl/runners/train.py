@@ -41,7 +41,7 @@ from nlpctl.runtime.ranks import RANK, WORLD_SIZE, is_child
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.team import Head
 from nlpctl.training.begin import begin_run
-from nlpctl.training.continuing import Finished, refuse_stopped_early, take_over
+from nlpctl.training.continuing import Finished, stops_at, take_over
 from nlpctl.training.judging import Judging
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.own_imports import check_imports
@@ -325,7 +325,6 @@ def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) 
     if real_path(run.path) == real_path(origin.run.path):
         hint = "leave out --output_dir, or name another folder"
         raise UserError("the finished run itself is never changed", where="training.output_dir", hint=hint)
-    refuse_stopped_early(origin.checkpoint, recipe)
     changed = changed_keys(origin.recipe, recipe, FREE_TO_CONTINUE)
     if changed:
         raise UserError(
@@ -333,6 +332,9 @@ def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) 
             where=recipe.where(changed[0]),
             hint="leave it out; for other data or settings start a new run from the model: model.name_or_path",
         )
+    if stops_at(origin.checkpoint, recipe):
+        message = "early stopping would end the run before its first step: its last evaluations brought no improvement"
+        raise UserError(message, recipe.where("early_stopping.patience"), "give more patience, or leave it out")
 
 
 def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:

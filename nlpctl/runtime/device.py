@@ -65,12 +65,7 @@ class GpuReport:
 
 
 def ask_driver(environ: Mapping[str, str]) -> Driver:
-    """Run cuda_probe.py under `environ` (it decides by CUDA_VISIBLE_DEVICES), once for equal environments."""
-    return _asked(frozenset(environ.items()))
-
-
-@functools.lru_cache(maxsize=4)
-def _asked(environ: frozenset[tuple[str, str]]) -> Driver:
+    """Run cuda_probe.py under `environ` (it decides by CUDA_VISIBLE_DEVICES)."""
     script = Path(__file__).with_name("cuda_probe.py")
     try:
         done = subprocess.run(

@@ -272,7 +272,8 @@ class RunDirectory:
         """
         changed = [name for name, digest in new["data"].items() if old["data"].get(name) != digest]
         if FURTHER in old:  # which older versions did not note
-            changed += [name for name, digest in new.get(FURTHER, {}).items() if old[FURTHER].get(name) != digest]
+            before, now = old[FURTHER], new.get(FURTHER, {})
+            changed += sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
         if changed:
             raise UserError(
                 f"the data changed since the run began: {', '.join(changed)}",

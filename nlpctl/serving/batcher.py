@@ -250,8 +250,7 @@ class Batcher:
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._running[task]
         self._changed.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._break(error)
+        self._stopped(task)
 
     def _stopped(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

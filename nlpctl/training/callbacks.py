@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,18 @@ from nlpctl.training.patience import Patience
 from nlpctl.training.step_count import StepCount
 
 TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
+
+
+def _warn_of_moved_evaluations(args: TrainingArguments) -> None:
+    """PaddleNLP's Trainer has lowered eval_steps to have minimum_eval_times evaluations, but not save_steps."""
+    if not (args.load_best_model_at_end and args.minimum_eval_times and args.evaluation_strategy == "steps"):
+        return
+    if args.save_steps % args.eval_steps:
+        both = math.lcm(args.save_steps, args.eval_steps)
+        console.warn(
+            f"minimum_eval_times lowers eval_steps to {args.eval_steps}: checkpoints are evaluated, and the best is "
+            f"chosen, every {both:,} steps only; set eval_steps and save_steps in its place"
+        )
 
 
 class EventRecorder(TrainerCallback):
@@ -90,6 +103,7 @@ class StepsTold(TrainerCallback):
         if self.course is not None:
             self.course.begin(found.total, found.warmup or 0, found.per_epoch)
         if state.is_world_process_zero:
+            _warn_of_moved_evaluations(args)
             for line in found.describe():
                 console.note(line)
             self.run.update_manifest(steps=found.to_json())

@@ -64,7 +64,10 @@ def finished_run(run: RunDirectory, recipe: Recipe) -> Finished:
     """The finished `run`, trained by `recipe`. UserError: it cannot go on."""
     checkpoint = _last_checkpoint(run)
     state = json_of(checkpoint / _STATE)
-    refuse_stopped_early(checkpoint, recipe)
+    if stops_at(checkpoint, recipe):
+        hint = "to train further all the same, start a new run from its model: model.name_or_path"
+        step, planned = state["global_step"], state["max_steps"]
+        raise UserError(f"early stopping ended the run at step {step} of {planned}", where=str(run.path), hint=hint)
     best = state.get("best_model_checkpoint") if recipe.training.load_best_model_at_end else None
     if best is not None and Path(best).name != checkpoint.name:
         _refuse_damaged(run.checkpoints / Path(best).name)
@@ -88,14 +91,10 @@ def _last_checkpoint(run: RunDirectory) -> Path:
     return checkpoint
 
 
-def refuse_stopped_early(checkpoint: Path, recipe: Recipe) -> None:
-    """UserError if early stopping, as `recipe` has it, ended the run at its last checkpoint: it would end at once."""
+def stops_at(checkpoint: Path, recipe: Recipe) -> bool:
+    """Whether early stopping, as `recipe` has it, ends the run at this checkpoint, and would at once again."""
     patience, state = patience_of(recipe), json_of(checkpoint / _STATE)
-    if patience is not None and patience.exhausted(state["log_history"]):
-        hint = "to train further all the same, start a new run from its model: model.name_or_path"
-        step, planned = state["global_step"], state["max_steps"]
-        message = f"early stopping ended the run at step {step} of {planned}"
-        raise UserError(message, str(checkpoint.parent.parent), hint)
+    return patience is not None and patience.exhausted(state["log_history"])
 
 
 def take_over(run: RunDirectory) -> bool:

@@ -49,6 +49,7 @@ def test_runs_that_are_links_are_listed(nlpctl, made, tmp_path):
     (tmp_path / "outputs" / "moved").rename(tmp_path / "elsewhere")
     (tmp_path / "outputs" / "moved").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "outputs" / "round").symlink_to(tmp_path / "outputs")
+    (tmp_path / "outputs" / "latest").symlink_to(tmp_path / "outputs" / "here")  # which is listed anyway
     ended = nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "dev")
     assert [row[0] for row in cells(ended.out)] == ["moved", "here"]
 

@@ -76,5 +76,5 @@ def test_other_columns_of_parquet_are_not_read(tmp_path):
         list(source.kept_rows(KEEP_ALL))
     parquet.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), tmp_path / "twice.parquet")
     source = open_input(task_rows("sequence_classification", DataSection()), str(tmp_path / "twice.parquet"), "auto")
-    with pytest.raises(UserError, match="two columns have one name"):
+    with pytest.raises(UserError, match="two columns are called 'text'"):
         list(source.rows())

@@ -397,6 +397,19 @@ def test_a_defect_refuses_what_waits():
     assert [str(error) for error in run(story)[2]] == ["a bug"]
 
 
+def test_a_defect_of_the_queue_itself_is_one_too():
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        def broken() -> None:
+            raise ValueError("a bug")
+
+        batcher._take = broken
+        with pytest.raises(Refused, match="ValueError"):
+            await asyncio.wait_for(batcher.submit([1]), 5)
+        assert not batcher.alive
+
+    assert [str(error) for error in run(story)[2]] == ["a bug"]
+
+
 def test_without_a_thread_requests_fail_and_do_not_wait(monkeypatch):
     async def story(batcher: Batcher, engine: Engine) -> None:
         with monkeypatch.context() as patch:

@@ -27,8 +27,11 @@ def run(tmp_path: Path) -> RunDirectory:
     return RunDirectory(tmp_path / "outputs" / "run")
 
 
-def facts(data: dict[str, str] | None = None, processes: int = 1) -> dict:
-    return {"command": ["nlpctl", "train"], "data": data or {"a.tsv": "123"}, "processes": processes}
+AB = {"a.csv": "1", "b.csv": "2"}
+
+
+def facts(data: dict[str, str] | None = None, processes: int = 1, **more: dict[str, str]) -> dict:
+    return {"command": ["nlpctl", "train"], "data": data or {"a.tsv": "123"}, "processes": processes, **more}
 
 
 def begin(run: RunDirectory, *, resume: bool = False, overwrite: bool = False, **changed) -> None:
@@ -211,6 +214,20 @@ def test_changed_data_are_refused(run):
     refused(run, "data changed since the run began: a.tsv", resume=True, data={"a.tsv": "456"})
     refused(run, "data changed since the run began: b.tsv", resume=True, data={"a.tsv": "123", "b.tsv": "1"})
     begin(run, overwrite=True, data={"a.tsv": "456"})
+
+
+def test_other_files_that_changed_are_refused(run):
+    """A folder of data, of which files may be gone, too; an older run has not noted them."""
+    begin(run, further_files={"rows/a.csv": "1", "rows/b.csv": "2"})
+    pretend(run, state="interrupted")
+    changed = {"a.csv": {"a.csv": "3", "b.csv": "2"}, "b.csv": {"a.csv": "1"}, "c.csv": {**AB, "c.csv": "1"}}
+    for told, now in changed.items():
+        files = {f"rows/{name}": digest for name, digest in now.items()}
+        refused(run, f"data changed since the run began: rows/{told}", resume=True, further_files=files)
+    pretend(run, further_files=None)
+    older = {name: value for name, value in run.read_manifest().items() if name != "further_files"}
+    run.manifest_file.write_text(json.dumps(older))
+    begin(run, resume=True, further_files={"rows/a.csv": "3"})
 
 
 def test_a_damaged_manifest(run):

@@ -11,6 +11,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import SPLITS, files_of
 from nlpctl.errors import UserError
 from nlpctl.models.source import resolve_source
+from nlpctl.models.sums import parts_of
 
 
 def data_files(recipe: Recipe) -> list[tuple[str, Path]]:
@@ -82,7 +83,7 @@ def _of_model(model: ModelSection, key: str, recipe: Recipe) -> list[tuple[str, 
     return [
         (recipe.where(f"{key}.{name}"), file)
         for name, path in paths
-        for file in (sorted(path.iterdir()) if path.is_dir() else [path])
+        for file in (parts_of(path) if path.is_dir() else [path])
     ]
 
 

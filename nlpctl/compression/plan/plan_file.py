@@ -108,7 +108,9 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: 
     files = dict.fromkeys(("data", "dataset"), "the data")
     files |= {"networks": "the files that networks depend on"} if trained else {}
     for kind, message in files.items():
-        changed = _differing(old.get(kind, plan[kind]), plan[kind])  # older plans have no "dataset"
+        # Older plans have no "dataset", and list cards.
+        was = {name: value for name, value in old.get(kind, plan[kind]).items() if is_part(Path(name).name)}
+        changed = _differing(was, plan[kind])
         if changed:
             raise UserError(f"{message} changed since these models were made: {changed[0]}", str(folder), hint)
     changed = [name for name in _differing(before, now) if trained or not name.startswith(_of_training())]

@@ -194,8 +194,8 @@ def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any], free
         raise UserError(f"the runs began with {told}", str(folder), f"resume with the same flags, or {again}")
     files = sorted(name for name, digest in known["data"].items() if began["data"].get(name) != digest)
     # Older versions did not note other files, such as those of starting values, nor the source of the user's own parts.
-    others = began.get("others", known["others"])
-    files += sorted(name for name, digest in known["others"].items() if others.get(name) != digest)
+    before, now = began.get("others", known["others"]), known["others"]
+    files += sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     if files:
         message = f"the data changed since the first run began: {', '.join(files)}"
         raise UserError(message, str(folder), f"restore the files, or {again}")

@@ -46,7 +46,7 @@ def _row(record: RunRecord, name: str) -> list[Any]:
 
 
 def _link(name: str) -> Html:
-    return element("a", name, href=f"/run?{urlencode({'run': name}, errors='surrogateescape')}")
+    return element("a", name, href=f"/run?{urlencode({'run': name}, errors='replace')}")
 
 
 def try_section(run: str, keys: Sequence[str], row: Mapping[str, str]) -> Section:
