@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -121,15 +122,17 @@ def test_several_workers(work, exported, tmp_path):
     def post() -> tuple[int, object]:
         return service.post(url, asked, "of-both")
 
-    def scraped(worker: int) -> bool:
+    def scraped() -> list[tuple[str, str]]:
+        """The workers, and the rows that each has answered."""
         request = urllib.request.Request(f"{url}/metrics", headers={"X-API-Key": "of-both"})
         with urllib.request.urlopen(request, timeout=60) as response:
-            return f'nlpctl_rows_total{{worker="{worker}"}}' in response.read().decode()
+            return re.findall(r'nlpctl_rows_total\{worker="(\d+)"\} (\d+)', response.read().decode())
 
     lines = "".join(f"{json.dumps(row)}\n" for row in asked)
     alone = work.nlpctl("predict", exported, "-", "--format", "jsonl", *engine, stdin=lines)
     assert post() == (200, [json.loads(line) for line in alone.stdout.splitlines()])
-    until(lambda: scraped(0) and scraped(1))  # whichever worker answers knows of both
+    # Whichever worker answers knows of both; and of the rows of the one that is killed, after its next report.
+    until(lambda: len(found := scraped()) == 2 and sum(int(rows) for _, rows in found) == 2)
     first, second = workers(process.pid)
     os.kill(process.pid, signal.SIGSTOP)
     os.kill(process.pid, signal.SIGCONT)
@@ -137,7 +140,7 @@ def test_several_workers(work, exported, tmp_path):
     os.kill(first, signal.SIGKILL)
     assert all(post()[0] == 200 for _ in range(5))
     until(lambda: second in workers(process.pid) and len(workers(process.pid)) == 2)
-    until(lambda: scraped(0) and scraped(1))
+    until(lambda: len(scraped()) == 2)
     for each in (process.pid, *workers(process.pid)):
         os.kill(each, signal.SIGTERM)
     _, rest = process.communicate(timeout=60)
