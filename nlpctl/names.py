@@ -1,11 +1,12 @@
-"""Lists of names and "did you mean" guesses for messages."""
+"""Lists of names and "did you mean" guesses for messages; the names in which two mappings differ."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from pathlib import PurePath
+from typing import Any
 
 _SHOWN = 12
 
@@ -34,6 +35,11 @@ def did_you_mean(word: str, options: Iterable[str], cutoff: float = 0.6) -> str:
     """A question to append to a message, or nothing: (did you mean 'x'?). `cutoff` as for `nearest`."""
     guess = nearest(word, options, cutoff)
     return f" (did you mean {guess!r}?)" if guess is not None else ""
+
+
+def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The names, sorted, whose values differ or exist on one side only."""
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
 def listed(options: Iterable[str]) -> str:

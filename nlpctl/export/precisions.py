@@ -13,6 +13,7 @@ from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.inference.auto import choices, open_choice
 from nlpctl.inference.choice import Choice
+from nlpctl.inference.measure import reason_of
 from nlpctl.inference.trained import TrainedModel
 from nlpctl.models.confidence import Calibration
 from nlpctl.models.export_folder import DevScores, ExportManifest
@@ -72,7 +73,7 @@ def dev_scores(
         except Interrupted:
             raise
         except Exception as error:  # engines raise what they like
-            console.warn(f"{choice.name} has no score on dev: {' '.join(str(error).split())[:200]}")
+            console.warn(f"{choice.name} has no score on dev: {reason_of(error)}")
     fp32 = found.pop(exact.name, None)
     if fp32 is None or not found:
         return None, ways

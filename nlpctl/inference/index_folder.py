@@ -18,6 +18,7 @@ from nlpctl.files import read_json, sha256_of, write_json_atomic
 from nlpctl.layout import INDEX_VECTORS, MANIFEST
 from nlpctl.models.source import resolve_source
 from nlpctl.models.sums import is_part, parts_of
+from nlpctl.names import differing
 
 FORMAT = 1
 BUILD_AGAIN = "build it again: nlpctl index build"
@@ -72,8 +73,7 @@ def read_manifest(folder: Path) -> IndexManifest:
 def check_model(folder: Path, manifest: IndexManifest) -> None:
     """UserError if the model is missing or is not the one that the index was built with."""
     now = model_files(manifest.model)
-    names = (name for name in now.keys() | manifest.model_files.keys() if is_part(name))  # older ones list the card
-    changed = sorted(name for name in names if now.get(name) != manifest.model_files.get(name))
+    changed = [name for name in differing(now, manifest.model_files) if is_part(name)]  # older ones list the card
     if changed:
         raise UserError(
             f"the model {manifest.model} has changed since this index was built: {', '.join(changed)}",

@@ -60,7 +60,7 @@ def time_choices(
             run(smallest)
             runs[name] = run
         except Exception as error:
-            failed[name] = _reason(error)
+            failed[name] = reason_of(error)
     found: dict[str, dict[int, float]] = {name: {} for name in runs}
     for size, given in sorted(batches.items()):
         rows = sum(len(next(iter(batch.values()))) for batch in given)
@@ -90,7 +90,7 @@ def _best_rounds(
                     if time.monotonic() > until:
                         return best if len(best) == len(runs) else {}
             except Exception as error:
-                failed[name] = _reason(error)
+                failed[name] = reason_of(error)
                 del runs[name]
                 continue
             if warm:
@@ -101,7 +101,8 @@ def _best_rounds(
     return {name: taken for name, taken in best.items() if name in runs}
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """Why an engine failed, in a line: engines raise what they like."""
     return " ".join(str(error).split())[:200] or type(error).__name__
 
 

@@ -181,6 +181,7 @@ def _of_export(
 ) -> tuple[Calibration, dict[str, Any]]:
     """The same of the export's fp32 graph, or of its only one; other ways to run it are compared with that."""
     from nlpctl.inference.auto import choices, open_choice
+    from nlpctl.inference.measure import reason_of
     from nlpctl.inference.samples import read_description
     from nlpctl.inference.trained import TrainedModel
     from nlpctl.tasks.calibrate import calibrated, recalibrated
@@ -213,6 +214,5 @@ def _of_export(
         except Interrupted:
             raise
         except Exception as error:  # engines raise what they like
-            reason = " ".join(str(error).split())[:200]
-            console.warn(f"{each.name} keeps the calibration of {first.name}: it failed ({reason})")
+            console.warn(f"{each.name} keeps the calibration of {first.name}: it failed ({reason_of(error)})")
     return replace(calibration, ways={way: own for way, own in ways.items() if own is not calibration}), metrics

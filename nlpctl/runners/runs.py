@@ -217,7 +217,7 @@ def find_runs(folder: Path) -> Iterator[Path]:
     """
     if not folder.is_dir():
         raise UserError("there is no such folder", where=str(folder), hint="name the folder that holds your runs")
-    linked: set[Path] = set()
+    top, linked = real_path(folder), set[Path]()
     for place, folders, _ in os.walk(folder):
         if is_run(Path(place)):
             folders.clear()
@@ -228,7 +228,7 @@ def find_runs(folder: Path) -> Iterator[Path]:
         # Links are not walked into, which may lead round in circles; but a run may have been moved to another disk.
         for path in (Path(place, name) for name in folders if os.path.islink(os.path.join(place, name))):
             real = real_path(path)
-            if is_run(path) and real not in linked and not real.is_relative_to(real_path(folder)):
+            if is_run(path) and real not in linked and not real.is_relative_to(top):
                 linked.add(real)
                 yield path
 

@@ -28,6 +28,7 @@ from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Run
 from nlpctl.layout import real_path
 from nlpctl.models.find import check_edits
 from nlpctl.models.source import resolve_source
+from nlpctl.names import differing
 from nlpctl.outputs import refuse_below_file
 from nlpctl.runners.report import renew_report
 from nlpctl.runners.several_nodes import agree, follow_node_0, head_of, refuse_unnamed_cards
@@ -352,7 +353,4 @@ def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
 def changed_keys(before: Recipe, after: Recipe, free: tuple[str, ...]) -> list[str]:
     """The keys that differ, without those that begin like one of `free`."""
     began, now = (flat(recipe_values(recipe, everything=True)) for recipe in (before, after))
-    return sorted(
-        name for name in began.keys() | now.keys()
-        if began.get(name) != now.get(name) and not name.startswith(free)
-    )  # fmt: skip
+    return [name for name in differing(began, now) if not name.startswith(free)]

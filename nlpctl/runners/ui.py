@@ -200,15 +200,17 @@ class TriedModels:
         """The service of this run, which is started unless it runs. Returns at once."""
         model = self._open.pop(run, None)
         if model is not None and not (model.runs and model.is_of(run)):
-            model.terminate()
-            self._ending.append(model)
+            self._retire(model)
             model = None
         self._open[run] = model or TriedModel(run)
         while len(self._open) > MOST_MODELS:
-            self._ending.append(self._open.pop(next(iter(self._open))))
-            self._ending[-1].terminate()
+            self._retire(self._open.pop(next(iter(self._open))))
         self._ending = [each for each in self._ending if each.runs]
         return self._open[run]
+
+    def _retire(self, model: TriedModel) -> None:
+        model.terminate()
+        self._ending.append(model)
 
     def tried(self, run: Path) -> TriedModel | None:
         """The service of this run, also one that has failed; None: it was not started, has made room for others, or is

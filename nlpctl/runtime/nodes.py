@@ -32,7 +32,7 @@ from nlpctl.errors import (
     RunFailed,
     UserError,
 )
-from nlpctl.names import counted
+from nlpctl.names import counted, differing
 from nlpctl.runtime.door import ANSWER_SECONDS, HELLO, REFUSED, WELCOME, Door, twice
 from nlpctl.runtime.link import LOST, BadMessage, Link, Message, read_message, write_message
 from nlpctl.runtime.schedulers import Place
@@ -194,7 +194,7 @@ def differences(first: Member, other: Member, equal: Sequence[str]) -> list[Prob
     problems = []
     for name in equal:
         one, two = first.facts[name], other.facts[name]
-        keys = sorted(key for key in one.keys() | two.keys() if one.get(key) != two.get(key))
+        keys = differing(one, two)
         if not keys:
             continue
         told = [f"{key} is {_told(two.get(key))}, not {_told(one.get(key))}" for key in keys[:_SHOWN]]

@@ -29,7 +29,7 @@ from nlpctl.files import (
     json_of,
     remove_dir,
     remove_leftovers,
-    sha256_of,
+    sums,
     write_json_atomic,
     write_text_atomic,
 )
@@ -48,6 +48,7 @@ from nlpctl.layout import (
     TALLIES,
     checkpoints_in,
 )
+from nlpctl.names import differing
 from nlpctl.outputs import is_signed, refuse_lost_link, refuse_part
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
@@ -272,8 +273,7 @@ class RunDirectory:
         """
         changed = [name for name, digest in new["data"].items() if old["data"].get(name) != digest]
         if FURTHER in old:  # which older versions did not note
-            before, now = old[FURTHER], new.get(FURTHER, {})
-            changed += sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+            changed += differing(old[FURTHER], new.get(FURTHER, {}))
         if changed:
             raise UserError(
                 f"the data changed since the run began: {', '.join(changed)}",
@@ -350,7 +350,7 @@ def describe_run(command: Sequence[str], seed: int, data_files: Sequence[Path], 
         "versions": dict(versions),
         "git_commit": git_commit(),
         "seed": seed,
-        "data": {str(path): sha256_of(path) for path in data_files},
+        "data": sums(data_files),
     }
 
 

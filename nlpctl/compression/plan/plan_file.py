@@ -19,8 +19,9 @@ from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.paths import dataset_files
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.files import read_json, sha256_of, write_json_atomic
+from nlpctl.files import read_json, sha256_of, sums, write_json_atomic
 from nlpctl.models.sums import is_part, parts_of
+from nlpctl.names import differing
 from nlpctl.runtime.run_directory import RunDirectory
 
 PLAN = "plan.json"
@@ -79,7 +80,7 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
         "source": str(source),
         "sha256": {path.name: sha256_of(path) for path in files},
         "data": _sums(data_files(recipe)),
-        "dataset": {str(path): sha256_of(path) for path in dataset_files(recipe)},
+        "dataset": sums(dataset_files(recipe)),
         "networks": _sums(files_of_networks(recipe)),
         "settings": {name: value for name, value in values.items() if not name.startswith((*_free(), _OF_SOURCE))}
         | _of_student(recipe),
@@ -110,10 +111,10 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: 
     for kind, message in files.items():
         # Older plans have no "dataset", and list cards.
         was = {name: value for name, value in old.get(kind, plan[kind]).items() if is_part(Path(name).name)}
-        changed = _differing(was, plan[kind])
+        changed = differing(was, plan[kind])
         if changed:
             raise UserError(f"{message} changed since these models were made: {changed[0]}", str(folder), hint)
-    changed = [name for name in _differing(before, now) if trained or not name.startswith(_of_training())]
+    changed = [name for name in differing(before, now) if trained or not name.startswith(_of_training())]
     if changed:
         made = [f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in changed[:SHOWN]]
         more = f", and {len(changed) - SHOWN} more settings differ" if len(changed) > SHOWN else ""
@@ -174,11 +175,6 @@ def _free() -> tuple[str, ...]:
 def _of_training() -> tuple[str, ...]:
     """Prefixes of settings that affect trained networks only."""
     return (*_OF_TRAINING, *(f"compression.{name}" for strategy in every_strategy() for name in strategy.of_training))
-
-
-def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names whose values differ or exist on one side only."""
-    return [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
 
 
 def _as_read(settings: Mapping[str, Any]) -> dict[str, Any]:

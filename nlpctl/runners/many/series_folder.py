@@ -21,12 +21,13 @@ from nlpctl.files import (
     json_of,
     remove_dir,
     remove_leftovers,
-    sha256_of,
+    sums,
     write_json_atomic,
     write_text_atomic,
     writing,
 )
 from nlpctl.layout import RECIPE, is_run
+from nlpctl.names import differing
 from nlpctl.outputs import refuse_lost_link, refuse_part
 from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys
 from nlpctl.runtime.lock import take_lock
@@ -127,9 +128,8 @@ def open_folder(
         refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=bool(free))
         with writing(folder, FREE_SPACE):
             remove_leftovers(folder)
-        known = {"kind": kind, "plan": dict(plan), "data": {str(path): sha256_of(path) for path in files}}
-        others = [*parameter_files(recipe.model), *further_files(recipe)]
-        known["others"] = {str(path): sha256_of(path) for path in others}
+        known = {"kind": kind, "plan": dict(plan), "data": sums(files)}
+        known["others"] = sums([*parameter_files(recipe.model), *further_files(recipe)])
         known["functions"] = part_sums(recipe)
         if resume and is_series(folder) and _holds_more(folder, SERIES):  # else it was killed as it began
             _refuse_changes(recipe, folder, known, free)
@@ -194,8 +194,7 @@ def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any], free
         raise UserError(f"the runs began with {told}", str(folder), f"resume with the same flags, or {again}")
     files = sorted(name for name, digest in known["data"].items() if began["data"].get(name) != digest)
     # Older versions did not note other files, such as those of starting values, nor the source of the user's own parts.
-    before, now = began.get("others", known["others"]), known["others"]
-    files += sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    files += differing(began.get("others", known["others"]), known["others"])
     if files:
         message = f"the data changed since the first run began: {', '.join(files)}"
         raise UserError(message, str(folder), f"restore the files, or {again}")
