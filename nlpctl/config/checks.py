@@ -42,9 +42,12 @@ def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> lis
     return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
 
 
-def refuse_half_precision_on_cpu(recipe: Recipe) -> None:
-    """Raise UserError if the recipe wants fp16 or bf16. For runners, once `auto` has turned out to be the CPU."""
-    _refuse(recipe, _half_precision(recipe))
+def refuse_half_precision_on_cpu(recipe: Recipe, computes_bf16: bool) -> None:
+    """Raise UserError if the recipe wants a precision that this CPU does not train in; `computes_bf16`: it does so.
+
+    For runners, once `auto` has turned out to be the CPU.
+    """
+    _refuse(recipe, _half_precision(recipe, computes_bf16))
 
 
 def refuse_wrong_sharding(recipe: Recipe, several_nodes: bool = False) -> None:
@@ -172,15 +175,25 @@ def _one_precision(recipe: Recipe) -> Iterator[Finding]:
 
 def _no_half_precision_on_cpu(recipe: Recipe) -> Iterator[Finding]:
     if recipe.runtime.device == "cpu":
-        yield from _half_precision(recipe)
+        yield from _half_precision(recipe, computes_bf16=True)  # the recipe may be for another machine
 
 
-def _half_precision(recipe: Recipe) -> Iterator[Finding]:
-    why = {"fp16": "Paddle crashes with fp16 on a CPU", "bf16": "Paddle silently trains in float32 on a CPU"}
-    for name in ("fp16", "bf16", "fp16_full_eval", "bf16_full_eval"):
-        if operator.attrgetter(name)(recipe.training):
+def _half_precision(recipe: Recipe, computes_bf16: bool) -> Iterator[Finding]:
+    training = recipe.training
+    needs = {
+        "fp16": "fp16 needs a GPU: Paddle crashes with fp16 on a CPU",
+        "fp16_full_eval": "fp16_full_eval needs a GPU: Paddle crashes with fp16 on a CPU",
+        "bf16_full_eval": "bf16_full_eval needs a GPU: Paddle silently computes in float32 on a CPU",
+    }
+    if not computes_bf16:
+        needs["bf16"] = "bf16 needs a GPU, or a processor with AVX512-BF16 or AMX, and this one has neither"
+    for name, message in needs.items():
+        if operator.attrgetter(name)(training):
             keys = (f"training.{name}", "runtime.device")
-            yield Finding(keys, f"{name} needs a GPU: {why[name[:4]]}", f"set training.{name}: false, or use a GPU")
+            yield Finding(keys, message, f"set training.{name}: false, or use a GPU")
+    if training.bf16 and not training.fast_cpu:
+        message = "on a CPU, bf16 is computed by the faster functions, which are off"
+        yield Finding(("training.bf16", "training.fast_cpu"), message, "set one of them to its default")
 
 
 def _processes(recipe: Recipe) -> Iterator[Finding]:

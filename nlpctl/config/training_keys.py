@@ -53,6 +53,6 @@ class TrainingKeys:
     )
     fast_cpu: bool = key(
         True,
-        "On a CPU, compute dropout, LayerNorm, gradients of biases and transposes by nlpctl's faster functions "
-        "(docs/benchmarks.md). false: by Paddle's own, which draw other dropout masks from the same seed.",
+        "On a CPU, compute attention, GELU, softmax, LayerNorm, biases and dropout by faster functions (oneDNN's; "
+        "docs/training.md). false: by Paddle's own, which draw other dropout masks from the same seed.",
     )

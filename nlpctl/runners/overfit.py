@@ -10,6 +10,7 @@ from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed
 from nlpctl.runners.untrained import ready_to_train
+from nlpctl.runtime.cpu import cpu_info
 
 STEPS = 200  # unless --max_steps is given
 
@@ -21,7 +22,7 @@ def overfit_batch(recipe: Recipe) -> dict[str, Any]:
     """
     recipe = _for_one_batch(recipe)
     if recipe.runtime.device == "cpu":
-        refuse_half_precision_on_cpu(recipe)
+        refuse_half_precision_on_cpu(recipe, cpu_info().computes("bf16"))
     ready = ready_to_train(recipe)
     from nlpctl.training.overfit import learn_one_batch
 

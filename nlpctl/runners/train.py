@@ -33,6 +33,7 @@ from nlpctl.outputs import refuse_below_file
 from nlpctl.runners.report import renew_report
 from nlpctl.runners.several_nodes import agree, follow_node_0, head_of, refuse_unnamed_cards
 from nlpctl.runners.tracking import tracked
+from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.launch import launch, processes_wanted
@@ -101,7 +102,7 @@ def train(
     processes = processes_wanted(recipe.runtime)
     device = _device(recipe, processes, nodes)
     if device == "cpu":
-        refuse_half_precision_on_cpu(recipe)
+        refuse_half_precision_on_cpu(recipe, cpu_info().computes("bf16"))
     if is_child():
         _train_as_child(recipe, run, resume)
         return TrainResult(run, {})

@@ -26,6 +26,7 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     - report_to: VisualDL, unless the recipe says otherwise; MLflow is nlpctl's own (runners/tracking.py)
     - disable_tqdm: nlpctl shows progress itself (training/callbacks.py)
     - load_best_model_at_end: obeyed by fine_tune.py, so off for the Trainer
+    - bf16: on a CPU obeyed by fast_cpu.py, so off for the Trainer, which would only warn
     """
     own = {field.name for field in dataclasses.fields(TrainingKeys)}
     names = [field.name for field in dataclasses.fields(recipe.training) if field.name not in own]
@@ -38,6 +39,7 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
         values["report_to"] = list(DEFAULT_REPORT)
     values["report_to"] = [name for name in values["report_to"] if name != MLFLOW]
     values["disable_tqdm"] = True
+    values["bf16"] = values["bf16"] and device != "cpu"
     metric = values["metric_for_best_model"]
     if metric is not None and values["greater_is_better"] is None:  # PaddleNLP derives it for the loss only
         values["greater_is_better"] = task_info(recipe.task).greater_is_better(metric)

@@ -135,7 +135,7 @@ def _own_losses(trainer: RecipeTrainer, features: Sequence[Any]) -> list[float]:
 
 
 def _origin(bad: BadStep, trainer: RecipeTrainer) -> list[str]:
-    """The first non-finite result when the step is repeated bit for bit under Paddle's FLAGS_check_nan_inf."""
+    """The first non-finite result when the step is repeated under Paddle's FLAGS_check_nan_inf."""
     parameters = list(trainer.loaded.network.named_parameters())
     weights = [name for name, parameter in parameters if not _is_finite(parameter)]
     gradients = [name for name, each in parameters if each.grad is not None and not _is_finite(each.grad)]

@@ -1,37 +1,48 @@
-"""Training on a CPU without Paddle's slowest kernels: the same functions and gradients, computed faster.
+"""Training on a CPU without Paddle's slowest functions: the same ones and their gradients, computed faster.
 
     with fast_cpu(recipe, device, network):
         ...  # train
 
-Half of a step of a small encoder is not matrix multiplication. Measured with one thread (docs/benchmarks.md): sums over
-rows, as in the gradients of biases and of LayerNorm, take 100 times as long as a product with a row of ones; dropout
-draws one number at a time; a transposed tensor is copied element by element; and each large tensor comes as new pages
-from the system.
+Half of a step of a small encoder is not matrix multiplication, and most of that half runs on one thread in Paddle
+(docs/benchmarks.md, docs/upstream.md). oneDNN, which Paddle ships, computes attention, GELU, LayerNorm, the bias of a
+linear layer and their gradients; dropout's numbers are NumPy's, drawn four at a time.
 
 The functions are replaced while a network is trained, so the network itself, what is saved of it, and what answers with
 it do not change. A function falls back to Paddle's own where it was not made for the case (another type, mixed
-precision, static graphs, no gradient wanted).
+precision, static graphs, no gradient wanted, no oneDNN).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import functools
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 from paddle.autograd import PyLayer
-from paddle.nn.layer import norm
+from paddle.nn import ClipGradByGlobalNorm, MultiHeadAttention
+from paddle.nn.layer import norm, transformer
 
 from nlpctl.config.own_parts import named_parts
 from nlpctl.config.schema import Recipe
+from nlpctl.errors import UserError
 from nlpctl.runtime.paddle_cpu import copying_transposes, freed_memory_kept, may_copy_transposes
+from nlpctl.training import onednn
+from nlpctl.training.onednn import View
 
+_CHECK = "FLAGS_check_nan_inf"
 LEVELS = 1 << 16  # dropout draws 16 bits per element: its probability is a multiple of 1/65536
 
-_paddle_linear, _paddle_dropout, _paddle_layer_norm = F.linear, F.dropout, F.layer_norm
+_linear, _dropout, _layer_norm, _gelu, _softmax = F.linear, F.dropout, F.layer_norm, F.gelu, F.softmax
+_attend, _queries_keys_values, _clip = (
+    MultiHeadAttention.forward,
+    MultiHeadAttention._prepare_qkv,
+    ClipGradByGlobalNorm._dygraph_clip,
+)
 
 
 @contextlib.contextmanager
@@ -40,19 +51,37 @@ def fast_cpu(recipe: Recipe, device: str, network: paddle.nn.Layer) -> Iterator[
     if not recipe.training.fast_cpu or device != "cpu":
         yield
         return
+    bfloat16 = recipe.training.bf16
+    if bfloat16 and not onednn.available():
+        raise UserError("this Paddle comes without oneDNN, which computes bf16 on a CPU", where="training.bf16")
     may_copy = not _own_code(recipe) and may_copy_transposes(network)
-    with freed_memory_kept, _faster_functions(), copying_transposes if may_copy else contextlib.nullcontext():
+    faster = _faster_functions(network, bfloat16) if onednn.available() else contextlib.nullcontext()
+    with freed_memory_kept, faster, copying_transposes if may_copy else contextlib.nullcontext():
         yield
 
 
 @contextlib.contextmanager
-def _faster_functions() -> Iterator[None]:
-    F.linear, F.dropout, F.layer_norm, norm.layer_norm = linear, dropout, layer_norm, layer_norm
+def _faster_functions(network: paddle.nn.Layer, bfloat16: bool) -> Iterator[None]:
+    # Paddle's layers hold their activation.
+    activated = [layer for layer in network.sublayers(include_self=True) if vars(layer).get("activation") is _gelu]
+    replaced = [
+        (F, "linear", linear_in_bfloat16 if bfloat16 else linear, _linear),
+        (F, "dropout", dropout, _dropout),
+        (F, "layer_norm", layer_norm, _layer_norm),
+        (norm, "layer_norm", layer_norm, _layer_norm),
+        (F, "gelu", gelu, _gelu),
+        (F, "softmax", softmax, _softmax),
+        (MultiHeadAttention, "forward", attend, _attend),
+        (ClipGradByGlobalNorm, "_dygraph_clip", clip, _clip),
+        *((layer, "activation", gelu, _gelu) for layer in activated),
+    ]
+    for owner, name, faster, _ in replaced:
+        setattr(owner, name, faster)
     try:
         yield
     finally:
-        F.linear, F.dropout = _paddle_linear, _paddle_dropout
-        F.layer_norm = norm.layer_norm = _paddle_layer_norm
+        for owner, name, _, paddles in replaced:
+            setattr(owner, name, paddles)
 
 
 def _own_code(recipe: Recipe) -> bool:
@@ -65,16 +94,35 @@ def _own_code(recipe: Recipe) -> bool:
 def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None, name: str | None = None):
     """`F.linear`; the gradient of the bias is a product."""
     if bias is None or not _covered(x, weight, bias):
-        return _paddle_linear(x, weight, bias, name)
+        return _linear(x, weight, bias, name)
     return _AddBias.apply(paddle.matmul(x, weight), bias)
 
 
+def linear_in_bfloat16(x, weight, bias=None, name=None):
+    """`F.linear`, of which the products, also those of the gradients, have factors of bfloat16 and sums of 32 bits."""
+    if not _covered(x, weight, *([] if bias is None else [bias])):
+        return _linear(x, weight, bias, name)
+    return _LinearInBfloat16.apply(x, weight, bias)
+
+
 def layer_norm(x, normalized_shape, weight=None, bias=None, epsilon=1e-5, name=None):
-    """`F.layer_norm` over the last axis; the sums of its gradient are products."""
+    """`F.layer_norm` over the last axis."""
     last = list(np.atleast_1d(normalized_shape)) == x.shape[-1:]
     if weight is None or bias is None or not last or not _covered(x, weight, bias):
-        return _paddle_layer_norm(x, normalized_shape, weight, bias, epsilon, name)
+        return _layer_norm(x, normalized_shape, weight, bias, epsilon, name)
     return _LayerNorm.apply(x, weight, bias, epsilon)
+
+
+def gelu(x, approximate=False, name=None):
+    """`F.gelu`, by the normal distribution."""
+    return _gelu(x, approximate, name) if approximate or not _covered(x) else _Gelu.apply(x)
+
+
+def softmax(x, axis=-1, dtype=None, name=None):
+    """`F.softmax` over the last axis."""
+    if axis not in (-1, x.ndim - 1) or dtype is not None or not _covered(x):
+        return _softmax(x, axis, dtype, name)
+    return _Softmax.apply(x)
 
 
 def dropout(x, p=0.5, axis=None, training=True, mode="upscale_in_train", name=None):
@@ -84,28 +132,91 @@ def dropout(x, p=0.5, axis=None, training=True, mode="upscale_in_train", name=No
     applies where no gradient is wanted: a recomputed forward pass must draw the same mask.
     """
     plain = training and axis is None and mode == "upscale_in_train" and isinstance(p, (int, float)) and 0 < p < 1
-    if not plain or not _covered(x, gradient=False):
-        return _paddle_dropout(x, p, axis, training, mode, name)
-    return x * _mask(x.shape, p)
+    if not plain or not _of_this_kind(x):
+        return _dropout(x, p, axis, training, mode, name)
+    mask, factor = _mask(math.prod(x.shape), p)
+    if _looked_at():
+        return x * paddle.to_tensor(mask.reshape(x.shape).astype(np.float32) * np.float32(factor))
+    return _Dropout.apply(x, mask, factor)
 
 
-def _covered(*tensors: paddle.Tensor, gradient: bool = True) -> bool:
-    """Whether these are 32-bit numbers in eager mode without mixed precision, and, with `gradient`, one trains."""
-    if not paddle.in_dynamic_mode() or any(tensor.dtype != paddle.float32 for tensor in tensors):
-        return False
-    if gradient and (not paddle.is_grad_enabled() or all(tensor.stop_gradient for tensor in tensors)):
+def attend(layer, query, key=None, value=None, attn_mask=None, cache=None):
+    """`MultiHeadAttention.forward`, without copies of queries, keys and values by head."""
+    key = query if key is None else key
+    value = query if value is None else value
+    if attn_mask is not None:
+        attn_mask = transformer._convert_attention_mask(attn_mask, query.dtype)
+    given = [query, key, value, *([] if attn_mask is None else [attn_mask])]
+    plain = cache is None and not layer.need_weights and all(each.ndim == 3 for each in given[:3])
+    own = type(layer)._prepare_qkv is not _queries_keys_values or "_prepare_qkv" in vars(layer)
+    if not plain or own or not _covered(*given) or not _fits(attn_mask):
+        return _attend(layer, query, key, value, attn_mask, cache)
+    drop = None
+    q, k, v = layer.q_proj(query), layer.k_proj(key), layer.v_proj(value)
+    if layer.dropout and layer.training:
+        drop = _mask(q.shape[0] * layer.num_heads * q.shape[1] * k.shape[1], layer.dropout)
+    return layer.out_proj(_Attention.apply(q, k, v, layer.num_heads, attn_mask, drop))
+
+
+def clip(rule, params_grads):
+    """Clipping by global norm, in place."""
+    pairs = [(p, g) for p, g in params_grads if g is not None]
+    dense = all(g.is_dense() and g.dtype == paddle.float32 and getattr(p, "need_clip", True) for p, g in pairs)
+    if not pairs or not dense:
+        return _clip(rule, params_grads)
+    squares = paddle.stack([paddle._C_ops.squared_l2_norm(g) for _, g in pairs])
+    total = paddle.sqrt(squares.sum())
+    factor = rule.clip_norm / paddle.clip(total, min=rule.clip_norm)
+    if float(factor) != 1:
+        for _, g in pairs:
+            onednn.multiply_(g, factor)
+    return params_grads
+
+
+def _fits(mask: paddle.Tensor | None) -> bool:
+    return mask is None or (mask.ndim == 4 and mask.stop_gradient)
+
+
+def _covered(*tensors: paddle.Tensor) -> bool:
+    """Whether the faster functions were made for these: of the kind, one of them trains, nobody looks at operators."""
+    trains = paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in tensors)
+    return trains and _of_this_kind(*tensors) and not _looked_at()
+
+
+def _of_this_kind(*tensors: paddle.Tensor) -> bool:
+    """Whether these are 32-bit numbers, in eager mode without mixed precision."""
+    if not paddle.in_dynamic_mode() or any(tensor.dtype != paddle.float32 or 0 in tensor.shape for tensor in tensors):
         return False
     return paddle.base.framework._dygraph_tracer()._amp_level == paddle.base.core.AmpLevel.O0
 
 
-def _mask(shape: list[int], p: float) -> paddle.Tensor:
-    """Factors of dropout: 0 with probability `p` (rounded to 1/65536), else the inverse of the probability to stay."""
+def _looked_at() -> bool:
+    """Whether Paddle looks for operators whose results are not finite: it sees none of oneDNN's."""
+    return paddle.get_flags(_CHECK)[_CHECK]
+
+
+def _mask(size: int, p: float) -> tuple[np.ndarray, float]:
+    """Of dropout: 0 with probability `p` (rounded to 1/65536), else 1; and the inverse of the probability to stay."""
     dropped = round(p * LEVELS)
-    size = int(np.prod(shape))
     seed = int(paddle.randint(0, 2**31 - 1, [1]))
     drawn = np.random.SFC64(seed).random_raw(-(-size // 4)).view(np.uint16)[:size]
-    factor = np.float32(LEVELS / (LEVELS - dropped)) if dropped < LEVELS else np.float32(0)
-    return paddle.to_tensor(np.multiply(drawn >= dropped, factor, dtype=np.float32).reshape(shape))
+    return drawn >= dropped, LEVELS / (LEVELS - dropped) if dropped < LEVELS else 0.0
+
+
+# -- with their gradients ------------------------------------------------------------------------
+
+
+def _first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """`backward`, of which Paddle records nothing: a gradient of the gradient would be wrong without a word."""
+
+    @functools.wraps(backward)
+    def checked(ctx: Any, gradient: paddle.Tensor) -> Any:
+        if paddle.is_grad_enabled():  # only where paddle.grad(..., create_graph=True) runs it
+            what = "no gradients of gradients (paddle.grad with create_graph=True)"
+            raise UserError(f"the faster functions have {what}", where="training.fast_cpu", hint="set it to false")
+        return backward(ctx, gradient)
+
+    return checked
 
 
 class _AddBias(PyLayer):
@@ -114,43 +225,132 @@ class _AddBias(PyLayer):
     @staticmethod
     def forward(ctx: Any, y: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
         ctx.wanted = _wanted(y, bias)
-        return y + bias
+        return onednn.add(y, bias)
 
     @staticmethod
+    @_first_order
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         of_y, of_bias = ctx.wanted
-        return gradient if of_y else None, _sum_of_rows(_rows(gradient)) if of_bias else None
+        return gradient if of_y else None, _sum_of_rows(gradient) if of_bias else None
 
 
-class _LayerNorm(PyLayer):
-    """Ba et al., 2016, over the last axis: h w + b with h = (x - mean) / sqrt(variance + epsilon); x (..., N).
-
-    With g the gradient of the output and u = g w, that of x is (u - mean(u) - h mean(u h)) / sqrt(variance + epsilon).
-    """
+class _LinearInBfloat16(PyLayer):
+    """x w + b, x (..., K), w (K, N), b (N)."""
 
     @staticmethod
-    def forward(ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor, epsilon: float):
-        ctx.wanted, ctx.epsilon = _wanted(x, weight, bias), epsilon
-        y, mean, variance = paddle._legacy_C_ops.layer_norm(
-            x, weight, bias, "epsilon", epsilon, "begin_norm_axis", x.ndim - 1
-        )
-        ctx.save_for_backward(x, weight, mean, variance)
+    def forward(ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) -> paddle.Tensor:
+        ctx.wanted = _wanted(x, weight) if bias is None else _wanted(x, weight, bias)
+        factors = onednn.to_bfloat16(x), onednn.to_bfloat16(weight)
+        y = paddle.empty([*x.shape[:-1], weight.shape[1]], x.dtype)
+        plus = None if bias is None else View.of(bias.reshape([1, -1]))
+        onednn.multiply_matrices(*map(View.of_rows, (*factors, y)), plus=plus)
+        ctx.save_for_backward(*factors)
         return y
 
     @staticmethod
+    @_first_order
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        x, weight, mean, variance = ctx.saved_tensor()
-        of_x, of_weight, of_bias = ctx.wanted
-        width, g = x.shape[-1], _rows(gradient)
-        scale = paddle.rsqrt(variance.reshape([-1, 1]) + ctx.epsilon)
-        h = (_rows(x) - mean.reshape([-1, 1])).multiply_(scale)
-        gh = g * h
-        dx = None
-        if of_x:
-            share = (weight / width).reshape([width, 1])
-            dx = (g * weight).subtract_(paddle.matmul(g, share)).subtract_(h.multiply_(paddle.matmul(gh, share)))
-            dx = dx.multiply_(scale).reshape(gradient.shape)
-        return dx, _sum_of_rows(gh) if of_weight else None, _sum_of_rows(g) if of_bias else None
+        x, weight = map(View.of_rows, ctx.saved_tensor())
+        given = View.of_rows(onednn.to_bfloat16(gradient))
+        found: list[paddle.Tensor | None] = [None] * len(ctx.wanted)
+        if ctx.wanted[0]:
+            found[0] = paddle.empty(x.tensor.shape, gradient.dtype)
+            onednn.multiply_matrices(given, weight.turned, View.of_rows(found[0]))
+        if ctx.wanted[1]:
+            found[1] = paddle.empty(weight.tensor.shape, gradient.dtype)
+            onednn.multiply_matrices(x.turned, given, View.of(found[1]))
+        if ctx.wanted[2:] == (True,):
+            found[2] = _sum_of_rows(gradient)
+        return tuple(found)
+
+
+class _LayerNorm(PyLayer):
+    @staticmethod
+    def forward(ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor, epsilon: float):
+        ctx.wanted, ctx.epsilon = _wanted(x, weight, bias), epsilon
+        y, mean, variance = onednn.layer_norm(x, weight, bias, epsilon)
+        ctx.save_for_backward(x, weight, bias, mean, variance)
+        return y
+
+    @staticmethod
+    @_first_order
+    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
+        x, weight, bias, mean, variance = ctx.saved_tensor()
+        found = onednn.layer_norm_gradients(x, weight, bias, ctx.epsilon, mean, variance, gradient)
+        return tuple(each if wanted else None for each, wanted in zip(found, ctx.wanted, strict=True))
+
+
+class _Gelu(PyLayer):
+    @staticmethod
+    def forward(ctx: Any, x: paddle.Tensor) -> paddle.Tensor:
+        ctx.save_for_backward(x)
+        return onednn.gelu(x)
+
+    @staticmethod
+    @_first_order
+    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+        return onednn.gelu_gradient(ctx.saved_tensor()[0], gradient)
+
+
+class _Softmax(PyLayer):
+    @staticmethod
+    def forward(ctx: Any, x: paddle.Tensor) -> paddle.Tensor:
+        y = onednn.softmax(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @_first_order
+    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+        return onednn.softmax_gradient(ctx.saved_tensor()[0], gradient)
+
+
+class _Dropout(PyLayer):
+    @staticmethod
+    def forward(ctx: Any, x: paddle.Tensor, mask: np.ndarray, factor: float) -> paddle.Tensor:
+        ctx.mask, ctx.factor = mask, factor
+        return onednn.masked(x, mask, factor)
+
+    @staticmethod
+    @_first_order
+    def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
+        return onednn.masked(gradient, ctx.mask, ctx.factor)
+
+
+class _Attention(PyLayer):
+    """softmax(q k' / sqrt(D) + mask) v by head, with dropout of the softmax (Vaswani et al., 2017, section 3.2).
+
+    q (B, L, H D), k and v (B, K, H D), mask (B or 1, H or 1, L or 1, K), drop as from `_mask`; returns (B, L, H D).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, q: paddle.Tensor, k: paddle.Tensor, v: paddle.Tensor, heads: int, mask: Any, drop: Any):
+        ctx.wanted, ctx.heads, ctx.drop = _wanted(q, k, v), heads, drop
+        ctx.scale = (q.shape[2] // heads) ** -0.5
+        of_q, of_k, of_v = (View.of_heads(each, heads) for each in (q, k, v))
+        scores = View.of(paddle.empty([q.shape[0], heads, q.shape[1], k.shape[1]], q.dtype))
+        plus = None if mask is None else View.of(mask)
+        onednn.multiply_matrices(of_q, of_k.turned, scores, scale=ctx.scale, plus=plus)
+        shares = onednn.softmax(scores.tensor)
+        kept = shares if drop is None else onednn.masked(shares, *drop)
+        answer = paddle.empty_like(q)
+        onednn.multiply_matrices(View.of(kept), of_v, View.of_heads(answer, heads))
+        ctx.save_for_backward(q, k, v, shares, kept)
+        return answer
+
+    @staticmethod
+    @_first_order
+    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
+        q, k, v, shares, kept = ctx.saved_tensor()
+        of_q, of_k, of_v, of_gradient = (View.of_heads(each, ctx.heads) for each in (q, k, v, gradient))
+        dq, dk, dv, dkept = (paddle.empty_like(each) for each in (q, k, v, kept))
+        onednn.multiply_matrices(View.of(kept).turned, of_gradient, View.of_heads(dv, ctx.heads))
+        onednn.multiply_matrices(of_gradient, of_v.turned, View.of(dkept))
+        dshares = dkept if ctx.drop is None else onednn.masked(dkept, *ctx.drop)
+        dscores = View.of(onednn.softmax_gradient(shares, dshares))
+        onednn.multiply_matrices(dscores, of_k, View.of_heads(dq, ctx.heads), scale=ctx.scale)
+        onednn.multiply_matrices(dscores.turned, of_q, View.of_heads(dk, ctx.heads), scale=ctx.scale)
+        return tuple(each if wanted else None for each, wanted in zip((dq, dk, dv), ctx.wanted, strict=True))
 
 
 def _wanted(*tensors: paddle.Tensor) -> tuple[bool, ...]:
@@ -158,10 +358,7 @@ def _wanted(*tensors: paddle.Tensor) -> tuple[bool, ...]:
     return tuple(not tensor.stop_gradient for tensor in tensors)
 
 
-def _rows(x: paddle.Tensor) -> paddle.Tensor:
-    return x.reshape([-1, x.shape[-1]])
-
-
 def _sum_of_rows(x: paddle.Tensor) -> paddle.Tensor:
-    """(M, N) -> (N), as a product: Paddle's sum over the first axis takes 100 times as long."""
-    return paddle.matmul(paddle.ones([1, x.shape[0]], x.dtype), x).reshape([-1])
+    """(..., N) -> (N), as a product: Paddle's sum over the first axis takes 100 times as long."""
+    rows = x.reshape([-1, x.shape[-1]])
+    return paddle.matmul(paddle.ones([1, rows.shape[0]], x.dtype), rows).reshape([-1])

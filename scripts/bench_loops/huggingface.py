@@ -46,6 +46,7 @@ def train(recipe: dict, times: StepTimes, output_dir: str) -> None:
     arguments = TrainingArguments(
         output_dir=output_dir,
         use_cpu=True,
+        bf16=training["bf16"],
         max_steps=training["max_steps"],
         per_device_train_batch_size=training["per_device_train_batch_size"],
         learning_rate=training["learning_rate"],

@@ -67,7 +67,8 @@ CASES = {
     ],
     "_no_half_precision_on_cpu": [
         ("training: {fp16: true}\nruntime: {device: cpu}", 4, "fp16 needs a GPU"),
-        ("training: {bf16: true}\nruntime: {device: cpu}", 4, "float32 on a CPU"),
+        ("training: {bf16: true, fast_cpu: false}\nruntime: {device: cpu}", 4, "the faster functions, which are off"),
+        ("training: {bf16_full_eval: true}\nruntime: {device: cpu}", 4, "float32 on a CPU"),
     ],
     "_processes": [
         ("runtime: {devices: [0, 1], nproc: 2}", 4, "both set"),
@@ -380,6 +381,7 @@ def test_more_numbers_out_of_range(problems, dotted: str, value: str) -> None:
         "training: {do_eval: true, evaluation_strategy: epoch}",
         "training: {fp16: true}\nruntime: {device: gpu, devices: [0, 1]}",
         "training: {bf16: true}",
+        "training: {bf16: true}\nruntime: {device: cpu}",
         "training: {sharding: '', tensor_parallel_degree: 1, sharding_parallel_degree: -1}",
         "training: {sharding: stage1, sharding_parallel_degree: 2}\nruntime: {nproc: 2, device: cpu}",
         "runtime: {nproc: 2, device: cpu}",
@@ -411,9 +413,13 @@ def test_no_check_builds_on_a_value_that_is_wrong(problems) -> None:
 
 
 def test_half_precision_once_auto_is_the_cpu(load) -> None:
-    refuse_half_precision_on_cpu(load(GOOD))
-    with pytest.raises(UserError, match="bf16 needs a GPU"):
-        refuse_half_precision_on_cpu(load(GOOD + "training: {bf16: true}\n"))
+    refuse_half_precision_on_cpu(load(GOOD), computes_bf16=False)
+    wanted = load(GOOD + "training: {bf16: true}\n")
+    refuse_half_precision_on_cpu(wanted, computes_bf16=True)
+    with pytest.raises(UserError, match="bf16 needs a GPU, or a processor with AVX512-BF16"):
+        refuse_half_precision_on_cpu(wanted, computes_bf16=False)
+    with pytest.raises(UserError, match="fp16 needs a GPU"):
+        refuse_half_precision_on_cpu(load(GOOD + "training: {fp16: true}\n"), computes_bf16=True)
 
 
 def test_a_run_of_several_cards_is_used_on_one_device(load) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.paddle_version import installed_paddle
+from nlpctl.runtime.cpu import cpu_info
 
 MODEL_FILES = {
     "config.json", "labels.json", "manifest.json", "model_state.pdparams", "special_tokens_map.json", "task.json",
@@ -168,6 +170,8 @@ def test_nothing_overwrites_a_finished_run(work, base):
 @pytest.mark.parametrize("flag", ["--fp16", "--bf16"])
 @pytest.mark.parametrize("device", ["cpu", "auto"])
 def test_half_precision_needs_a_gpu(work, flag, device):
+    if flag == "--bf16" and cpu_info().computes("bf16"):
+        pytest.skip("this processor computes in bf16")
     from nlpctl.runtime.device import usable_gpu
 
     if device == "auto" and usable_gpu().usable:
@@ -175,3 +179,16 @@ def test_half_precision_needs_a_gpu(work, flag, device):
     done = work.nlpctl("train", "recipe.yaml", flag, "--device", device, "--set", "training.output_dir=half")
     assert done.returncode == 2 and "needs a GPU" in done.stderr and flag in done.stderr
     assert not (work / "half").exists()
+
+
+@pytest.mark.skipif(not cpu_info().computes("bf16"), reason="this processor does not compute in bf16")
+def test_bf16_on_a_cpu_trains_other_weights_that_resume_to_the_same_bits(work, same_bits):
+    words = "--device", "cpu", "--max_steps", "4", "--save_steps", "2"
+    whole = work.train("in-bf16", *words, "--bf16")
+    assert not same_bits(whole, work.train("in-fp32", *words))
+    again = work.train("in-parts", *words, "--bf16")
+    manifest = {**work.manifest(again.name), "state": "running", "ended": None, "pid": 2**30}
+    (again / "manifest.json").write_text(json.dumps(manifest))
+    shutil.rmtree(again / "model")
+    shutil.rmtree(again / "checkpoints" / "checkpoint-4")
+    assert same_bits(work.train("in-parts", "--resume", recipe="in-parts"), whole)

@@ -272,3 +272,20 @@ def test_a_step_has_its_rows_whoever_ran_out_of_memory(given, planned, recorded,
     )
     _divide(SimpleNamespace(args=args, divide=divided.append), recorded, planned)
     assert divided == ([] if expected is None else [expected])
+
+
+def test_lack_of_memory_in_a_gradient_is_caught():
+    class Greedy(paddle.autograd.PyLayer):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return paddle.empty([2**44], dtype="float32")
+
+    x = paddle.ones([3])
+    x.stop_gradient = False
+    with pytest.raises(OSError) as caught:
+        Greedy.apply(x).sum().backward()
+    assert is_out_of_memory(caught.value)

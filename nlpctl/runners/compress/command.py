@@ -58,6 +58,7 @@ from nlpctl.runners.compress.source import static_model
 from nlpctl.runners.compress.worker import FREE_SPACE, TimeIsUp
 from nlpctl.runners.export import ELSEWHERE
 from nlpctl.runners.side_by_side import Division, Posts, posts
+from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.process import ProcessSetup, one_process, set_up_process
@@ -112,7 +113,7 @@ def _compress(
         check_strategies(recipe, source, chains)
         check_engines(setup, chains)
         if training and setup.device == "cpu":
-            refuse_half_precision_on_cpu(recipe)
+            refuse_half_precision_on_cpu(recipe, cpu_info().computes("bf16"))
         recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
         with _taken(folder, overwrite, plan), sigterm_interrupts():
             try:
