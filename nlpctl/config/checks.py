@@ -191,9 +191,15 @@ def _half_precision(recipe: Recipe, computes_bf16: bool) -> Iterator[Finding]:
         if operator.attrgetter(name)(training):
             keys = (f"training.{name}", "runtime.device")
             yield Finding(keys, message, f"set training.{name}: false, or use a GPU")
-    if training.bf16 and not training.fast_cpu:
+    if not training.bf16 or not computes_bf16:
+        return
+    if not training.fast_cpu:
         message = "on a CPU, bf16 is computed by the faster functions, which are off"
-        yield Finding(("training.bf16", "training.fast_cpu"), message, "set one of them to its default")
+        hint = "set training.fast_cpu: true, or training.bf16: false"
+        yield Finding(("training.bf16", "training.fast_cpu"), message, hint)
+    if training.fp16_opt_level == "O2":
+        message = "on a CPU, bf16 keeps weights in 32 bits"
+        yield Finding(("training.fp16_opt_level", "training.bf16"), message, "set training.fp16_opt_level: O1")
 
 
 def _processes(recipe: Recipe) -> Iterator[Finding]:

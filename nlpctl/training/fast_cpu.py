@@ -9,13 +9,13 @@ linear layer and their gradients; dropout's numbers are NumPy's, drawn four at a
 
 The functions are replaced while a network is trained, so the network itself, what is saved of it, and what answers with
 it do not change. A function falls back to Paddle's own where it was not made for the case (another type, mixed
-precision, static graphs, no gradient wanted, no oneDNN).
+precision, static graphs, no gradient wanted). Where Paddle comes without oneDNN (on x86 it comes with it), all are
+Paddle's own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -54,34 +54,71 @@ def fast_cpu(recipe: Recipe, device: str, network: paddle.nn.Layer) -> Iterator[
     bfloat16 = recipe.training.bf16
     if bfloat16 and not onednn.available():
         raise UserError("this Paddle comes without oneDNN, which computes bf16 on a CPU", where="training.bf16")
-    may_copy = not _own_code(recipe) and may_copy_transposes(network)
-    faster = _faster_functions(network, bfloat16) if onednn.available() else contextlib.nullcontext()
-    with freed_memory_kept, faster, copying_transposes if may_copy else contextlib.nullcontext():
+    own = _own_code(recipe)
+    with contextlib.ExitStack() as settings:
+        settings.enter_context(freed_memory_kept)
+        if onednn.available():
+            settings.enter_context(_faster_functions(network, bfloat16))
+            if own:
+                settings.enter_context(_one_gradient())
+        if not own and may_copy_transposes(network):
+            settings.enter_context(copying_transposes)
         yield
 
 
 @contextlib.contextmanager
 def _faster_functions(network: paddle.nn.Layer, bfloat16: bool) -> Iterator[None]:
-    # Paddle's layers hold their activation.
-    activated = [layer for layer in network.sublayers(include_self=True) if vars(layer).get("activation") is _gelu]
-    replaced = [
-        (F, "linear", linear_in_bfloat16 if bfloat16 else linear, _linear),
-        (F, "dropout", dropout, _dropout),
-        (F, "layer_norm", layer_norm, _layer_norm),
-        (norm, "layer_norm", layer_norm, _layer_norm),
-        (F, "gelu", gelu, _gelu),
-        (F, "softmax", softmax, _softmax),
-        (MultiHeadAttention, "forward", attend, _attend),
-        (ClipGradByGlobalNorm, "_dygraph_clip", clip, _clip),
-        *((layer, "activation", gelu, _gelu) for layer in activated),
+    in_place: list[tuple[Any, str, Any]] = [
+        (F, "linear", linear_in_bfloat16(network) if bfloat16 else linear),
+        (F, "dropout", dropout),
+        (F, "layer_norm", layer_norm),
+        (norm, "layer_norm", layer_norm),
+        (F, "gelu", gelu),
+        (F, "softmax", softmax),
+        (MultiHeadAttention, "forward", attend),
+        (ClipGradByGlobalNorm, "_dygraph_clip", clip),
     ]
-    for owner, name, faster, _ in replaced:
+    for layer in network.sublayers(include_self=True):  # which hold their activation
+        in_place += [(layer, name, gelu) for name, value in vars(layer).items() if value is _gelu]
+    before = [getattr(owner, name) for owner, name, _ in in_place]
+    for owner, name, faster in in_place:
         setattr(owner, name, faster)
     try:
         yield
     finally:
-        for owner, name, _, paddles in replaced:
-            setattr(owner, name, paddles)
+        for (owner, name, _), each in zip(in_place, before, strict=True):
+            setattr(owner, name, each)
+        onednn.forget()
+
+
+@contextlib.contextmanager
+def _one_gradient() -> Iterator[None]:
+    """Around code of the user's own, which may take one gradient of what it computes.
+
+    Paddle's PyLayer crashes when its gradient is computed again, and records nothing for a gradient of the gradient.
+    """
+    eager = paddle.base.core.eager
+    backward, partial = eager.run_backward, eager.run_partial_grad
+
+    def run_backward(tensors, gradients, retain_graph):
+        _refuse(retain_graph=retain_graph)
+        return backward(tensors, gradients, retain_graph)
+
+    def run_partial_grad(outputs, inputs, gradients, retain_graph, create_graph, *others):
+        _refuse(create_graph=create_graph, retain_graph=retain_graph)
+        return partial(outputs, inputs, gradients, retain_graph, create_graph, *others)
+
+    eager.run_backward, eager.run_partial_grad = run_backward, run_partial_grad
+    try:
+        yield
+    finally:
+        eager.run_backward, eager.run_partial_grad = backward, partial
+
+
+def _refuse(**wanted: bool) -> None:
+    for name in (name for name, value in wanted.items() if value):
+        message = f"{name}=True needs Paddle's own functions"
+        raise UserError(message, where="training.fast_cpu", hint="set training.fast_cpu: false")
 
 
 def _own_code(recipe: Recipe) -> bool:
@@ -93,22 +130,36 @@ def _own_code(recipe: Recipe) -> bool:
 
 def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None, name: str | None = None):
     """`F.linear`; the gradient of the bias is a product."""
-    if bias is None or not _covered(x, weight, bias):
+    if bias is None or not _of_a_layer(weight, bias) or not _covered(x, weight, bias):
         return _linear(x, weight, bias, name)
     return _AddBias.apply(paddle.matmul(x, weight), bias)
 
 
-def linear_in_bfloat16(x, weight, bias=None, name=None):
-    """`F.linear`, of which the products, also those of the gradients, have factors of bfloat16 and sums of 32 bits."""
-    if not _covered(x, weight, *([] if bias is None else [bias])):
-        return _linear(x, weight, bias, name)
-    return _LinearInBfloat16.apply(x, weight, bias)
+def linear_in_bfloat16(network: paddle.nn.Layer) -> Callable[..., paddle.Tensor]:
+    """`F.linear`, of which the products, also those of the gradients, have factors of bfloat16 and sums of 32 bits.
+
+    While `network` trains, its weights do so also where no gradient is wanted: the first forward pass of a recomputed
+    layer must give what the second gives.
+    """
+    trained = {parameter.name for parameter in network.parameters()}
+
+    def linear_in_bfloat16(x, weight, bias=None, name=None):
+        given = [x, weight, *([] if bias is None else [bias])]
+        first_pass = network.training and not paddle.is_grad_enabled() and weight.name in trained
+        covered = _covered(*given) or (first_pass and _plain_float32(*given) and not _checks_finite())
+        if not covered or not _of_a_layer(weight, bias):
+            return _linear(x, weight, bias, name)
+        return _LinearInBfloat16.apply(x, weight, bias)
+
+    return linear_in_bfloat16
 
 
 def layer_norm(x, normalized_shape, weight=None, bias=None, epsilon=1e-5, name=None):
     """`F.layer_norm` over the last axis."""
     last = list(np.atleast_1d(normalized_shape)) == x.shape[-1:]
-    if weight is None or bias is None or not last or not _covered(x, weight, bias):
+    if weight is None or bias is None or not last or not weight.shape == bias.shape == x.shape[-1:]:
+        return _layer_norm(x, normalized_shape, weight, bias, epsilon, name)
+    if not _covered(x, weight, bias):
         return _layer_norm(x, normalized_shape, weight, bias, epsilon, name)
     return _LayerNorm.apply(x, weight, bias, epsilon)
 
@@ -120,7 +171,7 @@ def gelu(x, approximate=False, name=None):
 
 def softmax(x, axis=-1, dtype=None, name=None):
     """`F.softmax` over the last axis."""
-    if axis not in (-1, x.ndim - 1) or dtype is not None or not _covered(x):
+    if x.ndim == 0 or axis not in (-1, x.ndim - 1) or dtype is not None or not _covered(x):
         return _softmax(x, axis, dtype, name)
     return _Softmax.apply(x)
 
@@ -132,10 +183,10 @@ def dropout(x, p=0.5, axis=None, training=True, mode="upscale_in_train", name=No
     applies where no gradient is wanted: a recomputed forward pass must draw the same mask.
     """
     plain = training and axis is None and mode == "upscale_in_train" and isinstance(p, (int, float)) and 0 < p < 1
-    if not plain or not _of_this_kind(x):
+    if not plain or not _plain_float32(x):
         return _dropout(x, p, axis, training, mode, name)
-    mask, factor = _mask(math.prod(x.shape), p)
-    if _looked_at():
+    mask, factor = _drawn(math.prod(x.shape), p)
+    if _checks_finite():
         return x * paddle.to_tensor(mask.reshape(x.shape).astype(np.float32) * np.float32(factor))
     return _Dropout.apply(x, mask, factor)
 
@@ -148,55 +199,66 @@ def attend(layer, query, key=None, value=None, attn_mask=None, cache=None):
         attn_mask = transformer._convert_attention_mask(attn_mask, query.dtype)
     given = [query, key, value, *([] if attn_mask is None else [attn_mask])]
     plain = cache is None and not layer.need_weights and all(each.ndim == 3 for each in given[:3])
-    own = type(layer)._prepare_qkv is not _queries_keys_values or "_prepare_qkv" in vars(layer)
-    if not plain or own or not _covered(*given) or not _fits(attn_mask):
+    changed = type(layer)._prepare_qkv is not _queries_keys_values or "_prepare_qkv" in vars(layer)
+    if not plain or changed or not _covered(*given) or not _of_one_size(layer, query, key, value, attn_mask):
         return _attend(layer, query, key, value, attn_mask, cache)
     drop = None
     q, k, v = layer.q_proj(query), layer.k_proj(key), layer.v_proj(value)
     if layer.dropout and layer.training:
-        drop = _mask(q.shape[0] * layer.num_heads * q.shape[1] * k.shape[1], layer.dropout)
+        drop = _drawn(q.shape[0] * layer.num_heads * q.shape[1] * k.shape[1], layer.dropout)
     return layer.out_proj(_Attention.apply(q, k, v, layer.num_heads, attn_mask, drop))
 
 
 def clip(rule, params_grads):
-    """Clipping by global norm, in place."""
+    """`ClipGradByGlobalNorm._dygraph_clip`, in place."""
     pairs = [(p, g) for p, g in params_grads if g is not None]
-    dense = all(g.is_dense() and g.dtype == paddle.float32 and getattr(p, "need_clip", True) for p, g in pairs)
-    if not pairs or not dense:
+    plain = all(g.is_dense() and g.dtype == paddle.float32 and getattr(p, "need_clip", True) for p, g in pairs)
+    if not pairs or not plain:
         return _clip(rule, params_grads)
     squares = paddle.stack([paddle._C_ops.squared_l2_norm(g) for _, g in pairs])
-    total = paddle.sqrt(squares.sum())
-    factor = rule.clip_norm / paddle.clip(total, min=rule.clip_norm)
+    factor = rule.clip_norm / paddle.clip(paddle.sqrt(squares.sum()), min=rule.clip_norm)
     if float(factor) != 1:
         for _, g in pairs:
             onednn.multiply_(g, factor)
     return params_grads
 
 
-def _fits(mask: paddle.Tensor | None) -> bool:
-    return mask is None or (mask.ndim == 4 and mask.stop_gradient)
+def _of_a_layer(weight: paddle.Tensor, bias: paddle.Tensor | None) -> bool:
+    return weight.ndim == 2 and (bias is None or bias.shape == weight.shape[1:])
+
+
+def _of_one_size(layer: Any, query: Any, key: Any, value: Any, mask: paddle.Tensor | None) -> bool:
+    """Whether nothing but the mask is to be repeated, and nothing is learned of that."""
+    if not query.shape[0] == key.shape[0] == value.shape[0] or key.shape[1] != value.shape[1]:
+        return False
+    scores = [query.shape[0], layer.num_heads, query.shape[1], key.shape[1]]
+    return mask is None or (
+        mask.stop_gradient
+        and mask.ndim == 4
+        and all(found in (1, wanted) for found, wanted in zip(mask.shape, scores, strict=True))
+    )
 
 
 def _covered(*tensors: paddle.Tensor) -> bool:
     """Whether the faster functions were made for these: of the kind, one of them trains, nobody looks at operators."""
     trains = paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in tensors)
-    return trains and _of_this_kind(*tensors) and not _looked_at()
+    return trains and _plain_float32(*tensors) and not _checks_finite()
 
 
-def _of_this_kind(*tensors: paddle.Tensor) -> bool:
+def _plain_float32(*tensors: paddle.Tensor) -> bool:
     """Whether these are 32-bit numbers, in eager mode without mixed precision."""
     if not paddle.in_dynamic_mode() or any(tensor.dtype != paddle.float32 or 0 in tensor.shape for tensor in tensors):
         return False
     return paddle.base.framework._dygraph_tracer()._amp_level == paddle.base.core.AmpLevel.O0
 
 
-def _looked_at() -> bool:
+def _checks_finite() -> bool:
     """Whether Paddle looks for operators whose results are not finite: it sees none of oneDNN's."""
     return paddle.get_flags(_CHECK)[_CHECK]
 
 
-def _mask(size: int, p: float) -> tuple[np.ndarray, float]:
-    """Of dropout: 0 with probability `p` (rounded to 1/65536), else 1; and the inverse of the probability to stay."""
+def _drawn(size: int, p: float) -> tuple[np.ndarray, float]:
+    """A mask of dropout, 0 with probability `p` (rounded to 1/65536), else 1; and what to multiply the rest with."""
     dropped = round(p * LEVELS)
     seed = int(paddle.randint(0, 2**31 - 1, [1]))
     drawn = np.random.SFC64(seed).random_raw(-(-size // 4)).view(np.uint16)[:size]
@@ -204,19 +266,6 @@ def _mask(size: int, p: float) -> tuple[np.ndarray, float]:
 
 
 # -- with their gradients ------------------------------------------------------------------------
-
-
-def _first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """`backward`, of which Paddle records nothing: a gradient of the gradient would be wrong without a word."""
-
-    @functools.wraps(backward)
-    def checked(ctx: Any, gradient: paddle.Tensor) -> Any:
-        if paddle.is_grad_enabled():  # only where paddle.grad(..., create_graph=True) runs it
-            what = "no gradients of gradients (paddle.grad with create_graph=True)"
-            raise UserError(f"the faster functions have {what}", where="training.fast_cpu", hint="set it to false")
-        return backward(ctx, gradient)
-
-    return checked
 
 
 class _AddBias(PyLayer):
@@ -228,7 +277,6 @@ class _AddBias(PyLayer):
         return onednn.add(y, bias)
 
     @staticmethod
-    @_first_order
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         of_y, of_bias = ctx.wanted
         return gradient if of_y else None, _sum_of_rows(gradient) if of_bias else None
@@ -248,23 +296,24 @@ class _LinearInBfloat16(PyLayer):
         return y
 
     @staticmethod
-    @_first_order
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         x, weight = map(View.of_rows, ctx.saved_tensor())
         given = View.of_rows(onednn.to_bfloat16(gradient))
         found: list[paddle.Tensor | None] = [None] * len(ctx.wanted)
         if ctx.wanted[0]:
             found[0] = paddle.empty(x.tensor.shape, gradient.dtype)
-            onednn.multiply_matrices(given, weight.turned, View.of_rows(found[0]))
+            onednn.multiply_matrices(given, weight.transposed, View.of_rows(found[0]))
         if ctx.wanted[1]:
             found[1] = paddle.empty(weight.tensor.shape, gradient.dtype)
-            onednn.multiply_matrices(x.turned, given, View.of(found[1]))
+            onednn.multiply_matrices(x.transposed, given, View.of(found[1]))
         if ctx.wanted[2:] == (True,):
             found[2] = _sum_of_rows(gradient)
         return tuple(found)
 
 
 class _LayerNorm(PyLayer):
+    """As onednn.layer_norm."""
+
     @staticmethod
     def forward(ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor, epsilon: float):
         ctx.wanted, ctx.epsilon = _wanted(x, weight, bias), epsilon
@@ -273,7 +322,6 @@ class _LayerNorm(PyLayer):
         return y
 
     @staticmethod
-    @_first_order
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         x, weight, bias, mean, variance = ctx.saved_tensor()
         found = onednn.layer_norm_gradients(x, weight, bias, ctx.epsilon, mean, variance, gradient)
@@ -281,38 +329,41 @@ class _LayerNorm(PyLayer):
 
 
 class _Gelu(PyLayer):
+    """As onednn.gelu."""
+
     @staticmethod
     def forward(ctx: Any, x: paddle.Tensor) -> paddle.Tensor:
         ctx.save_for_backward(x)
         return onednn.gelu(x)
 
     @staticmethod
-    @_first_order
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
         return onednn.gelu_gradient(ctx.saved_tensor()[0], gradient)
 
 
 class _Softmax(PyLayer):
+    """As onednn.softmax."""
+
     @staticmethod
     def forward(ctx: Any, x: paddle.Tensor) -> paddle.Tensor:
         y = onednn.softmax(x)
-        ctx.save_for_backward(y)
+        ctx.save_for_backward(y.detach())  # with y itself, its graph would hold itself until a gradient is computed
         return y
 
     @staticmethod
-    @_first_order
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
         return onednn.softmax_gradient(ctx.saved_tensor()[0], gradient)
 
 
 class _Dropout(PyLayer):
+    """As onednn.masked, with what `_drawn` returns."""
+
     @staticmethod
     def forward(ctx: Any, x: paddle.Tensor, mask: np.ndarray, factor: float) -> paddle.Tensor:
         ctx.mask, ctx.factor = mask, factor
         return onednn.masked(x, mask, factor)
 
     @staticmethod
-    @_first_order
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
         return onednn.masked(gradient, ctx.mask, ctx.factor)
 
@@ -330,7 +381,7 @@ class _Attention(PyLayer):
         of_q, of_k, of_v = (View.of_heads(each, heads) for each in (q, k, v))
         scores = View.of(paddle.empty([q.shape[0], heads, q.shape[1], k.shape[1]], q.dtype))
         plus = None if mask is None else View.of(mask)
-        onednn.multiply_matrices(of_q, of_k.turned, scores, scale=ctx.scale, plus=plus)
+        onednn.multiply_matrices(of_q, of_k.transposed, scores, scale=ctx.scale, plus=plus)
         shares = onednn.softmax(scores.tensor)
         kept = shares if drop is None else onednn.masked(shares, *drop)
         answer = paddle.empty_like(q)
@@ -339,17 +390,16 @@ class _Attention(PyLayer):
         return answer
 
     @staticmethod
-    @_first_order
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         q, k, v, shares, kept = ctx.saved_tensor()
         of_q, of_k, of_v, of_gradient = (View.of_heads(each, ctx.heads) for each in (q, k, v, gradient))
         dq, dk, dv, dkept = (paddle.empty_like(each) for each in (q, k, v, kept))
-        onednn.multiply_matrices(View.of(kept).turned, of_gradient, View.of_heads(dv, ctx.heads))
-        onednn.multiply_matrices(of_gradient, of_v.turned, View.of(dkept))
+        onednn.multiply_matrices(View.of(kept).transposed, of_gradient, View.of_heads(dv, ctx.heads))
+        onednn.multiply_matrices(of_gradient, of_v.transposed, View.of(dkept))
         dshares = dkept if ctx.drop is None else onednn.masked(dkept, *ctx.drop)
         dscores = View.of(onednn.softmax_gradient(shares, dshares))
         onednn.multiply_matrices(dscores, of_k, View.of_heads(dq, ctx.heads), scale=ctx.scale)
-        onednn.multiply_matrices(dscores.turned, of_q, View.of_heads(dk, ctx.heads), scale=ctx.scale)
+        onednn.multiply_matrices(dscores.transposed, of_q, View.of_heads(dk, ctx.heads), scale=ctx.scale)
         return tuple(each if wanted else None for each, wanted in zip((dq, dk, dv), ctx.wanted, strict=True))
 
 

@@ -30,6 +30,7 @@ from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.arguments import training_arguments
 from nlpctl.training.batches import training_cut
 from nlpctl.training.dev_scores import DevScores
+from nlpctl.training.fast_cpu import fast_cpu
 from nlpctl.training.own_collator import OwnCollator
 from nlpctl.training.own_metrics import OwnMetrics
 from nlpctl.training.user_loss import Loss, user_loss
@@ -154,7 +155,8 @@ def try_parts(parts: OwnParts, setup: ProcessSetup, task: Task, data: TrainingDa
     network.eval()
     try:
         with parts_blamed(recipe):
-            _try_loss(parts, task, data, network, encoder)
+            with fast_cpu(recipe, setup.device, network):
+                _try_loss(parts, task, data, network, encoder)
             if parts.metrics is not None and data.dev is not None:
                 _try_metrics(parts, task, data.dev, network, encoder)
             if setup.world_size == 1:  # TrainingArguments joins the processes, which is for the run itself to do

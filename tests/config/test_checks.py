@@ -69,6 +69,7 @@ CASES = {
         ("training: {fp16: true}\nruntime: {device: cpu}", 4, "fp16 needs a GPU"),
         ("training: {bf16: true, fast_cpu: false}\nruntime: {device: cpu}", 4, "the faster functions, which are off"),
         ("training: {bf16_full_eval: true}\nruntime: {device: cpu}", 4, "float32 on a CPU"),
+        ("training: {bf16: true, fp16_opt_level: O2}\nruntime: {device: cpu}", 4, "weights in 32 bits"),
     ],
     "_processes": [
         ("runtime: {devices: [0, 1], nproc: 2}", 4, "both set"),

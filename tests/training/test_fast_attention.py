@@ -20,10 +20,12 @@ def masks():
     shown = np.array([[1, 1, 1, 1], [1, 1, 0, 0]])[:, None, None]
     hidden = paddle.to_tensor(((1 - shown) * -1e4).astype("float32"))
     causal = paddle.to_tensor(np.tril(np.ones([1, 1, 4, 4], bool)))
-    return {"none": None, "hidden": hidden, "int": paddle.to_tensor(shown), "bool": causal}
+    learned = np.random.default_rng(0).normal(size=[2, 3, 4, 4]).astype("float32")
+    more = {"by head": paddle.to_tensor(learned[:1]), "by text and head": paddle.to_tensor(learned[:, :, :1])}
+    return {"none": None, "hidden": hidden, "int": paddle.to_tensor(shown), "bool": causal, **more}
 
 
-@pytest.mark.parametrize("kind", ["none", "hidden", "int", "bool"])
+@pytest.mark.parametrize("kind", ["none", "hidden", "int", "bool", "by head", "by text and head"])
 def test_attention_and_its_gradients_are_paddles(kind):
     layer, mask = attention(), masks()[kind]
     weights = layer.parameters()
@@ -71,7 +73,7 @@ def test_dropout_of_attention_drops_shares_of_values():
     assert np.allclose(fast.attend(layer, values, values, values).numpy(), 1, atol=1e-5)
 
 
-def test_attention_that_is_not_plain_is_paddles(monkeypatch):
+def test_attention_that_is_not_plain_is_paddles():
     x = tensor(2, 4, 12)
     with_weights = attention(need_weights=True)
     assert len(fast.attend(with_weights, x)) == 2
@@ -81,6 +83,9 @@ def test_attention_that_is_not_plain_is_paddles(monkeypatch):
     learned = tensor(1, 1, 1, 4, seed=1)
     fast.attend(plain, x, attn_mask=learned).sum().backward()
     assert learned.grad is not None
+
+    repeated = tensor(1, 4, 12, seed=2)  # for both texts
+    assert fast.attend(plain, x, repeated, repeated).shape == [2, 4, 12]
 
     class Own(MultiHeadAttention):
         def _prepare_qkv(self, query, key, value, cache=None):

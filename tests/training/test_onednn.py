@@ -11,21 +11,16 @@ import pytest
 
 from nlpctl.training import onednn
 from nlpctl.training.onednn import View
+from tests.helpers.gradients import tensor
 
 pytestmark = pytest.mark.skipif(not onednn.available(), reason="this Paddle comes without oneDNN 3")
-
-
-def tensor(*shape, seed=0):
-    made = paddle.to_tensor(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
-    made.stop_gradient = False
-    return made
 
 
 def assert_near(found, expected):
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=2e-6)
 
 
-def gradients(function, *inputs, given):
+def output_and_gradients(function, *inputs, given):
     output = function(*inputs)
     return output, paddle.grad(output, list(inputs), [given])
 
@@ -40,7 +35,7 @@ def test_functions_of_one_tensor_are_paddles(shape):
         (onednn.gelu, onednn.gelu_gradient, None, F.gelu),
         (onednn.softmax, None, onednn.softmax_gradient, F.softmax),
     ):
-        expected, (expected_gradient,) = gradients(paddles, x, given=given)
+        expected, (expected_gradient,) = output_and_gradients(paddles, x, given=given)
         y = ours(x)
         assert_near(y, expected)
         assert_near(of_x(x, given) if of_y is None else of_y(y, given), expected_gradient)
@@ -62,7 +57,7 @@ def test_softmax_with_hidden_and_large_numbers():
 def test_layer_norm_is_paddles(shape):
     x, given = tensor(*shape), tensor(*shape, seed=1)
     weight, bias = tensor(shape[-1], seed=2), tensor(shape[-1], seed=3)
-    expected, expected_gradients = gradients(
+    expected, expected_gradients = output_and_gradients(
         lambda x, w, b: F.layer_norm(x, [shape[-1]], w, b, 1e-5), x, weight, bias, given=given
     )
     y, mean, variance = onednn.layer_norm(x, weight, bias, 1e-5)
@@ -91,7 +86,7 @@ def test_matrices_by_head_without_copies():
         plus = tensor(*shape, seed=2)
         scores = paddle.empty([texts, heads, tokens, keys])
         of_q, of_k = View.of_heads(q, heads), View.of_heads(k, heads)
-        onednn.multiply_matrices(of_q, of_k.turned, View.of(scores), scale=0.5, plus=View.of(plus))
+        onednn.multiply_matrices(of_q, of_k.transposed, View.of(scores), scale=0.5, plus=View.of(plus))
         assert_near(scores, paddle.matmul(apart[0] * 0.5, apart[1], transpose_y=True) + plus)
     back = paddle.empty_like(q)
     onednn.multiply_matrices(View.of(scores), of_k, View.of_heads(back, heads))
@@ -114,6 +109,22 @@ def test_the_same_shape_is_prepared_once_and_old_shapes_go():
         onednn.gelu(tensor(size))
     gc.collect()
     assert onednn._gelu.cache_info().currsize == onednn._SHAPES
+    onednn.forget()
+    assert onednn._gelu.cache_info().currsize == 0
+
+
+def test_a_view_is_multiplied_in_place():
+    x = tensor(6, 4).detach()
+    turned = x.t()
+    expected = turned.numpy() * 2
+    onednn.multiply_(turned, paddle.to_tensor([2.0]))
+    assert (turned.numpy() == expected).all() and (x.t().numpy() * 2 == expected).all()
+
+
+def test_lack_of_memory_is_told_as_such(monkeypatch):
+    monkeypatch.setattr(onednn, "_function", lambda name: lambda *arguments: 1)
+    with pytest.raises(MemoryError, match="out of memory in oneDNN's dnnl_memory_create"):
+        onednn._call("memory_create")
 
 
 def test_what_onednn_refuses_is_told():
