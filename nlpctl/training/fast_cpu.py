@@ -4,13 +4,12 @@
         ...  # train
 
 Half of a step of a small encoder is not matrix multiplication, and most of that half runs on one thread in Paddle
-(docs/benchmarks.md, docs/upstream.md). oneDNN, which Paddle ships, computes attention, GELU, LayerNorm, the bias of a
-linear layer and their gradients; dropout's numbers are NumPy's, drawn four at a time.
+(docs/benchmarks.md, docs/upstream.md). oneDNN, which Paddle ships on x86 Linux, computes attention, GELU, softmax,
+LayerNorm, the bias of a linear layer and their gradients; dropout's numbers are NumPy's, drawn four at a time.
 
 The functions are replaced while a network is trained, so the network itself, what is saved of it, and what answers with
 it do not change. A function falls back to Paddle's own where it was not made for the case (another type, mixed
-precision, static graphs, no gradient wanted). Where Paddle comes without oneDNN (on x86 it comes with it), all are
-Paddle's own.
+precision, static graphs, no gradient wanted), and all are Paddle's where it comes without oneDNN.
 """
 
 from __future__ import annotations
@@ -38,11 +37,8 @@ _CHECK = "FLAGS_check_nan_inf"
 LEVELS = 1 << 16  # dropout draws 16 bits per element: its probability is a multiple of 1/65536
 
 _linear, _dropout, _layer_norm, _gelu, _softmax = F.linear, F.dropout, F.layer_norm, F.gelu, F.softmax
-_attend, _queries_keys_values, _clip = (
-    MultiHeadAttention.forward,
-    MultiHeadAttention._prepare_qkv,
-    ClipGradByGlobalNorm._dygraph_clip,
-)
+_attend, _clip = MultiHeadAttention.forward, ClipGradByGlobalNorm._dygraph_clip
+_STEPS = {name: getattr(MultiHeadAttention, name) for name in ("_prepare_qkv", "compute_kv")}  # of attention
 
 
 @contextlib.contextmanager
@@ -68,26 +64,27 @@ def fast_cpu(recipe: Recipe, device: str, network: paddle.nn.Layer) -> Iterator[
 
 @contextlib.contextmanager
 def _faster_functions(network: paddle.nn.Layer, bfloat16: bool) -> Iterator[None]:
-    in_place: list[tuple[Any, str, Any]] = [
-        (F, "linear", linear_in_bfloat16(network) if bfloat16 else linear),
-        (F, "dropout", dropout),
-        (F, "layer_norm", layer_norm),
-        (norm, "layer_norm", layer_norm),
-        (F, "gelu", gelu),
-        (F, "softmax", softmax),
-        (MultiHeadAttention, "forward", attend),
-        (ClipGradByGlobalNorm, "_dygraph_clip", clip),
+    wanted: list[tuple[Any, str, Any, Any]] = [
+        (F, "linear", _linear, linear_in_bfloat16(network) if bfloat16 else linear),
+        (F, "dropout", _dropout, dropout),
+        (F, "layer_norm", _layer_norm, layer_norm),
+        (norm, "layer_norm", _layer_norm, layer_norm),
+        (F, "gelu", _gelu, gelu),
+        (F, "softmax", _softmax, softmax),
+        (MultiHeadAttention, "forward", _attend, attend),
+        (ClipGradByGlobalNorm, "_dygraph_clip", _clip, clip),
     ]
     for layer in network.sublayers(include_self=True):  # which hold their activation
-        in_place += [(layer, name, gelu) for name, value in vars(layer).items() if value is _gelu]
-    before = [getattr(owner, name) for owner, name, _ in in_place]
-    for owner, name, faster in in_place:
-        setattr(owner, name, faster)
+        wanted += [(layer, name, _gelu, gelu) for name, value in vars(layer).items() if value is _gelu]
+    # What somebody else has put there stays.
+    replaced = [each for each in wanted if getattr(each[0], each[1]) is each[2]]
     try:
+        for owner, name, _, faster in replaced:
+            setattr(owner, name, faster)
         yield
     finally:
-        for (owner, name, _), each in zip(in_place, before, strict=True):
-            setattr(owner, name, each)
+        for owner, name, paddles, _ in replaced:
+            setattr(owner, name, paddles)
         onednn.forget()
 
 
@@ -141,11 +138,11 @@ def linear_in_bfloat16(network: paddle.nn.Layer) -> Callable[..., paddle.Tensor]
     While `network` trains, its weights do so also where no gradient is wanted: the first forward pass of a recomputed
     layer must give what the second gives.
     """
-    trained = {parameter.name for parameter in network.parameters()}
+    trained = {id(parameter) for parameter in network.parameters()}  # names are those of other networks, too
 
     def linear_in_bfloat16(x, weight, bias=None, name=None):
         given = [x, weight, *([] if bias is None else [bias])]
-        first_pass = network.training and not paddle.is_grad_enabled() and weight.name in trained
+        first_pass = network.training and not paddle.is_grad_enabled() and id(weight) in trained
         covered = _covered(*given) or (first_pass and _plain_float32(*given) and not _checks_finite())
         if not covered or not _of_a_layer(weight, bias):
             return _linear(x, weight, bias, name)
@@ -199,8 +196,8 @@ def attend(layer, query, key=None, value=None, attn_mask=None, cache=None):
         attn_mask = transformer._convert_attention_mask(attn_mask, query.dtype)
     given = [query, key, value, *([] if attn_mask is None else [attn_mask])]
     plain = cache is None and not layer.need_weights and all(each.ndim == 3 for each in given[:3])
-    changed = type(layer)._prepare_qkv is not _queries_keys_values or "_prepare_qkv" in vars(layer)
-    if not plain or changed or not _covered(*given) or not _of_one_size(layer, query, key, value, attn_mask):
+    paddles = all(getattr(type(layer), name) is each and name not in vars(layer) for name, each in _STEPS.items())
+    if not plain or not paddles or not _covered(*given) or not _of_one_size(layer, query, key, value, attn_mask):
         return _attend(layer, query, key, value, attn_mask, cache)
     drop = None
     q, k, v = layer.q_proj(query), layer.k_proj(key), layer.v_proj(value)
@@ -228,7 +225,7 @@ def _of_a_layer(weight: paddle.Tensor, bias: paddle.Tensor | None) -> bool:
 
 
 def _of_one_size(layer: Any, query: Any, key: Any, value: Any, mask: paddle.Tensor | None) -> bool:
-    """Whether nothing but the mask is to be repeated, and nothing is learned of that."""
+    """Whether shapes agree, but for a mask that is repeated and gets no gradient."""
     if not query.shape[0] == key.shape[0] == value.shape[0] or key.shape[1] != value.shape[1]:
         return False
     scores = [query.shape[0], layer.num_heads, query.shape[1], key.shape[1]]
@@ -289,7 +286,7 @@ class _LinearInBfloat16(PyLayer):
     def forward(ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) -> paddle.Tensor:
         ctx.wanted = _wanted(x, weight) if bias is None else _wanted(x, weight, bias)
         factors = onednn.to_bfloat16(x), onednn.to_bfloat16(weight)
-        y = paddle.empty([*x.shape[:-1], weight.shape[1]], x.dtype)
+        y = onednn.empty([*x.shape[:-1], weight.shape[1]])
         plus = None if bias is None else View.of(bias.reshape([1, -1]))
         onednn.multiply_matrices(*map(View.of_rows, (*factors, y)), plus=plus)
         ctx.save_for_backward(*factors)
@@ -301,10 +298,10 @@ class _LinearInBfloat16(PyLayer):
         given = View.of_rows(onednn.to_bfloat16(gradient))
         found: list[paddle.Tensor | None] = [None] * len(ctx.wanted)
         if ctx.wanted[0]:
-            found[0] = paddle.empty(x.tensor.shape, gradient.dtype)
+            found[0] = onednn.empty(x.tensor.shape)
             onednn.multiply_matrices(given, weight.transposed, View.of_rows(found[0]))
         if ctx.wanted[1]:
-            found[1] = paddle.empty(weight.tensor.shape, gradient.dtype)
+            found[1] = onednn.empty(weight.tensor.shape)
             onednn.multiply_matrices(x.transposed, given, View.of(found[1]))
         if ctx.wanted[2:] == (True,):
             found[2] = _sum_of_rows(gradient)
@@ -371,7 +368,7 @@ class _Dropout(PyLayer):
 class _Attention(PyLayer):
     """softmax(q k' / sqrt(D) + mask) v by head, with dropout of the softmax (Vaswani et al., 2017, section 3.2).
 
-    q (B, L, H D), k and v (B, K, H D), mask (B or 1, H or 1, L or 1, K), drop as from `_mask`; returns (B, L, H D).
+    q (B, L, H D), k and v (B, K, H D), mask (B or 1, H or 1, L or 1, K), drop as from `_drawn`; returns (B, L, H D).
     """
 
     @staticmethod
@@ -379,12 +376,12 @@ class _Attention(PyLayer):
         ctx.wanted, ctx.heads, ctx.drop = _wanted(q, k, v), heads, drop
         ctx.scale = (q.shape[2] // heads) ** -0.5
         of_q, of_k, of_v = (View.of_heads(each, heads) for each in (q, k, v))
-        scores = View.of(paddle.empty([q.shape[0], heads, q.shape[1], k.shape[1]], q.dtype))
+        scores = View.of(onednn.empty([q.shape[0], heads, q.shape[1], k.shape[1]]))
         plus = None if mask is None else View.of(mask)
         onednn.multiply_matrices(of_q, of_k.transposed, scores, scale=ctx.scale, plus=plus)
         shares = onednn.softmax(scores.tensor)
         kept = shares if drop is None else onednn.masked(shares, *drop)
-        answer = paddle.empty_like(q)
+        answer = onednn.empty(q.shape)
         onednn.multiply_matrices(View.of(kept), of_v, View.of_heads(answer, heads))
         ctx.save_for_backward(q, k, v, shares, kept)
         return answer
@@ -393,7 +390,7 @@ class _Attention(PyLayer):
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         q, k, v, shares, kept = ctx.saved_tensor()
         of_q, of_k, of_v, of_gradient = (View.of_heads(each, ctx.heads) for each in (q, k, v, gradient))
-        dq, dk, dv, dkept = (paddle.empty_like(each) for each in (q, k, v, kept))
+        dq, dk, dv, dkept = (onednn.empty(each.shape) for each in (q, k, v, kept))
         onednn.multiply_matrices(View.of(kept).transposed, of_gradient, View.of_heads(dv, ctx.heads))
         onednn.multiply_matrices(of_gradient, of_v.transposed, View.of(dkept))
         dshares = dkept if ctx.drop is None else onednn.masked(dkept, *ctx.drop)

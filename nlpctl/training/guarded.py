@@ -65,6 +65,8 @@ class GuardedTrainer(Trainer):
             loss = super().training_step(model, inputs)
         # Paddle's allocator raises MemoryError; cuDNN and cuBLAS report theirs as OSError.
         except (MemoryError, OSError) as error:
+            if "(External) KeyboardInterrupt" in str(error):  # raised in the gradient of a PyLayer
+                raise KeyboardInterrupt from error
             if not is_out_of_memory(error):
                 raise
             raise OutOfMemory(str(error)) from error

@@ -11,7 +11,7 @@ EVENT = "out_of_memory"
 # Paddle 2.6.2 turns its ResourceExhausted into MemoryError, on CPU ("Fail to alloc memory of N size") and on GPU
 # ("Out of memory error on GPU 0"). Failed allocations of CUDA's own libraries come as OSError, "(External) ...", and so
 # does whatever is raised in the gradient of a PyLayer.
-_EXTERNAL_SIGNS = ("out of memory", "ALLOC_FAILED", "ResourceExhausted")
+_EXTERNAL_SIGNS = ("out of memory", "ALLOC_FAILED", "MemoryError")
 
 
 class OutOfMemory(Exception):

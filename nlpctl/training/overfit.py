@@ -21,6 +21,7 @@ from nlpctl.models.parameters import trains
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.arguments import training_arguments
 from nlpctl.training.batches import training_cut
+from nlpctl.training.fast_cpu import fast_cpu
 from nlpctl.training.fine_tune import Ready
 from nlpctl.training.optimizer import build_optimizer
 
@@ -62,7 +63,8 @@ def learn_one_batch(ready: Ready, steps: int) -> list[Attempt]:
     attempts: list[Attempt] = []
     for factor in FACTORS:
         network.set_state_dict(start)
-        attempts.append(_attempt(ready, batch, ready.recipe.training.learning_rate * factor, steps))
+        with fast_cpu(ready.recipe, ready.setup.device, network):
+            attempts.append(_attempt(ready, batch, ready.recipe.training.learning_rate * factor, steps))
         if attempts[-1].learned:
             break
     return attempts

@@ -93,3 +93,13 @@ def difference() -> Callable[[Path, Path], float]:
         return max(found, 1e-45)
 
     return largest
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What oneDNN was called to compute."""
+    from nlpctl.training import onednn
+
+    made, run = [], onednn._Primitive.run
+    monkeypatch.setattr(onednn._Primitive, "run", lambda self, of: made.append(self) or run(self, of))
+    return made

@@ -26,7 +26,7 @@ def masks():
 
 
 @pytest.mark.parametrize("kind", ["none", "hidden", "int", "bool", "by head", "by text and head"])
-def test_attention_and_its_gradients_are_paddles(kind):
+def test_attention_and_its_gradients_are_paddles(kind, calls):
     layer, mask = attention(), masks()[kind]
     weights = layer.parameters()
 
@@ -41,7 +41,9 @@ def test_attention_and_its_gradients_are_paddles(kind):
 
         return run(fresh(tensor(2, 4, 12)), *[each.numpy() for each in weights])
 
-    for one, other in zip(of(fast.attend), of(MultiHeadAttention.forward), strict=True):
+    found = of(fast.attend)
+    assert len(calls) == 3 + 5  # scores, softmax, answer; of the gradients one for each of their factors
+    for one, other in zip(found, of(MultiHeadAttention.forward), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-5)
 
 
@@ -91,5 +93,10 @@ def test_attention_that_is_not_plain_is_paddles():
         def _prepare_qkv(self, query, key, value, cache=None):
             return super()._prepare_qkv(query * 0, key, value, cache)
 
-    own = Own(12, 3)
-    assert (fast.attend(own, x) == MultiHeadAttention.forward(own, x)).all()
+    class OwnKeys(MultiHeadAttention):
+        def compute_kv(self, key, value):
+            return super().compute_kv(key * 2, value)
+
+    for kind in (Own, OwnKeys):
+        own = kind(12, 3)
+        assert (fast.attend(own, x) == MultiHeadAttention.forward(own, x)).all()

@@ -15,9 +15,10 @@ import nlpctl  # noqa: F401  before paddle
 import paddle
 
 from nlpctl.data.batching import LengthGroupedBatchSampler
-from nlpctl.errors import RunFailed, UserError
+from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.sequence_classification import SequenceClassification
+from nlpctl.training import fast_cpu
 from nlpctl.training.fine_tune import _divide
 from nlpctl.training.oom import Division, is_out_of_memory, record_division, recorded_division
 
@@ -289,3 +290,12 @@ def test_lack_of_memory_in_a_gradient_is_caught():
     with pytest.raises(OSError) as caught:
         Greedy.apply(x).sum().backward()
     assert is_out_of_memory(caught.value)
+
+
+def test_an_interruption_in_a_gradient_is_one(tiny, monkeypatch):
+    def interrupted(ctx, gradient):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fast_cpu._Gelu, "backward", staticmethod(interrupted))
+    with pytest.raises(Interrupted):
+        tiny("interrupted")

@@ -70,7 +70,8 @@ def network_recipe(recipe: Recipe, run: RunDirectory, model: str, labels: tuple[
 
 def without_own_parts(training: Any) -> Any:
     """Section training without the user's own parts but their loss: the others are of the source's own training."""
-    own = {field.name: field.default for field in fields(TrainingKeys) if field.name != "criterion"}
+    kept = ("criterion", "fast_cpu")
+    own = {field.name: field.default for field in fields(TrainingKeys) if field.name not in kept}
     return replace(training, **own)
 
 
