@@ -126,10 +126,10 @@ def _own_code(recipe: Recipe) -> bool:
 
 
 def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None, name: str | None = None):
-    """`F.linear`; the gradient of the bias is a product."""
+    """`F.linear`; the bias is added with the product, and its gradient is one."""
     if bias is None or not _of_a_layer(weight, bias) or not _covered(x, weight, bias):
         return _linear(x, weight, bias, name)
-    return _AddBias.apply(paddle.matmul(x, weight), bias)
+    return _Linear.apply(x, weight, bias, False)
 
 
 def linear_in_bfloat16(network: paddle.nn.Layer) -> Callable[..., paddle.Tensor]:
@@ -146,7 +146,7 @@ def linear_in_bfloat16(network: paddle.nn.Layer) -> Callable[..., paddle.Tensor]
         covered = _covered(*given) or (first_pass and _plain_float32(*given) and not _checks_finite())
         if not covered or not _of_a_layer(weight, bias):
             return _linear(x, weight, bias, name)
-        return _LinearInBfloat16.apply(x, weight, bias)
+        return _Linear.apply(x, weight, bias, True)
 
     return linear_in_bfloat16
 
@@ -265,27 +265,17 @@ def _drawn(size: int, p: float) -> tuple[np.ndarray, float]:
 # -- with their gradients ------------------------------------------------------------------------
 
 
-class _AddBias(PyLayer):
-    """y + b, y (..., N), b (N)."""
+class _Linear(PyLayer):
+    """x w + b, x (..., K), w (K, N), b (N); `bfloat16`: the factors of the products are rounded to it.
+
+    Of 32-bit factors Paddle (MKL) computes the gradients, which it does 1 to 5 % faster than oneDNN.
+    """
 
     @staticmethod
-    def forward(ctx: Any, y: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
-        ctx.wanted = _wanted(y, bias)
-        return onednn.add(y, bias)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        of_y, of_bias = ctx.wanted
-        return gradient if of_y else None, _sum_of_rows(gradient) if of_bias else None
-
-
-class _LinearInBfloat16(PyLayer):
-    """x w + b, x (..., K), w (K, N), b (N)."""
-
-    @staticmethod
-    def forward(ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None) -> paddle.Tensor:
+    def forward(ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None, bfloat16: bool):
         ctx.wanted = _wanted(x, weight) if bias is None else _wanted(x, weight, bias)
-        factors = onednn.to_bfloat16(x), onednn.to_bfloat16(weight)
+        ctx.bfloat16 = bfloat16
+        factors = (onednn.to_bfloat16(x), onednn.to_bfloat16(weight)) if bfloat16 else (x, weight)
         y = onednn.empty([*x.shape[:-1], weight.shape[1]])
         plus = None if bias is None else View.of(bias.reshape([1, -1]))
         onednn.multiply_matrices(*map(View.of_rows, (*factors, y)), plus=plus)
@@ -294,18 +284,35 @@ class _LinearInBfloat16(PyLayer):
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        x, weight = map(View.of_rows, ctx.saved_tensor())
-        given = View.of_rows(onednn.to_bfloat16(gradient))
-        found: list[paddle.Tensor | None] = [None] * len(ctx.wanted)
-        if ctx.wanted[0]:
-            found[0] = onednn.empty(x.tensor.shape)
-            onednn.multiply_matrices(given, weight.transposed, View.of_rows(found[0]))
-        if ctx.wanted[1]:
-            found[1] = onednn.empty(weight.tensor.shape)
-            onednn.multiply_matrices(x.transposed, given, View.of(found[1]))
-        if ctx.wanted[2:] == (True,):
-            found[2] = _sum_of_rows(gradient)
-        return tuple(found)
+        x, weight = ctx.saved_tensor()
+        given = onednn.to_bfloat16(gradient) if ctx.bfloat16 else gradient
+        of_rows, of_columns = (_rounded_products if ctx.bfloat16 else _products)(x, weight, given)
+        found = (of_rows, of_columns, lambda: _sum_of_rows(gradient))
+        return tuple(each() if wanted else None for each, wanted in zip(found, ctx.wanted, strict=False))
+
+
+def _products(x: paddle.Tensor, weight: paddle.Tensor, g: paddle.Tensor) -> tuple[Callable[[], paddle.Tensor], ...]:
+    """To compute g w' and x' g, over all rows."""
+    return lambda: paddle.matmul(g, weight, transpose_y=True), lambda: paddle.matmul(
+        _rows(x), _rows(g), transpose_x=True
+    )
+
+
+def _rounded_products(
+    x: paddle.Tensor, weight: paddle.Tensor, g: paddle.Tensor
+) -> tuple[Callable[[], paddle.Tensor], ...]:
+    """As _products, of bfloat16, in 32 bits."""
+
+    def product(left: View, right: View, shape: list[int]) -> paddle.Tensor:
+        y = onednn.empty(shape)
+        onednn.multiply_matrices(left, right, View.of_rows(y))
+        return y
+
+    rows = View.of_rows(g)
+    return (
+        lambda: product(rows, View.of(weight).transposed, x.shape),
+        lambda: product(View.of_rows(x).transposed, rows, weight.shape),
+    )
 
 
 class _LayerNorm(PyLayer):
@@ -407,5 +414,9 @@ def _wanted(*tensors: paddle.Tensor) -> tuple[bool, ...]:
 
 def _sum_of_rows(x: paddle.Tensor) -> paddle.Tensor:
     """(..., N) -> (N), as a product: Paddle's sum over the first axis takes 100 times as long."""
-    rows = x.reshape([-1, x.shape[-1]])
+    rows = _rows(x)
     return paddle.matmul(paddle.ones([1, rows.shape[0]], x.dtype), rows).reshape([-1])
+
+
+def _rows(x: paddle.Tensor) -> paddle.Tensor:
+    return x.reshape([-1, x.shape[-1]])

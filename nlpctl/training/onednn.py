@@ -42,14 +42,6 @@ def available() -> bool:
     return _library() is not None
 
 
-def add(x: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
-    """x + b; x (..., N), b (N)."""
-    y = empty(x.shape)
-    rows, width = _rows(x)
-    _binary(_ADD, (rows, width), (1, width)).run({_X: x, _X2: bias, _Y: y})
-    return y
-
-
 def multiply_(x: paddle.Tensor, factor: paddle.Tensor) -> None:
     """Multiply x by a factor (one number) in place."""
     _binary(_MULTIPLY, (math.prod(x.shape),), (1,)).run({_X: x, _X2: factor, _Y: x})

@@ -64,6 +64,21 @@ def test_without_groups_it_is_the_stock_optimizer_bit_by_bit(tmp_path):
     assert len(ours) > 40 and all(ours[name].tobytes() == theirs[name].tobytes() for name in ours)
 
 
+def test_a_parameter_without_a_gradient_in_a_step_is_moved_as_by_paddle(tmp_path):
+    found = []
+    for make in (stock, built):
+        net = network()
+        optimizer = make(net, arguments(tmp_path))
+        for step in range(4):
+            hidden = net.ernie.embeddings.word_embeddings.weight.sum()
+            loss = hidden if step in (0, 2) else hidden + net.classifier.weight.sum()  # which begins with step 1
+            loss.backward()
+            optimizer.step()
+            optimizer.clear_grad()
+        found.append([each.numpy() for each in net.parameters()])
+    assert all((one == other).all() for one, other in zip(*found, strict=True))
+
+
 def test_grouping_alone_changes_nothing(tmp_path):
     """Paddle's parameter groups would clip each group's gradients by themselves."""
     args = arguments(tmp_path)

@@ -1,0 +1,53 @@
+"""Paddle's PyLayer: nlpctl/training/fast_cpu.py refuses second gradients, and detaches what it saves."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAD = """
+import paddle
+
+class Twice(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        y = x * 2
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+x = paddle.ones([1000, 1000])
+x.stop_gradient = False
+"""
+
+
+def run(text: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run((sys.executable, "-c", HEAD + text), capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("first", ["y.backward(retain_graph=True)", "(y * 3).backward()"])
+def test_its_gradient_computed_twice_still_crashes(first):
+    """`_one_gradient` can go when this fails."""
+    done = run(f"y = Twice.apply(x).sum()\n{first}\nprint('once', flush=True)\ny.backward()\n")
+    assert done.stdout.startswith("once") and done.returncode != 0
+    assert "Segmentation fault" in done.stdout + done.stderr or done.returncode == -11
+
+
+def test_a_result_that_it_saves_is_still_never_freed():
+    """`_Softmax` can save its result itself when this fails."""
+    resident = "int(open('/proc/self/statm').read().split()[1]) * resource.getpagesize()"
+    text = f"""
+import resource
+Twice.apply(x)
+before = {resident}
+for _ in range(50):
+    Twice.apply(x)
+print({resident} - before)
+"""
+    done = run(text)
+    assert int(done.stdout) > 150e6, done.stderr
