@@ -22,7 +22,7 @@ def overfit_batch(recipe: Recipe) -> dict[str, Any]:
     """
     recipe = _for_one_batch(recipe)
     if recipe.runtime.device == "cpu":
-        refuse_half_precision_on_cpu(recipe, cpu_info().computes("bf16"))
+        refuse_half_precision_on_cpu(recipe, cpu_info().trains_in_bfloat16)
     ready = ready_to_train(recipe)
     from nlpctl.training.overfit import learn_one_batch
 

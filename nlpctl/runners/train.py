@@ -102,7 +102,7 @@ def train(
     processes = processes_wanted(recipe.runtime)
     device = _device(recipe, processes, nodes)
     if device == "cpu":
-        refuse_half_precision_on_cpu(recipe, cpu_info().computes("bf16"))
+        refuse_half_precision_on_cpu(recipe, cpu_info().trains_in_bfloat16)
     if is_child():
         _train_as_child(recipe, run, resume)
         return TrainResult(run, {})

@@ -40,6 +40,11 @@ class CpuInfo:
         """Whether it multiplies matrices of "bf16" or "int8" without converting them first; fp32 always, fp16 never."""
         return precision == "fp32" or any(name in self.instruction_sets for name in NATIVE.get(precision, ()))
 
+    @property
+    def trains_in_bfloat16(self) -> bool:
+        """Whether `train --bf16` can use it."""
+        return self.computes("bf16")
+
 
 @functools.cache
 def cpu_info(root: Path = Path("/")) -> CpuInfo:

@@ -113,7 +113,7 @@ def _compress(
         check_strategies(recipe, source, chains)
         check_engines(setup, chains)
         if training and setup.device == "cpu":
-            refuse_half_precision_on_cpu(recipe, cpu_info().computes("bf16"))
+            refuse_half_precision_on_cpu(recipe, cpu_info().trains_in_bfloat16)
         recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
         with _taken(folder, overwrite, plan), sigterm_interrupts():
             try:
