@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NEEDS = {
     "needs a network": "需要联网",
     "needs a card": "需要显卡",
+    "needs a processor": "需要处理器",
     "needs hours": "需要数小时",
     "needs your files": "需要你的文件",
     "needs a second terminal": "需要另一个终端",
