@@ -154,9 +154,8 @@ def linear_in_bfloat16(network: paddle.nn.Layer) -> Callable[..., paddle.Tensor]
 def layer_norm(x, normalized_shape, weight=None, bias=None, epsilon=1e-5, name=None):
     """`F.layer_norm` over the last axis."""
     last = list(np.atleast_1d(normalized_shape)) == x.shape[-1:]
-    if weight is None or bias is None or not last or not weight.shape == bias.shape == x.shape[-1:]:
-        return _layer_norm(x, normalized_shape, weight, bias, epsilon, name)
-    if not _covered(x, weight, bias):
+    plain = last and weight is not None and bias is not None and weight.shape == bias.shape == x.shape[-1:]
+    if not plain or not _covered(x, weight, bias):
         return _layer_norm(x, normalized_shape, weight, bias, epsilon, name)
     return _LayerNorm.apply(x, weight, bias, epsilon)
 
@@ -285,34 +284,22 @@ class _Linear(PyLayer):
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         x, weight = ctx.saved_tensor()
-        given = onednn.to_bfloat16(gradient) if ctx.bfloat16 else gradient
-        of_rows, of_columns = (_rounded_products if ctx.bfloat16 else _products)(x, weight, given)
-        found = (of_rows, of_columns, lambda: _sum_of_rows(gradient))
-        return tuple(each() if wanted else None for each, wanted in zip(found, ctx.wanted, strict=False))
+        multiply, given = (_multiplied, onednn.to_bfloat16(gradient)) if ctx.bfloat16 else (paddle.matmul, gradient)
+        of_x, of_weight, *of_bias = ctx.wanted
+        dx = multiply(_rows(given), weight, transpose_y=True).reshape(x.shape) if of_x else None
+        dweight = multiply(_rows(x), _rows(given), transpose_x=True) if of_weight else None
+        return dx, dweight, *(_sum_of_rows(gradient) if wanted else None for wanted in of_bias)
 
 
-def _products(x: paddle.Tensor, weight: paddle.Tensor, g: paddle.Tensor) -> tuple[Callable[[], paddle.Tensor], ...]:
-    """To compute g w' and x' g, over all rows."""
-    return lambda: paddle.matmul(g, weight, transpose_y=True), lambda: paddle.matmul(
-        _rows(x), _rows(g), transpose_x=True
-    )
-
-
-def _rounded_products(
-    x: paddle.Tensor, weight: paddle.Tensor, g: paddle.Tensor
-) -> tuple[Callable[[], paddle.Tensor], ...]:
-    """As _products, of bfloat16, in 32 bits."""
-
-    def product(left: View, right: View, shape: list[int]) -> paddle.Tensor:
-        y = onednn.empty(shape)
-        onednn.multiply_matrices(left, right, View.of_rows(y))
-        return y
-
-    rows = View.of_rows(g)
-    return (
-        lambda: product(rows, View.of(weight).transposed, x.shape),
-        lambda: product(View.of_rows(x).transposed, rows, weight.shape),
-    )
+def _multiplied(
+    x: paddle.Tensor, y: paddle.Tensor, transpose_x: bool = False, transpose_y: bool = False
+) -> paddle.Tensor:
+    """`paddle.matmul` of two matrices of bfloat16, in 32 bits."""
+    left, right = View.of(x), View.of(y)
+    left, right = left.transposed if transpose_x else left, right.transposed if transpose_y else right
+    product = onednn.empty([left.shape[0], right.shape[1]])
+    onednn.multiply_matrices(left, right, View.of(product))
+    return product
 
 
 class _LayerNorm(PyLayer):
@@ -329,7 +316,7 @@ class _LayerNorm(PyLayer):
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         x, weight, bias, mean, variance = ctx.saved_tensor()
         found = onednn.layer_norm_gradients(x, weight, bias, ctx.epsilon, mean, variance, gradient)
-        return tuple(each if wanted else None for each, wanted in zip(found, ctx.wanted, strict=True))
+        return _those_wanted(ctx, found)
 
 
 class _Gelu(PyLayer):
@@ -404,12 +391,16 @@ class _Attention(PyLayer):
         dscores = View.of(onednn.softmax_gradient(shares, dshares))
         onednn.multiply_matrices(dscores, of_k, View.of_heads(dq, ctx.heads), scale=ctx.scale)
         onednn.multiply_matrices(dscores.transposed, of_q, View.of_heads(dk, ctx.heads), scale=ctx.scale)
-        return tuple(each if wanted else None for each, wanted in zip((dq, dk, dv), ctx.wanted, strict=True))
+        return _those_wanted(ctx, (dq, dk, dv))
 
 
 def _wanted(*tensors: paddle.Tensor) -> tuple[bool, ...]:
     """Which of a PyLayer's inputs get a gradient; Paddle takes None for the others, and nothing else."""
     return tuple(not tensor.stop_gradient for tensor in tensors)
+
+
+def _those_wanted(ctx: Any, gradients: tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor | None, ...]:
+    return tuple(each if wanted else None for each, wanted in zip(gradients, ctx.wanted, strict=True))
 
 
 def _sum_of_rows(x: paddle.Tensor) -> paddle.Tensor:

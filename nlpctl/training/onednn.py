@@ -169,7 +169,7 @@ def multiply_matrices(x: View, y: View, into: View, *, scale: float = 1.0, plus:
 
 
 def empty(shape: Sequence[int], dtype: Any = paddle.float32) -> paddle.Tensor:
-    """A tensor for a result; `paddle.empty` takes 15 microseconds, a hundredth of a small step in all."""
+    """A tensor for a result; `paddle.empty` takes 4.6 microseconds, this 1.6, some 400 times in a step."""
     return paddle._C_ops.empty(list(shape), dtype, _place())
 
 

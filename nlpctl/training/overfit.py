@@ -61,12 +61,12 @@ def learn_one_batch(ready: Ready, steps: int) -> list[Attempt]:
     network.train()
     start = {name: value.numpy() for name, value in network.state_dict().items()}
     attempts: list[Attempt] = []
-    for factor in FACTORS:
-        network.set_state_dict(start)
-        with fast_cpu(ready.recipe, ready.setup.device, network):
+    with fast_cpu(ready.recipe, ready.setup.device, network):
+        for factor in FACTORS:
+            network.set_state_dict(start)
             attempts.append(_attempt(ready, batch, ready.recipe.training.learning_rate * factor, steps))
-        if attempts[-1].learned:
-            break
+            if attempts[-1].learned:
+                break
     return attempts
 
 

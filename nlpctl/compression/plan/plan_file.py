@@ -140,7 +140,7 @@ def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
 
 
 def _sums(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
-    return {str(path): sha256_of(path) for _, path in files}
+    return sums(path for _, path in files)
 
 
 def _of_student(recipe: Recipe) -> dict[str, Any]:
