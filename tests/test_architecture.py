@@ -1,10 +1,9 @@
-"""The house rules that a machine can check: import directions, what is imported when, sizes, docs that keep up."""
+"""The house rules that a machine can check: import directions, what is imported when, docs that keep up."""
 
 from __future__ import annotations
 
 import ast
 import functools
-import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,18 +41,6 @@ LIGHT = ("config", "runtime", "cli", "compression.plan", "compression.strategies
 HEAVY = {"paddle", "paddlenlp", "paddleslim", "numpy", "onnxruntime", "tokenizers", "datasets", "visualdl"}
 HEAVY |= {"fastapi", "uvicorn"}
 PADDLE = {"paddle", "paddlenlp", "paddleslim"}
-LONGEST_FILE = 450
-MOST_LINKED = 0.45  # of the pairs of folders
-
-# They differ by a letter, but mean different things.
-UNLIKE_NAMES = {
-    ("api", "app"),
-    ("batcher", "batches"),
-    ("match", "watch"),
-    ("scorer", "scores"),
-    ("serve", "server"),
-    ("trained", "trainer"),
-}
 
 
 def module_name(path: Path) -> str:
@@ -159,49 +146,6 @@ def test_no_circles() -> None:
 def test_the_circle_check_sees_circles() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"d"}, "e": {"a"}}
     assert sorted(map(sorted, circles(graph.__getitem__, iter(graph)))) == [["b", "c"], ["d"]]
-
-
-def folder_of(module: str) -> str:
-    """The directory that a module stands in, from nlpctl on; of nlpctl itself a point."""
-    return MODULES[module].parent.relative_to(PACKAGE).as_posix()
-
-
-def test_few_folders_are_linked() -> None:
-    """A folder is a directory with modules, and linked with another where a module of either imports the other's."""
-    folders = sorted({folder_of(module) for module in MODULES})
-    links: dict[tuple[str, ...], list[str]] = {}
-    for module in MODULES:
-        for other in imported_modules(module):
-            pair = tuple(sorted({folder_of(module), folder_of(other)}))
-            if len(pair) == 2:
-                links.setdefault(pair, []).append(f"{module} > {other}")
-    pairs = len(folders) * (len(folders) - 1) // 2
-    told = [f"{len(links)} of {pairs} pairs of {len(folders)} folders are linked, {len(links) / pairs:.1%}"]
-    for pair, edges in sorted(links.items(), key=lambda entry: len(entry[1])):
-        told.append(f"  {' - '.join(pair)}: {len(edges)}, such as {min(edges)}")
-    print("\n".join(told))
-    assert len(links) <= MOST_LINKED * pairs, told[0]
-
-
-def alike(one: str, other: str) -> bool:
-    """Whether two names differ by one letter, or are singular and plural."""
-    short, long = sorted((one, other), key=len)
-    if len(short) == len(long):
-        return sum(a != b for a, b in zip(short, long, strict=True)) == 1
-    if any(long[:place] + long[place + 1 :] == short for place in range(len(long))):
-        return True
-    return long in (f"{short}es", f"{short.removesuffix('y')}ies")
-
-
-def test_no_names_that_differ_by_a_letter() -> None:
-    names = sorted({path.stem for path in MODULES.values()} - {"__init__", "__main__"})
-    found = {pair for pair in itertools.combinations(names, 2) if alike(*pair)} - UNLIKE_NAMES
-    assert not found, sorted(found)
-
-
-def test_the_check_of_names_sees_likeness() -> None:
-    pairs = [("choice", "choose"), ("row", "rows"), ("index", "indexes"), ("entry", "entries"), ("match", "watch")]
-    assert [alike(*pair) for pair in pairs] == [False, True, True, True, True]
 
 
 def chains_to(packages: set[str], start: str) -> Iterator[str]:
@@ -349,17 +293,6 @@ def _borrowed(text: str) -> Iterator[str]:
         if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
             targets = (name for each in node.generators for name in ast.walk(each.target) if isinstance(name, ast.Name))
             yield from (f"{name.id} in line {node.lineno}" for name in targets if name.id in known)
-
-
-def test_files_fit_on_a_few_screens() -> None:
-    folders = [PACKAGE, ROOT / "scripts", ROOT / "tests"]
-    long = {
-        str(path.relative_to(ROOT)): lines
-        for folder in folders
-        for path in folder.rglob("*.py")
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST_FILE
-    }
-    assert not long, f"longer than {LONGEST_FILE} lines: {long}"
 
 
 READMES = ("README.md", "README.zh-CN.md")
