@@ -13,8 +13,9 @@ from nlpctl.data.row import BadRow, missing_key
 from nlpctl.data.task_rows import TaskRows
 
 
-def labelled_texts(rows: TaskRows, split: str) -> Iterator[bytes]:
-    """The `text_key` of each row of a split. Rows that are bad, or whose column for the label is empty, have none.
+def labelled_texts(rows: TaskRows, split: str) -> Iterator[Any]:
+    """The examples of a split, without their labels. Rows that are bad, or whose column for the label is empty, have
+    none.
 
     A row that data.map changes has two: unlabelled texts do not pass through it. UserError if the split cannot be read.
     """
@@ -28,13 +29,13 @@ def labelled_texts(rows: TaskRows, split: str) -> Iterator[bytes]:
         to_fill = [name for name, value in rows.to_label(example).items() if value is None]
         if any(row.values.get(name, True) in (None, "") for name in to_fill):
             continue
-        yield text_key(rows, example)
+        yield example
         if given is not row and missing_key(given.values, rows.required(labelled=False)) is None:
             example = reader.read(given)
             if not isinstance(example, BadRow):
-                yield text_key(rows, example)
+                yield example
 
 
 def text_key(rows: TaskRows, example: Any) -> bytes:
-    """Equal for examples with the same texts."""
-    return row_key(list(rows.passages(example).values()))
+    """Equal for examples with the same texts, whose label is the same."""
+    return row_key(list(rows.passages(example).values()), ordered=not rows.symmetric)

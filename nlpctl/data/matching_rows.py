@@ -33,6 +33,7 @@ class MatchingRows(TextRows):
     """Rows of text matching: pairs with one of two labels, of which the second means a match."""
 
     roles = ("text", "text_pair", "label")
+    symmetric = True
 
     @classmethod
     def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:

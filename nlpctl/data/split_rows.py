@@ -9,7 +9,7 @@ from typing import Any
 
 from nlpctl.data.changed_rows import pairs
 from nlpctl.data.examples import BadRowLog, ExampleReader
-from nlpctl.data.inspect.normalise import letters_form, row_key, same_form
+from nlpctl.data.inspect.normalise import row_key
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.records import article_of
 from nlpctl.data.row import BadRow, Row, RowSource
@@ -76,7 +76,8 @@ def cut(
     """Row indexes per part, stratified by label.
 
     Rows stay together that have the same texts, or are questions of one article; further those with the same text
-    in the column `together`, the same value of the column `group_by`, or a similarity of `near` in their first text.
+    in the column `together`, the same value of the column `group_by`, or a similarity of `near`: in that column if
+    there is one, else in all of their texts, in whatever order.
     """
     groups = _groups(read, together, group_by, near, "--group-by")
     parts = stratify(groups, list(targets.values()), seed)
@@ -98,10 +99,9 @@ def fold_rows(
 ) -> list[list[int]]:
     """Row indexes per fold, stratified by label; every row is in one fold.
 
-    What stays together: as for `cut`, but `near` compares the texts in the column `together` where there is one.
-    UserError if fewer than `count` folds would hold a row.
+    What stays together: as for `cut`. UserError if fewer than `count` folds would hold a row.
     """
-    groups = _groups(read, together, group_by, near, "data.columns.group", compared=together)
+    groups = _groups(read, together, group_by, near, "data.columns.group")
     total = len(read.rows)
     if len(groups) < count:
         message = f"{total:,} rows cannot be cut into {count} folds: {len(groups):,} groups of rows stay together"
@@ -129,23 +129,16 @@ def label_counts(read: Readable, chosen: Sequence[int]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _groups(
-    read: Readable,
-    together: str | None,
-    group_by: str | None,
-    near: float | None,
-    key: str,
-    compared: str | None = None,
-) -> list[Group]:
-    """`key`: what names the column `group_by`, for messages. `compared`: by `near`; by default the first text."""
+def _groups(read: Readable, together: str | None, group_by: str | None, near: float | None, key: str) -> list[Group]:
+    """`key`: what names the column `group_by`, for messages."""
     keys: list[list[Hashable]] = [
         list(_keys(row, texts, together, group_by, key)) for row, texts in zip(read.rows, read.passages, strict=True)
     ]
     if near is not None:
-        from nlpctl.data.inspect.near_duplicates import near_duplicates
+        from nlpctl.data.inspect.near_duplicates import near_rows
 
-        chosen = [next(iter(texts.values())) if compared is None else texts[compared] for texts in read.passages]
-        for i, j, _ in near_duplicates([letters_form(same_form(text)) for text in chosen], near):
+        compared = [tuple(texts.values()) if together is None else (texts[together],) for texts in read.passages]
+        for i, j, _ in near_rows(compared, near):
             # Both rows get the key of the pair; group_rows joins whatever shares a key, also in chains.
             keys[j].append(("near", i))
             keys[i].append(("near", i))

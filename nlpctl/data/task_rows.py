@@ -39,6 +39,7 @@ class TaskRows(ABC):
     plain_column: str | None = None  # what a line of plain text is for predict; None if a row needs more
     in_windows: bool = False  # True: what is longer than data.max_seq_length is read in windows, not cut
     together: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
+    symmetric: bool = False  # True: the label of (A, B) is that of (B, A)
     annotation: Literal["label", "labels", "spans"] | None = None  # what an annotator gives a text; None: not read
     roles: tuple[str, ...] = ("text",)  # the columns (of data.columns) that a labelled row must have
 

@@ -252,7 +252,7 @@ class _Auditor:
         for split in splits:
             source = open_split(rows, split)
             seen += read_split(source, split, rows, labels, EstimatedTokens(), most=None, shown=1).good
-        found = find_duplicates(seen, splits)
+        found = find_duplicates(seen, splits, symmetric=rows.symmetric)
         row_of = {id(each): row for row, each in enumerate(each for each in seen if each.split == "train")}
         done: set[int] = set()
         for first, second in [*_pairs(found.conflicts), *((each.first, each.second) for each in found.near_conflicts)]:

@@ -64,7 +64,7 @@ def inspect_data(
     for split, source in sources.items():
         console.note(f"reading {split}: {source.description}")
         read.append(read_split(source, split, rows, labels, counter, most=most, shown=shown))
-    return inspect_rows(read, recipe, counter, rows.in_windows, shown)
+    return inspect_rows(read, recipe, counter, rows, shown)
 
 
 def told(found: Inspection, rows: int, width: int) -> tuple[list[Table], list[str]]:

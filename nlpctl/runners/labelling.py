@@ -189,7 +189,7 @@ def known_texts(recipe: Recipe, rows: TaskRows) -> set[bytes]:
         if not has_split(recipe.data, split):
             continue
         try:
-            found.update(labelled_texts(rows, split))
+            found.update(text_key(rows, example) for example in labelled_texts(rows, split))
         except UserError as error:
             reason = error.problems[0].message
             console.warn(f"rows of the {split} data are not left out, since they cannot be read: {reason}")

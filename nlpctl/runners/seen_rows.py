@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nlpctl import console
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.data.examples import ExampleList
-from nlpctl.data.labelled_texts import labelled_texts, text_key
+from nlpctl.data.inspect.normalise import row_key
+from nlpctl.data.labelled_texts import labelled_texts
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.layout import is_run
@@ -45,7 +47,7 @@ def warn_of_trained_rows(model: Path, rows: TaskRows, split: str, examples: Exam
 def _seen(runs: Sequence[str], rows: TaskRows, splits: Mapping[str, ExampleList]) -> dict[str, int]:
     """How many rows of each split were training rows of the runs; 0 where they are a few repetitions."""
     keys = {key for run in runs for key in _training_keys(Path(run))}
-    counts = {split: sum(text_key(rows, each) in keys for each in examples) for split, examples in splits.items()}
+    counts = {split: sum(_key(rows, each) in keys for each in examples) for split, examples in splits.items()}
     return {split: seen if seen >= max(1, LEAST * len(splits[split])) else 0 for split, seen in counts.items()}
 
 
@@ -65,11 +67,17 @@ def _training_keys(run: Path) -> Iterator[bytes]:
     try:
         recipe = recipe_of(run)
         if recipe.data.train:
-            yield from labelled_texts(task_rows(recipe.task, recipe.data), "train")
+            rows = task_rows(recipe.task, recipe.data)
+            yield from (_key(rows, example) for example in labelled_texts(rows, "train"))
         else:
             _tell_unknown(run, "its rows were not read from files")
     except UserError as error:
         _tell_unknown(run, error.problems[0].message)
+
+
+def _key(rows: TaskRows, example: Any) -> bytes:
+    """Equal for examples with the same texts, in whatever order."""
+    return row_key(list(rows.passages(example).values()))
 
 
 def _tell_unknown(run: Path, reason: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from nlpctl.data.inspect.duplicates import NEAR
 from nlpctl.data.row import Row
-from nlpctl.data.split_rows import Readable, fold_rows
+from nlpctl.data.split_rows import Readable, cut, fold_rows
 from nlpctl.errors import UserError
 
 WORDS = "room bed staff view food breakfast lobby street noise price window door lamp chair".split()
@@ -57,3 +57,23 @@ def test_too_few_groups():
     with pytest.raises(UserError, match="no column 'author'") as failed:
         fold_rows(readable(texts(10), ["a"] * 10, book=["x"] * 10), 3, 1, group_by="author")
     assert failed.value.problems[0].where == "data.columns.group"
+
+
+def test_mirrored_pairs_stay_together():
+    """Exact ones always, almost equal ones with `near`; a pair that shares its first text alone goes its own way."""
+    first, second = texts(40, seed=1), texts(40, seed=2)
+    first[20:], second[20:] = second[:20], first[:20]
+    first[25], second[26] = first[25] + " chair", "chair " + second[26]
+    rows = readable(first, ["a"] * 40)
+    for row, other in zip(rows.passages, second, strict=True):
+        row["text_pair"] = other
+    for parts in (fold_rows(rows, 4, 1, near=NEAR), list(cut(rows, {"train": 30, "dev": 10}, 1, near=NEAR).values())):
+        where = {row: number for number, part in enumerate(parts) for row in part}
+        assert len(where) == 40 and all(where[row] == where[row + 20] for row in range(20))
+    parts = cut(rows, {"train": 30, "dev": 10}, 1)
+    where = {row: name for name, part in parts.items() for row in part}
+    assert all(where[row] == where[row + 20] for row in range(20) if row not in (5, 6))
+    rows = readable([first[0]] * 20, ["a"] * 20)
+    for row, other in zip(rows.passages, second, strict=False):
+        row["text_pair"] = other
+    assert len(cut(rows, {"train": 15, "dev": 5}, 1, near=NEAR)["dev"]) == 5

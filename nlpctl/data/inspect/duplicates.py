@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from nlpctl.data.inspect.near_duplicates import CROWD, jaccard, near_duplicates
-from nlpctl.data.inspect.normalise import letters_form, row_key, same_form
+from nlpctl.data.inspect.near_duplicates import aligned_similarity, near_rows
+from nlpctl.data.inspect.normalise import row_key
 from nlpctl.data.inspect.readable import Seen
 
 NEAR = 0.8  # similarity from which texts are almost the same
@@ -59,44 +59,46 @@ class Duplicates:
     near_conflicts: list[NearPair]
 
 
-def find_duplicates(rows: Sequence[Seen], splits: Sequence[str], threshold: float = NEAR) -> Duplicates:
-    """Compare all rows with each other. `splits`: their names, in order."""
+def find_duplicates(
+    rows: Sequence[Seen], splits: Sequence[str], *, symmetric: bool, threshold: float = NEAR
+) -> Duplicates:
+    """Compare all rows with each other. `splits`: their names, in order.
+
+    The texts of a row count in any order: (B, A) repeats (A, B). Whether two such rows contradict each other, too, is
+    `symmetric`, that of the TaskRows.
+    """
     groups: dict[bytes, list[Seen]] = defaultdict(list)
     for row in rows:
         groups[row_key(row.passages)].append(row)
     distinct = list(groups.values())
-    links = list(_links([group[0] for group in distinct], threshold))
+    links = list(near_rows([group[0].passages for group in distinct], threshold))
     same = sorted((group for group in distinct if len(group) > 1), key=len, reverse=True)
     near = [
         NearPair(*_across(distinct[i], distinct[j]), similarity)
         for i, j, similarity in sorted(links, key=lambda link: -link[2])
     ]
+    comparable = same if symmetric else [part for group in same for part in _in_order(group)]
     return Duplicates(
         same,
         near,
         _repeats(distinct, links, splits),
         _overlaps(distinct, links, splits),
-        [group for group in same if len({row.truth for row in group}) > 1],
-        [pair for pair in near if set(pair.first.labels) != set(pair.second.labels)],
+        [group for group in comparable if len({row.truth for row in group}) > 1],
+        [
+            pair
+            for pair in near
+            if set(pair.first.labels) != set(pair.second.labels)
+            and (symmetric or aligned_similarity(pair.first.passages, pair.second.passages) >= threshold)
+        ],
     )
 
 
-def _links(rows: Sequence[Seen], threshold: float) -> Iterator[tuple[int, int, float]]:
-    """(i, j, similarity) of near-duplicate rows. Rows of several texts must be near-duplicates in each of them."""
-    letters = [tuple(letters_form(same_form(text)) for text in row.passages) for row in rows]
-    by_letters: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for i, form in enumerate(letters):
-        by_letters[form].append(i)
-    # Rows that differ in punctuation only are found without n-grams, short ones too; one of them stands for all.
-    members = [found for form, found in by_letters.items() if all(form)]
-    for found in members:
-        yield from ((i, j, 1.0) for i, j in combinations(found[:CROWD], 2))
-    for a, b, similarity in near_duplicates([letters[found[0]][0] for found in members], threshold):
-        i, j = members[a][0], members[b][0]
-        least = min(similarity, *map(jaccard, letters[i][1:], letters[j][1:]), 1.0)
-        if least >= threshold:
-            for one in members[a][:CROWD]:
-                yield from ((min(one, other), max(one, other), least) for other in members[b][:CROWD])
+def _in_order(group: Sequence[Seen]) -> list[list[Seen]]:
+    """The rows of a group apart by the order of their texts."""
+    parts: dict[bytes, list[Seen]] = defaultdict(list)
+    for row in group:
+        parts[row_key(row.passages, ordered=True)].append(row)
+    return list(parts.values())
 
 
 def _across(first: Sequence[Seen], second: Sequence[Seen]) -> tuple[Seen, Seen]:

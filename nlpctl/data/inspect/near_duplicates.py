@@ -9,11 +9,13 @@ exactly, so nothing below the threshold is reported; of pairs at 0.8 about 0.2 %
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise, permutations, product
 
 import numpy as np
 
+from nlpctl.data.inspect.normalise import letters_form, same_form
 from nlpctl.data.word_spans import IDEOGRAPHS
 
 BANDS, PLACES = 16, 5
@@ -25,6 +27,69 @@ _CHUNK = 1 << 21  # n-grams that are hashed at a time: 2 million are 16 MB per h
 _IDEOGRAPH = re.compile(f"[{IDEOGRAPHS}]")
 
 Pair = tuple[int, int, float]
+
+
+def near_rows(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[Pair]:
+    """Pairs (i, j, similarity) of rows, i < j, whose texts are all near duplicates, each of another text of the other
+    row: (A, B) and (B, A) are as similar as two rows (A, B). Texts are compared by their letters and digits.
+
+    The similarity of two rows is the least of those of their texts.
+    """
+    letters = [tuple(letters_form(same_form(text)) for text in row) for row in rows]
+    by_letters: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i, form in enumerate(letters):
+        by_letters[tuple(sorted(form))].append(i)
+    # Rows that differ in punctuation only are found without n-grams, short ones too; one of them stands for all.
+    members = [found for form, found in by_letters.items() if all(form)]
+    for found in members:
+        yield from ((i, j, 1.0) for i, j in combinations(found[:CROWD], 2))
+    for a, b in _sharing([letters[found[0]] for found in members], threshold):
+        least = _row_similarity(letters[members[a][0]], letters[members[b][0]], threshold)
+        if least >= threshold:
+            pairs = product(members[a][:CROWD], members[b][:CROWD])
+            yield from ((min(pair), max(pair), least) for pair in pairs)
+
+
+def _sharing(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[tuple[int, int]]:
+    """Pairs of rows, each once, a text of which is that of the other or a near duplicate of it."""
+    holders: dict[str, dict[int, None]] = defaultdict(dict)  # text -> rows
+    for i, row in enumerate(rows):
+        for text in row:
+            holders[text][i] = None
+    texts, having = list(holders), [np.array(list(found)) for found in holders.values()]
+    known: set[tuple[int, int]] = set()
+    for text, found in zip(texts, having, strict=True):
+        if len(found) > 1 and len(text) >= FEWEST + _gram(text) - 1:
+            codes = _pairs_of(found, len(rows))
+            known.update(zip((codes // len(rows)).tolist(), (codes % len(rows)).tolist(), strict=True))
+    for s, t, _ in near_duplicates(texts, threshold):
+        pairs = product(having[s][:CROWD].tolist(), having[t][:CROWD].tolist())
+        known.update((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
+    yield from sorted(known)
+
+
+def _row_similarity(first: Sequence[str], second: Sequence[str], threshold: float) -> float:
+    """The least similarity of the texts of two rows, in the order in which it is greatest; 0 if below `threshold`.
+
+    A row with more texts is compared by those that fit best.
+    """
+    few, many = sorted((first, second), key=len)
+    return max(_least(few, order, threshold) for order in permutations(many, len(few)))
+
+
+def _least(first: Sequence[str], second: Sequence[str], threshold: float) -> float:
+    least = 1.0
+    for one, other in zip(first, second, strict=True):
+        least = min(least, 1.0 if one == other else jaccard(one, other))
+        if least < threshold:
+            return 0.0
+    return least
+
+
+def aligned_similarity(first: Sequence[str], second: Sequence[str]) -> float:
+    """The least similarity of two rows' texts, the first with the first and so on."""
+    one, other = ([letters_form(same_form(text)) for text in row] for row in (first, second))
+    return _least(one, other, 0.0) if len(one) == len(other) else 0.0
 
 
 def near_duplicates(texts: Sequence[str], threshold: float) -> list[Pair]:

@@ -21,8 +21,12 @@ def letters_form(same: str) -> str:
     return _NO_LETTER.sub(" ", same).strip()
 
 
-def row_key(passages: Sequence[str]) -> bytes:
-    """Equal for rows whose texts are the same: a digest, since a million of them are held."""
+def row_key(passages: Sequence[str], *, ordered: bool = False) -> bytes:
+    """Equal for rows whose texts are the same, in whatever order unless `ordered`: who has seen (A, B) knows (B, A).
+
+    A digest, since a million of them are held.
+    """
+    forms = [same_form(passage) for passage in passages]
     # NUL hardly occurs in text, so two texts do not join into the form of two others.
-    joined = "\0".join(same_form(passage) for passage in passages)
+    joined = "\0".join(forms if ordered else sorted(forms))
     return blake2b(joined.encode("utf-8"), digest_size=16).digest()

@@ -12,6 +12,7 @@ from nlpctl.data.inspect.duplicates import Duplicates, NearPair, find_duplicates
 from nlpctl.data.inspect.lengths import Lengths, TokenCounter, measure
 from nlpctl.data.inspect.readable import Seen, SplitRows
 from nlpctl.data.inspect.suspicious import odd_rows
+from nlpctl.data.task_rows import TaskRows
 
 TEXT_SHOWN = 200  # characters of a row in JSON and on the page
 
@@ -91,7 +92,7 @@ class Inspection:
 
 
 def inspect_rows(
-    splits: Sequence[SplitRows], recipe: Recipe, counter: TokenCounter, in_windows: bool, shown: int
+    splits: Sequence[SplitRows], recipe: Recipe, counter: TokenCounter, task: TaskRows, shown: int
 ) -> Inspection:
     """Inspects splits of `recipe` that were read before. `shown`: rows kept per finding."""
     rows = [row for split in splits for row in split.good]
@@ -99,12 +100,12 @@ def inspect_rows(
     return Inspection(
         task=recipe.task,
         limit=limit,
-        in_windows=in_windows,
+        in_windows=task.in_windows,
         skips_bad=recipe.data.on_bad_row == "skip",
         tokens_by=counter.description,
         exact_tokens=counter.exact,
         splits=[_profile(split, limit) for split in splits],
-        duplicates=find_duplicates(rows, [split.split for split in splits]),
+        duplicates=find_duplicates(rows, [split.split for split in splits], symmetric=task.symmetric),
         suspicions=[*_bad(splits, shown), *_suspicions(rows, limit, shown)],
         shown=shown,
     )

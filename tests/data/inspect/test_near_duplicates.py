@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from nlpctl.data.inspect.near_duplicates import CROWD, jaccard, near_duplicates
+from nlpctl.data.inspect.near_duplicates import CROWD, jaccard, near_duplicates, near_rows
 
 WORDS = "room staff dirty clean breakfast station noise friendly price view pool lift towel garden window".split()
 HAN = "酒店房间服务早餐位置干净价格前台热情交通方便安静设施陈旧态度推荐下次入住环境不错地铁门口停车免费"
@@ -77,3 +77,21 @@ def test_the_same_input_gives_the_same_pairs() -> None:
     texts = sentences(120, seed=3)
     assert near_duplicates(texts, 0.8) == near_duplicates(texts, 0.8)
     assert near_duplicates([], 0.8) == [] and near_duplicates(["a lonely text of some length"], 0.8) == []
+
+
+def test_rows_are_near_in_all_of_their_texts_in_any_order() -> None:
+    """As comparing every pair of rows in both orders finds; rows share texts, and every third is an altered copy."""
+    chance, texts = random.Random(5), sentences(120, seed=5)
+    rows = [(texts[chance.randrange(40)], texts[i + 40]) for i in range(60)]
+    for i in range(0, 60, 3):
+        first, second = rows[i + 1]
+        altered = second[:-1] + "x"
+        rows[i] = (altered, first) if i % 2 else (first, altered)
+    every = set()
+    for (i, one), (j, other) in combinations(enumerate(rows), 2):
+        straight = min(jaccard(one[0], other[0]), jaccard(one[1], other[1]))
+        mirrored = min(jaccard(one[0], other[1]), jaccard(one[1], other[0]))
+        if max(straight, mirrored) >= 0.8:
+            every.add((i, j))
+    found = {(i, j) for i, j, _ in near_rows(rows, 0.8)}
+    assert len(every) >= 15 and found <= every and len(found) >= 0.95 * len(every)
