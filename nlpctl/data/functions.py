@@ -17,6 +17,9 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import sha256_of
 from nlpctl.names import did_you_mean
+from nlpctl.upstream.changed_in_place import what_changed
+
+_COMPUTING = ("model.network", "training.criterion")  # the parts that compute what gradients are of
 
 
 def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
@@ -81,13 +84,19 @@ def part_sums(recipe: Recipe) -> dict[str, dict[str, str]]:
 def parts_blamed(recipe: Recipe) -> Iterator[None]:
     """Inside, an exception that passes through the code of a part that `recipe` names becomes a UserError about it.
 
-    Our own errors and a lack of memory pass as they are.
+    So does the error of a gradient that such code made impossible by a change in place. Our own errors and a lack of
+    memory pass as they are.
     """
     try:
         yield
     except (NlpctlError, MemoryError):
         raise
     except Exception as error:
+        changed = what_changed(error)
+        if changed is not None:  # it comes out of the backward pass, which is nobody's code
+            computing = [part.key for part, _ in named_parts(recipe) if part.key in _COMPUTING]
+            hint = "compute a new tensor there: h = h + y, not h.add_(y)"
+            raise UserError(changed, where=" or ".join(computing), hint=hint) from None
         guilty = _part_in(error, recipe)
         if guilty is None:
             raise

@@ -19,6 +19,7 @@ import paddle
 import paddle.nn.functional as F
 
 from nlpctl.errors import UserError
+from nlpctl.upstream.changed_in_place import save, saved
 
 KEY = "simulated_int8"  # in config.json
 CLIP = "input_rounding.clip"  # the end of the name of what PACT learns
@@ -191,14 +192,14 @@ class _Rounded(paddle.autograd.PyLayer):
     @staticmethod
     def forward(ctx, inputs, clip, limit, clip_limit):
         ctx.limit, ctx.clip_limit, ctx.learns = limit, clip_limit, clip is not None
-        ctx.save_for_backward(inputs)
+        save(ctx, "a simulated int8 layer", input=inputs)
         # One multiplication, as in an engine; dividing by the step could round ties the other way.
         steps = paddle.round(inputs * (STEPS / limit))
         return paddle.clip(steps, -STEPS - 1, STEPS) * (limit / STEPS)
 
     @staticmethod
     def backward(ctx, gradient):
-        (inputs,) = ctx.saved_tensor()
+        (inputs,) = saved(ctx)
         passed = gradient * (inputs.abs() <= ctx.limit).astype(gradient.dtype)
         if not ctx.learns:
             return passed

@@ -10,6 +10,7 @@ import numpy as np
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.settled import settled
+from nlpctl.data.functions import parts_blamed
 from nlpctl.data.splits import read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
@@ -57,5 +58,6 @@ def untrained_network(recipe: Recipe) -> UntrainedNetwork:
     network.train()
     if not trains(network):
         return UntrainedNetwork(arrays, (), fitted)
-    training_loss(ready, one_batch(ready)).backward()
+    with parts_blamed(recipe):
+        training_loss(ready, one_batch(ready)).backward()
     return UntrainedNetwork(arrays, unreached(network), fitted)

@@ -32,6 +32,7 @@ from nlpctl.errors import UserError
 from nlpctl.runtime.paddle_cpu import copying_transposes, freed_memory_kept, may_copy_transposes
 from nlpctl.training import onednn
 from nlpctl.training.onednn import View
+from nlpctl.upstream.changed_in_place import save, saved
 
 _CHECK = "FLAGS_check_nan_inf"
 LEVELS = 1 << 16  # dropout draws 16 bits per element: its probability is a multiple of 1/65536
@@ -278,12 +279,12 @@ class _Linear(PyLayer):
         y = onednn.empty([*x.shape[:-1], weight.shape[1]])
         plus = None if bias is None else View.of(bias.reshape([1, -1]))
         onednn.multiply_matrices(*map(View.of_rows, (*factors, y)), plus=plus)
-        ctx.save_for_backward(*factors)
+        save(ctx, "a linear layer", input=factors[0], weight=factors[1])
         return y
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        x, weight = ctx.saved_tensor()
+        x, weight = saved(ctx)
         multiply, given = (_multiplied, onednn.to_bfloat16(gradient)) if ctx.bfloat16 else (paddle.matmul, gradient)
         of_x, of_weight, *of_bias = ctx.wanted
         dx = multiply(_rows(given), weight, transpose_y=True).reshape(x.shape) if of_x else None
@@ -309,13 +310,14 @@ class _LayerNorm(PyLayer):
     def forward(ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor, epsilon: float):
         ctx.wanted, ctx.epsilon = _wanted(x, weight, bias), epsilon
         y, mean, variance = onednn.layer_norm(x, weight, bias, epsilon)
-        ctx.save_for_backward(x, weight, bias, mean, variance)
+        save(ctx, "LayerNorm", input=x, weight=weight, mean=mean, variance=variance)
+        ctx.bias = bias  # whose numbers no gradient depends on: they may change
         return y
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        x, weight, bias, mean, variance = ctx.saved_tensor()
-        found = onednn.layer_norm_gradients(x, weight, bias, ctx.epsilon, mean, variance, gradient)
+        x, weight, mean, variance = saved(ctx)
+        found = onednn.layer_norm_gradients(x, weight, ctx.bias, ctx.epsilon, mean, variance, gradient)
         return _those_wanted(ctx, found)
 
 
@@ -324,12 +326,12 @@ class _Gelu(PyLayer):
 
     @staticmethod
     def forward(ctx: Any, x: paddle.Tensor) -> paddle.Tensor:
-        ctx.save_for_backward(x)
+        save(ctx, "GELU", input=x)
         return onednn.gelu(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
-        return onednn.gelu_gradient(ctx.saved_tensor()[0], gradient)
+        return onednn.gelu_gradient(*saved(ctx), gradient)
 
 
 class _Softmax(PyLayer):
@@ -338,12 +340,12 @@ class _Softmax(PyLayer):
     @staticmethod
     def forward(ctx: Any, x: paddle.Tensor) -> paddle.Tensor:
         y = onednn.softmax(x)
-        ctx.save_for_backward(y.detach())  # with y itself, its graph would hold itself until a gradient is computed
+        save(ctx, "softmax", output=y.detach())  # with y, its graph would hold itself until a gradient is computed
         return y
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
-        return onednn.softmax_gradient(ctx.saved_tensor()[0], gradient)
+        return onednn.softmax_gradient(*saved(ctx), gradient)
 
 
 class _Dropout(PyLayer):
@@ -377,12 +379,12 @@ class _Attention(PyLayer):
         kept = shares if drop is None else onednn.masked(shares, *drop)
         answer = onednn.empty(q.shape)
         onednn.multiply_matrices(View.of(kept), of_v, View.of_heads(answer, heads))
-        ctx.save_for_backward(q, k, v, shares, kept)
+        save(ctx, "attention", query=q, key=k, value=v, shares=shares, kept=kept)
         return answer
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
-        q, k, v, shares, kept = ctx.saved_tensor()
+        q, k, v, shares, kept = saved(ctx)
         of_q, of_k, of_v, of_gradient = (View.of_heads(each, ctx.heads) for each in (q, k, v, gradient))
         dq, dk, dv, dkept = (onednn.empty(each.shape) for each in (q, k, v, kept))
         onednn.multiply_matrices(View.of(kept).transposed, of_gradient, View.of_heads(dv, ctx.heads))

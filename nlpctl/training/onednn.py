@@ -44,6 +44,9 @@ def available() -> bool:
 
 def multiply_(x: paddle.Tensor, factor: paddle.Tensor) -> None:
     """Multiply x by a factor (one number) in place."""
+    if not x.is_contiguous():  # a view of another tensor, which changes too
+        x.multiply_(factor)
+        return
     _binary(_MULTIPLY, (math.prod(x.shape),), (1,)).run({_X: x, _X2: factor, _Y: x})
 
 
@@ -355,11 +358,15 @@ class _Primitive:
     def run(self, of: Mapping[int, paddle.Tensor | np.ndarray]) -> None:
         """Compute the results among `of` from the others."""
         with _one_at_a_time:
+            copies = []  # live as long as the function runs
             for number, memory in self._memory.items():
                 values = of[number]
-                # A tensor that is a view of another one becomes contiguous itself, in memory of its own.
-                is_array = isinstance(values, np.ndarray)
-                address = values.ctypes.data if is_array else values.contiguous().data_ptr()
+                if isinstance(values, np.ndarray):
+                    address = values.ctypes.data
+                else:
+                    # A copy of a view: its own `contiguous` would part it from the tensor that it shows, for good.
+                    copies.append(values if values.is_contiguous() else paddle._C_ops.assign(values.detach()))
+                    address = copies[-1].data_ptr()
                 self._set(memory, c_void_p(address))
             _call("primitive_execute", self._primitive, _stream(), len(self._arguments), self._arguments)
             _call("stream_wait", _stream())

@@ -15,6 +15,7 @@ import paddle
 from nlpctl import console
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.encoders import build_encoder
+from nlpctl.data.functions import parts_blamed
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.parameters import trains
@@ -61,7 +62,7 @@ def learn_one_batch(ready: Ready, steps: int) -> list[Attempt]:
     network.train()
     start = {name: value.numpy() for name, value in network.state_dict().items()}
     attempts: list[Attempt] = []
-    with fast_cpu(ready.recipe, ready.setup.device, network):
+    with parts_blamed(ready.recipe), fast_cpu(ready.recipe, ready.setup.device, network):
         for factor in FACTORS:
             network.set_state_dict(start)
             attempts.append(_attempt(ready, batch, ready.recipe.training.learning_rate * factor, steps))

@@ -50,6 +50,15 @@ CODE = """
         def forward(self, input_ids):
             return self.nothing(input_ids)
 
+    class Adds(Bag):
+        def __init__(self, config):
+            super().__init__(config)
+            self.mix = nn.Linear(config.width, config.width)
+
+        def forward(self, input_ids):
+            hidden = self.words(input_ids).mean(1)
+            return self.out(hidden.add_(self.mix(hidden)))
+
     class Unmade(nn.Layer):
         def __init__(self, config):
             super().__init__()
@@ -162,6 +171,17 @@ def test_mistakes_are_told_before_a_run_begins(work, base, code, name, more, tol
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "model.network" in done.stderr and told in " ".join(done.stderr.split()), done.stderr
     assert not (work / "wrong_network").exists()
+
+
+@pytest.mark.parametrize("fast", ["true", "false"])
+def test_a_change_in_place_that_spoils_a_gradient_is_told_by_the_key(work, code, fast):
+    words = ["--set", "model.network=networks:Adds", "--set", "model.config.width=8", "--overwrite"]
+    words += ["--set", f"training.fast_cpu={fast}", "--set", "training.output_dir=in_place"]
+    done = work.nlpctl("train", "recipe.yaml", *words)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    told = "the input of a linear layer" if fast == "true" else "a tensor"
+    assert f"(model.network): {told} was changed in place before the gradient that needs it" in done.stderr, done.stderr
+    assert "h = h + y, not h.add_(y)" in done.stderr
 
 
 def test_code_of_a_folder_is_not_run(work, bag, code, with_paddle):

@@ -160,3 +160,11 @@ def test_damaged(loaded, tmp_path, change, message):
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=message):
         load_trained(folder, HEAD)
+
+
+def test_a_change_in_place_after_rounding_is_refused():
+    inputs = paddle.to_tensor([[0.5, -2.0]], stop_gradient=False) * 1
+    rounded = rounding(1.0)(inputs)
+    inputs.scale_(3.0)
+    with pytest.raises(OSError, match="the input of a simulated int8 layer was changed in place"):
+        rounded.sum().backward()

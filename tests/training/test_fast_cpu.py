@@ -23,7 +23,8 @@ from nlpctl.runtime.paddle_cpu import STRIDES
 from nlpctl.training import fast_cpu as fast
 from nlpctl.training import onednn
 from nlpctl.training.fast_cpu import fast_cpu
-from tests.helpers.gradients import assert_equal_to_paddles, gradients, tensor
+from nlpctl.upstream.changed_in_place import what_changed
+from tests.helpers.gradients import assert_equal_to_paddles, fresh, gradients, tensor
 
 OWNERS = [
     *((F, name) for name in ("linear", "dropout", "layer_norm", "gelu", "softmax")),
@@ -138,6 +139,57 @@ def assert_slopes(ours, exact, *inputs):
             moved[1][number][place] -= 1e-5
             slope = ((exact(*moved[0]) - exact(*moved[1])) * factors).sum() / 2e-5
             assert found[number][place] == pytest.approx(slope, rel=1e-3, abs=1e-4)
+
+
+LINEAR, NORM = (tensor(4, 4, seed=1), tensor(4, seed=2)), (tensor(4, seed=1), tensor(4, seed=2))
+CHANGED = [  # the function, its other inputs, and which is changed; -1: its result
+    *(("linear", LINEAR, place) for place in (0, 1)),
+    *(("layer_norm", NORM, place) for place in (0, 1)),
+    ("gelu", (), 0),
+    ("softmax", (), -1),
+]
+
+
+def changed_before_the_gradient(function, more, place):
+    inputs = [fresh(each) for each in (tensor(3, 4), *more)]
+    used = [each * 1 for each in inputs]
+    output = function(*used)
+    [*used, output][place].scale_(3.0)
+    (output * tensor(3, 4, seed=9, trained=False)).sum().backward()
+    return [each.grad.numpy() for each in inputs]
+
+
+def normed(layer_norm):
+    return lambda x, weight, bias: layer_norm(x, 4, weight, bias)
+
+
+@pytest.mark.parametrize(("name", "more", "place"), CHANGED)
+def test_a_change_in_place_is_refused_where_paddle_refuses_it(name, more, place, calls):
+    for module, error in ((F, RuntimeError), (fast, OSError)):
+        function = getattr(module, name)
+        with pytest.raises(error) as raised:
+            changed_before_the_gradient(normed(function) if more is NORM else function, more, place)
+        assert "was changed in place before the gradient that needs it" in what_changed(raised.value)
+    assert calls
+
+
+def test_a_change_in_place_of_what_no_gradient_needs_is_none(calls):
+    for one, other in zip(
+        changed_before_the_gradient(normed(fast.layer_norm), NORM, 2),
+        changed_before_the_gradient(normed(F.layer_norm), NORM, 2),
+        strict=True,
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert calls
+
+
+@pytest.mark.parametrize("changed", ["query", "key", "value"])
+def test_a_change_in_place_of_what_attention_read_is_refused(changed):
+    given = {name: tensor(2, 3, 4, seed=seed) * 1 for seed, name in enumerate(("query", "key", "value"))}
+    answer = fast._Attention.apply(*given.values(), 2, None, None)
+    given[changed].scale_(3.0)
+    with pytest.raises(OSError, match=f"the {changed} of attention was changed in place"):
+        answer.sum().backward()
 
 
 @pytest.mark.parametrize("wanted", ["retain_graph", "create_graph"])

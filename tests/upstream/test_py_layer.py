@@ -1,4 +1,4 @@
-"""Paddle's PyLayer: nlpctl/training/fast_cpu.py refuses second gradients, and detaches what it saves."""
+"""Paddle's PyLayer: nlpctl/training/fast_cpu.py refuses second gradients, detaches what it saves, and compares it."""
 
 from __future__ import annotations
 
@@ -36,6 +36,28 @@ def test_its_gradient_computed_twice_still_crashes(first):
     done = run(f"y = Twice.apply(x)\n{first}\nprint('once', flush=True)\ny.sum().backward()\n")
     assert done.stdout.startswith("once") and done.returncode != 0
     assert "Segmentation fault" in done.stdout + done.stderr or done.returncode == -11
+
+
+def test_a_change_in_place_of_what_it_saved_is_still_not_seen():
+    """`save` and `saved` of nlpctl/upstream/changed_in_place.py can go when this fails."""
+    done = run("""
+class Square(Twice):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient * ctx.saved_tensor()[0]
+
+h = x * 1
+y = Square.apply(h)
+h.scale_(3.0)
+y.sum().backward()
+print(float(x.grad[0, 0]))
+""")
+    assert done.stdout.strip() == "6.0", done.stderr  # of 2.0
 
 
 def test_a_result_that_it_saves_is_still_never_freed():
