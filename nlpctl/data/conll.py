@@ -21,7 +21,7 @@ _COMMENT = re.compile(r"# +((newdoc|newpar)( id = .*)?|\S+ =( .*)?|id \S+)(\t.*)
 
 
 def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
-    """Yields one row per sentence. Sentences are separated by blank lines; a row's `line` is that of its first word.
+    """Yields one row per sentence. `ends_sentence` tells where it ends; a row's `line` is that of its first word.
 
     Columns are separated by tabs, or by spaces in a line without a tab. The first column is the word, the last one
     the tag. Lines of a single column are words without tags, for `predict` only. Comments before a sentence are left
@@ -33,8 +33,7 @@ def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
         if JOINT in text:
             hint = "the cells of this file are joined by \\002: set data.format: joined"
             raise UserError("not a CoNLL line", where=f"{source}:{number}", hint=hint)
-        # Only spaces make a blank line: a line of U+3000 may be a word, a line that begins with a tab lacks its word.
-        if not text.strip(" "):
+        if ends_sentence(text, TAGS in required or any(len(cells) > 1 for _, cells, _ in sentence)):
             yield from _sentence(sentence, source, required)
             sentence = []
         elif sentence or not _COMMENT.fullmatch(text):
@@ -44,6 +43,14 @@ def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
             if cells and cells[0] != DOCUMENT:
                 sentence.append((number, cells, reason))
     yield from _sentence(sentence, source, required)
+
+
+def ends_sentence(text: str, tagged: bool) -> bool:
+    """Whether a line parts two sentences: it holds white space alone.
+
+    Where words have no tags, a line of U+3000 is a word like any.
+    """
+    return not text.strip(" \t") or (tagged and text.isspace() and "\t" not in text)
 
 
 def _sentence(

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from nlpctl.data.lines import MAX_LINE, decode
+from nlpctl.data.lines import MAX_LINE, decode, lone_returns
 from nlpctl.data.row import NAME_COLUMNS, BadRow, Row
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
@@ -65,6 +65,8 @@ def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
 
 def _csv_reason(error: csv.Error) -> str:
     """The csv module's words, with the likely cause."""
+    if str(error).startswith("new-line character"):  # its hint is for those who open files in Python
+        return "a carriage return outside quotation marks"
     return f"{error}; is a quotation mark left open, or not doubled inside quotes?"
 
 
@@ -87,6 +89,7 @@ def table_rows(
             _check_columns(names, f"{source}:{record.line}", required, header)
         if len(record.cells) != len(names):
             detail = f"expected {len(names)} as on line {first_line}, got {len(record.cells)}"
+            detail += lone_returns("".join(record.cells))
             yield BadRow(source, record.line, f"wrong column count: {detail}")
             continue
         yield Row(source, record.line, dict(zip(names, record.cells, strict=True)))

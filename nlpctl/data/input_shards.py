@@ -23,7 +23,7 @@ from nlpctl.data.kept import KEEP_NONE, Keep, keep_by_default
 from nlpctl.data.lines import MAX_LINE
 from nlpctl.data.parquet_rows import group_rows
 from nlpctl.data.readers import DOCUMENTS
-from nlpctl.data.row import BadRow, BlankLine, Row
+from nlpctl.data.row import BadRow, Row, is_bad
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
 
@@ -174,11 +174,8 @@ def with_lines(source: PredictInput, ranges: Sequence[Range], counted: dict[Rang
     return found
 
 
-def scan(source: PredictInput, part: Range, keep: Keep | None, blank_lines: bool = True) -> Scanned:
-    """Read a range. It ends early at the tenth bad row where bad rows are errors.
-
-    `blank_lines`: blank lines of plain text are not bad, as for `PredictInput.check`.
-    """
+def scan(source: PredictInput, part: Range, keep: Keep | None) -> Scanned:
+    """Read a range. It ends early at the tenth bad row where bad rows are errors."""
     file, rows, stops = source.files[part.file], source.task_rows, source.task_rows.data.on_bad_row == "error"
     count, bad, first, marks, good = 0, 0, [], [], False
     unkept = error = None
@@ -194,7 +191,7 @@ def scan(source: PredictInput, part: Range, keep: Keep | None, blank_lines: bool
                 if marked and count > MARK_EVERY * (len(marks) + 1):
                     marks.append((count - 1, row.line))
             example, _ = reader.read(row)
-            if isinstance(example, BadRow) and not (blank_lines and isinstance(example, BlankLine)):
+            if is_bad(example):
                 bad += 1
                 if len(first) < SHOWN:
                     first.append(example)

@@ -29,7 +29,7 @@ from nlpctl.data.input_files import (
 from nlpctl.data.kept import KEEP_NONE, Keep, keep_by_default
 from nlpctl.data.lines import refuse_other_encodings
 from nlpctl.data.readers import after_header, no_rows
-from nlpctl.data.row import BadRow, BlankLine
+from nlpctl.data.row import BadRow, is_bad
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 
@@ -70,16 +70,15 @@ class PredictInput:
         told = [file.identity() for file in self.files]
         return told[0] if len(told) == 1 else {"input": told}
 
-    def check(self, *, blank_lines: bool = False, keep: Keep = KEEP_NONE) -> int:
+    def check(self, keep: Keep = KEEP_NONE) -> int:
         """Read everything once, with what is to be kept, and count the rows, bad ones too.
 
-        UserError if there is none, or lists the bad ones (data.on_bad_row: error). `blank_lines`: blank lines of plain
-        text are not bad.
+        UserError if there is none, or lists the bad ones (data.on_bad_row: error).
         """
         log = BadRowLog(self.task_rows.data.on_bad_row)
         count = 0
         for count, (row, _) in enumerate(self.kept_rows(keep), 1):  # noqa: B007
-            if isinstance(row, BadRow) and not (blank_lines and isinstance(row, BlankLine)):
+            if is_bad(row):
                 log.add(row)
         log.finish()
         if not count:

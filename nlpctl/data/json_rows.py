@@ -7,26 +7,40 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from nlpctl.data.lines import decode
+from nlpctl.data.lines import decode, lone_returns
 from nlpctl.data.row import BadRow, Row, missing_key
 from nlpctl.errors import UserError
 from nlpctl.names import listed
 
 
 def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
+    first = True
     for number, raw in lines:
-        if not raw:
-            continue
         text, reason = decode(raw)
-        if reason is not None:
-            yield BadRow(source, number, reason)
+        if not text.strip():
             continue
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            yield BadRow(source, number, f"not JSON: {json_reason(error)}")
-            continue
-        yield object_row(source, number, value, required)
+        value: Any = None
+        if reason is None:
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                reason = f"not JSON: {json_reason(error)}{lone_returns(text)}"
+        if first:
+            _refuse_document(text, value, f"{source}:{number}")
+            first = False
+        yield object_row(source, number, value, required) if reason is None else BadRow(source, number, reason)
+
+
+def _refuse_document(text: str, value: Any, where: str) -> None:
+    """UserError if the first line of jsonl, which is `value` if it is JSON, begins a document of many rows or lines."""
+    begun = text.strip()
+    if begun == "{":
+        hint = "write each object on one line, as `jq -c . FILE` does"
+        raise UserError("this object goes on over several lines, but jsonl has one on each line", where, hint)
+    rows = isinstance(value, list) and value != [] and all(isinstance(each, dict) for each in value)
+    if rows or begun == "[" or (value is None and begun.startswith("[{")):
+        hint = "name the file .json, or set the format: data.format: json, for predict --format json"
+        raise UserError("this is an array, but jsonl has an object on each line", where, hint)
 
 
 def object_row(source: str, line: int | str, value: Any, required: Sequence[str]) -> Row | BadRow:

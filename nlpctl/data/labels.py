@@ -13,15 +13,13 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.schema import DataSection
 from nlpctl.data.dictionaries import read_tags
-from nlpctl.data.lines import read_lines, refuse_surrogates
+from nlpctl.data.lines import UNSEEN, is_blank, read_lines, refuse_surrogates
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 
 MAX_COLLECTED = 10_000  # more distinct labels than this means that the column holds something else
 
 SHOWN = 10  # known labels, or wrong lines, that a message lists
-
-_UNSEEN = ("Cc", "Cf")  # categories of characters that are not seen
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -109,7 +107,7 @@ def _warn_of_twins(names: Iterable[str], where: str) -> None:
     """Warn of labels that look the same, such as pos and pos with a zero-width space behind it."""
     looks: dict[str, str] = {}
     for name in sorted(names):
-        seen = "".join(character for character in name if unicodedata.category(character) not in _UNSEEN)
+        seen = "".join(character for character in name if unicodedata.category(character) not in UNSEEN)
         look = " ".join(seen.split())
         if look in looks:
             console.warn(f"{where}: the labels {ascii(looks[look])} and {ascii(name)} look the same, and count as two")
@@ -142,7 +140,7 @@ def label_name(value: Any) -> str:
     """A label value as text: stripped, numbers as Python prints them. ValueError: it is blank or no label."""
     if isinstance(value, str):
         name = value.strip()
-        if not name:
+        if is_blank(name):
             raise ValueError("blank label")
         refuse_surrogates(name, "label")
         return name
@@ -169,7 +167,7 @@ def _distinct(names: Iterable[tuple[str, str]], where: str) -> list[str]:
         except ValueError as error:
             problems.append(Problem(str(error), place, "write the character itself"))
             continue
-        if not name:
+        if is_blank(name):
             problems.append(Problem("blank label", place, "delete it; a label is at least one character"))
         elif name in first:
             problems.append(Problem(f"label {name!r} occurs twice (first at {first[name]})", place, "delete one"))

@@ -7,14 +7,18 @@ numbers are those of an editor.
 from __future__ import annotations
 
 import codecs
+import re
+import unicodedata
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
 from nlpctl.errors import Problem, UserError
+from nlpctl.names import counted
 from nlpctl.outputs import refuse_pipe
 
+UNSEEN = ("Cc", "Cf")  # categories of characters that are not seen
 NOT_UTF8 = "not UTF-8"
 FROM_GBK = ". A file in GBK is converted by: iconv -f GB18030 -t UTF-8 FILE"  # after a hint
 MAX_LINE = 16 << 20  # bytes; a line of text is a sentence or a page, and one without end would take all memory
@@ -22,7 +26,11 @@ SHOWN = 10  # wrong lines that a message lists
 MAX_DOCUMENT = 1 << 30  # of json, which may stand on one line and is held whole
 _SPLIT = "split the line, or check that this is a text of lines; one JSON document is data.format: json"
 _BINARY = (b"\x80", b"\x93NUMPY", b"\x89PNG", b"%PDF-")  # beginnings of weights, arrays, pictures, documents
+LONE_RETURN = re.compile(r"\r(?!\n)")
 _PIECE = 1 << 15
+_HIGH = bytes(range(0x80, 0x100))
+# A character of GB 2312; the second pattern: of its punctuation and its 3,755 common characters.
+_GB2312, _COMMON = re.compile(rb"[\xa1-\xf7][\xa1-\xfe]"), re.compile(rb"[\xa1-\xa3\xb0-\xd7]")
 
 
 def numbered_lines(
@@ -46,11 +54,15 @@ def _split(stream: BinaryIO, source: str, longest: int, hint: str, number: int) 
     This is as fast as `for line in stream`; `readline(longest)` takes a quarter more time.
     """
     begun, size = [], 0  # the line `number`, whose end is not read yet: its pieces, their bytes
+    ascii_only = True
     at_once = min(_PIECE, longest)  # so a line inside of a piece is never too long
     while piece := stream.read1(at_once):
         lines = piece.split(b"\n")
         if number == 1 and not size:  # before its end, which a line of zeros may not have
             refuse_other_encodings(lines[0], source)
+        if ascii_only and not piece.isascii():
+            ascii_only = False
+            _refuse_gbk(piece, source)
         begun.append(lines[0])
         size += len(lines[0])
         if size > longest and not (size == longest + 1 and b"".join(begun).endswith(b"\r")):
@@ -89,9 +101,7 @@ def read_lines(path: Path, kind: str) -> list[tuple[str, str]]:
 def refuse_other_encodings(first: bytes, source: str) -> None:
     """UserError if the first line shows that the file is UTF-16, compressed, or has old Mac line ends."""
     if name := _utf16(first):
-        raise UserError(
-            "the file is UTF-16, not UTF-8", where=source, hint=f"convert it: iconv -f {name} -t UTF-8 {source}"
-        )
+        raise UserError("the file is UTF-16, not UTF-8", where=source, hint=_convert(name, source))
     if first.startswith(b"\x1f\x8b") or first.startswith(b"PK\x03\x04"):
         raise UserError("the file is compressed", where=source, hint="unpack it first (gunzip, unzip)")
     if first.startswith(_BINARY) or first.count(b"\0") > 3:
@@ -102,6 +112,32 @@ def refuse_other_encodings(first: bytes, source: str) -> None:
             where=f"{source}:1",
             hint=f"convert it: tr '\\r' '\\n' < {source}",
         )
+
+
+def _convert(encoding: str, source: str) -> str:
+    return f"convert it: iconv -f {encoding} -t UTF-8 {source}"
+
+
+def _refuse_gbk(piece: bytes, source: str) -> None:
+    """UserError if `piece`, the first of a file that is not ASCII, holds Chinese in GBK or GB18030.
+
+    One message for the file in place of one for every line. A broken byte in a text of UTF-8 is another matter.
+    """
+    try:
+        piece.decode("utf-8")
+        return
+    except UnicodeDecodeError:
+        pass
+    try:
+        codecs.getincrementaldecoder("gb18030")().decode(piece)  # whose last character may go on in the next piece
+    except UnicodeDecodeError:
+        return
+    high = len(piece) - len(piece.translate(None, _HIGH))
+    in_utf8 = len(piece.decode("utf-8", "ignore").encode()) - (len(piece) - high)
+    pairs = _GB2312.findall(piece)
+    common = sum(_COMMON.match(pair) is not None for pair in pairs)
+    if in_utf8 < 0.5 * high and 2 * len(pairs) >= 0.7 * high and 2 * common >= len(pairs):
+        raise UserError("the file is in GBK (GB18030), not UTF-8", where=source, hint=_convert("GB18030", source))
 
 
 def _utf16(first: bytes) -> str | None:
@@ -117,6 +153,12 @@ def _utf16(first: bytes) -> str | None:
     return "UTF-16BE" if even > odd else "UTF-16LE"
 
 
+def lone_returns(text: str) -> str:
+    """What to add to the reason of a bad row whose text holds carriage returns, which end no line here; mostly ""."""
+    count = len(LONE_RETURN.findall(text))
+    return f"; the line holds {counted(count, 'carriage returns')}, the line ends of old Macs" if count else ""
+
+
 def decode(raw: bytes) -> tuple[str, str | None]:
     """(text, reason why it is bad or None). Positions count bytes of the line, from 1."""
     try:
@@ -127,6 +169,15 @@ def decode(raw: bytes) -> tuple[str, str | None]:
     if "\0" in text:
         return text, f"NUL byte: at byte {raw.index(0) + 1} of the line"
     return text, None
+
+
+def is_blank(text: str) -> bool:
+    """Whether nothing in `text` is seen, so that no token of it is left: white space, U+200B and their like."""
+    if not text or text.isspace():
+        return True
+    if text[0].isalnum():  # nearly every text
+        return False
+    return all(each.isspace() or each == "\ufffd" or unicodedata.category(each) in UNSEEN for each in text)
 
 
 def refuse_surrogates(text: str, what: str) -> None:

@@ -14,7 +14,7 @@ from nlpctl.data.annotation_rows import ANNOTATED, AnnotatedTask, annotation_row
 from nlpctl.data.conll import conll_rows, joined_rows
 from nlpctl.data.delimited import csv_records, table_rows, tsv_records
 from nlpctl.data.json_rows import json_rows, jsonl_rows
-from nlpctl.data.lines import MAX_DOCUMENT, decode, numbered_lines
+from nlpctl.data.lines import MAX_DOCUMENT, decode, is_blank, numbered_lines
 from nlpctl.data.row import BadRow, BlankLine, Row
 from nlpctl.data.squad import squad_rows
 from nlpctl.errors import UserError
@@ -93,7 +93,7 @@ def parse_lines(
         return annotation_rows(lines, source, kind, required, task)
     if kind == "text":
         # Blank lines part the documents of a corpus.
-        return plain_rows((line for line in lines if line[1].strip()), source, required[0])
+        return (row for row in plain_rows(lines, source, required[0]) if not isinstance(row, BlankLine))
     if kind == "conll":
         return conll_rows(lines, source, required)
     if kind == "joined":
@@ -119,7 +119,7 @@ def plain_rows(lines: Iterable[tuple[int, bytes]], source: str, column: str) -> 
     """A text per line, under the name `column`."""
     for number, raw in lines:
         text, reason = decode(raw)
-        if reason is None and not text.strip():
+        if reason is None and is_blank(text):
             yield BlankLine(source, number, "blank text")
         else:
             yield Row(source, number, {column: text}) if reason is None else BadRow(source, number, reason)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.data.annotation_rows import ANNOTATED, annotated_content
+from nlpctl.data.conll import ends_sentence
 from nlpctl.data.json_rows import json_bytes
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.row import Row, RowSource
@@ -17,7 +18,6 @@ from nlpctl.errors import UserError
 from nlpctl.files import parse_json
 
 _ARTICLE = re.compile(r"data\[(\d+)\]")
-_BLANK = (b"", b"\r")
 
 
 def article_of(row: Row) -> str | None:
@@ -83,7 +83,8 @@ class Records:
         """The bytes of the row that begins with the first of `lines`, which end before the next row."""
         if self._kind == "conll":
             # Comments or document marks may follow the blank line; they belong to the next sentence.
-            end = next((i for i, line in enumerate(lines) if not line.strip(b" \r")), len(lines))
+            texts = [line.decode(errors="replace") for line in lines]
+            end = next((i for i, text in enumerate(texts) if ends_sentence(text, tagged=True)), len(texts))
             return b"\n".join(lines[:end]) + b"\n\n"
         return _without_blank_end(lines)  # a quoted cell of csv may run over several lines
 
@@ -91,7 +92,7 @@ class Records:
 def _without_blank_end(lines: list[bytes]) -> bytes:
     """The lines as text that ends with the last one that is not blank; b"" where there is none."""
     count = len(lines)
-    while count and lines[count - 1] in _BLANK:
+    while count and not lines[count - 1].strip():
         count -= 1
     return b"".join(line + b"\n" for line in lines[:count])
 

@@ -9,6 +9,7 @@ from typing import Any
 from nlpctl.config.schema import ColumnsSection
 from nlpctl.data.first_look import NAMES, Fit, Look
 from nlpctl.data.labels import LabelSet, label_name
+from nlpctl.data.lines import is_blank
 from nlpctl.data.matching_rows import OPPOSITES, is_match, require_pair_column
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.text_rows import checked_text
@@ -114,6 +115,6 @@ class RetrievalRows(TaskRows):
 
 def _optional_text(value: Any, what: str) -> str | None:
     """A text, or None if the row has none."""
-    if value is None or (isinstance(value, str) and (not value or value.isspace())):
+    if value is None or (isinstance(value, str) and is_blank(value)):
         return None
     return checked_text(value, what)

@@ -68,9 +68,14 @@ class BadRow(NamedTuple):
 
 
 class BlankLine(BadRow):
-    """A line of plain text without text. `predict` answers it with null; for all else it is a bad row."""
+    """A line of plain text without text: it belongs to no row, and `predict` answers it with null."""
 
     __slots__ = ()
+
+
+def is_bad(row: Any) -> bool:
+    """Whether a row or example cannot be used, and is no blank line."""
+    return isinstance(row, BadRow) and not isinstance(row, BlankLine)
 
 
 class RowSource(Protocol):

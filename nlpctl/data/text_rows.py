@@ -10,7 +10,7 @@ from nlpctl.data.annotated import Annotated, Mark, with_text
 from nlpctl.data.examples import BadRowLog
 from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet, known_label, label_name
-from nlpctl.data.lines import refuse_surrogates
+from nlpctl.data.lines import is_blank, refuse_surrogates
 from nlpctl.data.row import BadRow, RowSource
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
@@ -119,7 +119,7 @@ def checked_text(value: Any, what: str) -> str:
     """`value` if it is a non-blank text. ValueError, which calls it `what`, otherwise."""
     if not isinstance(value, str):
         raise ValueError(f"{what} is not a string: got {type(value).__name__}")
-    if not value or value.isspace():
+    if is_blank(value):
         raise ValueError(f"blank {what}")
     refuse_surrogates(value, what)
     return value

@@ -137,7 +137,7 @@ def vectors_divided(
     """The vectors of all rows of `source`, of which `finish(folder of parts, their number)` makes `output`."""
     model = find_model(recipe)
     _refuse_unfit(source)
-    order = Order(recipe, model, source.files, KEEP_NONE, batch_size, output.absolute(), blank_lines=False)
+    order = Order(recipe, model, source.files, KEEP_NONE, batch_size, output.absolute())
     identity = {**answers_identity(recipe, model, source, KEEP_NONE, batch_size), "parts": "vectors"}
     work = _Work(Desk.embed, lambda crew, folder, count, plan: finish(folder, count))
     return _divided(order, source, identity, division, work)

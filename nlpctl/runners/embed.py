@@ -13,7 +13,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.readers import no_rows
-from nlpctl.data.row import BadRow
+from nlpctl.data.row import BadRow, is_bad
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
@@ -46,8 +46,8 @@ def write_embeddings(
 ) -> PredictResult:
     """Write the vector of every row of `source` to the .npy file `output`: float32 [rows, dim], in input order.
 
-    Vectors have unit length; a bad row (data.on_bad_row: skip) has zeros. The file is written to a temporary name and
-    renamed when complete. Memory is constant.
+    Vectors have unit length; a bad row (data.on_bad_row: skip) and a blank line have zeros. The file is written to a
+    temporary name and renamed when complete. Memory is constant.
     """
     require_vectors(recipe)
     model_source = find_model(recipe)
@@ -63,7 +63,7 @@ def write_embeddings(
             for rows, vectors in embedded(recipe, model, source, batch_size, total):
                 file = ArrayFile(stream, vectors.shape[1:], vectors.dtype) if file is None else file
                 file.append(vectors)
-                bad += sum(isinstance(row, BadRow) for row in rows)
+                bad += sum(map(is_bad, rows))
             if file is None:
                 raise no_rows(source.name)
             file.finish()

@@ -12,7 +12,7 @@ from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput, open_inputs
 from nlpctl.data.readers import no_rows
-from nlpctl.data.row import BadRow
+from nlpctl.data.row import BadRow, BlankLine, is_bad
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import remove_dir, staged_dir
@@ -119,7 +119,7 @@ def _written(
         with IndexBuild(staged, kind) as build:
             for rows, vectors in windows:
                 good = [place for place, row in enumerate(rows) if not isinstance(row, BadRow)]
-                bad += len(rows) - len(good)
+                bad += sum(map(is_bad, rows))
                 rows_read += len(good)
                 build.add([rows[place].text for place in good], vectors[good])
             if not rows_read:
@@ -141,8 +141,8 @@ def search_index(
 ) -> Iterator[list[dict[str, Any]]]:
     """The `k` nearest texts of every query, in windows: {"query", "hits": [{"text", "score", "rank"}, ...]}.
 
-    A bad row stops the command, or its answer is {"error": ...} (data.on_bad_row: skip). Raises UserError if the model
-    is not the one that the index was built with.
+    A bad row stops the command, or its answer is {"error": ...} (data.on_bad_row: skip); a blank line has no hits.
+    Raises UserError if the model is not the one that the index was built with.
     """
     manifest = read_manifest(folder)
     check_model(folder, manifest)
@@ -154,10 +154,14 @@ def search_index(
     index = TextIndex(folder, manifest)
     with sigterm_interrupts():
         for rows, vectors in embedded(recipe, model, queries, batch_size):
-            yield [
-                bad_answer(row) if isinstance(row, BadRow) else {"query": row.text, "hits": hits}
-                for row, hits in zip(rows, index.search(vectors, k), strict=True)
-            ]
+            yield [_hits(row, hits) for row, hits in zip(rows, index.search(vectors, k), strict=True)]
+
+
+def _hits(row: Any, hits: list[dict[str, Any]]) -> dict[str, Any]:
+    """The answer to a query."""
+    if isinstance(row, BlankLine):
+        return {"query": "", "hits": []}
+    return bad_answer(row) if isinstance(row, BadRow) else {"query": row.text, "hits": hits}
 
 
 def _refuse_folder(folder: Path, overwrite: bool) -> None:

@@ -23,7 +23,7 @@ from nlpctl.data.inspect.profile import shortened
 from nlpctl.data.kept import GIVEN
 from nlpctl.data.labelled_texts import labelled_texts, text_key
 from nlpctl.data.open_split import SPLITS, has_split
-from nlpctl.data.row import BadRow, BlankLine, Row, place
+from nlpctl.data.row import BadRow, Row, place
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.models.source import resolve_source
@@ -281,8 +281,7 @@ class _Search:
                 self.rows += 1
                 example = reader.read(row)
                 if isinstance(example, BadRow):
-                    if not isinstance(example, BlankLine):
-                        check_bad_row(example, self._recipe.data.on_bad_row)
+                    check_bad_row(example, self._recipe.data.on_bad_row)
                     self.bad += 1
                 elif text_key(rows, example) in self._known_keys:
                     self.known += 1

@@ -18,7 +18,7 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.readers import no_rows
-from nlpctl.data.row import BadRow
+from nlpctl.data.row import BadRow, is_bad
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
 from nlpctl.models.find import find_trained_model
@@ -140,7 +140,7 @@ def _texts(recipe: Recipe, pipeline: Any, source: PredictInput, seen: _Seen) -> 
         seen.rows += 1
         if isinstance(row, BadRow):
             check_bad_row(row, recipe.data.on_bad_row)
-            seen.bad += 1
+            seen.bad += is_bad(row)
             continue
         for feature in pipeline.task.features(row, pipeline.encoder):
             yield number, feature

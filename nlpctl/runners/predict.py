@@ -30,7 +30,7 @@ from nlpctl.data.kept import (
     with_kept,
     without_bad_row,
 )
-from nlpctl.data.row import BadRow, BlankLine
+from nlpctl.data.row import BadRow, BlankLine, is_bad
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, write_json_atomic, writing
@@ -95,7 +95,7 @@ def predict(
         if resume:
             refuse_stream(output, "an interrupted prediction cannot be resumed in it", "leave out --resume")
     # Check all rows first, so that a bad last line does not fail after an hour. A pipe cannot be read twice.
-    total = source.check(blank_lines=True, keep=kept or KEEP_NONE) if source.rereadable else None
+    total = source.check(kept or KEEP_NONE) if source.rereadable else None
     begun = None if source.rereadable or _is_typed(source) else _Begun(source.kept_rows(kept), batch_size)
     count = total if begun is None else begun.count
     if output is None or is_stream(output):
@@ -139,7 +139,7 @@ def refuse_output(output: Path, source: PredictInput, overwrite: bool) -> None:
 
 def check_bad_row(row: BadRow, policy: str) -> None:
     """UserError for a bad row if data.on_bad_row is "error"."""
-    if policy == "error":
+    if policy == "error" and is_bad(row):
         hint = "fix the row, or skip bad rows: --set data.on_bad_row=skip"
         raise UserError(row.reason, where=row.where, hint=hint)
 
@@ -259,7 +259,7 @@ class Answering:
         policy, bad, lines = self.recipe.data.on_bad_row, 0, []
         answered = answers(self.source.task_rows, self.model.task, rows, predictions)
         for row, answer, kept in zip(rows, answered, rows.kept, strict=True):
-            if isinstance(row, BadRow) and not isinstance(row, BlankLine):
+            if is_bad(row):
                 bad += 1
                 try:
                     check_bad_row(row, policy)

@@ -17,7 +17,7 @@ from nlpctl.data.input_shards import Counted, Range, Scanned, Shard, ShardRows, 
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.kept import Keep
 from nlpctl.data.labels import LabelSet
-from nlpctl.data.row import BadRow
+from nlpctl.data.row import is_bad
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import EXIT_INTERRUPTED
 from nlpctl.models.confidence import Calibration
@@ -42,7 +42,6 @@ class Order:
     keep: Keep | None
     batch_size: int
     output: Path
-    blank_lines: bool = True  # whether those of plain text have an answer, and are not bad
 
     def on(self, runtime: RuntimeSection) -> Order:
         """The order for a worker with these cores or this card."""
@@ -77,7 +76,7 @@ class Desk:
         ShardFolder(self._order.output).keep_copy(number, self._order.files[number].unpack())
 
     def scan(self, part: Range) -> Scanned:
-        return scan(self._source, part, self._order.keep, self._order.blank_lines)
+        return scan(self._source, part, self._order.keep)
 
     def engine(self, rows: int) -> tuple[str, str, list[str]]:
         """The engine and precision that the recipe gives for `rows` rows here, and what is to be warned of."""
@@ -114,7 +113,7 @@ class Desk:
 
         order, rows = self._order, ShardRows(self._source, shard)
         windows = embedded(order.recipe, self._opened(engine, None), rows, order.batch_size)
-        vectors = ((found.tobytes(), sum(isinstance(row, BadRow) for row in read)) for read, found in windows)
+        vectors = ((found.tobytes(), sum(map(is_bad, read))) for read, found in windows)
         return ShardFolder(order.output).write(shard, vectors, VECTORS)
 
     def schema(self, number: int) -> str:

@@ -223,7 +223,7 @@ def test_a_column_can_be_left_out(nlpctl, table) -> None:
         (["new", "reviews.tsv", "--task", "token_classification"], "--columns tokens=COLUMN: needed"),
         (["new", "reviews.tsv", "--model", "./gone"], "no such model folder"),
         (["new", "reviews.tsv", "--dev", "numbers.tsv"], "no column 'review'"),
-        (["new", "gbk.tsv"], "iconv"),
+        (["new", "gbk.tsv"], "gbk.tsv: the file is in GBK (GB18030), not UTF-8\n  -> convert it: iconv -f GB18030"),
         (["new", "."], "which of them is the training file?"),
     ],
 )

@@ -29,6 +29,7 @@ def row(line, tokens, tags):
 def test_sentences_are_separated_by_blank_lines_and_the_last_needs_none():
     first, second = row(1, ["北", "京"], ["B-LOC", "I-LOC"]), row(5, ["a"], ["O"])
     text = "北\tB-LOC\n京\tI-LOC\n\n  \na\tO"
+    assert conll(text.replace("\n\n  \n", "\n\t \n\u3000\n")) == [first, second]
     assert conll(text) == [first, second]
     assert conll(text + "\n\n\n") == [first, second]
     assert conll(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()) == [first, second]
@@ -71,6 +72,7 @@ def test_a_bad_line_spoils_its_sentence_only_and_is_named():
 
 
 def test_words_without_tags_are_for_predict():
+    assert conll("a\n\u3000\nb\n", ()) == [Row("f", 1, {"tokens": ["a", "\u3000", "b"]})]
     assert conll("a\nb\n", ()) == [Row("f", 1, {"tokens": ["a", "b"]})]
     assert conll("a\nb\n") == [BadRow("f", 1, "no tag: the line holds 'a' only")]
     assert conll("a\tO\n", ()) == [row(1, ["a"], ["O"])]

@@ -65,6 +65,12 @@ def test_bad_values(values, reason):
     assert read(**values) == BadRow("f", 7, reason)
 
 
+@pytest.mark.parametrize("text", ["\u200b", "\ufeff \u3000", "\u200e\u200f", "\ufffd"])
+def test_a_text_without_anything_that_is_seen_is_blank(text):
+    assert read(text=text, label="pos") == BadRow("f", 7, "blank text")
+    assert not isinstance(read(text=f"{text}!", label="pos"), BadRow)
+
+
 def test_bad_second_sentence():
     columns = ColumnsSection(text_pair="other")
     assert read(columns=columns, text="a", other=" ", label="pos") == BadRow("f", 7, "blank second text")

@@ -50,6 +50,21 @@ def test_lines_do_not_depend_on_how_they_arrive(raw, size):
     assert found == list(enumerate(wanted, 1))
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "好的\n".encode() * 9 + b"\xff\n",  # a broken byte of UTF-8
+        "好的\n".encode()[:-2],
+        "Größe, naïve, déjà vu".encode("latin-1"),
+        "房間很大，服務好".encode("big5"),
+        "カタカナの文章".encode("shift_jis"),
+        "привет, как дела".encode("koi8-r"),
+    ],
+)
+def test_other_encodings_are_not_taken_for_gbk(raw):
+    assert list(numbered_lines(io.BytesIO(raw), "f"))
+
+
 def test_a_line_comes_as_soon_as_it_ends():
     """Each line of a pipe, before anything that follows is there: `predict --flush` answers it."""
     source, sink = os.pipe()

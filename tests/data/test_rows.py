@@ -87,7 +87,12 @@ def test_no_header_names_columns_by_number():
         ('{"text": "a", "label": 1}\n\n{"text": \n', "jsonl", 3, "not JSON: Expecting value at character 10"),
         ('{"text": "a", "label": 1}\n\n{"text": "a\n', "jsonl", 3,
          "not JSON: Unterminated string starting at character 10"),
-        ('{"text": "a", "label": 1}\n\n   \n', "jsonl", 3, "not JSON: Expecting value"),
+        ('{"text": "a", "label": 1}\n\n[\n', "jsonl", 3, "not JSON: Expecting value"),
+        ("text\tlabel\na\t1\nb\t1\rc\t1\rd\t1\n", "tsv", 3,
+         "wrong column count: expected 2 as on line 1, got 4; the line holds 2 carriage returns, the line ends of old"),
+        ('{"text": "a", "label": 1}\n\n{"text": "b"}\r{"text": "c"}\n', "jsonl", 3,
+         "not JSON: Extra data at character 15; the line holds 1 carriage return,"),
+        ("text,label\na,1\nb,1\rc,1\n", "csv", 3, "broken csv: a carriage return outside quotation marks"),
         ('{"text": "a", "label": 1}\n\n' + "[" * 100_000, "jsonl", 3, "not JSON: nested too deeply"),
         ('{"text": "a", "label": 1}\n\n{"label": ' + "1" * 5000 + "}", "jsonl", 3, "not JSON: Exceeds the limit"),
         (b'{"text": "a", "label": 1}\n\n{"text": "\xff", "label": 1}', "jsonl", 3, "not UTF-8: byte 0xff at byte 11"),
@@ -128,6 +133,11 @@ def test_blank_lines_are_no_good_rows():
     assert isinstance(bad, BadRow) and bad.line == 3
 
 
+def test_lines_of_white_space_are_empty_in_jsonl():
+    content = ' \n{"text": "a", "label": 1}\n\t \n\u3000\r\n{"text": "b", "label": 2}\n \n'
+    assert values(parse(content, "jsonl")) == [(2, ("a", 1)), (5, ("b", 2))]
+
+
 def test_columns_between_semicolons_are_told():
     with pytest.raises(UserError, match="separated by semicolons: save the file with commas or tabs"):
         parse("text;label\na;1\n", "csv")
@@ -164,6 +174,12 @@ def test_header_and_first_line_of_a_broken_table():
         (bytes(40), "tsv", ["f: this is not a text file"]),
         (b"\x1f\x8b\x08rest", "tsv", ["compressed", "unpack"]),
         ("text\tlabel\ra\t1\r", "tsv", ["f:1", "Mac line ends"]),
+        ("text\tlabel\n房间很大\t1\n服务好，也干净\t0\n".encode("gbk"), "tsv", ["f: the file is in GBK", "iconv"]),
+        ('[{"text": "好", "label": 1}]\n'.encode("gb18030"), "json", ["f: the file is in GBK"]),
+        ('[{"text": "a", "label": 1}, {"text": "b", "label": 0}]\n', "jsonl", ["f:1: this is an array", ".json"]),
+        ('\n[\n  {"text": "a"},\n  {"text": "b"}\n]\n', "jsonl", ["f:2: this is an array", "data.format: json"]),
+        ('[{"text": "a"},\n {"text": "b"}]\n', "jsonl", ["f:1: this is an array", "--format json"]),
+        ('{\n "text": "a"\n}\n', "jsonl", ["f:1: this object goes on over several lines", "jq -c"]),
         ('{"text": "a"}\n{"text": "b"}', "json", ["f:2", "Extra data", "data.format: jsonl"]),
         ('{"rows": []}', "json", ["under \"data\"", "'rows'", "data.format: jsonl"]),
         ('"text"', "json", ["got a string"]),

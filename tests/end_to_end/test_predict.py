@@ -109,6 +109,8 @@ def test_a_blank_line_has_its_answer(work, base):
     found = answers(from_pipe.stdout)
     assert [answer["label"] for answer in found] == ["pos", None, None, "neg", None]
     assert found[1] == {"text": "", "label": None, "probabilities": None} and "bad" not in from_pipe.stderr
+    explained = work.nlpctl("explain", "base", "blank.txt", "--json")
+    assert [row["text"] for row in json.loads(explained.stdout)["result"]["texts"]] == ["good", "bad"], explained.stderr
 
 
 def test_an_output_file_is_not_overwritten_unasked(work, base):

@@ -11,7 +11,7 @@ from nlpctl.data.examples import BadRowLog
 from nlpctl.data.inputs import open_input
 from nlpctl.data.jieba_words import load_jieba
 from nlpctl.data.multi_label_rows import MultiLabelExample
-from nlpctl.data.row import BadRow
+from nlpctl.data.row import BadRow, is_bad
 from nlpctl.data.tagged_rows import TaggedExample, put_together
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.text_rows import TextExample
@@ -25,9 +25,9 @@ def unlabelled_examples(recipe: Recipe, rows: TaskRows) -> list[Any]:
     for path in recipe.distillation.unlabelled:
         log = BadRowLog(recipe.data.on_bad_row)
         for example in open_input(rows, path, "auto").rows():
-            if isinstance(example, BadRow):
+            if is_bad(example):
                 log.add(example)
-            else:
+            elif not isinstance(example, BadRow):
                 found.append(example)
         log.finish()
     return found

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.conll import DOCUMENT, JOINT, TAGS
+from nlpctl.data.conll import DOCUMENT, JOINT, TAGS, ends_sentence
 from nlpctl.data.json_rows import json_bytes
 from nlpctl.data.readers import read_rows
 from nlpctl.data.row import BadRow, Row
@@ -100,7 +100,7 @@ def _by_lines(content: bytes, kind: str, rows: Sequence[Row | BadRow], edits: Ma
 def _without(lines: list[bytes], kind: str, row: Row) -> list[bytes]:
     """The lines from a row to the next one, without the row; the end of the file stays."""
     taken = _places(lines, row)[-1] + 1 if kind == "conll" else _record_length(lines, kind)
-    if kind == "conll" and len(lines) > taken + 1 and not lines[taken].strip(b" \r"):
+    if kind == "conll" and len(lines) > taken + 1 and ends_sentence(lines[taken].decode(errors="replace"), tagged=True):
         taken += 1  # the blank line behind the sentence
     return lines[taken:]
 

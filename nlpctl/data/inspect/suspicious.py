@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 from nlpctl.data.inspect.normalise import same_form
 from nlpctl.data.inspect.readable import Seen
+from nlpctl.data.lines import LONE_RETURN
 from nlpctl.data.word_spans import is_ideograph
+from nlpctl.names import counted
 
 _BEFORE, _AFTER = 40, 120  # characters around a finding
 
@@ -79,6 +81,9 @@ def _oddities_of(text: str) -> Iterator[Odd]:
     unseen = _UNSEEN.search(text)
     if unseen:
         yield _at(unseen, "invisible characters", f"U+{ord(unseen[0]):04X}")
+    returned = LONE_RETURN.search(text)
+    if returned:
+        yield _at(returned, "carriage returns", counted(len(LONE_RETURN.findall(text)), "carriage returns"))
     if not any(character.isalnum() for character in text):
         yield Odd("no letter or digit", "punctuation or symbols only", text)
     elif len(same_form(text)) == 1:
