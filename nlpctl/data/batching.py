@@ -26,9 +26,8 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
     A global batch is what one optimizer update sees: batch_size x accumulation_steps x num_replicas
     examples. It is divided into one part per accumulation step and rank, so N processes with batch b, or N
     accumulation steps, see the global batches of one process with batch N x b. The last, smaller global
-    batch of an epoch is divided as evenly as can be (one with fewer examples than parts is filled up by
-    repeating its own), so every update is complete and no example is left out; `loss_weight` makes up
-    for parts of unequal size.
+    batch of an epoch is divided as evenly as can be, so no example is left out; `loss_weight` makes up for parts
+    of unequal size. In a batch with fewer examples than parts, the parts without one repeat an example, and weigh 0.
 
     It is a DistributedBatchSampler because PaddleNLP's Trainer calls set_epoch on that class only.
     """
@@ -71,17 +70,22 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
         """Batches of a whole epoch, the same on every rank, whatever `start_at` says."""
         return self.updates * self.accumulation_steps
 
-    def loss_weight(self, update: int, rows: int) -> float:
-        """Factor that turns the mean loss over a part of `rows` examples into its share of the update's mean.
+    def loss_weight(self, update: int, part: int) -> float:
+        """Factor that turns the mean loss over a part, the `part`-th of this rank, into its share of the update's mean.
 
         The mean over all parts of (factor x mean of the part) is the mean over the examples of the update;
         `update` counts from the start of training. 1.0 but for the last update of an epoch.
         """
-        size = self.global_batch_size
-        # Only the last update of an epoch is smaller; max(..., parts), because _shares fills it up to one row per part.
-        if update % self.updates == self.updates - 1 and not self.drop_last:
-            size = max(len(self.lengths) - (self.updates - 1) * size, self.parts)
-        return rows * self.parts / size
+        size = self._size(update)
+        rows, rest = divmod(size, self.parts)
+        place = part * self.nranks + self.local_rank  # as _shares deals them out: the first ones are larger
+        return (rows + (place < rest)) * self.parts / size
+
+    def _size(self, update: int) -> int:
+        """Examples of an update."""
+        if update % self.updates == self.updates - 1 and not self.drop_last:  # only the last of an epoch is smaller
+            return len(self.lengths) - (self.updates - 1) * self.global_batch_size
+        return self.global_batch_size
 
     def parts_of(self, update: int) -> list[list[int]]:
         """This rank's parts of an update, which is counted from the start of training."""
@@ -132,7 +136,8 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
     def _shares(self, batch: np.ndarray) -> list[list[int]]:
         """This rank's parts of a global batch, one per accumulation step, none of them empty."""
         if len(batch) < self.parts:
-            batch = np.resize(batch, self.parts)  # repeats rows: an empty part would hang the other ranks
+            # An empty part would hang the other ranks. These rows come last, where loss_weight is 0.
+            batch = np.resize(batch, self.parts)
         mine = np.array_split(batch, self.parts)[self.local_rank :: self.nranks]
         return [part.tolist() for part in mine]
 

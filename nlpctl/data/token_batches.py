@@ -76,9 +76,9 @@ class TokenBatchSampler(LengthGroupedBatchSampler):
         """Rows of a batch of one process, in the mean."""
         return sum(self._sizes) / (len(self._sizes) * self.parts)
 
-    def loss_weight(self, update: int, rows: int) -> float:
+    def _size(self, update: int) -> int:
         epoch, place = divmod(update, self.updates)
-        return rows * self.parts / max(len(self._plan(epoch)[place]), self.parts)
+        return len(self._plan(epoch)[place])
 
     def global_batches(self) -> list[np.ndarray]:
         return self._plan(self.epoch)

@@ -97,9 +97,9 @@ class ResumableBatches:
         found = iter(places(data.source, data.reader, owners))
         return [[Placed(next(found) or data.source.description, features[i]) for i in part] for part in indices]
 
-    def loss_weight(self, step: int, rows: int) -> float:
-        """The factor from the mean loss of `rows` examples to their share of the update's mean."""
-        return self.sampler.loss_weight(step, rows)
+    def loss_weight(self, step: int, part: int) -> float:
+        """The factor from the mean loss of a micro-batch of this process to its share of the update's mean."""
+        return self.sampler.loss_weight(step, part)
 
 
 class ResumableStream:
@@ -128,6 +128,6 @@ class ResumableStream:
         """See ResumableBatches."""
         return self.examples.placed(step * parts, parts)
 
-    def loss_weight(self, step: int, rows: int) -> float:
+    def loss_weight(self, step: int, part: int) -> float:
         """Batches of a stream are always full."""
         return 1.0

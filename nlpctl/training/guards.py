@@ -31,11 +31,13 @@ class BadStep(Exception):
 
 
 class StepPart:
-    """A micro-batch of an update, and its share of the loss once computed."""
+    """A micro-batch of an update, and its share of the loss once computed. `weight`: what its mean loss counts, 0 if
+    its rows are those of another one."""
 
     def __init__(self, inputs: Mapping[str, paddle.Tensor]):
         self.inputs = inputs
         self.loss: paddle.Tensor | None = None
+        self.weight = 1.0
 
 
 class Usual:
@@ -111,10 +113,14 @@ class StepGuard(TrainerCallback):
             return
         loss, norm = self._figures(kwargs["model"], with_gradient=scaler is None)
         step = state.global_step + 1
-        self._judge(step, "loss", loss, self._losses, section.loss_factor)
+        # Of this process's own rows, which are more or fewer than its share in the last step of an epoch.
+        share = statistics.fmean(part.weight for part in self.parts)
+        loss = loss / share if share else None
+        if loss is not None:
+            self._judge(step, "loss", loss, self._losses, section.loss_factor)
         if scaler is None:  # fp16: the scaler itself finds overflowing gradients and skips their updates
             self._judge(step, "gradient norm", norm, self._norms, section.gradient_factor)
-        stuck = None if self.course is None else self.course.add(step, loss)
+        stuck = None if self.course is None or loss is None else self.course.add(step, loss)
         if stuck is not None:
             self.told(stuck)
 

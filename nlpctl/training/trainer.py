@@ -180,9 +180,8 @@ class RecipeTrainer(GuardedTrainer):
             inputs = self._hidden(inputs)
         # The network's forward does not know these names.
         labels = {name: inputs.pop(name) for name in self.task.label_names}
-        rows = len(next(iter(inputs.values())))
         loss = self.training_loss(self.loaded.network, model, inputs, labels)
-        weight = self.batches.loss_weight(self.state.global_step, rows)
+        weight = self.guard.parts[-1].weight = self.batches.loss_weight(self.state.global_step, self.guard.part)
         return loss if weight == 1.0 else loss * weight
 
     def _hidden(self, inputs: Mapping[str, paddle.Tensor]) -> dict[str, paddle.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.batching import LengthGroupedBatchSampler
+from nlpctl.data.token_batches import TokenBatchSampler
+from nlpctl.runtime.event_log import EventLog
 
 LENGTHS = np.random.default_rng(3).integers(1, 99, 61)
 CUTS = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (3, 2)]  # accumulation steps, ranks
@@ -51,15 +54,40 @@ def test_weighted_parts_are_the_mean_of_the_update(accumulation, ranks, rows, gr
     assert len(cut) == len(plain) == parts[0].updates == -(-rows // 12)
     for i in range(len(cut)):
         update = 7 * len(cut) + i  # of the eighth epoch
+        weights = [as_fraction(each) for each in weights_of(parts, update)]
         means = [
-            Fraction(sum(value(row) for row in part), len(part)) * as_fraction(parts[0].loss_weight(update, len(part)))
-            for part in cut[i]
+            Fraction(sum(value(row) for row in part), len(part)) * weight
+            for part, weight in zip(cut[i], weights, strict=True)
         ]
         (batch,) = plain[i]
-        if len(batch) < len(cut[i]):  # filled up by repeating its own rows
-            batch = [row for part in cut[i] for row in part]
-        assert sorted(row for part in cut[i] for row in part) == sorted(batch)
+        counted = [row for part, weight in zip(cut[i], weights, strict=True) if weight for row in part]
+        assert sorted(counted) == sorted(batch) and all(cut[i])
         assert sum(means) / len(means) == Fraction(sum(map(value, batch)), len(batch))
+
+
+@pytest.mark.parametrize("by_tokens", [False, True])
+def test_every_division_of_every_remainder_is_the_mean_of_its_rows(by_tokens):
+    for accumulation, ranks, size, rows in itertools.product((1, 2, 3, 5), (1, 2, 4), (1, 2, 3), range(1, 32)):
+        if by_tokens:
+            options = {"planned_steps": 1, "accumulation_steps": accumulation, "num_replicas": ranks}
+            parts = [TokenBatchSampler(LENGTHS[:rows], 99 * size, rank=rank, **options) for rank in range(ranks)]
+        else:
+            parts = samplers(rows, size, accumulation, ranks)
+        share = np.zeros(rows)
+        cut = updates(parts)
+        for i, update in enumerate(cut):
+            before = share.copy()
+            weights = weights_of(parts, len(cut) + i)
+            for part, weight in zip(update, weights, strict=True):
+                share[part] += weight / len(part) / len(update)
+            counted = share[share != before]
+            np.testing.assert_allclose(counted, 1 / len(counted))
+        assert (share > 0).all()
+
+
+def weights_of(parts: list[LengthGroupedBatchSampler], update: int) -> list[float]:
+    """As `updates` lists the parts."""
+    return [sampler.loss_weight(update, part) for sampler in parts for part in range(sampler.accumulation_steps)]
 
 
 def value(row: int) -> int:
@@ -75,18 +103,18 @@ def as_fraction(weight: float) -> Fraction:
 
 def test_full_updates_weigh_nothing_and_the_last_one_by_its_rows():
     (sampler,) = samplers(61, 3, 2, 1)  # updates of 6: ten of them full, the last has 1 row, filled up to 2
-    assert [sampler.loss_weight(update, 3) for update in range(10)] == [1.0] * 10
-    assert sampler.loss_weight(10, 1) == sampler.loss_weight(21, 1) == 1.0
+    assert [sampler.loss_weight(update, 1) for update in range(10)] == [1.0] * 10
+    assert [sampler.loss_weight(update, part) for update in (10, 21) for part in (0, 1)] == [2.0, 0.0, 2.0, 0.0]
     (sampler,) = samplers(59, 3, 2, 1)  # the last update has 5 rows: 3 + 2
     assert [len(part) for part in updates([sampler])[-1]] == [3, 2]
-    assert (sampler.loss_weight(9, 3), sampler.loss_weight(9, 2)) == (6 / 5, 4 / 5)
-    assert sampler.loss_weight(10, 3) == 1.0  # the first update of the next epoch
+    assert (sampler.loss_weight(9, 0), sampler.loss_weight(9, 1)) == (6 / 5, 4 / 5)
+    assert sampler.loss_weight(10, 0) == 1.0  # the first update of the next epoch
 
 
 def test_dropped_last_batches_weigh_nothing():
     (sampler,) = samplers(61, 3, 2, 1, drop_last=True)
     assert sampler.updates == 10 and len(sampler) == 20
-    assert {sampler.loss_weight(update, 3) for update in range(25)} == {1.0}
+    assert {sampler.loss_weight(update, 1) for update in range(25)} == {1.0}
 
 
 @pytest.mark.parametrize(("accumulation", "ranks"), CUTS)
@@ -111,9 +139,24 @@ def test_gradients_are_those_of_the_whole_batch(accumulation, ranks):
     (whole,) = samplers(61, 12, 1, 1)
     for i in (0, 5):  # a full update, and the last one, of a single row
         cut, (batch,) = updates(parts)[i], updates([whole])[i]
-        if len(batch) < len(cut):
-            batch = [row for part in cut for row in part]
-        total = sum(
-            gradient(part, parts[0].loss_weight(i, len(part)) / (accumulation * ranks)) for part in cut
-        )
+        weights = weights_of(parts, i)
+        total = sum(gradient(part, weight / len(cut)) for part, weight in zip(cut, weights, strict=True))
         np.testing.assert_allclose(total, gradient(batch, 1.0), rtol=1e-12, atol=1e-14)
+
+
+def test_a_training_does_not_depend_on_the_division_of_its_last_step(tiny, difference):
+    """45 rows in steps of 16: the last has 13, for 16 parts."""
+    settings = [f"model.config.{name}_dropout_prob=0" for name in ("hidden", "attention_probs")]
+    settings += ["loss.label_smoothing=0.1", "loss.class_weights=balanced", "training.num_train_epochs=1"]
+
+    def run(batch: int):
+        cut = f"training.per_device_train_batch_size={batch}", f"training.gradient_accumulation_steps={16 // batch}"
+        return tiny(f"cut-{batch}", *settings, *cut)
+
+    whole, cut = run(16), run(1)
+    assert difference(whole.model, cut.model) < 1e-5
+    np.testing.assert_allclose(logged(whole), logged(cut), rtol=1e-5)
+
+
+def logged(run) -> list[float]:
+    return [event["loss"] for event in EventLog(run.events_file).read() if event["event"] == "log"]
