@@ -12,6 +12,7 @@ from nlpctl import console
 from nlpctl.cli.envelope import Json, give
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
+from nlpctl.names import and_more
 
 if TYPE_CHECKING:
     from nlpctl.runners.new import Question
@@ -94,7 +95,7 @@ def _unasked(question: Question) -> str:
     """The answer where nobody can be asked. UserError that names the flag if there is none."""
     answer = question.unasked or question.default
     if answer is None:
-        options = f": {', '.join(question.options)}" if question.options else ""
+        options = f": {and_more(question.options, 20)}" if question.options else ""
         raise UserError(f"needed, and the data do not tell: {question.text}", question.flag, f"give it{options}")
     if question.check is not None:
         question.check(answer)
@@ -104,7 +105,7 @@ def _unasked(question: Question) -> str:
 def _asked(question: Question) -> str:
     """The answer of the person at the terminal, who is asked until it is a good one. KeyboardInterrupt at its end."""
     if question.options:
-        console.note(f"  {', '.join(question.options)}")
+        console.note(f"  {and_more(question.options, 20)}")
     shown = "" if question.default is None else f" [{question.default}]"
     while True:
         sys.stderr.write(f"{question.text}{shown}: ")  # not input(), whose prompt is standard output

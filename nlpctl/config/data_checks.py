@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from nlpctl.config.finding import Check, Finding
 from nlpctl.config.positions import display
 from nlpctl.config.schema import ColumnsSection, Recipe, SplitFilesSection
 from nlpctl.config.tasks import task_info
-from nlpctl.names import nearest
+from nlpctl.names import and_more, nearest
 
 
 def _some_model(recipe: Recipe) -> Iterator[Finding]:
@@ -140,9 +141,9 @@ def _label_list(recipe: Recipe) -> Iterator[Finding]:
     labels = recipe.data.labels
     if not isinstance(labels, tuple):
         return
-    repeated = sorted({label for label in labels if labels.count(label) > 1})
+    repeated = sorted(label for label, times in Counter(labels).items() if times > 1)
     if repeated:
-        yield Finding(("data.labels",), f"data.labels repeats {', '.join(repeated)}", "name each label once")
+        yield Finding(("data.labels",), f"data.labels repeats {and_more(repeated, 10)}", "name each label once")
     elif len(labels) < 2:
         yield Finding(("data.labels",), "data.labels has fewer than two labels", "name every label, or delete the key")
     if any(not label.strip() for label in labels):

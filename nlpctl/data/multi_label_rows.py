@@ -13,6 +13,7 @@ from nlpctl.data.label_tree import ancestors, tidy, with_ancestors
 from nlpctl.data.labels import LabelSet, known_label, label_name
 from nlpctl.data.text_rows import TextRows, checked_text
 from nlpctl.errors import UserError
+from nlpctl.names import and_more
 
 _SEPARATORS = (",", "|", ";", "，", "、")  # the first is the default of data.label_separator
 _SEVERAL = 0.05  # share of rows with several labels, at the least
@@ -100,7 +101,7 @@ class MultiLabelRows(TextRows):
         """UserError if all examples have the same labels."""
         first = examples[0].labels
         if all(example.labels == first for example in examples):
-            having = f"the labels {', '.join(labels.name(i) for i in first)}" if first else "no label"
+            having = f"the labels {and_more([labels.name(i) for i in first], 10)}" if first else "no label"
             hint = "check data.columns.label, data.label_separator and the training file"
             raise UserError(f"all {len(examples)} training rows have {having}", where=where, hint=hint)
 

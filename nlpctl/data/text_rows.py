@@ -14,6 +14,7 @@ from nlpctl.data.lines import is_blank, refuse_surrogates
 from nlpctl.data.row import BadRow, RowSource
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
+from nlpctl.names import and_more
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class TextRows(TaskRows):
         values = with_text(record, self.data.columns.text, self.data.columns.label)
         labels = record.labels(self.data.columns.label)
         if len(labels) > 1:
-            raise ValueError(f"several labels: {', '.join(labels)}; a text has one")
+            raise ValueError(f"several labels: {and_more(labels)}; a text has one")
         return values | ({self.data.columns.label: labels[0]} if labels else {})
 
     def annotation_of(self, row: Mapping[str, Any], example: Any, labels: LabelSet) -> tuple[list[str], list[Mark]]:

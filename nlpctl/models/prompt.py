@@ -11,6 +11,7 @@ import paddle.nn.functional as F
 from nlpctl.config.prompt_template import Part, mask_length
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.masked_lm import AtPositions
+from nlpctl.names import and_more
 from nlpctl.upstream.prompt import encode, make_template, make_verbalizer
 from nlpctl.upstream.tokenizer_pickle import PickledTokenizer
 
@@ -94,7 +95,7 @@ def _unpacked(parts: Sequence[Part], packed: PickledTokenizer, max_length: int) 
 
 
 def _words(verbalizer: Mapping[str, Any], labels: Sequence[str]) -> list[str]:
-    hint = f"the labels are {', '.join(labels)}"
+    hint = f"the labels are {and_more(labels, 10)}"
     problems = [
         Problem(f"no word for the label {label!r}", "prompt.verbalizer", f"add {label}: WORD; {hint}")
         for label in labels

@@ -28,7 +28,7 @@ from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Run
 from nlpctl.layout import real_path
 from nlpctl.models.find import check_edits
 from nlpctl.models.source import resolve_source
-from nlpctl.names import differing
+from nlpctl.names import and_more, differing
 from nlpctl.outputs import refuse_below_file
 from nlpctl.runners.report import renew_report
 from nlpctl.runners.several_nodes import agree, follow_node_0, head_of, refuse_unnamed_cards
@@ -330,7 +330,7 @@ def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) 
     changed = changed_keys(origin.recipe, recipe, FREE_TO_CONTINUE)
     if changed:
         raise UserError(
-            f"the recipe differs from that of the finished run: {', '.join(changed)}",
+            f"the recipe differs from that of the finished run: {and_more(changed, 10)}",
             where=recipe.where(changed[0]),
             hint="leave it out; for other data or settings start a new run from the model: model.name_or_path",
         )
@@ -344,7 +344,7 @@ def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
     changed = changed_keys(recipe_of(run.path), recipe, FREE_TO_CHANGE)
     if changed:
         raise UserError(
-            f"the recipe changed since the run began: {', '.join(changed)}",
+            f"the recipe changed since the run began: {and_more(changed, 10)}",
             where=recipe.where(changed[0]),
             hint=f"continue with the run's own values: `nlpctl train {run.path} --resume`, "
             "or train again with --overwrite",

@@ -48,7 +48,7 @@ from nlpctl.layout import (
     TALLIES,
     checkpoints_in,
 )
-from nlpctl.names import differing
+from nlpctl.names import and_more, differing
 from nlpctl.outputs import is_signed, refuse_lost_link, refuse_part
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
@@ -276,7 +276,7 @@ class RunDirectory:
             changed += differing(old[FURTHER], new.get(FURTHER, {}))
         if changed:
             raise UserError(
-                f"the data changed since the run began: {', '.join(changed)}",
+                f"the data changed since the run began: {and_more(changed, 10)}",
                 where=str(self.path),
                 hint=f"restore the files, or {otherwise}",
             )

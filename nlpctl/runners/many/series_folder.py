@@ -27,7 +27,7 @@ from nlpctl.files import (
     writing,
 )
 from nlpctl.layout import RECIPE, is_run
-from nlpctl.names import differing
+from nlpctl.names import and_more, differing
 from nlpctl.outputs import refuse_lost_link, refuse_part
 from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys
 from nlpctl.runtime.lock import take_lock
@@ -187,7 +187,7 @@ def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any], free
     before = load_recipe(folder / RECIPE, purpose="apply")
     changed = changed_keys(before, recipe, (*FREE_TO_CHANGE, *free))
     if changed:
-        message = f"the recipe changed since the first run began: {', '.join(changed)}"
+        message = f"the recipe changed since the first run began: {and_more(changed, 10)}"
         raise UserError(message, recipe.where(changed[0]), f"restore it, or {again}")
     if began["plan"] != known["plan"]:
         told = ", ".join(f"{name} {value}" for name, value in began["plan"].items())
@@ -196,6 +196,6 @@ def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any], free
     # Older versions did not note other files, such as those of starting values, nor the source of the user's own parts.
     files += differing(began.get("others", known["others"]), known["others"])
     if files:
-        message = f"the data changed since the first run began: {', '.join(files)}"
+        message = f"the data changed since the first run began: {and_more(files, 10)}"
         raise UserError(message, str(folder), f"restore the files, or {again}")
     refuse_changed_functions(began.get("functions", {}), known["functions"], "the first run began", again)

@@ -10,6 +10,7 @@ from typing import Any
 
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.layout import CONFIDENCE, INTERVALS
+from nlpctl.names import and_more
 from nlpctl.report.html import Html, element
 from nlpctl.report.page import (
     Section,
@@ -100,7 +101,7 @@ def advice(record: RunRecord) -> Iterator[str]:
     for split, report in record.metrics.items():
         never = [name for name, each in report.get("labels", {}).items() if each["support"] and not each["recall"]]
         if never:
-            yield f"On {split} no row with these labels is predicted correctly: {', '.join(never)}"
+            yield f"On {split} no row with these labels is predicted correctly: {and_more(never, 20)}"
     yield from _overfitting(record)
 
 
