@@ -24,7 +24,7 @@ from nlpctl.names import counted
 
 PLAIN_PROGRESS_SECONDS = 10.0
 JSON_PROGRESS_SECONDS = 1.0
-MOST_PROBLEMS = 10  # shown; a list of thousands of wrong entries has as many
+MOST_PROBLEMS = 11  # shown: ten, and the total that a list of bad rows ends with
 PROGRESS = "NLPCTL_PROGRESS"  # "json": a program reads standard error
 
 _RED, _YELLOW, _RESET = "\033[31m", "\033[33m", "\033[0m"
