@@ -7,7 +7,7 @@ under the file names that PaddleNLP's Trainer reads.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,12 @@ from nlpctl.training.sums import SUMS, moved_aside, write_sums
 
 MASTER_WEIGHTS = "master_weights"  # in the state of an optimizer of half precision: fp32 copies by parameter
 
-UNLOGGED = "unlogged_loss.json"
+UNLOGGED, REACHED = "unlogged_loss.json", "reached_parameters.json"
 
 # The files of a checkpoint besides the model folder.
-TRAINING_STATE_FILES = frozenset({OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME, UNLOGGED, SUMS})
+TRAINING_STATE_FILES = frozenset(
+    {OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME, UNLOGGED, REACHED, SUMS}
+)
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,12 @@ def save_checkpoint(
     optimizer_state: Mapping[str, Any] | None,
     scheduler: paddle.optimizer.lr.LRScheduler | None,
     scaler: paddle.amp.GradScaler | None,
+    reached: Collection[str],
     unlogged: UnloggedLoss | None = None,
 ) -> Path:
     """Write checkpoint-N atomically. `optimizer_state`: of `whole_state`; None leaves the training state out.
 
-    `unlogged`: None if this step was logged.
+    `reached`: the parameters that had a gradient. `unlogged`: None if this step was logged.
     """
     final = checkpoint_path(checkpoints, state.global_step)
     # A killed process leaves a staged folder, never half a checkpoint under its final name.
@@ -63,6 +66,7 @@ def save_checkpoint(
         if optimizer_state is not None:
             paddle.save(optimizer_state, str(folder / OPTIMIZER_NAME))
             paddle.save(scheduler.state_dict(), str(folder / SCHEDULER_NAME))
+            write_json_atomic(folder / REACHED, {"names": sorted(reached)})
         if scaler is not None:
             paddle.save(scaler.state_dict(), str(folder / SCALER_NAME))
         state.save_to_json(str(folder / TRAINER_STATE_NAME))
@@ -156,6 +160,12 @@ def read_unlogged(checkpoint: Path) -> UnloggedLoss | None:
     """What `save_checkpoint` was given; None also for a checkpoint of an older release."""
     file = checkpoint / UNLOGGED
     return UnloggedLoss(**read_json(file)) if file.is_file() else None
+
+
+def read_reached(checkpoint: Path) -> set[str]:
+    """The parameters that had a gradient before; none for a checkpoint of an older release, which did not keep them."""
+    file = checkpoint / REACHED
+    return set(read_json(file)["names"]) if file.is_file() else set()
 
 
 def rotate_checkpoints(checkpoints: Path, keep: int | None, best: str | None) -> None:

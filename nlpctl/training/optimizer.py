@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import paddle
-from paddlenlp.trainer import Trainer, TrainingArguments
+from paddlenlp.trainer import Trainer, TrainerCallback, TrainingArguments
 
 from nlpctl.config.schema import OptimizerSection, Recipe
 from nlpctl.errors import UserError
@@ -127,24 +127,36 @@ class DecayPerParameter(paddle.optimizer.AdamW):
     def __init__(self, decays: Mapping[str, float], **options: Any):
         """`decays`: weight decay by `parameter.name`."""
         self._decays = decays
-        self._had_gradients: set[int] = set()
         super().__init__(**options)
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
-        """Free the gradients. To fill them with zeros, as Paddle does, takes a hundredth of a step on a CPU."""
-        self._had_gradients |= {id(each) for each in self._parameter_list if each.grad is not None}
+        """Free the gradients. To fill them with zeros, as Paddle does, takes a hundredth of a step on a CPU; `Reached`
+        does so where it matters."""
         super().clear_grad(set_to_zero=False)
-
-    def step(self) -> None:
-        """As Paddle's, where a parameter that had a gradient once, but not in this step, has one of zeros."""
-        for each in self._parameter_list:
-            if each.grad is None and id(each) in self._had_gradients:
-                each.grad = paddle.zeros_like(each)
-        super().step()
 
     def _append_optimize_op(self, block: Any, param_and_grad: Any) -> Any:
         self._weight_decay = self._decays[param_and_grad[0].name]
         return super()._append_optimize_op(block, param_and_grad)
+
+
+class Reached(TrainerCallback):
+    """The trained parameters that had a gradient once; without one in a step they get one of zeros, as by Paddle's
+    clear_grad, so that their moments decay and weight decay goes on.
+
+    `names`: of these parameters. A checkpoint keeps them, since a resumed run must do the same.
+    """
+
+    def __init__(self, network: Any):
+        parameters = {id(each): (name, each) for name, each in named(network).items() if not each.stop_gradient}
+        self._parameters = list(parameters.values())
+        self.names: set[str] = set()
+
+    def on_optimizer_begin(self, args, state, control, **kwargs) -> None:
+        for name, parameter in self._parameters:
+            if parameter.grad is not None:
+                self.names.add(name)
+            elif name in self.names:
+                parameter.grad = paddle.zeros_like(parameter)
 
 
 def _layer_rates(network: Any, trained: Iterable[str], decay: float | None) -> dict[str, float]:

@@ -31,6 +31,7 @@ from nlpctl.training.batches import ResumableBatches, ResumableStream, batch_sam
 from nlpctl.training.checkpoints import (
     load_training_state,
     load_weights,
+    read_reached,
     read_state,
     rotate_checkpoints,
     save_checkpoint,
@@ -41,9 +42,10 @@ from nlpctl.training.guarded import GuardedTrainer
 from nlpctl.training.guards import StepGuard
 from nlpctl.training.learning import LossCourse
 from nlpctl.training.oom import Division
-from nlpctl.training.optimizer import build_optimizer
+from nlpctl.training.optimizer import Reached, build_optimizer
 from nlpctl.training.own_parts import OwnParts
 from nlpctl.training.time_shares import EVALUATE, LOG, SAVE, TimeShares
+from nlpctl.upstream.late_parameters import take_late_parameters
 
 # (network, network as the Trainer wraps it, inputs, labels): as Task.training_loss
 TrainingLoss = Callable[
@@ -99,6 +101,7 @@ class RecipeTrainer(GuardedTrainer):
         self.events = events
         self.guard = StepGuard(recipe.guards, course)
         self.times = TimeShares()
+        self.reached = Reached(model.network)
         if recipe.data.batch_tokens is not None:
             self.token_lengths = token_lengths(train, task.collator(encoder, labelled=True), task.label_names)
             _tell_rows(args, recipe, self.token_lengths)
@@ -109,7 +112,7 @@ class RecipeTrainer(GuardedTrainer):
             train_dataset=train,
             eval_dataset=dev,
             tokenizer=model.tokenizer,
-            callbacks=[SeedEveryStep(), self.guard, *callbacks, *parts.callbacks],
+            callbacks=[SeedEveryStep(), self.guard, self.reached, *callbacks, *parts.callbacks],
         )
         self.remove_callback(PrinterCallback)  # training/callbacks.py prints instead, through nlpctl's console
 
@@ -149,8 +152,10 @@ class RecipeTrainer(GuardedTrainer):
         scheduler = self.lr_scheduler if lr_scheduler is None else lr_scheduler
         if self.parts.make_optimizer is None:
             self.optimizer = build_optimizer(self.loaded.network, self.recipe.optimizer, self.args, scheduler)
+            take_late_parameters(self.optimizer)
             return self.optimizer
         self.optimizer = self.parts.optimizer(self.loaded.network, self.args)
+        take_late_parameters(self.optimizer)
         own = self.optimizer._learning_rate  # a number, or a schedule that the user gave it
         if isinstance(own, LRScheduler) and self.parts.make_scheduler is None:
             self.lr_scheduler, self.own_schedule = own, True
@@ -255,6 +260,7 @@ class RecipeTrainer(GuardedTrainer):
                 optimizer_state=state,
                 scheduler=self.lr_scheduler if training_state else None,
                 scaler=self.scaler if self.do_grad_scaling else None,
+                reached=self.reached.names,
                 unlogged=unlogged,
             )
             rotate_checkpoints(checkpoints, self.args.save_total_limit, self.state.best_model_checkpoint)
@@ -285,6 +291,7 @@ class RecipeTrainer(GuardedTrainer):
         if checkpoint is not None:
             scaler = self.scaler if self.do_grad_scaling else None
             load_training_state(Path(checkpoint), self.optimizer, self.lr_scheduler, scaler)
+            self.reached.names |= read_reached(Path(checkpoint))
             if read_state(Path(checkpoint)).max_steps != self.planned_steps:
                 # A continued run has more steps, so the checkpoint's rate is that of another schedule.
                 LRScheduler.step(self.lr_scheduler, self.lr_scheduler.last_epoch)

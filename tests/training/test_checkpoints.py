@@ -10,7 +10,7 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.errors import UserError
 from nlpctl.files import remove_leftovers
-from nlpctl.training.checkpoints import load_training_state, rotate_checkpoints
+from nlpctl.training.checkpoints import load_training_state, read_reached, rotate_checkpoints
 
 
 @pytest.fixture
@@ -75,6 +75,10 @@ def test_killed_while_deleting(checkpoints, monkeypatch):
     assert not (checkpoints / "checkpoint-2").exists() and len(list(checkpoints.iterdir())) == 5
     remove_leftovers(checkpoints)
     assert {path.name for path in checkpoints.iterdir()} == {f"checkpoint-{step}" for step in (4, 6, 8, 10)}
+
+
+def test_a_checkpoint_of_an_older_release_names_no_parameters(checkpoints):
+    assert read_reached(checkpoints / "checkpoint-2") == set()
 
 
 def test_a_checkpoint_without_optimizer_state_cannot_be_resumed(checkpoints):

@@ -12,7 +12,7 @@ from nlpctl.config.schema import GroupSection, OptimizerSection
 from nlpctl.errors import UserError
 from nlpctl.models.changes import freeze, tie
 from nlpctl.models.parameters import named
-from nlpctl.training.optimizer import Setting, build_optimizer, settings
+from nlpctl.training.optimizer import Reached, Setting, build_optimizer, settings
 
 RATE, DECAY = 1e-2, 0.1
 
@@ -68,11 +68,13 @@ def test_a_parameter_without_a_gradient_in_a_step_is_moved_as_by_paddle(tmp_path
     found = []
     for make in (stock, built):
         net = network()
-        optimizer = make(net, arguments(tmp_path))
+        optimizer, reached = make(net, arguments(tmp_path)), Reached(net)
         for step in range(4):
             hidden = net.ernie.embeddings.word_embeddings.weight.sum()
             loss = hidden if step in (0, 2) else hidden + net.classifier.weight.sum()  # which begins with step 1
             loss.backward()
+            if make is built:
+                reached.on_optimizer_begin(None, None, None)
             optimizer.step()
             optimizer.clear_grad()
         found.append([each.numpy() for each in net.parameters()])

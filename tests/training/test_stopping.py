@@ -16,6 +16,7 @@ from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.training import checkpoints
+from tests.training.conftest import weights
 
 EPOCHS = ("training.evaluation_strategy=epoch", "training.save_strategy=epoch", "training.load_best_model_at_end=true")
 PARTS = ("training.per_device_train_batch_size=4", "training.gradient_accumulation_steps=2")
@@ -92,6 +93,51 @@ def test_resumed_with_the_same_bits(tiny, signal_at, monkeypatch, difference, se
     assert [event for event in events(run) if event not in extra] == events(whole)
     assert losses(run) == losses(whole)
     assert run.metrics_file.read_text() == whole.metrics_file.read_text()
+
+
+PARTLY = """
+from paddle import nn, optimizer
+
+class Partly(nn.Layer):
+    def __init__(self, config):
+        super().__init__()
+        self.words = nn.Embedding(config.vocab_size, 8)
+        self.sometimes, self.late = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.out = nn.Linear(8, config.num_labels)
+
+    def forward(self, input_ids):
+        hidden = self.words(input_ids).mean(1)
+        if int(input_ids.sum()) % 2:
+            hidden = hidden + self.sometimes(hidden)
+        if len(input_ids) == 5:  # the last batch of an epoch
+            hidden = hidden + self.late(hidden)
+        return self.out(hidden)
+
+def adam(model, args):
+    return optimizer.AdamW(args.learning_rate, parameters=model.parameters(), weight_decay=0.1)
+"""
+
+
+@pytest.mark.parametrize("own", [(), ("training.optimizer=partly_used:adam",)], ids=["ours", "own"])
+def test_layers_that_some_batches_use_go_on_with_the_same_bits(tiny, signal_at, monkeypatch, own):
+    """`late` has its first gradient in step 6; `sometimes` has none in some steps before and after each stop."""
+    (tiny.folder / "partly_used.py").write_text(PARTLY)
+    monkeypatch.chdir(tiny.folder)
+    settings = ("model.network=partly_used:Partly", "training.weight_decay=0.1", *own)
+    whole = tiny(f"partly-{len(own)}", *settings)
+    for step in (5, 7):
+        name = f"partly-{len(own)}-{step}"
+        with monkeypatch.context():
+            signal_at(training=step)
+            with pytest.raises(Interrupted):
+                tiny(name, *settings)
+            monkeypatch.undo()
+        monkeypatch.chdir(tiny.folder)
+        resumed = tiny(name, *settings, resume=True)
+        found, expected = weights(resumed.model), weights(whole.model)
+        assert {name: each.tobytes() for name, each in found.items()} == {
+            name: each.tobytes() for name, each in expected.items()
+        }
 
 
 def test_the_second_signal_stops_at_once(tiny, signal_at):
