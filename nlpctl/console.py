@@ -8,6 +8,7 @@ object (docs/json.md).
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import json
 import math
@@ -24,7 +25,8 @@ from nlpctl.names import counted
 
 PLAIN_PROGRESS_SECONDS = 10.0
 JSON_PROGRESS_SECONDS = 1.0
-MOST_PROBLEMS = 11  # shown: ten, and the total that a list of bad rows ends with
+MOST_PROBLEMS = 20  # all are shown; of more, as of thousands of wrong entries, FIRST_PROBLEMS
+FIRST_PROBLEMS = 10
 PROGRESS = "NLPCTL_PROGRESS"  # "json": a program reads standard error
 
 _RED, _YELLOW, _RESET = "\033[31m", "\033[33m", "\033[0m"
@@ -116,12 +118,15 @@ def warn(message: str) -> None:
 
 
 def error(problem: NlpctlError | Problem | str) -> None:
-    """Write errors to stderr: one block per problem, the first MOST_PROBLEMS of them."""
+    """Write errors to stderr: one block per problem. Of more than MOST_PROBLEMS the first, and each remedy once."""
     problems = problem.problems if isinstance(problem, NlpctlError) else (problem,)
-    for each in problems[:MOST_PROBLEMS]:
+    shown = problems if len(problems) <= MOST_PROBLEMS else problems[:FIRST_PROBLEMS]
+    for place, each in enumerate(shown):
+        if len(shown) < len(problems) and any(each.hint == later.hint for later in shown[place + 1 :]):
+            each = dataclasses.replace(each, hint="")
         _tell("error", str(each), f"{_paint('error:', _RED)} {each}")
-    if len(problems) > MOST_PROBLEMS:
-        note(f"and {len(problems) - MOST_PROBLEMS:,} more problems")
+    if len(shown) < len(problems):
+        note(f"and {len(problems) - len(shown):,} more problems")
 
 
 _warnings: list[str] | None = None  # of this process, while somebody keeps them
