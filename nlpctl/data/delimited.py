@@ -30,7 +30,10 @@ def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
 
 
 def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
-    """Records of RFC 4180. `line` is the first line of a record, since a quoted cell may span several lines."""
+    """Records of RFC 4180. `line` is the first line of a record, since a quoted cell may span several lines.
+
+    `lines` have their carriage returns: a line end inside of a quoted cell belongs to its text.
+    """
     number = start = filled = 0
     trouble: str | None = None
 

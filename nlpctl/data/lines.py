@@ -34,18 +34,25 @@ _GB2312, _COMMON = re.compile(rb"[\xa1-\xf7][\xa1-\xfe]"), re.compile(rb"[\xa1-\
 
 
 def numbered_lines(
-    stream: BinaryIO, source: str, longest: int = MAX_LINE, hint: str = _SPLIT, first: int = 1
+    stream: BinaryIO,
+    source: str,
+    longest: int = MAX_LINE,
+    hint: str = _SPLIT,
+    first: int = 1,
+    keep_returns: bool = False,
 ) -> Iterator[tuple[int, bytes]]:
     """(line number, bytes without line end), the byte order mark removed; each as soon as it can be read.
 
-    `first`: the number of the line at which `stream` begins. UserError with `hint` for a line of more than `longest`
+    `first`: the number of the line at which `stream` begins. `keep_returns`: only the newline is taken away, not a
+    carriage return before it, which may belong to a text. UserError with `hint` for a line of more than `longest`
     bytes, so that memory is bounded. It ends the reading: such a line may have no end that could be skipped to.
     """
     lines = enumerate(chain.from_iterable(_split(stream, source, longest, hint, first)), first)
+    end = b"" if keep_returns else b"\r"
     for number, raw in islice(lines, int(first == 1)):
-        yield number, raw.removeprefix(codecs.BOM_UTF8).rstrip(b"\r")
+        yield number, raw.removeprefix(codecs.BOM_UTF8).rstrip(end)
     for number, raw in lines:
-        yield number, raw.rstrip(b"\r")
+        yield number, raw.rstrip(end)
 
 
 def _split(stream: BinaryIO, source: str, longest: int, hint: str, number: int) -> Iterator[list[bytes]]:

@@ -68,10 +68,11 @@ def parse_rows(
 
 
 def file_lines(stream: BinaryIO, source: str, kind: str, first: int = 1) -> Iterator[tuple[int, bytes]]:
-    """`numbered_lines` with the limit of the format `kind`; `stream` begins at line `first`."""
+    """`numbered_lines` with the limit of the format `kind`, of csv with their carriage returns; `stream` begins at line
+    `first`."""
     if kind in DOCUMENTS:
         return numbered_lines(stream, source, MAX_DOCUMENT, "cut the document into several, or write jsonl")
-    return numbered_lines(stream, source, first=first)
+    return numbered_lines(stream, source, first=first, keep_returns=kind == "csv")
 
 
 def parse_lines(

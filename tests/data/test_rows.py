@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -117,8 +118,27 @@ def test_one_bad_row_and_reading_goes_on(content, kind, line, reason):
 def test_csv_lines_are_those_where_records_start():
     content = 'text,label\n"one\n\ntwo",1\n\nthree,2\n"fo\r\nur",3\nfive,4\n'
     assert values(parse(content, "csv")) == [
-        (2, ("one\n\ntwo", "1")), (6, ("three", "2")), (7, ("fo\nur", "3")), (9, ("five", "4")),
+        (2, ("one\n\ntwo", "1")), (6, ("three", "2")), (7, ("fo\r\nur", "3")), (9, ("five", "4")),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("inside", ["\r\n", "\r", "\r\r\n", "\n", "\u2028", "\x0c", "\x85", "\x1c"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_what_ends_a_line_elsewhere_stays_in_a_text(inside, end):
+    """Positions in an answer count it."""
+    text = f"one{inside}two"
+    found = values(parse(f'text,label{end}"{text}",1{end}three,2{end}', "csv"))
+    assert found == [(2, (text, "1")), (3 + ("\n" in inside), ("three", "2"))]
+    line = json.dumps({"text": text, "label": "1"}, ensure_ascii=False)
+    assert values(parse(f"{line}{end}", "jsonl")) == [(1, (text, "1"))]
+    if "\n" not in inside:
+        assert values(parse(f"text\tlabel{end}{text}\t1{end}")) == [(2, (text, "1"))]
+
+
+def test_a_carriage_return_needs_quotation_marks_in_csv():
+    good, bad = parse("text,label\none,1\ntwo\rthree,2\n", "csv")
+    assert bad.where == "f:3" and bad.reason.startswith("broken csv: a carriage return outside quotation marks")
+    assert good.values["label"] == "1"
 
 
 @pytest.mark.parametrize(("rest", "last"), [("b,1\n", "4"), ("b,1\n" * 40_000, "40,003"), ('b,1\n"c" d,1\n', "5")])

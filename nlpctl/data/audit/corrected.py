@@ -139,9 +139,7 @@ def _csv(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\r\n").writerow(values.values())  # it quotes what is in the line's end only
-    text, inner = stream.getvalue().removesuffix("\r\n"), lines[: count - 1]
-    if inner and all(line.endswith(b"\r") for line in inner):
-        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+    text = stream.getvalue().removesuffix("\r\n")
     text += "\r" if lines[count - 1].endswith(b"\r") else ""
     return [*text.encode().split(b"\n"), *lines[count:]]
 
