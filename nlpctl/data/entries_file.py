@@ -23,7 +23,8 @@ _MAX_ID = 10_000_000  # a typing error in an id must not take gigabytes
 
 @dataclass(frozen=True)
 class Entries:
-    """`tokens`: index = id. A blank line, and all but the last of equal ones, are [unused7] and the like.
+    """`tokens`: index = id. A blank line, all but the last of equal ones, and what has a line break itself, are [unused7]
+    and the like.
 
     `specials`: pad_token, unk_token and so on, where the file says so.
     """
@@ -68,8 +69,12 @@ def _texts(values: Any) -> dict[str, str]:
 
 def _unique(path: Path, lines: Sequence[str]) -> tuple[str, ...]:
     last = {text: index for index, text in enumerate(lines)}
-    unused = [index for index, text in enumerate(lines) if not text or last[text] != index]
+    # Vocabularies are written a line for each entry: a line break would move the ids of all entries behind it.
+    unused = [
+        index for index, text in enumerate(lines) if not text or last[text] != index or "\n" in text or "\r" in text
+    ]
     if unused:
-        console.note(f"{path}: {len(unused):,} of {len(lines):,} lines are blank or repeated, and stand for nothing")
+        told = "are blank, repeated or a line break"
+        console.note(f"{path}: {len(unused):,} of {len(lines):,} lines {told}, and stand for nothing")
     left_out = set(unused)
     return tuple(f"[unused{index}]" if index in left_out else text for index, text in enumerate(lines))

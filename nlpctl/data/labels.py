@@ -142,7 +142,7 @@ def label_name(value: Any) -> str:
         name = value.strip()
         if is_blank(name):
             raise ValueError("blank label")
-        refuse_surrogates(name, "label")
+        _refuse_unwritable(name)
         return name
     # bool is a Number too, and str(True) is not what JSON and YAML files say.
     if isinstance(value, bool):
@@ -156,6 +156,13 @@ def label_name(value: Any) -> str:
     raise ValueError(f"bad label: expected text or a number, got {type(value).__name__}")
 
 
+def _refuse_unwritable(name: str) -> None:
+    """ValueError for a label that no file of labels, a line each, can hold."""
+    refuse_surrogates(name, "label")
+    if len(name.splitlines()) > 1:
+        raise ValueError(f"line break in a label: {name!r}; files of labels have a line for each")
+
+
 def _distinct(names: Iterable[tuple[str, str]], where: str) -> list[str]:
     """Check (place, name) pairs; all blank and repeated names are reported at once."""
     first: dict[str, str] = {}
@@ -163,9 +170,9 @@ def _distinct(names: Iterable[tuple[str, str]], where: str) -> list[str]:
     for place, written in names:
         name = written.strip()
         try:
-            refuse_surrogates(name, "label")
+            _refuse_unwritable(name)
         except ValueError as error:
-            problems.append(Problem(str(error), place, "write the character itself"))
+            problems.append(Problem(str(error), place, "write it on one line, and characters as themselves"))
             continue
         if is_blank(name):
             problems.append(Problem("blank label", place, "delete it; a label is at least one character"))

@@ -15,7 +15,7 @@ from nlpctl.data.text_rows import TextRows, checked_text
 from nlpctl.errors import UserError
 from nlpctl.names import and_more
 
-_SEPARATORS = (",", "|", ";", "，", "、")  # the first is the default of data.label_separator
+_SEPARATORS = (",", "|", ";", "，", "、", "\n")  # the first is the default of data.label_separator
 _SEVERAL = 0.05  # share of rows with several labels, at the least
 
 

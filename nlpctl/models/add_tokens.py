@@ -58,6 +58,9 @@ def read_tokens(tokens: Sequence[str] | str) -> list[str]:
         return words
     if any(not word.strip() for word in tokens):
         raise UserError("a word of the list is blank", where=KEY, hint="delete it")
+    broken = next((word for word in tokens if len(word.strip().splitlines()) > 1), None)
+    if broken is not None:
+        raise UserError(f"a word of the list has a line break: {broken!r}", where=KEY, hint="name its parts one by one")
     return [word.strip() for word in tokens]
 
 

@@ -92,6 +92,10 @@ def _word_pieces(folder: Path) -> tuple[list[str], bool | None] | None:
     if sorted(ids) != list(range(len(model["vocab"]))):
         hint = "copy tokenizer.json again, or give vocab.txt"
         raise UserError("the ids of the vocabulary have gaps", where=str(file), hint=hint)
+    broken = next((piece for piece in model["vocab"] if "\n" in piece or "\r" in piece), None)
+    if broken is not None:  # all ids behind it would be those of other pieces
+        hint = "write it without; a text has no such piece, since it is cut at white space"
+        raise UserError(f"the piece {broken!r} has a line break, and vocab.txt a line for each", str(file), hint)
     return [ids[index] for index in range(len(ids))], normal.get("lowercase") if isinstance(normal, dict) else None
 
 

@@ -174,6 +174,11 @@ def test_other_forms_of_files(nlpctl, folder: Path) -> None:
     assert load_recipe("corpus.yaml").task == "masked_language_model"
     several = load_recipe("several.yaml")
     assert several.data.label_separator == "|" and several.data.format == "tsv"
+    labels = [f'"a{"" if number % 3 else ending}"' for number, ending in enumerate(["\r\nb"] * len(REVIEWS))]
+    below = "text,topics\n" + "".join(f"{text},{label}\n" for text, label in zip(REVIEWS, labels, strict=True))
+    (folder / "below.csv").write_bytes(below.encode())
+    assert nlpctl("new", "below.csv", "--model", "scratch").code == 0
+    assert load_recipe("below.yaml").data.label_separator == "\n"
 
 
 def test_uneven_labels_unlike_files_and_bad_rows(nlpctl, table, folder: Path) -> None:

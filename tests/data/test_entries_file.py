@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.data.entries_file import read_entries
-from nlpctl.data.units import UnitEncoder, known_share, tokenizer_of_entries
+from nlpctl.data.units import UnitEncoder, UnitTokenizer, known_share, tokenizer_of_entries
 from nlpctl.errors import UserError
 
 LINES = ["[PAD]", "房间", "很", "干净", "[UNK]", "clean"]
@@ -48,7 +48,7 @@ def test_special_entries_by_other_names(tmp_path: Path) -> None:
 def test_of_equal_lines_the_last_counts_as_for_paddlenlp(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "v.txt").write_bytes("\ufeffa\r\n\nb\na\n\n".encode())
     assert read_entries(tmp_path / "v.txt").tokens == ("[unused0]", "[unused1]", "b", "a")
-    assert "2 of 4 lines are blank or repeated" in capsys.readouterr().err
+    assert "2 of 4 lines are blank, repeated or a line break" in capsys.readouterr().err
 
 
 def test_how_much_of_the_text_is_known(file: Path) -> None:
@@ -74,3 +74,13 @@ def test_files_that_are_none(tmp_path: Path, name: str, text: str, told: str) ->
         read_entries(tmp_path / name)
     with pytest.raises(UserError, match="cannot read the vocabulary"):
         read_entries(tmp_path / "none.txt")
+
+
+def test_a_line_break_in_an_entry_moves_no_ids(tmp_path: Path) -> None:
+    """JSON can hold it, vocab.txt of the run cannot."""
+    ids = {"[PAD]": 0, "\n": 1, "a": 2, "x\r\ny": 3, "b\u2028": 4, "[UNK]": 5}
+    (tmp_path / "v.json").write_text(json.dumps({"token_to_idx": ids}))
+    tokenizer = tokenizer_of_entries(read_entries(tmp_path / "v.json"), "words", lowercase=True)
+    tokenizer.save_pretrained(tmp_path)
+    again = UnitTokenizer.load(tmp_path, json.loads((tmp_path / "tokenizer_config.json").read_text()))
+    assert again.vocabulary[:6] == ("[PAD]", "[unused1]", "a", "[unused3]", "b\u2028", "[UNK]")

@@ -74,7 +74,7 @@ def test_from_file_tells_all_problems(tmp_path: Path):
 
 def test_from_list():
     assert LabelSet.from_list(("b", "a")).names == ("b", "a")
-    for names, message in [(("a", "a"), "occurs twice"), (("a", " "), "blank"), (("a",), "at least two")]:
+    for names, message in [(("a", "a"), "occurs twice"), (("a", " "), "blank"), (("a",), "at least two"), (("a\nb", "c"), "line break")]:
         with pytest.raises(UserError, match=message) as caught:
             LabelSet.from_list(names)
         assert "data.labels" in str(caught.value)
@@ -89,8 +89,11 @@ def test_label_names(value, name):
 
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [(" ", "blank label"), ("", "blank label"), (None, "blank label"), (float("nan"), "bad label"), ([1], "got list")],
-)
+    [
+        (" ", "blank label"), ("", "blank label"), (None, "blank label"), (float("nan"), "bad label"), ([1], "got list"),
+        ("a\nb", "line break in a label: 'a.nb'"), ("a\r\nb", "line break"), ("a\u2028b", "line break"),
+    ],
+)  # fmt: skip
 def test_bad_labels(value, reason):
     with pytest.raises(ValueError, match=reason):
         label_name(value)

@@ -151,6 +151,12 @@ def test_an_export_without_the_graph_is_refused(name, tmp_path):
     assert "--format" in refused.value.problems[0].hint
 
 
+def test_a_label_of_two_lines_would_give_other_classes_its_names(tmp_path):
+    (tmp_path / "labels.json").write_text(json.dumps({"labels": ["a", "b\nc", "d"]}))
+    with pytest.raises(UserError, match="'b.nc' has a line break"):
+        triton.write_repository(tmp_path, manifest(graphs=(Graph("onnx", "fp32", ("m.onnx",)),)), tmp_path, "m")
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_what_is_no_repository(name, tmp_path):
     assert not layout(name).is_repository(tmp_path)

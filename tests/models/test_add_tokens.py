@@ -151,3 +151,5 @@ def test_a_list_or_a_file_of_words(tmp_path):
         read_tokens(str(file))
     with pytest.raises(UserError, match="blank"):
         read_tokens(("a", " "))
+    with pytest.raises(UserError, match="line break: 'a.nb'"):
+        read_tokens(("c", "a\nb"))

@@ -143,6 +143,11 @@ def test_a_folder_with_nothing_but_tokenizer_json(hugging_face, lowercase):
         assert trained.tokenizer(text) == before(text)
     trained.tokenizer.save_pretrained(str(folder / "saved"))
     assert (folder / "saved" / "vocab.txt").read_text().split() == pieces
+    fast["model"]["vocab"]["\n"] = len(pieces)
+    (folder / "tokenizer.json").write_text(json.dumps(fast))
+    with pytest.raises(UserError, match="the piece '.n' has a line break"):
+        load_trained(folder, HEAD)
+    del fast["model"]["vocab"]["\n"]
     fast["model"]["vocab"][pieces[3]] = 99
     (folder / "tokenizer.json").write_text(json.dumps(fast))
     with pytest.raises(UserError, match="the ids of the vocabulary have gaps"):

@@ -58,6 +58,10 @@ def write_repository(export: Path, manifest: ExportManifest, repository: Path, n
         hint = "export the model with --format onnx, or paddle,onnx"
         raise UserError("Triton runs ONNX graphs, and this export has none", str(export), hint)
     labels, _ = read_labels(export)
+    broken = next((label for label in labels if len(label.splitlines()) > 1), None)
+    if broken is not None:
+        hint = "labels stand on a line each there: train with labels without line breaks"
+        raise UserError(f"the label {broken!r} has a line break, so {LABELS} cannot hold it", str(export), hint)
     for graph in graphs:
         model = repository / _model_name(name, graph)
         (model / _VERSION).mkdir(parents=True)
