@@ -39,9 +39,10 @@ class Annotated:
     unread: str | None = None
 
     def labels(self, question: str) -> list[str]:
-        """The labels that answer `question`; all of them where no question is called so."""
+        """The labels that answer `question`; all of them where no question is called so, unless answers stand among the
+        values, too."""
         own = [label for name, label in self.choices if name == question]
-        return list(dict.fromkeys(own or [label for _, label in self.choices]))
+        return list(dict.fromkeys(own or [label for _, label in self.choices if not self.plain]))
 
 
 def with_text(record: Annotated, column: str, *answers: str) -> dict[str, Any]:

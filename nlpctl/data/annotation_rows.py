@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import functools
 import json
 import re
@@ -14,9 +16,10 @@ from typing import Any, Protocol
 from nlpctl import console
 from nlpctl.data import doccano, label_studio
 from nlpctl.data.annotated import Annotated
+from nlpctl.data.delimited import QUOTED_TSV, table_records, table_rows
 from nlpctl.data.json_rows import json_bytes, json_errors_told, json_rows, jsonl_rows, object_row, whole_document
 from nlpctl.data.lines import MAX_DOCUMENT, numbered_lines
-from nlpctl.data.row import BadRow, Row, missing_key, place
+from nlpctl.data.row import NAME_COLUMNS, BadRow, Row, missing_key, place
 from nlpctl.errors import UserError
 from nlpctl.layout import JSON_LINES
 from nlpctl.names import counted
@@ -72,12 +75,16 @@ def annotation_rows(
     `task` None: the texts alone. UserError: nothing is annotated.
     """
     texts = [name for name in required if task is not None and name in task.required(labelled=False)]
-    kept, left_out = 0, []
+    answers = {*required} - {*texts} if texts else set()  # spans become columns of their own
+    kept, left_out, unanswered, answered = 0, [], None, False
     for row in record_rows(lines, source):
         if isinstance(row, Row):
             try:
                 record = _READERS[kind](row.values)
                 row = row._replace(values=record.values if task is None else task.of_annotation(record))
+                if record.plain and record.labelled and not answered:
+                    answered = not answers.isdisjoint((*record.values, *(name for name, _ in record.choices)))
+                    unanswered = unanswered or (row.line, record)
                 reason = missing_key(row.values, required)
                 if reason is not None and not (record.choices or record.marks or missing_key(row.values, texts)):
                     raise _NotAnnotated
@@ -89,6 +96,10 @@ def annotation_rows(
                 row = BadRow(row.source, row.line, str(error))
         kept += 1
         yield row
+    if answers and unanswered is not None and not answered:  # in JSON_MIN the question that the recipe asks for is none
+        line, record = unanswered
+        asked = dict.fromkeys((*record.values, *(name for name, _ in record.choices)))
+        raise UserError(missing_key(asked, sorted(answers)), place(source, line), NAME_COLUMNS)
     if left_out and not kept:
         hint = "annotate it, and export it again; rows without labels are for predict and data next"
         raise UserError(f"none of {len(left_out):,} texts is annotated", where=source, hint=hint)
@@ -107,13 +118,19 @@ def _tell(source: str, left_out: int, first: Sequence[int | str]) -> None:
 def record_rows(lines: Iterable[tuple[int, bytes]], source: str) -> Iterator[Row | BadRow]:
     """The objects of a file as they stand there: of an array, of lines, or one after the other.
 
-    Those of an array are called by their place, [0] and so on, since exports stand on one line.
+    Those of an array are called by their place, [0] and so on, since exports stand on one line. A table, which Label
+    Studio writes too, holds JSON in its cells.
     """
     lines = iter(lines)
     first = next((line for line in lines if line[1].strip()), None)
     if first is None:
         return
     lines = chain([first], lines)
+    if (kind := table_format(Path(source))) is not None:
+        for row in table_rows(table_records(lines, kind, True, ()), source, True, ()):
+            yield _of_cells(row) if isinstance(row, Row) else row
+        return
+    lines = ((number, raw.rstrip(b"\r")) for number, raw in lines)
     if first[1].lstrip().startswith(b"["):
         for number, row in enumerate(json_rows(lines, source, ())):
             yield row._replace(line=f"[{number}]")
@@ -121,6 +138,21 @@ def record_rows(lines: Iterable[tuple[int, bytes]], source: str) -> Iterator[Row
         yield from jsonl_rows(lines, source, ())
     else:
         yield from _objects(whole_document(lines, source), source, first[0])
+
+
+def table_format(path: Path) -> str | None:
+    """How Label Studio writes a table of this ending; None for an ending of JSON."""
+    return {".csv": "csv", ".tsv": QUOTED_TSV}.get(path.suffix.lower())
+
+
+def _of_cells(row: Row) -> Row:
+    """The row with the values of the cells that hold choices or spans in JSON. An empty cell is no answer."""
+    values = {name: cell for name, cell in row.values.items() if cell}
+    for name, cell in values.items():
+        if cell.startswith(("{", "[{")):
+            with contextlib.suppress(ValueError, RecursionError):
+                values[name] = json.loads(cell)
+    return row._replace(values=values)
 
 
 def annotated_content(rows: Sequence[Row], suffix: str) -> bytes:
@@ -156,35 +188,42 @@ def _objects(document: str, source: str, line: int) -> Iterator[Row | BadRow]:
             line += document.count("\n", begin, position)
 
 
-def recognised_format(path: Path, one_label: bool) -> str | None:
-    """The format of a .json, .jsonl or .ndjson file that Label Studio or doccano wrote; None for any other.
+def recognised_format(path: Path, annotation: str | None) -> str | None:
+    """The format of a file that Label Studio or doccano wrote, by its beginning; None for any other.
 
-    `one_label`: a list of labels can only be doccano's, since the task has one per text.
+    `annotation`, that of the TaskRows, tells more: a list of labels can only be doccano's where a text has one label, a
+    list of spans only Label Studio's where these are read.
     """
     for value in _first_values(path):
-        if label_studio.is_record(value):
+        if label_studio.is_record(value) or (annotation == "spans" and label_studio.has_spans(value)):
             return LABEL_STUDIO
-        if doccano.is_record(value) or (one_label and doccano.has_label_list(value)):
+        if doccano.is_record(value) or (annotation == "label" and doccano.has_label_list(value)):
             return DOCCANO
     return None
 
 
-def likely_format(path: Path) -> str | None:
-    """`recognised_format` for any task, or what a recipe must declare: spans of JSON_MIN."""
-    minimal = any(map(label_studio.is_minimal_record, _first_values(path)))
-    return LABEL_STUDIO if minimal else recognised_format(path, one_label=False)
-
-
 def _first_values(path: Path) -> Iterator[Any]:
-    """The JSON values at the beginning of a .json, .jsonl or .ndjson file; none of any other."""
-    if path.suffix.lower() not in (".json", *JSON_LINES) or not path.is_file():
+    """The JSON values at the beginning of a .json, .jsonl or .ndjson file, the rows of a table; none of any other."""
+    kind = table_format(path)
+    if (kind is None and path.suffix.lower() not in (".json", *JSON_LINES)) or not path.is_file():
         return iter(())
     try:
         with path.open("rb") as stream:
-            text = stream.read(_BEGINNING).decode("utf-8-sig", "replace")
+            beginning = stream.read(_BEGINNING)
     except OSError:
         return iter(())  # reading tells
-    return islice(_beginning(text), _LOOKED_AT)
+    if kind is None:
+        return islice(_beginning(beginning.decode("utf-8-sig", "replace")), _LOOKED_AT)
+    return _first_rows(beginning, path, kind)
+
+
+def _first_rows(beginning: bytes, path: Path, kind: str) -> Iterator[Any]:
+    lines = enumerate(beginning.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1)
+    with contextlib.suppress(UserError):  # reading tells
+        rows = table_rows(table_records(lines, kind, True, ()), str(path), True, ())
+        for row in islice(rows, _LOOKED_AT):
+            if isinstance(row, Row):
+                yield _of_cells(row).values
 
 
 def _beginning(text: str) -> Iterator[Any]:

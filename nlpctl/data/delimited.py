@@ -1,15 +1,30 @@
-"""Reads tsv and csv files: lines -> records -> rows. Memory is constant."""
+"""Reads tables of text: lines -> records -> rows. Memory is constant.
+
+    csv           cells between commas, or semicolons as Excel writes them in many countries; may stand in quotes
+    quoted_tsv    cells between tabs that may stand in quotes, as pandas and Excel write them
+    tsv, joined   cells between tabs; a quotation mark is one of the text
+"""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from nlpctl.data.lines import MAX_LINE, decode, lone_returns
 from nlpctl.data.row import NAME_COLUMNS, BadRow, Row
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
+
+QUOTED_TSV = "quoted_tsv"
+QUOTED = ("csv", QUOTED_TSV)  # formats whose cells may hold line ends
+COMMA, SEMICOLON = ",", ";"
+_SEPARATOR_LINE = re.compile(r'"?sep=(?P<separator>[^"\r\n])"?\s*', re.IGNORECASE)  # Excel's; it shows no such line
+# A cell of a table with tabs whose cells may stand in quotes, and the end of one that does.
+_CELL = re.compile(r'(?:"(?P<quoted>(?:[^"]|"")*)"|[^\t\n"]*)\r?(?:[\t\n]|$)')
+_ENDS_CELL = re.compile(r'"[\t\r\n]')
 
 csv.field_size_limit(max(MAX_LINE, csv.field_size_limit()))  # 128 KiB by default
 
@@ -21,6 +36,74 @@ class _Record(NamedTuple):
     last: int = 0  # its last line that is not blank, of broken csv
 
 
+def table_records(
+    lines: Iterable[tuple[int, bytes]], kind: str, header: bool, required: Sequence[str]
+) -> Iterator[_Record]:
+    """The records of a table of the format `kind`. `required`: columns that tell what separates the cells of csv."""
+    if kind == QUOTED_TSV:
+        return csv_records(lines, "\t")
+    if kind == "csv":
+        lines, separator = separated(lines, header, required)
+        return csv_records(lines, separator)
+    return tsv_records(lines)
+
+
+def separated(
+    lines: Iterable[tuple[int, bytes]], header: bool, required: Sequence[str] = ()
+) -> tuple[Iterator[tuple[int, bytes]], str]:
+    """The lines of csv, and what separates the cells: what a first line sep=; says, which is taken away; a semicolon
+    where commas would not give the `required` columns, or but one column, and semicolons several; else a comma."""
+    lines = iter(lines)
+    blank: list[tuple[int, bytes]] = []
+    for number, raw in lines:
+        text = raw.decode("utf-8", "replace")
+        if not text.strip():
+            blank.append((number, raw))
+            continue
+        if says_separator(raw):
+            return lines, _SEPARATOR_LINE.fullmatch(text)["separator"]
+        return chain(blank, [(number, raw)], lines), _separator_of(text, header, required)
+    return iter(blank), COMMA
+
+
+def in_quotes(beginning: str) -> bool:
+    """Whether a table with tabs, of which this is the beginning, was written with cells in quotes: only such cells hold
+    quotation marks, doubled ones, and one at least needs them."""
+    position, needed = 0, False
+    while position < len(beginning):
+        found = _CELL.match(beginning, position)
+        if found is None:  # an unquoted mark, or a cell that is cut off here
+            return needed and _ENDS_CELL.search(beginning, position + 1) is None
+        quoted = found["quoted"]
+        needed = needed or (quoted is not None and any(sign in quoted for sign in ('""', "\t", "\n")))
+        position = found.end()
+    return needed
+
+
+def stands_in_quotes(cell: object) -> bool:
+    """Whether a cell looks as if it was written in quotes."""
+    if not isinstance(cell, str) or len(cell) < 2 or not cell[0] == cell[-1] == '"':
+        return False
+    return '"' not in cell[1:-1].replace('""', "")
+
+
+def says_separator(line: bytes) -> bool:
+    """Whether this line says what separates the cells of csv."""
+    return _SEPARATOR_LINE.fullmatch(line.decode("utf-8", "replace")) is not None
+
+
+def _separator_of(first: str, header: bool, required: Sequence[str]) -> str:
+    columns = {}
+    for separator in (COMMA, SEMICOLON):
+        try:
+            cells = next(csv.reader([first], delimiter=separator), [])
+        except csv.Error:  # too long
+            return COMMA
+        columns[separator] = cells if header else list(map(str, range(len(cells))))
+    fits = required and set(required) <= set(columns[COMMA])
+    return SEMICOLON if not fits and len(columns[COMMA]) == 1 < len(columns[SEMICOLON]) else COMMA
+
+
 def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
     """tsv has no quoting: a tab always ends a cell."""
     for number, raw in lines:
@@ -29,7 +112,7 @@ def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
             yield _Record(number, text.split("\t"), reason)
 
 
-def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
+def csv_records(lines: Iterable[tuple[int, bytes]], separator: str = COMMA) -> Iterator[_Record]:
     """Records of RFC 4180. `line` is the first line of a record, since a quoted cell may span several lines.
 
     `lines` have their carriage returns: a line end inside of a quoted cell belongs to its text.
@@ -49,7 +132,7 @@ def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
             # The module needs line ends to keep those inside quoted cells.
             yield text + "\n"
 
-    reader = csv.reader(feed(), strict=True)
+    reader = csv.reader(feed(), strict=True, delimiter=separator)
     while True:
         start, trouble = 0, None
         try:
@@ -122,8 +205,8 @@ def _check_columns(names: Sequence[str], where: str, required: Sequence[str], he
                 hint = "the columns are separated by commas: name the file .csv, or add --set data.format=csv"
             elif len(names) == 1 and name in names[0].split("\t"):
                 hint = "the columns are separated by tabs: name the file .tsv, or add --set data.format=tsv"
-            elif len(names) == 1 and name in names[0].split(";"):
-                hint = "the columns are separated by semicolons: save the file with commas or tabs"
+            elif f'"{name}"' in names:
+                hint = "the cells stand in quotation marks: add --set data.format=quoted_tsv"
             elif header:
                 hint += '; if the file has no header line, add --set data.header=false and use "0", "1", ...'
             elif not name.isdigit():

@@ -23,8 +23,8 @@ _MAX_ID = 10_000_000  # a typing error in an id must not take gigabytes
 
 @dataclass(frozen=True)
 class Entries:
-    """`tokens`: index = id. A blank line, all but the last of equal ones, and what has a line break itself, are [unused7]
-    and the like.
+    """`tokens`: index = id. A blank line, all but the last of equal ones, and what has a line break itself, are
+    [unused7] and the like.
 
     `specials`: pad_token, unk_token and so on, where the file says so.
     """

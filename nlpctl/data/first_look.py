@@ -18,8 +18,9 @@ from typing import Any, Literal
 from nlpctl.config.tasks.info import Start
 from nlpctl.console import display_width
 from nlpctl.data.annotated import Annotated, tags_of
-from nlpctl.data.annotation_rows import ANNOTATED, DOCCANO, likely_format
+from nlpctl.data.annotation_rows import ANNOTATED, DOCCANO, recognised_format
 from nlpctl.data.conll import JOINT, TAGS, TOKENS
+from nlpctl.data.delimited import QUOTED_TSV, in_quotes
 from nlpctl.data.doccano import has_label_list
 from nlpctl.data.lines import FROM_GBK, NOT_UTF8
 from nlpctl.data.readers import DELIMITED, OBJECTS, read_rows
@@ -170,7 +171,7 @@ def look_at(path: Path, like: Look | None = None) -> Look:
     `like`: the look of another file of the same data, whose header this one has if both are tables.
     """
     refuse_pipe(path)  # it could be read only once
-    annotated = likely_format(path)
+    annotated = recognised_format(path, "spans")
     if annotated is not None:
         return _look_at_annotated(path, annotated)
     kind = _format(path)
@@ -283,12 +284,16 @@ def _format(path: Path) -> str:
         return "squad" if '"paragraphs"' in beginning else "json"
     if any(JOINT in line for line in lines):
         return "joined"
-    if ending in (".csv", ".tsv"):
-        return ending[1:]
+    if ending == ".csv":
+        return "csv"
+    if ending == ".tsv":
+        return QUOTED_TSV if in_quotes(beginning) else "tsv"
     if ending in (".conll", ".bio", ".bmes") or _tagged(lines):
         return "conll"
     tabs = {line.count("\t") for line in lines if line}
-    return "tsv" if len(tabs) == 1 and tabs != {0} else "text"
+    if len(tabs) == 1 and tabs != {0}:
+        return QUOTED_TSV if in_quotes(beginning) else "tsv"
+    return "text"
 
 
 def _tagged(lines: Sequence[str]) -> bool:

@@ -18,7 +18,7 @@ from itertools import chain, islice, takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from nlpctl.data.delimited import csv_records, tsv_records
+from nlpctl.data.delimited import says_separator, table_records
 from nlpctl.data.parquet_rows import parquet_rows
 from nlpctl.data.readers import DELIMITED, DOCUMENTS, file_lines, parse_lines, plain_rows
 from nlpctl.data.task_rows import TaskRows
@@ -140,7 +140,7 @@ def rows_at(file: InputFile, rows: TaskRows, place: Place, columns: Sequence[str
         if file.format == PLAIN:
             found = plain_rows(lines, file.name, rows.plain_column)
         else:
-            head = _head(file, place, header)
+            head = _head(file, place, header, required)
             # Without a header line the first good row tells the number of columns; it is not a row of this part.
             extra = int(bool(head) and not header)
             read = parse_lines(chain(head, lines), file.name, file.format, header, required, rows)
@@ -182,7 +182,7 @@ class Part:
             self._kept, count = piece[place + 1 :] + self._kept, 0
 
 
-def _head(file: InputFile, place: Place, header: bool) -> list[tuple[int, bytes]]:
+def _head(file: InputFile, place: Place, header: bool, required: Sequence[str]) -> list[tuple[int, bytes]]:
     """The lines before `place` of the record that names the columns of a table, or counts them."""
     if file.format not in DELIMITED or place.line == 1:
         return []
@@ -195,10 +195,10 @@ def _head(file: InputFile, place: Place, header: bool) -> list[tuple[int, bytes]
                 taken.append(line)
                 yield line
 
-        for record in csv_records(noted()) if file.format == "csv" else tsv_records(noted()):
+        for record in table_records(noted(), file.format, header, required):
             if header or record.reason is None:
                 return taken
-            taken.clear()
+            del taken[int(says_separator(taken[0][1])) :]
     return []
 
 

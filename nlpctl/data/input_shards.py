@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from nlpctl.data.delimited import QUOTED
 from nlpctl.data.examples import SHOWN
 from nlpctl.data.input_files import PARQUET, InputFile, Part, Place, rows_at
 from nlpctl.data.inputs import KeptRowReader, PredictInput, wanted_columns
@@ -170,7 +171,7 @@ def with_lines(source: PredictInput, ranges: Sequence[Range], counted: dict[Rang
         count = counted.get(ranges[place])
         if count is not None:
             line += count.lines
-            joined = count.quoted and source.files[part.file].format == "csv"
+            joined = count.quoted and source.files[part.file].format in QUOTED
     return found
 
 

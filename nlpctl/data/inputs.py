@@ -171,7 +171,7 @@ def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
         suffix = "" if where == STDIN else suffix_of(where)
         format = _ENDINGS.get(suffix) or rows.endings.get(suffix) or _without_ending(where, suffix, rows)
         if rows.annotation is not None and (path := InputFile(where, format).path) is not None:
-            format = recognised_format(path, one_label=False) or format
+            format = recognised_format(path, "spans" if rows.annotation == "spans" else None) or format
         if suffix == ".txt" and format == PLAIN and not is_url(where):
             _refuse_objects(InputFile(where, format))
         # For training a .txt file of a tagger is CoNLL, for predict it is plain text: both readings are common.

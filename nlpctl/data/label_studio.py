@@ -1,4 +1,4 @@
-"""Label Studio's JSON and JSON_MIN: a list of tasks, each with its data, annotations and predictions.
+"""Label Studio's JSON, JSON_MIN and tables: tasks, each with its data, annotations and predictions.
 
 The labels of a text are those of `choices`, those of spans of `labels`. Spans are counted in code points since about
 2022, and in UTF-16 units before; the text that a span has beside it tells which.
@@ -19,12 +19,15 @@ _OWN = ("annotator", "annotation_id", "created_at", "updated_at", "lead_time")  
 
 
 def is_record(value: Any) -> bool:
-    """Whether an object is a task."""
-    return isinstance(value, dict) and isinstance(value.get("data"), dict) and any(key in value for key in _OF_TASKS)
+    """Whether an object is a task, or one of JSON_MIN: by what Label Studio writes beside the data."""
+    if not isinstance(value, dict):
+        return False
+    minimal = "annotation_id" in value and any(key in value for key in ("annotator", "lead_time"))
+    return minimal or (isinstance(value.get("data"), dict) and any(key in value for key in _OF_TASKS))
 
 
-def is_minimal_record(value: Any) -> bool:
-    """Whether an object is one of JSON_MIN with spans."""
+def has_spans(value: Any) -> bool:
+    """Whether an object of JSON_MIN has spans."""
     keys = {"start", "end", "labels"}
     lists = [each for each in value.values() if isinstance(each, list) and each] if isinstance(value, dict) else []
     return any(all(isinstance(each, dict) and keys <= each.keys() for each in listed) for listed in lists)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import math
 import re
 import unicodedata
@@ -15,13 +17,17 @@ from nlpctl.config.schema import DataSection
 from nlpctl.data.dictionaries import read_tags
 from nlpctl.data.lines import UNSEEN, is_blank, read_lines, refuse_surrogates
 from nlpctl.errors import Problem, UserError
-from nlpctl.names import nearest
+from nlpctl.names import listed, nearest
 
 MAX_COLLECTED = 10_000  # more distinct labels than this means that the column holds something else
 
 SHOWN = 10  # known labels, or wrong lines, that a message lists
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+
+_QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
+_PYTHON_LIST = re.compile(rf"\[\s*(?:{_QUOTED})(?:(?:\s*,\s*|\s+)(?:{_QUOTED}))*\s*\]")  # as str(list), or NumPy's
+CHOICES = "choices"  # in a cell of Label Studio: {"choices": ["a", "b"]}
 
 
 class LabelSet:
@@ -123,7 +129,8 @@ def given_labels(data: DataSection) -> LabelSet | None:
 
 def known_label(value: Any, labels: LabelSet) -> int:
     """The id of a label value of a row. ValueError for an unknown label, with the nearest known one."""
-    name = label_name(value)
+    # As it stands first: a model may have been trained on labels that look like a list.
+    name = value.strip() if isinstance(value, str) and value.strip() in labels else label_name(value)
     if name in labels:
         return labels.id(name)
     guess = labels.nearest(name)
@@ -137,7 +144,11 @@ def _known(labels: LabelSet) -> str:
 
 
 def label_name(value: Any) -> str:
-    """A label value as text: stripped, numbers as Python prints them. ValueError: it is blank or no label."""
+    """A label value as text: stripped, numbers as Python prints them. ValueError: it is blank, no label, or several."""
+    if isinstance(value, str | dict) and isinstance(found := unpacked(value), list):
+        if len(found) > 1:
+            raise ValueError(f"several labels: {', '.join(map(str, found))}; a text has one")
+        value = found[0] if found else None
     if isinstance(value, str):
         name = value.strip()
         if is_blank(name):
@@ -154,6 +165,35 @@ def label_name(value: Any) -> str:
     if value is None:
         raise ValueError("blank label")
     raise ValueError(f"bad label: expected text or a number, got {type(value).__name__}")
+
+
+def unpacked(value: Any) -> Any:
+    """The list that a cell spells: a list of texts as JSON, Python or NumPy writes it, or the choices of Label Studio.
+
+    Any other value as it is. ValueError for an object of JSON without choices: no label is called so.
+    """
+    text = value.strip() if isinstance(value, str) else ""
+    if text.startswith("{") and text.endswith("}"):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return value
+        value = found if isinstance(found, dict) else value
+    if isinstance(value, dict):
+        choices = value.get(CHOICES)
+        if not isinstance(choices, list | str):
+            raise ValueError(f"bad label: an object without {CHOICES!r}: the keys are {listed(value)}")
+        return choices if isinstance(choices, list) else [choices]
+    if not text.startswith("[") or not _PYTHON_LIST.fullmatch(text):
+        return value
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return [ast.literal_eval(each) for each in re.findall(_QUOTED, text)]
+    except (ValueError, SyntaxError):
+        return value
 
 
 def _refuse_unwritable(name: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +12,7 @@ from nlpctl.config.tasks.info import Start
 from nlpctl.data.annotated import Annotated, with_text
 from nlpctl.data.first_look import NAMES, Fit, Look, few_values
 from nlpctl.data.label_tree import ancestors, tidy, with_ancestors
-from nlpctl.data.labels import LabelSet, known_label, label_name
+from nlpctl.data.labels import LabelSet, known_label, label_name, unpacked
 from nlpctl.data.text_rows import TextRows, checked_text
 from nlpctl.errors import UserError
 from nlpctl.names import and_more
@@ -123,8 +125,13 @@ def _separator(look: Look, name: str) -> str | None:
 
 def row_labels(value: Any, separator: str) -> list[str]:
     """The label names of a row: a list, text split at `separator`, or nothing. ValueError says what is wrong."""
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if value is None or (isinstance(value, str) and (not value.strip() or value.strip() == "[]")):
         return []
+    value = unpacked(value)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with contextlib.suppress(ValueError, RecursionError):  # [1, 2]; else it is a label
+            found = json.loads(value)
+            value = found if isinstance(found, list) else value
     if isinstance(value, str):
         parts = value.split(separator)
         if not all(part.strip() for part in parts):

@@ -92,7 +92,7 @@ def _format_of(rows: TaskRows, path: Path, declared: str) -> str:
     """The format of a file; under "auto" by its ending, or by what it holds if another program annotated it."""
     annotated = None
     if declared == "auto" and rows.annotation is not None:
-        annotated = recognised_format(path, rows.annotation == "label")
+        annotated = recognised_format(path, rows.annotation)
     return annotated or file_format(path, declared, rows.endings)
 
 

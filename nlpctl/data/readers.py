@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from nlpctl.data.annotation_rows import ANNOTATED, AnnotatedTask, annotation_rows
+from nlpctl.data.annotation_rows import ANNOTATED, AnnotatedTask, annotation_rows, table_format
 from nlpctl.data.conll import conll_rows, joined_rows
-from nlpctl.data.delimited import csv_records, table_rows, tsv_records
+from nlpctl.data.delimited import QUOTED, QUOTED_TSV, table_records, table_rows
 from nlpctl.data.json_rows import json_rows, jsonl_rows
 from nlpctl.data.lines import MAX_DOCUMENT, decode, is_blank, numbered_lines
 from nlpctl.data.row import BadRow, BlankLine, Row
@@ -20,7 +20,7 @@ from nlpctl.data.squad import squad_rows
 from nlpctl.errors import UserError
 
 OBJECTS = ("jsonl", "json")  # formats whose rows are objects, not lines of a table
-DELIMITED = ("tsv", "csv", "joined")  # formats with one set of columns for all rows
+DELIMITED = ("tsv", "csv", QUOTED_TSV, "joined")  # formats with one set of columns for all rows
 DOCUMENTS = ("json", "squad", *ANNOTATED)  # formats of which a file is one text, read as a whole
 
 
@@ -68,11 +68,13 @@ def parse_rows(
 
 
 def file_lines(stream: BinaryIO, source: str, kind: str, first: int = 1) -> Iterator[tuple[int, bytes]]:
-    """`numbered_lines` with the limit of the format `kind`, of csv with their carriage returns; `stream` begins at line
-    `first`."""
+    """`numbered_lines` with the limit of the format `kind`, with carriage returns where a cell may hold them; `stream`
+    begins at line `first`."""
     if kind in DOCUMENTS:
-        return numbered_lines(stream, source, MAX_DOCUMENT, "cut the document into several, or write jsonl")
-    return numbered_lines(stream, source, first=first, keep_returns=kind == "csv")
+        table = kind in ANNOTATED and table_format(Path(source)) is not None
+        hint = "cut the document into several, or write jsonl"
+        return numbered_lines(stream, source, MAX_DOCUMENT, hint, keep_returns=table)
+    return numbered_lines(stream, source, first=first, keep_returns=kind in QUOTED)
 
 
 def parse_lines(
@@ -99,8 +101,7 @@ def parse_lines(
         return conll_rows(lines, source, required)
     if kind == "joined":
         return joined_rows(lines, source, header, required)
-    records = csv_records(lines) if kind == "csv" else tsv_records(lines)
-    return table_rows(records, source, header, required)
+    return table_rows(table_records(lines, kind, header, required), source, header, required)
 
 
 def after_header(kind: str, header: bool) -> str:

@@ -9,10 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.annotation_rows import ANNOTATED, annotated_content
+from nlpctl.data.annotation_rows import ANNOTATED, annotated_content, table_format
 from nlpctl.data.conll import ends_sentence
 from nlpctl.data.json_rows import json_bytes
 from nlpctl.data.open_split import FileRows
+from nlpctl.data.readers import DELIMITED
 from nlpctl.data.row import Row, RowSource
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
@@ -41,11 +42,13 @@ class Records:
         self._rows = rows
         if isinstance(source, FileRows):
             self._kind, self.suffix = _one_format(source)
+            if self._kind in ANNOTATED:  # rows of a table are copied as they are
+                self._kind = table_format(source.files[0]) or self._kind
         else:
             self._kind, self.suffix = "values", ".jsonl"
         self._header = b""
         self._lines: list[bytes] = []
-        if self._kind in ("tsv", "csv", "joined", "jsonl", "text", "conll"):
+        if self._kind in (*DELIMITED, "jsonl", "text", "conll"):
             self._header, self._lines = self._read_lines(source.files, starts)
 
     def content(self, chosen: Iterable[int]) -> bytes:
@@ -70,7 +73,7 @@ class Records:
             begins = starts[str(path)]
             # A row ends where the next one begins, bad rows included: those lines must not be copied along.
             ends = dict(pairwise([*begins, len(raw) + 1]))
-            if self._kind in ("tsv", "csv", "joined"):
+            if self._kind in DELIMITED:
                 headers.setdefault(_without_blank_end(raw[: begins[0] - 1]), path)
             own = (row.line for row in self._rows if row.source == str(path))
             lines += [self._piece(raw[start - 1 : ends[start] - 1]) for start in own]

@@ -116,7 +116,7 @@ def data_values(
 
 def _unlike(look: Look, rows: type[TaskRows]) -> dict[str, Any]:
     """What a recipe must say of a file: a format that neither its ending nor its content tells, no header."""
-    annotated = recognised_format(look.path, rows.annotation == "label") if look.format in ANNOTATED else None
+    annotated = recognised_format(look.path, rows.annotation) if look.format in ANNOTATED else None
     found = annotated or rows.endings.get(look.path.suffix.lower())
     told = {} if found == look.format else {"format": look.format}
     return told | ({} if look.header or not look.is_table else {"header": False})

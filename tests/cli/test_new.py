@@ -368,7 +368,7 @@ def test_what_people_annotated_elsewhere(nlpctl, folder: Path, name: str) -> Non
     assert ended.code == 0 and f"task: {task}" in ended.err and f"{file} ({program})" in ended.err, ended.err
     content = yaml.safe_load((folder / "mine.yaml").read_text())
     assert content["data"].get("columns", {}) == columns
-    assert content["data"].get("format") == ("label_studio" if name == "spans of JSON_MIN" else None)
+    assert "format" not in content["data"]
     assert nlpctl("recipe", "validate", "mine.yaml").code == 0
     recipe = load_recipe("mine.yaml")
     data = read_training_data(task_rows(recipe.task, recipe.data))

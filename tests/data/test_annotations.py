@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from nlpctl.config.load import load_recipe
@@ -189,6 +190,49 @@ def test_json_min(tmp_path):
     assert [row.values["topics"] for row in rows] == [["a", "b"], ["a, c"]]
     (tmp_path / "min.json").write_text(json.dumps(several[1:]))
     assert rows_of(recipe_of(tmp_path, "sequence_classification", "min.json", **given))[0].values["topics"] == "a, c"
+
+
+def test_json_min_is_known_by_what_stands_beside_the_data(tmp_path):
+    """Its labels stand under the name of the question."""
+    own = {"annotator": 1, "annotation_id": 5, "lead_time": 2.0, "created_at": "2026-11-26T10:00:00Z"}
+    rows = [{"text": "x", "topics": {"choices": ["a", "b"]}, **own}, {"text": "y", "topics": "a", **own}]
+    (tmp_path / "min.json").write_text(json.dumps(rows))
+    given = {"columns": {"label": "topics"}}
+    found = rows_of(recipe_of(tmp_path, "multi_label_classification", "min.json", **given))
+    assert [row.values["topics"] for row in found] == [["a", "b"], ["a"]]
+    with pytest.raises(UserError, match=r"min.json\[0\]: missing key 'label': the keys are 'text', 'topics'"):
+        rows_of(recipe_of(tmp_path, "multi_label_classification", "min.json"))
+    spans = [{"text": "New York", "ner": [{"start": 0, "end": 8, "text": "New York", "labels": ["LOC"]}]}]
+    (tmp_path / "min.json").write_text(json.dumps(spans))  # cut down by hand: a tagger can have no other use for it
+    assert rows_of(recipe_of(tmp_path, "token_classification", "min.json"))[0].values["tags"] == ["B-LOC", "I-LOC"]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_tables_of_label_studio_hold_json(tmp_path, ending, whole):
+    """As pandas writes them, by which it makes them. `whole`: with the columns that Label Studio adds."""
+    own = {"id": 1, "annotator": 1, "annotation_id": 5, "lead_time": 2.0} if whole else {}
+    spans = [{"start": 0, "end": 8, "text": "New York", "labels": ["LOC"]}]
+    rows = [
+        {"text": "New York,\r\nagain", "topics": {"choices": ["a", "b, c"]}, "ner": spans},
+        {"text": "two", "topics": "a", "ner": [{**spans[0], "end": 3, "text": "two"}]},
+        {"text": "three", "topics": {"choices": ["d", "a"]}, "ner": [{**spans[0], "end": 5, "text": "three"}]},
+    ]
+    spelt = [{key: json.dumps(row[key]) for key in ("topics", "ner") if row[key] != "a"} for row in rows]
+    cells = [{**row, **cell, **own} for row, cell in zip(rows, spelt, strict=True)]
+    table = pandas.DataFrame(cells).to_csv(sep="," if ending == ".csv" else "\t", index=False)
+    (tmp_path / f"t{ending}").write_bytes(table.encode())
+    given = {"columns": {"label": "topics"}, **({} if whole or ending == ".csv" else {"format": "quoted_tsv"})}
+    recipe = recipe_of(tmp_path, "multi_label_classification", f"t{ending}", **given)
+    data = read_training_data(task_rows(recipe.task, recipe.data))
+    assert data.labels.names == ("a", "b, c", "d") and [row.labels for row in data.train] == [(0, 1), (0,), (0, 2)]
+    good, *_ = rows_of(recipe_of(tmp_path, "token_classification", f"t{ending}"))
+    assert good.values["text"] == "New York,\r\nagain" and good.line == 2
+    assert good.values["tokens"] == ["New", "York", ",", "again"]
+    assert good.values["tags"] == ["B-LOC", "I-LOC", "O", "O"]
+    recipe = recipe_of(tmp_path, "sequence_classification", f"t{ending}", **given)
+    with pytest.raises(UserError, match=r"several labels: a, b, c; a text has one"):
+        read_training_data(task_rows(recipe.task, recipe.data))
 
 
 DOCCANO = {

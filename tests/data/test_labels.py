@@ -74,7 +74,8 @@ def test_from_file_tells_all_problems(tmp_path: Path):
 
 def test_from_list():
     assert LabelSet.from_list(("b", "a")).names == ("b", "a")
-    for names, message in [(("a", "a"), "occurs twice"), (("a", " "), "blank"), (("a",), "at least two"), (("a\nb", "c"), "line break")]:
+    wrong = [(("a", "a"), "occurs twice"), (("a", " "), "blank"), (("a",), "at least two"), (("a\nb", "c"), "break")]
+    for names, message in wrong:
         with pytest.raises(UserError, match=message) as caught:
             LabelSet.from_list(names)
         assert "data.labels" in str(caught.value)
@@ -90,8 +91,10 @@ def test_label_names(value, name):
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (" ", "blank label"), ("", "blank label"), (None, "blank label"), (float("nan"), "bad label"), ([1], "got list"),
-        ("a\nb", "line break in a label: 'a.nb'"), ("a\r\nb", "line break"), ("a\u2028b", "line break"),
+        (" ", "blank label"), ("", "blank label"), (None, "blank label"), (float("nan"), "bad label"),
+        ([1], "got list"), ("a\nb", "line break in a label: 'a.nb'"), ("a\r\nb", "line break"),
+        ("a\u2028b", "line break"), ('{"choices":["a","b"]}', "several labels: a, b"), ("['a', 'b']", "several labels"),
+        ('{"rating": 3}', "bad label: an object without 'choices': the keys are 'rating'"),
     ],
 )  # fmt: skip
 def test_bad_labels(value, reason):
@@ -126,3 +129,12 @@ def test_labels_that_look_the_same_are_told(capsys):
     assert "train.tsv: the labels 'pos' and 'pos\\u200b' look the same" in capsys.readouterr().err
     LabelSet.collect(["pos", "neg"], "train.tsv")
     assert capsys.readouterr().err == ""
+
+
+def test_a_cell_may_spell_a_list():
+    """As Label Studio, JSON, Python and NumPy write one; what only looks like a list is a label."""
+    assert label_name('{"choices": ["a"]}') == label_name({"choices": "a"}) == label_name('["a"]') == "a"
+    assert label_name('["\\ud83d\\ude00"]') == "😀"
+    for name in ("[其他]", "[1]", "{x}", "['a]", "[", "[]"):
+        assert label_name(name) == name
+    assert known_label('["a"]', LabelSet(('["a"]', "a"))) == 0  # a model that was trained on it

@@ -58,6 +58,9 @@ def test_labels_of_a_row_have_their_parents(value, names):
 
 def test_the_separator_is_the_recipes():
     assert read("room; staff", label_separator=";").labels == (3, 4)
+    assert row_labels("[1, 2]", ",") == ["1", "2"] and row_labels("[a], [b]", ",") == ["[a]", "[b]"]
+    assert row_labels('{"choices":["a, b","c"]}', ",") == row_labels("['a, b', 'c']", ",") == ["a, b", "c"]
+    assert row_labels("[]", ",") == row_labels('{"choices": []}', ",") == []
     assert row_labels(3, ",") == ["3"] and row_labels([1, True], ",") == ["1", "true"]
 
 
@@ -69,7 +72,7 @@ def test_the_separator_is_the_recipes():
         ("room,,staff", "blank label: 'room,,staff' has nothing between two separators ',', or at an end"),
         (["room", None], "blank label"),
         (["room", ["staff"]], "bad label: expected text or a number, got list"),
-        ({"room": 1}, "bad label: expected text or a number, got dict"),
+        ({"room": 1}, "bad label: an object without 'choices': the keys are 'room'"),
         ("room##", "bad label: 'room##' has an empty level (levels are joined by ##)"),
     ],
 )

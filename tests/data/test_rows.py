@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas
 import pytest
 
+from nlpctl.data.delimited import in_quotes
 from nlpctl.data.labels import label_name
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.readers import file_format, parse_rows, read_rows
@@ -158,9 +160,37 @@ def test_lines_of_white_space_are_empty_in_jsonl():
     assert values(parse(content, "jsonl")) == [(2, ("a", 1)), (5, ("b", 2))]
 
 
-def test_columns_between_semicolons_are_told():
-    with pytest.raises(UserError, match="separated by semicolons: save the file with commas or tabs"):
-        parse("text;label\na;1\n", "csv")
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_csv_between_semicolons(end):
+    """As Excel writes it where numbers have a comma; its first line may say so."""
+    lines = ["text;label", '"a; ""b"";', 'c, d";1', "e, f;2", ""]
+    wanted = [(2, (f'a; "b";{end}c, d', "1")), (4, ("e, f", "2"))]
+    assert values(parse(end.join(lines), "csv")) == values(parse(end.join(lines), "csv", required=())) == wanted
+    moved = [(line + 1, row) for line, row in wanted]
+    assert values(parse(end.join(["\ufeffsep=;", *lines]), "csv")) == moved
+    text = end.join(['"SEP=|"', "text|label", "a;b|1", "c|2", ""])
+    assert values(parse(text, "csv")) == [(3, ("a;b", "1")), (4, ("c", "2"))]
+    numbered = parse("a;b;1\nc, d;e;2\n", "csv", header=False, required=("0", "2"))
+    assert values(numbered) == [(1, ("a", "b", "1")), (2, ("c, d", "e", "2"))]
+
+
+def test_a_semicolon_separates_nothing_where_commas_give_the_columns():
+    assert values(parse("text;or,label\na;b,1\n", "csv", required=("label",))) == [(2, ("a;b", "1"))]
+    assert values(parse("hello; world\nyes\n", "csv", header=False, required=("0",))) == [
+        (1, ("hello; world",)), (2, ("yes",)),
+    ]  # fmt: skip
+
+
+def test_quoted_tables_with_tabs_as_pandas_writes_them():
+    frame = pandas.DataFrame({"text": ['say "hi"', "two\nlines", "a\tb", "plain"], "label": [1, 2, 1, 2]})
+    raw = frame.to_csv(sep="\t", index=False)
+    rows = values(parse(raw, "quoted_tsv"))
+    assert rows == [(2, ('say "hi"', "1")), (3, ("two\nlines", "2")), (5, ("a\tb", "1")), (6, ("plain", "2"))]
+    with pytest.raises(UserError, match="add --set data.format=quoted_tsv"):
+        parse(frame.to_csv(sep="\t", index=False, quoting=1))
+    assert in_quotes(raw) and in_quotes(raw[:30]) and in_quotes(raw.replace("\n", "\r\n"))
+    assert not in_quotes('text\tlabel\n"all of it"\t1\n') and not in_quotes(raw + 'some "words"\t2\n')
+    assert values(parse(raw.split("\n")[0] + "\n" + raw.split("\n")[1] + "\n"))[0][1] == ('"say ""hi"""', "1")
 
 
 def test_json_under_data():

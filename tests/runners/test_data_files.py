@@ -9,9 +9,11 @@ import pytest
 
 from nlpctl.cli.app import main
 from nlpctl.config.load import load_recipe
+from nlpctl.data.open_split import open_split
 from nlpctl.data.records import Records
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
-from nlpctl.runners.data import split_data
+from nlpctl.runners.data import inspect_data, split_data
 
 
 def recipe_in(folder: Path) -> Path:
@@ -119,3 +121,30 @@ def test_a_shipped_recipe_is_not_changed(tmp_path: Path, capsys: pytest.CaptureF
     assert "copy it first" in capsys.readouterr().err and not (tmp_path / "a").exists()
     assert main(["data", "split", "quickstart", "-o", str(tmp_path / "a")]) == 0
     assert f"  dev: {tmp_path}/a/dev.tsv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["semicolons", "named", "quoted"])
+def test_tables_in_quotes_are_split_as_they_are(form: str, tmp_path: Path) -> None:
+    """And a quoted table that is read as tsv is told of."""
+    sep = "\t" if form == "quoted" else ";"
+    cells = [f'"room {i}{sep} said ""it""\r\nand left"{sep}{"pos" if i % 3 else "neg"}\r\n' for i in range(30)]
+    head = ("sep=;\r\n" if form == "named" else "") + f"text{sep}label\r\n"
+    name, kind = ("all.tsv", "quoted_tsv") if form == "quoted" else ("all.csv", "auto")
+    (tmp_path / name).write_bytes((head + "".join(cells)).encode())
+    (tmp_path / "r.yaml").write_text(f"task: sequence_classification\ndata: {{train: {name}, format: {kind}}}\n")
+    recipe = load_recipe(tmp_path / "r.yaml", purpose="apply")
+    made = split_data(recipe, tmp_path / "parts", {"dev": 0.2, "test": 0.2})
+    parts = [path.read_bytes().decode() for path in made.files.values()]
+    assert all(part.startswith(head) for part in parts) and all("".join(parts).count(cell) == 1 for cell in cells)
+    assert sum(len(part) - len(head) for part in parts) == sum(map(len, cells))
+    texts = [row.values["text"] for row in open_split(task_rows(recipe.task, recipe.data), "train")]
+    assert texts[3] == f'room 3{sep} said "it"\r\nand left'
+
+
+def test_cells_in_quotation_marks_are_told(tmp_path: Path) -> None:
+    rows = "".join(f'"it said ""no {i}"""\t{"pos" if i % 3 else "neg"}\n' for i in range(9)) + '"so" he said\tpos\n'
+    (tmp_path / "all.tsv").write_text(f"text\tlabel\n{rows}")
+    (tmp_path / "r.yaml").write_text("task: sequence_classification\ndata: {train: all.tsv}\n")
+    found = inspect_data(load_recipe(tmp_path / "r.yaml", purpose="apply"), estimate=True)
+    (told,) = [each for each in found.suspicions if each.kind == "in quotation marks"]
+    assert told.count == 9 and told.first[0][0].endswith("all.tsv:2") and "data.format: quoted_tsv" in told.first[0][2]

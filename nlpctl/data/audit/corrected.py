@@ -5,16 +5,19 @@ Of a json document, which is one text, the form may change, but no other value d
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from nlpctl.data.conll import DOCUMENT, JOINT, TAGS, ends_sentence
+from nlpctl.data.delimited import COMMA, QUOTED, QUOTED_TSV, separated
 from nlpctl.data.json_rows import json_bytes
 from nlpctl.data.readers import read_rows
 from nlpctl.data.row import BadRow, Row
@@ -53,7 +56,7 @@ def corrected(path: Path, sha256: str, kind: str, header: bool, edits: Mapping[i
         return _document(path, edits)
     if kind not in _LINES:
         raise UserError(f"labels in {kind} files cannot be changed", str(path), "change them by hand")
-    return _by_lines(path.read_bytes(), kind, rows, edits)
+    return _by_lines(path.read_bytes(), kind, header, rows, edits)
 
 
 def _check(rows: Sequence[Row | BadRow], place: int, edit: Edit, path: Path) -> None:
@@ -82,8 +85,14 @@ def _changed(value: Any, edit: Edit) -> Any:
 # -- formats -----------------------------------------------------------------------------------------------------
 
 
-def _by_lines(content: bytes, kind: str, rows: Sequence[Row | BadRow], edits: Mapping[int, Sequence[Edit]]) -> bytes:
+def _by_lines(
+    content: bytes, kind: str, header: bool, rows: Sequence[Row | BadRow], edits: Mapping[int, Sequence[Edit]]
+) -> bytes:
     lines = content.split(b"\n")
+    write = _LINES[kind]
+    if kind in QUOTED:
+        _, separator = separated(enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1), header)
+        write = partial(_quoted, "\t" if kind == QUOTED_TSV else separator)
     ends = dict(pairwise([*(row.line for row in rows), len(lines) + 1]))
     for place in sorted(edits, reverse=True):  # from the end, since a row may lose lines
         row, changes = rows[place], edits[place]
@@ -92,7 +101,7 @@ def _by_lines(content: bytes, kind: str, rows: Sequence[Row | BadRow], edits: Ma
             lines[start:end] = _without(lines[start:end], kind, row)
             continue
         for edit in changes:
-            lines[start:end] = _LINES[kind](lines[start:end], row, edit)
+            lines[start:end] = write(lines[start:end], row, edit)
             row = row._replace(values={**row.values, edit.column: _changed(row.values[edit.column], edit)})
     return b"\n".join(lines)
 
@@ -107,7 +116,7 @@ def _without(lines: list[bytes], kind: str, row: Row) -> list[bytes]:
 
 def _record_length(lines: Sequence[bytes], kind: str) -> int:
     """The number of lines of a record; a quoted cell of csv may run over several."""
-    if kind != "csv":
+    if kind not in QUOTED:
         return 1
     quotes = 0
     for number, line in enumerate(lines, 1):
@@ -133,12 +142,14 @@ def _table(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     return [b"\t".join(cells) + end, *lines[1:]]
 
 
-def _csv(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
+def _quoted(separator: str, lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     count = _record_length(lines, "csv")
-    _refuse_twice(next(csv.reader(f"{line.decode('utf-8-sig')}\n" for line in lines[:count])), row)
+    records = csv.reader((f"{line.decode('utf-8-sig')}\n" for line in lines[:count]), delimiter=separator)
+    _refuse_twice(next(records), row)
     values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\r\n").writerow(values.values())  # it quotes what is in the line's end only
+    writer = csv.writer(stream, delimiter=separator, lineterminator="\r\n")
+    writer.writerow(values.values())  # it quotes what is in the line's end only
     text = stream.getvalue().removesuffix("\r\n")
     text += "\r" if lines[count - 1].endswith(b"\r") else ""
     return [*text.encode().split(b"\n"), *lines[count:]]
@@ -170,7 +181,8 @@ def _places(lines: Sequence[bytes], row: Row) -> list[int]:
 _LINES: Mapping[str, Callable[[list[bytes], Row, Edit], list[bytes]]] = {
     "tsv": _table,
     "joined": _table,
-    "csv": _csv,
+    "csv": partial(_quoted, COMMA),
+    QUOTED_TSV: partial(_quoted, "\t"),
     "jsonl": _json_line,
     "conll": _words,
 }

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from nlpctl.data.changed_rows import unchanged
+from nlpctl.data.delimited import stands_in_quotes
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.inspect.lengths import TokenCounter, row_tokens
 from nlpctl.data.labels import LabelSet
-from nlpctl.data.row import BadRow, RowSource
+from nlpctl.data.open_split import FileRows
+from nlpctl.data.row import BadRow, Row, RowSource
 from nlpctl.data.task_rows import TaskRows
 
 BETWEEN = " ∥ "  # between the texts of a row, where they are shown
@@ -66,6 +69,10 @@ def read_split(
 ) -> SplitRows:
     """The first `most` rows of a split (None: all of them), with `shown` bad ones of each kind."""
     reader, found = ExampleReader(rows, labels), SplitRows(split, source)
+    columns, given = rows.required(labelled=True), unchanged(source)
+    tables: set[str] = set()  # where a quotation mark is one of the text
+    if isinstance(given, FileRows):
+        tables = {str(path) for path, kind in zip(given.files, given.formats, strict=True) if kind == "tsv"}
     for row in islice(source, most):
         example = reader.read(row)
         if isinstance(example, BadRow):
@@ -82,8 +89,15 @@ def read_split(
                 tuple(rows.passages(example).values()),
                 rows.counted(example, labels),
                 rows.truth(example),
-                tuple(rows.doubts(example, labels)),
+                (*rows.doubts(example, labels), *(_in_quotes(row, columns) if row.source in tables else ())),
                 row_tokens(list(rows.texts(example)), counter, rows.together),
             )
         )
     return found
+
+
+def _in_quotes(row: Row, columns: Sequence[str]) -> Iterator[str]:
+    """A doubt about a row of tsv with a cell that begins and ends with a quotation mark."""
+    cell = next((name for name in columns if stands_in_quotes(row.values.get(name))), None)
+    if cell is not None:
+        yield f"in quotation marks: {cell!r}, as part of the text; if not so, data.format: quoted_tsv"

@@ -83,3 +83,12 @@ def test_a_file_that_changed(tmp_path):
     file.write_bytes(TSV.replace(b"\n", b"\nnew\tpos\r\n", 1))  # the first row is "pos" as before
     with pytest.raises(UserError, match="changed since"):
         corrected(file, before, "tsv", True, {0: [Edit("label", "pos", "neg")]})
+
+
+def test_other_tables_in_quotes(tmp_path):
+    content = b'sep=;\r\ntext;label\r\n"a; b\r\nc";pos\r\nd;neg\r\n'
+    found = copy(tmp_path, "a.csv", content, {0: [Edit("label", "pos", "neg")], 1: [Edit("label", "neg", "x;y")]})
+    assert found == content.replace(b"pos", b"neg", 1).replace(b"d;neg", b'd;"x;y"')
+    content = b'text\tlabel\n"a\tb"\tpos\nd\tneg\n'
+    found = copy(tmp_path, "a.quoted_tsv", content, {0: [Edit("label", "pos", "x\ty")]})
+    assert found == content.replace(b"pos", b'"x\ty"')
