@@ -103,8 +103,3 @@ def part_of(path: Path) -> str | None:
             if all((folder / name).is_file() for name in marks):
                 return f"the {kind} {folder}"
     return None
-
-
-def whole_folder(folder: Path) -> Path:
-    """The outermost run directory that `folder`, a model, checkpoint, export or run, belongs to; else itself."""
-    return [real_path(folder), *runs_around(folder)][-1]

@@ -52,7 +52,7 @@ COMMANDS = (
     Command("sweep", "nlpctl.cli.sweep:sweep", "Find the best values of a recipe's keys by many trainings.", True),
     Command("eval", "nlpctl.cli.evaluate:evaluate", "Score a trained model on labelled data.", True),
     Command("predict", "nlpctl.cli.predict:predict", "Label a file or stdin with a trained model.", True),
-    Command("ensemble", "nlpctl.cli.ensemble:ensemble", "Make one model of several, whose answers are averaged."),
+    Command("ensemble", "nlpctl.cli.ensemble:ensemble", "Make one model of several, whose answers are averaged.", True),
     Command("calibrate", "nlpctl.cli.calibrate:calibrate", "Fit the probabilities in answers to labelled data.", True),
     Command("export", "nlpctl.cli.export:export", "Write a trained model as graphs for other engines.", True),
     Command("compress", "nlpctl.cli.compress:compress", "Make a trained model smaller and faster.", True),

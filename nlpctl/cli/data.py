@@ -13,7 +13,7 @@ import typer
 from nlpctl import console
 from nlpctl.cli import labelling
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.options import RecipeCommand, load_command_recipe, load_data_recipe
+from nlpctl.cli.options import RecipeCommand, flags_of, load_command_recipe, load_data_recipe
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
@@ -346,8 +346,9 @@ def _numbers(text: str, flag: str) -> list[float]:
     return found
 
 
-@app.command("audit", context_settings=SETTINGS)
+@app.command("audit", cls=RecipeCommand, context_settings=SETTINGS)
 def audit(
+    ctx: typer.Context,
     folds: Annotated[Path, typer.Argument(metavar="FOLDS", help="Folder that nlpctl train RECIPE --folds N wrote.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="For the findings; default: FOLDS/audit.")
@@ -370,7 +371,7 @@ def audit(
     from nlpctl.runners.audit import PAGE, told
     from nlpctl.runners.audit import audit as run_audit
 
-    found = run_audit(folds, output, overwrite=overwrite)
+    found = run_audit(folds, output, overwrite=overwrite, given=flags_of(ctx))
     if json:
         give(found.to_json())
         return

@@ -10,11 +10,13 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.options import flags_of
 from nlpctl.cli.tables import score_tables
 from nlpctl.config.positions import display
 
 
 def ensemble(
+    ctx: typer.Context,
     models: Annotated[
         list[str],
         typer.Argument(metavar="RUN...", help="Runs or model folders; a folder of folds or seeds stands for its runs."),
@@ -36,7 +38,7 @@ def ensemble(
     """
     from nlpctl.runners.ensemble import ensemble as make_ensemble
 
-    made = make_ensemble(models, output, overwrite=overwrite, command=sys.argv)
+    made = make_ensemble(models, output, overwrite=overwrite, command=sys.argv, given=flags_of(ctx))
     if json:
         give(made.to_json())
         return

@@ -77,6 +77,11 @@ def scored_data(file: str | None, splits: Sequence[str]) -> tuple[Override, ...]
     return (Override("data.test", file, "FILE", literal=True), Override("data.dataset", "null", "FILE"))
 
 
+def flags_of(ctx: typer.Context) -> list[Override]:
+    """The changes of recipes that the command line names."""
+    return ctx.meta[_OVERRIDES]
+
+
 def load_command_recipe(
     source: str | Path, ctx: typer.Context, given: Sequence[Override] = (), *, purpose: Purpose = "train"
 ) -> Recipe:
@@ -85,7 +90,7 @@ def load_command_recipe(
     `purpose`: see config/purpose.py. `source` may be whatever runners/named_model.py lists. Raises UserError with every
     problem.
     """
-    overrides = [*given, *ctx.meta[_OVERRIDES]]
+    overrides = [*given, *flags_of(ctx)]
     from nlpctl.runners.named_model import named_model
 
     caches = [each.text for each in overrides if each.key == "runtime.cache_dir"]

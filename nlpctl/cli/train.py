@@ -15,6 +15,7 @@ from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.tables import score_tables, show
 from nlpctl.cli.values import LARGEST
 from nlpctl.config.located import located
+from nlpctl.config.own_code import with_names_of
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
 from nlpctl.layout import REPORT, is_run
@@ -119,18 +120,19 @@ def _trained(
     recipe: str, ctx: typer.Context, resume: bool, more: int | None, overwrite: bool, nodes: Nodes | None
 ) -> TrainResult:
     """Train by what `recipe` names, with the flags."""
-    origin, given = None, []
+    origin, given, own = None, [], None
     if more is not None:
         from nlpctl.runners.continued import longer, recipe_to_continue, run_to_continue
 
         if nodes is None or nodes.is_head:
-            origin = run_to_continue(recipe)
+            origin, own = run_to_continue(recipe)
             recipe, given = str(origin.run.path), longer(origin.recipe, origin.run.path, more)
         else:  # node 0 alone needs the finished run
-            before = recipe_to_continue(recipe)
+            before = own = recipe_to_continue(recipe)
             given = longer(before, before.run_dir, more)
             recipe = str(before.run_dir) if is_run(before.run_dir) else recipe
     resolved = load_command_recipe(recipe, ctx, given)
+    resolved = resolved if own is None else with_names_of(resolved, own)  # the user's recipe named it, not its run
     from nlpctl.runners.train import train as run_training
 
     with located(resolved):

@@ -103,5 +103,6 @@ def _represent_list(dumper: _Dumper, items: list[Any]) -> yaml.Node:
 
 
 _Dumper.add_representer(str, _represent_text)
+_Dumper.add_multi_representer(str, _represent_text)  # of a subclass
 _Dumper.add_representer(list, _represent_list)
 _Dumper.add_representer(dict, lambda dumper, value: dumper.represent_dict(value.items()))

@@ -17,10 +17,24 @@ from nlpctl.config.saved_model import hub_values, recipe_values, without_config
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
 from nlpctl.files import json_of
-from nlpctl.layout import JSON_LINES, LABELS, RECIPE, TASK, config_file
+from nlpctl.layout import (
+    CHECKPOINTS,
+    EVENTS,
+    JSON_LINES,
+    LABELS,
+    MANIFEST,
+    MODEL,
+    RECIPE,
+    TASK,
+    config_file,
+    holds,
+)
 from nlpctl.names import nearest, nearest_file
 
 GIVEN = "recipe"  # what messages call a recipe that a program gives as a mapping
+# What stands beside the recipe.yaml of a run, of several, of an index. One of these is enough: a stranger may have
+# deleted the others.
+_WRITTEN_BESIDE = (MANIFEST, EVENTS, f"{MODEL}/{TASK}", f"{CHECKPOINTS}/*/{TASK}", "series.json", "plan.json")
 DATA_SUFFIXES = (".tsv", ".csv", *JSON_LINES, ".txt")  # .json is YAML too
 
 
@@ -44,7 +58,7 @@ def read_source(
         return _node(hub_values(name, purpose, task_given=task_given), Origin(name), Path.cwd()), None
     if path.is_dir():
         if (path / RECIPE).is_file():
-            tree = read_recipe_file(path / RECIPE, log, ())
+            tree = read_recipe_file(path / RECIPE, log, (), path)
             return _with(
                 tree, {"training": {"output_dir": os.path.abspath(path)}}, path / RECIPE
             ), path / RECIPE
@@ -53,22 +67,33 @@ def read_source(
         file = config_file(path)
         if file is not None and not (path / LABELS).is_file():  # with labels.json it is a model of nlpctl, not whole
             values = recipe_values(path, file, purpose, task_given=task_given)
-            return _with(TableNode({}, Origin(display(file)), path), values, file), file
+            return _with(TableNode({}, _of_folder(file), path), values, file), file
         kinds = f"a run (no {RECIPE}) nor a model of nlpctl (no {TASK})"
         message = f"the folder is neither {kinds}{'' if file else ', nor any model (no config.json)'}"
         raise UserError(message, where=display(path), hint=without_config(path))
     return read_recipe_file(path, log, ()), path
 
 
-def read_recipe_file(path: Path, log: LoadLog, chain: tuple[Path, ...]) -> TableNode:
-    """The file's tree laid over those it extends. `chain` holds the files that led here."""
+def read_recipe_file(
+    path: Path, log: LoadLog, chain: tuple[Path, ...], opened: Path | None = None
+) -> TableNode:
+    """The file's tree laid over those it extends. `chain` holds the files that led here.
+
+    `opened`: the folder of a run that is opened, or whose recipe extends this file; that of a run's recipe.yaml is its
+    own also where a file names it.
+    """
     real = Path(os.path.realpath(path))
-    if real not in log.trees:  # 30 files of which each extends the next one twice are read once
-        log.trees[real] = _over_parents(read_yaml(path, log.problems), log, (*chain, real))
-    return log.trees[real]
+    if opened is None and path.name == RECIPE and holds(path.parent, *_WRITTEN_BESIDE):
+        opened = path.parent
+    if (real, opened) not in log.trees:  # 30 files of which each extends the next one twice are read once
+        tree = read_yaml(path, log.problems, opened)
+        log.trees[real, opened] = _over_parents(tree, log, (*chain, real), opened)
+    return log.trees[real, opened]
 
 
-def _over_parents(tree: TableNode, log: LoadLog, chain: tuple[Path, ...]) -> TableNode:
+def _over_parents(
+    tree: TableNode, log: LoadLog, chain: tuple[Path, ...], opened: Path | None = None
+) -> TableNode:
     """`tree` laid over the files that it extends. `chain` holds the files that led here, its own too."""
     extends = tree.entries.pop("extends", None)
     below = TableNode({}, tree.origin, tree.folder)
@@ -85,7 +110,7 @@ def _over_parents(tree: TableNode, log: LoadLog, chain: tuple[Path, ...]) -> Tab
             hint = f"did you mean {near}?" if near else "paths in `extends` are relative to the file that has them"
             log.report("extends", parent.origin, f"there is no file {display(base)}", hint)
         else:
-            below = merge(below, read_recipe_file(base, log, chain))
+            below = merge(below, read_recipe_file(base, log, chain, opened))
     return merge(below, tree)
 
 
@@ -170,13 +195,17 @@ def _model_folder(path: Path) -> TableNode:
         sections = {name: value for name, value in content.items() if isinstance(value, dict)}
         model = {**sections.get("model", {}), "name_or_path": os.path.abspath(path)}
         values = {**sections, "task": content["task"], "data": content["data"], "model": model}
-        return _with(TableNode({}, Origin(display(file)), path), values, file)
+        return _with(TableNode({}, _of_folder(file), path), values, file)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"not a task.json of nlpctl ({type(error).__name__}: {error})",
             where=display(file),
             hint="copy the whole model/ folder of a run again",
         ) from error
+
+
+def _of_folder(file: Path) -> Origin:
+    return Origin(display(file), opened=file.parent)
 
 
 def tree_of_values(values: Mapping[str, Any]) -> TableNode:
@@ -186,7 +215,7 @@ def tree_of_values(values: Mapping[str, Any]) -> TableNode:
 
 def _with(tree: TableNode, values: dict[str, Any], file: Path) -> TableNode:
     """`tree` with `values` laid over it."""
-    above = _node(values, Origin(display(file)), file.parent)
+    above = _node(values, _of_folder(file), file.parent)
     return merge(tree, above)
 
 

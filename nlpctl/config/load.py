@@ -18,7 +18,7 @@ from nlpctl.config.keys import find_key
 from nlpctl.config.layers import read_source, tree_of_values
 from nlpctl.config.load_log import LoadLog
 from nlpctl.config.managed import MANAGED
-from nlpctl.config.own_code import refuse_code_of
+from nlpctl.config.own_code import marked
 from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
 from nlpctl.config.purpose import Purpose
@@ -26,7 +26,6 @@ from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
 from nlpctl.config.settled import as_trained
 from nlpctl.config.tasks import known_tasks, nearest_task, task_info
 from nlpctl.errors import UserError
-from nlpctl.layout import is_run
 
 
 @dataclass(frozen=True)
@@ -47,16 +46,14 @@ def load_recipe(
 
     `purpose`: see config/purpose.py. "train" also wants a model, data to train from, and the data files to exist.
 
-    Raises UserError with every problem found, and for code that lies in a folder of a run or model that is opened.
+    The code that a run or model names which is opened is not to be run: see config/own_code.py.
+    Raises UserError with every problem found.
     """
     log = LoadLog()
     tree, path = read_source(source, log, purpose, task_given=any(each.key == "task" for each in overrides))
     for override in overrides:
         tree = _apply(tree, override, log)
-    recipe = _resolved(tree, path, purpose, log)
-    if path is not None and (Path(str(source)).expanduser().is_dir() or is_run(path.parent)):
-        refuse_code_of(path.parent, recipe)
-    return recipe
+    return marked(_resolved(tree, path, purpose, log), trains=purpose == "train")
 
 
 def recipe_of_values(values: Mapping[str, Any]) -> Recipe:

@@ -20,7 +20,7 @@ class LoadLog:
     problems: list[Problem] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     origins: dict[str, Origin] = field(default_factory=dict)
-    trees: dict[Path, TableNode] = field(default_factory=dict)
+    trees: dict[tuple[Path, Path | None], TableNode] = field(default_factory=dict)
     referenced: set[str] = field(default_factory=set)  # the keys that others name as ${section.key}
 
     def report(self, dotted: str, origin: Origin, message: str, hint: str) -> None:

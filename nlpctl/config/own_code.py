@@ -1,6 +1,8 @@
-"""Where the code lies that a recipe names as package.module:function. Nothing is imported here, no package either.
+"""The code that a recipe names as package.module:function, and who names it. Nothing is imported here.
 
-Code of the folder that a command opens is never run: neither flat modules nor packages, whoever names them.
+What the recipe of an opened folder names (a run, a model, an export) is `Unnamed`: it is imported only once the user
+names it too, on the command line or in a recipe file of her own. Else whoever sends a folder would run code: a name
+needs no file in it, since runpy:run_path takes any.
 """
 
 from __future__ import annotations
@@ -10,52 +12,159 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
-from nlpctl.config.own_parts import PARTS, named_parts
-from nlpctl.config.schema import Recipe
+from nlpctl.config.own_parts import PARTS
+from nlpctl.config.positions import display
+from nlpctl.config.schema import DataSection, Recipe, with_value
 from nlpctl.errors import UserError
-from nlpctl.layout import whole_folder
 
-_OF_COMPRESSION = ("criterion", "evaluate")
+_STUDENT = "distillation.model.network"
+# Every key that names code. A new one must be here, or an opened folder could run what it names.
+CODE_KEYS = (*(part.key for part in PARTS), "compression.criterion", "compression.evaluate", _STUDENT)
+_HERE = Path()
+_ANSWERING = ("data.", "model.")  # all that a command needs which trains nothing
+
+
+class Unnamed(str):
+    """The name of code that an opened `folder` names, and the user does not. `flags`: what names it, and what else the
+    folder names for the same commands."""
+
+    folder: Path
+    flags: str
+
+    def __new__(cls, name: str, folder: Path = _HERE, flags: str = "") -> Unnamed:
+        made = super().__new__(cls, name)
+        made.folder, made.flags = folder, flags
+        return made
+
+
+def refuse_unnamed(name: str | None, key: str) -> None:
+    """UserError, blaming `key`, if an opened folder alone names this code. Called before anything is imported."""
+    if not isinstance(name, Unnamed):
+        return
+    file = module_file(name)
+    place = "" if file is None else f" of {display(file)}"
+    hint = f"if you trust it, name it too: {name.flags}; or give your own recipe in place of the folder"
+    raise UserError(f"{display(name.folder)} asks to run code: {name}{place}", where=key, hint=hint)
+
+
+def require_rows_named(data: DataSection) -> None:
+    """`require_named` of what reads rows, before a model is loaded for them."""
+    for key, names in (("data.reader", (data.reader,)), ("data.map", data.map), ("data.filter", data.filter)):
+        for name in names:
+            refuse_unnamed(name, key)
+
+
+def require_named(recipe: Recipe) -> None:
+    """UserError for the first code that an opened folder alone names in `recipe`, for a command that trains."""
+    for key in CODE_KEYS:
+        tried = recipe.search.space.get(key)
+        for name in (*_names(recipe, key), *_flat(tried.choices if tried is not None else ())):
+            refuse_unnamed(name, key)
+
+
+def naming(recipe: Recipe) -> list[str]:
+    """The flags that name the code of `recipe`, for a process of the same user that reads it from a folder."""
+    return [word for key in CODE_KEYS if _names(recipe, key) for word in ("--set", f"{key}={_joined(recipe, key)}")]
+
+
+def marked(recipe: Recipe, *, trains: bool) -> Recipe:
+    """`recipe` with every name of code Unnamed that comes from a file of an opened folder (Origin.opened).
+
+    `trains`: the command may need all that it names, else what answering takes.
+    """
+    foreign = {key: folder for key in CODE_KEYS if _names(recipe, key) and (folder := _opened(recipe, key)) is not None}
+    for key, folder in foreign.items():
+        flags = _flags(recipe, [each for each in foreign if trains or each == key or each.startswith(_ANSWERING)])
+        mark = partial(Unnamed, folder=folder, flags=flags)
+        recipe = with_value(recipe, key, _each(attrgetter(key)(recipe), mark))
+    space = dict(recipe.search.space)
+    for key in space.keys() & {*CODE_KEYS}:
+        folder = _opened(recipe, f"search.space.{key}")
+        if folder is not None:
+            choices = space[key].choices
+            flags = f"--set {shlex.quote(f'search.space.{key}={_in_yaml(choices)}')}"
+            space[key] = replace(space[key], choices=_each(choices, partial(Unnamed, folder=folder, flags=flags)))
+    return replace(recipe, search=replace(recipe.search, space=space))
+
+
+def of_folder(recipe: Recipe, folder: Path) -> Recipe:
+    """`recipe`, of a file that a recipe in the opened `folder` names, with all its names of code Unnamed."""
+    origins = {key: replace(origin, opened=folder) for key, origin in recipe.origins.items()}
+    return marked(replace(recipe, origins=origins), trains=True)
+
+
+def with_names_of(own: Recipe, user: Recipe) -> Recipe:
+    """`own`, the recipe of a folder, with the names of code that `user` names under the same key; a student's network
+    also as one of its own. `user`: the recipe of the command."""
+    users = [user] if user.student is None else [user, user.student]
+    for key in CODE_KEYS:
+        named = [name for each in users for name in _names(each, key)]
+        named += _names(user, _STUDENT) if key == "model.network" else ()
+        trusted = {name: name for name in named if not isinstance(name, Unnamed)}
+        value = attrgetter(key)(own)
+        if value:
+            own = with_value(own, key, _each(value, partial(_trusted, trusted)))
+    return own
+
+
+def _opened(recipe: Recipe, key: str) -> Path | None:
+    """The opened folder whose file gives `key` its value; None: the user does, or it is the default."""
+    origin = recipe.origins.get(key)
+    return None if origin is None else origin.opened
+
+
+def _names(recipe: Recipe, key: str) -> tuple[str, ...]:
+    value = attrgetter(key)(recipe)
+    return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
+def _each(value: Any, change: Callable[[str], str]) -> Any:
+    """A name, or lists of names, with each of them changed."""
+    if isinstance(value, str):
+        return change(value)
+    return tuple(_each(each, change) for each in value) if isinstance(value, tuple) else value
+
+
+def _trusted(known: dict[str, str], name: str) -> str:
+    return known.get(name, name)
+
+
+def _flat(choices: Any) -> Iterator[str]:
+    """The names in what is tried of a key, one by one or in lists."""
+    if isinstance(choices, str):
+        yield choices
+    for each in choices if isinstance(choices, tuple) else ():
+        yield from _flat(each)
+
+
+def _in_yaml(choices: Any) -> str:
+    if isinstance(choices, tuple):
+        return f"[{', '.join(map(_in_yaml, choices))}]"
+    return "null" if choices is None else str(choices)
+
+
+def _joined(recipe: Recipe, key: str) -> str:
+    return ",".join(_names(recipe, key))
+
+
+def _flags(recipe: Recipe, keys: Sequence[str]) -> str:
+    """What a shell takes for `naming` of some keys, whatever signs a name holds."""
+    return " ".join(f"--set {shlex.quote(f'{key}={_joined(recipe, key)}')}" for key in keys)
 
 
 def module_file(name: str) -> Path | None:
     """The file of the module that `package.module:function` names, or None."""
     last = _origins(name)[-1]
     return Path(last) if last is not None and os.path.isfile(last) else None
-
-
-def refuse_code_of(folder: Path, recipe: Recipe) -> None:
-    """UserError if a function or class that `recipe` names lies in the run or model that `folder` is of."""
-    named = [(part.key, name) for part, name in named_parts(recipe)]
-    for part in PARTS:
-        tried = recipe.search.space.get(part.key)
-        named += [(f"search.space.{part.key}", name) for name in _names(tried.choices if tried else ())]
-    named += [(f"compression.{key}", getattr(recipe.compression, key)) for key in _OF_COMPRESSION]
-    for key, name in named:
-        if name is not None:
-            refuse_code_inside(folder, key, name)
-
-
-def _names(choices: object) -> Iterator[str]:
-    """The texts in what is tried of a key, one by one or in lists."""
-    if isinstance(choices, str):
-        yield choices
-    for each in choices if isinstance(choices, tuple) else ():
-        yield from _names(each)
-
-
-def refuse_code_inside(folder: Path, key: str, name: str) -> None:
-    """UserError, blaming `key`, if importing `name` would run a file of the run or model that `folder` is of."""
-    whole = whole_folder(folder)
-    for origin in _origins(name):
-        if origin is not None and {whole, folder.absolute()} & {*Path(origin).resolve().parents, *Path(origin).parents}:
-            message = f"{name} would be imported from {origin}, which came with {whole}"
-            hint = "read it; if you trust it, copy it to another folder, and run the command there"
-            raise UserError(message, where=key, hint=hint)
 
 
 def _origins(name: str) -> list[str | None]:

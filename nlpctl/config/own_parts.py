@@ -1,8 +1,6 @@
 """The parts of a training that a recipe may name as module:function: what each takes and gives.
 
-A new kind is an entry of PARTS, its key in the schema, and the place that calls it. Code that a recipe names runs only
-because its owner named it: modules are looked for in the current directory and among the installed packages, never in
-the folder of a run or a model.
+A new kind is an entry of PARTS, its key in the schema, and the place that calls it. Whose code runs: own_code.py.
 """
 
 from __future__ import annotations

@@ -74,14 +74,14 @@ def display(path: str | Path) -> str:
     return os.path.relpath(absolute, here) if absolute.startswith(here + os.sep) else absolute
 
 
-def read_yaml(path: Path, problems: list[Problem]) -> TableNode:
-    """The mapping in the file `path`. Duplicate keys and the like are added to `problems`.
+def read_yaml(path: Path, problems: list[Problem], opened: Path | None = None) -> TableNode:
+    """The mapping in the file `path`. Duplicate keys and the like are added to `problems`. `opened`: see Origin.
 
     Raises UserError when the file cannot be read as a YAML mapping at all.
     """
     name = display(path)
     text = _read_text(path, name)
-    node = parse_yaml(text, name, Path(os.path.abspath(path)).parent, problems)
+    node = parse_yaml(text, name, Path(os.path.abspath(path)).parent, problems, opened)
     if node is None:
         raise UserError("the recipe is empty", where=name, hint="write at least: task: sequence_classification")
     if not isinstance(node, TableNode):
@@ -93,11 +93,13 @@ def read_yaml(path: Path, problems: list[Problem]) -> TableNode:
     return node
 
 
-def parse_yaml(text: str, name: str, folder: Path, problems: list[Problem]) -> Node | None:
+def parse_yaml(
+    text: str, name: str, folder: Path, problems: list[Problem], opened: Path | None = None
+) -> Node | None:
     """`text` as a node, None when there is nothing in it. `name` is what origins and messages show."""
     try:
         root = yaml.compose(text, Loader=_Loader)
-        return None if root is None else _Builder(name, folder, problems).build(root, root.start_mark.line + 1)
+        return None if root is None else _Builder(name, folder, problems, opened).build(root, root.start_mark.line + 1)
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, name, text) from error
     except yaml.reader.ReaderError as error:
@@ -179,8 +181,8 @@ class _Loader(yaml.SafeLoader):
 class _Builder:
     """PyYAML's nodes -> ours, one file."""
 
-    def __init__(self, name: str, folder: Path, problems: list[Problem]):
-        self.name, self.folder, self.problems = name, folder, problems
+    def __init__(self, name: str, folder: Path, problems: list[Problem], opened: Path | None):
+        self.name, self.folder, self.problems, self.opened = name, folder, problems, opened
         self.open: set[int] = set()  # nodes being built, to notice an alias inside its own anchor
         self.count = 0
 
@@ -190,7 +192,7 @@ class _Builder:
             raise UserError(
                 f"more than {MAX_NODES:,} values", where=self.name, hint="remove the nested aliases (`*name`)"
             )
-        origin = Origin(self.name, line)
+        origin = Origin(self.name, line, self.opened)
         if id(node) in self.open:
             raise UserError("an alias stands inside its own anchor", where=str(origin), hint="write the value out")
         if node.tag not in _TAGS:

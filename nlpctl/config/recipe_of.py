@@ -8,13 +8,13 @@ processes as they begin, call these functions and hand the Recipe on; nothing be
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nlpctl.config.load import load_recipe
-from nlpctl.config.schema import DataSection, Recipe
-from nlpctl.layout import RECIPE
+from nlpctl.config.own_code import of_folder, with_names_of
+from nlpctl.config.schema import DataSection, Recipe, with_value
 
 _READING = ("max_seq_length", "doc_stride", "tokenizer")  # of section data: how a network reads text
 
@@ -30,7 +30,7 @@ def recipe_of(folder: Path) -> Recipe:
 
 def recipe_for_export(recipe: Recipe, export: Path) -> Recipe:
     """`recipe` for an export whose text encoding may differ, as that of a student; data and runtime are kept."""
-    own = recipe_of(export)
+    own = with_names_of(recipe_of(export), recipe)
     return dataclasses.replace(recipe, model=own.model, data=with_reading(recipe.data, own.data))
 
 
@@ -41,7 +41,7 @@ def with_reading(data: DataSection, own: DataSection) -> DataSection:
 
 def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
     """The recipe that a network of a compression was trained with in `run`, for the process that `recipe` asks for."""
-    own = load_recipe(run / RECIPE, purpose="apply")
+    own = with_names_of(recipe_of(run), recipe)
     return dataclasses.replace(own, runtime=recipe.runtime, inference=recipe.inference)
 
 
@@ -53,19 +53,13 @@ def with_student(recipe: Recipe) -> Recipe:
     name = recipe.distillation.student
     if name is None or not Path(name).exists():
         return dataclasses.replace(recipe, student=None)
-    return dataclasses.replace(recipe, student=load_recipe(name, purpose="apply"))
+    student, opened = load_recipe(name, purpose="apply"), recipe.origins["distillation.student"].opened
+    return dataclasses.replace(recipe, student=student if opened is None else of_folder(student, opened))
 
 
 def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
     """`recipe` with other values of some keys, such as training.max_steps, a name in a mapping such as model.config,
     or of a student's own recipe, student.training.max_steps."""
     for key, value in settings.items():
-        recipe = _with(recipe, key.split("."), value)
+        recipe = with_value(recipe, key, value)
     return recipe
-
-
-def _with(section: Any, names: Sequence[str], value: Any) -> Any:
-    first, *rest = names
-    if isinstance(section, Mapping):
-        return {**section, first: value}
-    return dataclasses.replace(section, **{first: _with(getattr(section, first), rest, value) if rest else value})

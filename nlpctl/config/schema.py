@@ -322,10 +322,14 @@ CompressionSection = _section_from_catalogue(
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value came from: `file:line`, `--flag`, or `default`."""
+    """Where a value came from: `file:line`, `--flag`, or `default`.
+
+    `opened`: the folder of a run or model whose file it is; None: what the user says herself.
+    """
 
     source: str
     line: int | None = None
+    opened: Path | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}" if self.line is not None else self.source
@@ -367,3 +371,11 @@ class Recipe:
         """`file:line` or flag that set `dotted`, for error messages; the key itself when defaulted."""
         origin = self.origins.get(dotted)
         return f"{origin} ({dotted})" if origin is not None and origin.source != "default" else dotted
+
+
+def with_value(section: Any, key: str, value: Any) -> Any:
+    """A recipe, a section or a mapping in one, with another value of the dotted `key`, such as model.config.dropout."""
+    if isinstance(section, Mapping):
+        return {**section, key: value}
+    first, _, rest = key.partition(".")
+    return dataclasses.replace(section, **{first: with_value(getattr(section, first), rest, value) if rest else value})

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from nlpctl.config.own_code import current_directory_first, module_file
+from nlpctl.config.own_code import current_directory_first, module_file, refuse_unnamed
 from nlpctl.config.own_parts import Part, named_parts
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
@@ -25,8 +25,10 @@ _COMPUTING = ("model.network", "training.criterion")  # the parts that compute w
 def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
     """The function that `package.module:function` names; the current directory is searched first.
 
-    UserError if there is none, blaming the key `where`; `purpose`: "a function that yields dicts".
+    UserError, blaming the key `where`, if there is none, or if only an opened folder names it (config/own_code.py).
+    `purpose`: "a function that yields dicts".
     """
+    refuse_unnamed(name, where)
     module_name, colon, function_name = name.partition(":")
     if not (module_name and colon and function_name):
         raise UserError(f"{name!r} does not name a function", where=where, hint="write package.module:function")

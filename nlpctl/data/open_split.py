@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.own_code import require_rows_named
 from nlpctl.config.schema import DataSection, SplitFilesSection
 from nlpctl.data.annotation_rows import AnnotatedTask, OnlyAnnotated, recognised_format
 from nlpctl.data.changed_rows import ChangedRows
@@ -43,6 +44,7 @@ def open_split(rows: TaskRows, split: str, labelled: bool = True) -> RowSource:
     data = rows.data
     if not has_split(data, split):
         raise UserError(f"the recipe names no {split} data", where=f"data.{split}", hint=f"set data.{split}: FILE")
+    require_rows_named(data)
     required = rows.required(labelled)
     if not data.map and not data.filter:
         return _open(rows, split, required)

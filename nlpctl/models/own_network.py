@@ -1,8 +1,8 @@
 """Networks of a class of the user's own, which model.network names as module:Class.
 
 config.json of a model folder names the class and holds the checksum of its source, never the source. The class is
-imported only where the recipe names it too, from the current directory or an installed package, and never from inside
-the folder of a model or a run: whoever opens a stranger's folder runs no code that came with it.
+imported only where the user names it too, on the command line or in a recipe of her own (config/own_code.py): whoever
+opens a stranger's folder runs no code that the folder names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.config.own_code import module_file, refuse_code_inside
+from nlpctl.config.own_code import module_file, refuse_unnamed
 from nlpctl.config.own_parts import part_of
 from nlpctl.data.functions import import_part
 from nlpctl.errors import UserError
@@ -24,7 +24,7 @@ PART = part_of("model.network")
 
 
 def check_named(config: Mapping[str, Any], named: str | None, folder: Path) -> None:
-    """UserError if the network in `folder` is of another class than the recipe names, or its code is not to be run.
+    """UserError if the network in `folder` is of another class than the recipe names, or only a folder names it.
 
     A source that changed since the training is told.
     """
@@ -36,7 +36,7 @@ def check_named(config: Mapping[str, Any], named: str | None, folder: Path) -> N
         message = f"this network is of a class of its own, {stored}" + (f", not {named}" if named else "")
         hint = f"name it, if you trust its code: --set model.network={stored}"
         raise UserError(message, where=str(folder), hint=hint)
-    refuse_code_inside(folder, PART.key, stored)
+    refuse_unnamed(named, PART.key)
     file = module_file(stored)
     if file is None:
         import_part(PART, stored)  # tells what is missing

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl import console
-from nlpctl.config.load import load_recipe
+from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.audit.corrected import FORMATS
@@ -33,7 +33,6 @@ from nlpctl.data.row import place
 from nlpctl.data.tag_scheme import detect_scheme
 from nlpctl.errors import UserError
 from nlpctl.files import sha256_of, write_text_atomic, writing
-from nlpctl.layout import RECIPE
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_below_file, refuse_output
 from nlpctl.runners.many.held_out import PREDICTIONS, PROBABILITIES, Shares, read_lines, read_shares
@@ -85,14 +84,16 @@ def told(label: Any) -> str:
     return " ".join(map(str, label)) if isinstance(label, list) else "" if label is None else str(label)
 
 
-def audit(folder: Path, output: Path | None = None, *, overwrite: bool = False) -> Audit:
+def audit(
+    folder: Path, output: Path | None = None, *, overwrite: bool = False, given: Sequence[Override] = ()
+) -> Audit:
     """Look for mistakes in the training data of the folds in `folder`; write them to `output`, by default a folder
-    there.
+    there. `given`: changes of the recipe of the folds.
 
     UserError: `folder` holds no finished folds, the data changed since, or the task has no labels.
     """
     target = folder / FOLDER if output is None else output
-    recipe, began = _folds(folder)
+    recipe, began = _folds(folder, given)
     refuse_below_file(target, str(target))
     if target.is_dir() and any(target.iterdir()) and not (target / FINDINGS).exists():
         raise UserError("the folder is not empty and holds no findings", str(target), _ELSEWHERE)
@@ -121,7 +122,7 @@ def audit(folder: Path, output: Path | None = None, *, overwrite: bool = False) 
     return result
 
 
-def _folds(folder: Path) -> tuple[Recipe, dict[str, Any]]:
+def _folds(folder: Path, given: Sequence[Override]) -> tuple[Recipe, dict[str, Any]]:
     """The recipe of the folds, and what they began with."""
     began = read_series(folder)
     again = "train the folds: nlpctl train RECIPE --folds 5"
@@ -130,7 +131,7 @@ def _folds(folder: Path) -> tuple[Recipe, dict[str, Any]]:
     if began["state"] != "finished":
         hint = "finish them: the same nlpctl train command with --resume"
         raise UserError("the folds are not finished", str(folder), hint)
-    recipe = load_recipe(folder / RECIPE, purpose="apply")
+    recipe = load_recipe(folder, given, "apply")
     if not task_info(recipe.task).labelled:
         known = ", ".join(task.name for task in known_tasks() if task.labelled)
         raise UserError(f"rows of {recipe.task} have no labels to audit", str(folder), f"it is for {known}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
+from nlpctl.config.own_code import with_names_of
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
@@ -125,7 +126,7 @@ def _of_network(recipe: Recipe, folder: Path, split: str) -> tuple[Calibration, 
     task = calibrated(model.task.calibrated(None), examples, predictions, split)
     calibration, metrics = _fitted(task, split), full_report(task, examples, predictions, groups)[0]
     run = RunDirectory(folder.parent) if folder.name == MODEL and is_run(folder.parent) else None
-    told = {} if run is None else _told_anew(run, replace(model, task=task))
+    told = {} if run is None else _told_anew(run, recipe, replace(model, task=task))
     with writing(folder, _WRITABLE):
         calibrate_model(folder, calibration)
         if run is not None and told:
@@ -135,7 +136,7 @@ def _of_network(recipe: Recipe, folder: Path, split: str) -> tuple[Calibration, 
     return calibration, metrics
 
 
-def _told_anew(run: RunDirectory, model: TrainedModel) -> dict[str, dict[str, Any]]:
+def _told_anew(run: RunDirectory, recipe: Recipe, model: TrainedModel) -> dict[str, dict[str, Any]]:
     """metrics.json of the run with the confidence of its calibrated model; empty if it is not there, or damaged.
 
     Of rows that are not those of the training any more it tells no confidence: the old one is that of another state.
@@ -149,7 +150,7 @@ def _told_anew(run: RunDirectory, model: TrainedModel) -> dict[str, dict[str, An
         console.warn(str(problem))
     if damage:
         return {}
-    own = recipe_of(run.path)
+    own = with_names_of(recipe_of(run.path), recipe)
     task = make_task(own, model.task.labels, model.task.thresholds, model.task.calibration)
     for split, report in metrics.items():
         found: dict[str, Any] = {}

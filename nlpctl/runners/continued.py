@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.own_code import with_names_of
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
@@ -18,12 +19,16 @@ FLAG = "--continue"
 _TOTAL = re.compile(r"-[\d.]+-(epochs|steps)$")
 
 
-def run_to_continue(source: str) -> Finished:
-    """The finished run that `source` names: a run directory, or a recipe, whose training.output_dir it is."""
+def run_to_continue(source: str) -> tuple[Finished, Recipe | None]:
+    """The finished run that `source` names: a run directory, or a recipe, whose training.output_dir it is.
+
+    With the recipe, if it is one.
+    """
     folder = Path(source)
-    run = RunDirectory(folder if folder.is_dir() else load_recipe(source, purpose="apply").run_dir)
+    recipe = None if folder.is_dir() else load_recipe(source, purpose="apply")
+    run = RunDirectory(folder if recipe is None else recipe.run_dir)
     require_finished(run)
-    return finished_run(run, recipe_of(run.path))
+    return finished_run(run, recipe_of(run.path)), recipe
 
 
 def recipe_to_continue(source: str) -> Recipe:
@@ -38,7 +43,7 @@ def recipe_to_continue(source: str) -> Recipe:
             raise
         hint = "name its recipe here, or keep the run on storage that every node sees"
         raise UserError("neither the finished run nor a recipe is on this node", source, hint) from None
-    return recipe_of(recipe.run_dir) if is_run(recipe.run_dir) else recipe
+    return with_names_of(recipe_of(recipe.run_dir), recipe) if is_run(recipe.run_dir) else recipe
 
 
 def longer(recipe: Recipe, run: Path, more: int) -> list[Override]:

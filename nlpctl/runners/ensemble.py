@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
-from nlpctl.config.load import load_recipe
+from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.files import staged_dir, write_json_atomic
-from nlpctl.layout import RECIPE, is_run, real_path
+from nlpctl.layout import is_run, real_path
 from nlpctl.models.folder import ModelCard, read_trained_card
 from nlpctl.models.source import resolve_source
 from nlpctl.names import listed
@@ -63,14 +63,19 @@ class _Part:
 
 
 def ensemble(
-    models: Sequence[str], output: Path, *, overwrite: bool = False, command: Sequence[str] = ()
+    models: Sequence[str],
+    output: Path,
+    *,
+    overwrite: bool = False,
+    command: Sequence[str] = (),
+    given: Sequence[Override] = (),
 ) -> Ensemble:
     """Make one model of `models`, in the run directory `output`, and score it on dev and test.
 
-    A folder of folds or seeds stands for its runs. UserError: a model cannot be used, or the models differ in their
-    task, their labels, or how they read texts.
+    `given`: changes of their recipes. A folder of folds or seeds stands for its runs. UserError: a model cannot be
+    used, or the models differ in their task, their labels, or how they read texts.
     """
-    parts = [_part(name) for name in _expanded(models)]
+    parts = [_part(name, given) for name in _expanded(models)]
     folders = [part.folder for part in parts]
     twice = next((part.name for i, part in enumerate(parts) if part.folder in folders[:i]), None)
     if twice is not None:
@@ -86,7 +91,7 @@ def ensemble(
         known = ", ".join(task.name for task in known_tasks() if task.pool is not None)
         raise UserError(f"answers of {info.name} cannot be averaged", _FLAG, f"it is for {known}")
     _refuse_unlike(parts)
-    recipe = _recipe(parts, models, output)
+    recipe = _recipe(parts, models, output, given)
     run = RunDirectory(recipe.run_dir)
     run.check(resume=False, overwrite=overwrite)
     setup = set_up_process(recipe)
@@ -119,8 +124,8 @@ def _expanded(models: Sequence[str]) -> Iterator[str]:
             yield name
 
 
-def _part(name: str) -> _Part:
-    recipe = load_recipe(named_model(name), purpose="apply")
+def _part(name: str, given: Sequence[Override]) -> _Part:
+    recipe = load_recipe(named_model(name), given, "apply")
     found = resolve_source(find_model(recipe))
     if found.kind != "nlpctl":
         hint = "name runs, or model folders of nlpctl"
@@ -152,12 +157,12 @@ def _values(card: ModelCard) -> dict[str, Any]:
     return {f"{section}.{name}": value for section, values in card.recipe.items() for name, value in values.items()}
 
 
-def _recipe(parts: Sequence[_Part], models: Sequence[str], output: Path) -> Recipe:
+def _recipe(parts: Sequence[_Part], models: Sequence[str], output: Path, given: Sequence[Override]) -> Recipe:
     """The recipe of the ensemble: that of all its runs where they are of one series, else of the first one."""
     own = parts[0].recipe
     folder = Path(models[0]) if is_series(Path(models[0])) else parts[0].folder.parent.parent
     if len({part.folder.parent.parent for part in parts}) == 1 and is_series(folder):
-        own = load_recipe(folder / RECIPE, purpose="apply")
+        own = load_recipe(folder, given, "apply")
     return replace(own, training=replace(own.training, output_dir=os.path.abspath(output)))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import nlpctl
 from nlpctl import console
+from nlpctl.config.own_code import require_rows_named
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.sample_rows import require_rows, rows_to_calibrate, rows_to_compare
@@ -102,6 +103,8 @@ def export(
 def _export(recipe: Recipe, source: str, wanted: Wanted, final: Path, layout: str | None) -> ExportResult:
     if wanted.data is not None:
         require_rows(task_rows(recipe.task, recipe.data), wanted.data)
+    else:
+        require_rows_named(recipe.data)
     setup = set_up_process(recipe)
     with sigterm_interrupts(), ExitStack() as stack:
         with writing(final, ELSEWHERE):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.own_code import with_names_of
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.data.examples import ExampleList
@@ -46,7 +48,7 @@ def warn_of_trained_rows(model: Path, rows: TaskRows, split: str, examples: Exam
 
 def _seen(runs: Sequence[str], rows: TaskRows, splits: Mapping[str, ExampleList]) -> dict[str, int]:
     """How many rows of each split were training rows of the runs; 0 where they are a few repetitions."""
-    keys = {key for run in runs for key in _training_keys(Path(run))}
+    keys = {key for run in runs for key in _training_keys(Path(run), rows)}
     counts = {split: sum(_key(rows, each) in keys for each in examples) for split, examples in splits.items()}
     return {split: seen if seen >= max(1, LEAST * len(splits[split])) else 0 for split, seen in counts.items()}
 
@@ -62,13 +64,14 @@ def members_of(model: Path) -> Sequence[str]:
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else ()
 
 
-def _training_keys(run: Path) -> Iterator[bytes]:
-    """Of the training rows of a run, as far as they are still there in files."""
+def _training_keys(run: Path, rows: TaskRows) -> Iterator[bytes]:
+    """Of the training rows of a run, as far as they are still there in files. `rows`: those of the command."""
     try:
         recipe = recipe_of(run)
+        recipe = with_names_of(recipe, replace(recipe, data=rows.data))
         if recipe.data.train:
-            rows = task_rows(recipe.task, recipe.data)
-            yield from (_key(rows, example) for example in labelled_texts(rows, "train"))
+            own = task_rows(recipe.task, recipe.data)
+            yield from (_key(own, example) for example in labelled_texts(own, "train"))
         else:
             _tell_unknown(run, "its rows were not read from files")
     except UserError as error:

@@ -16,6 +16,7 @@ import nlpctl
 from nlpctl import console
 from nlpctl.config.dump import dump_recipe, flat, recipe_values
 from nlpctl.config.load import load_recipe
+from nlpctl.config.own_code import naming
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
@@ -94,7 +95,7 @@ def follow_node_0(nodes: Nodes, recipe: Recipe, processes: int) -> None:
     with tempfile.TemporaryDirectory(prefix="nlpctl-node-") as name:
         folder = Path(name)
         (folder / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8")
-        argv = ["train", str(folder / RECIPE), "--output_dir", str(folder)]
+        argv = ["train", str(folder / RECIPE), "--output_dir", str(folder), *naming(recipe)]
         follow(argv, processes, recipe.runtime.devices, folder / "logs", Follower(nodes, folder))
     console.note(f"node {nodes.place.rank}: done; the run is on {nodes.members[0]}")
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl import console
 from nlpctl.config.checks import refuse_half_precision_on_cpu, refuse_wrong_sharding
 from nlpctl.config.dump import flat, recipe_values
+from nlpctl.config.own_code import require_named
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.settled import settled
@@ -97,6 +98,7 @@ def train(
     weights as an uninterrupted run. In one of several processes, which `launch` started, the result has no scores: the
     parent has them.
     """
+    require_named(recipe)
     recipe = settled(recipe)  # the run directory holds this one
     run = RunDirectory(recipe.run_dir)
     processes = processes_wanted(recipe.runtime)

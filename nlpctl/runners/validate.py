@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from nlpctl.config.own_code import require_rows_named
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
@@ -44,6 +45,8 @@ def needs_no_data(recipe: Recipe) -> bool:
 
 def refuse_columns(recipe: Recipe, splits: Sequence[str]) -> None:
     """UserError for what the beginnings of the files of `splits` show, before a model is loaded for them."""
+    if any(has_split(recipe.data, split) for split in splits):
+        require_rows_named(recipe.data)
     problems = column_problems(recipe, splits)
     if problems:
         raise UserError(problems=problems)

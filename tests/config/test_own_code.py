@@ -1,100 +1,177 @@
-"""Code that lies in the folder of a run or a model is found out before any of it runs."""
+"""Code that only the folder of a run or a model names is never imported, whatever key names it and wherever it lies."""
 
 from __future__ import annotations
 
-import sys
+import copy
+import json
+import pickle
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
+from nlpctl.config.dump import dump_recipe
+from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.config.own_code import module_file
-from nlpctl.config.recipe_of import recipe_of
+from nlpctl.config.own_code import (
+    CODE_KEYS,
+    Unnamed,
+    module_file,
+    naming,
+    refuse_unnamed,
+    require_named,
+    with_names_of,
+)
+from nlpctl.config.recipe_of import recipe_of, with_settings, with_student
+from nlpctl.data.functions import import_function
 from nlpctl.errors import UserError
-from nlpctl.layout import whole_folder
 from nlpctl.models.own_network import KEY, check_named
 
-LOUD = "import pathlib\npathlib.Path({!r}).touch()\ndef f(row): return row\nclass Net: pass\n"
-RECIPE = "task: sequence_classification\ndata: {{train: a.tsv, map: [{}]}}\nmodel: {{name_or_path: some-model}}\n"
+LISTS = ("data.map", "data.filter", "training.callbacks")
+RECIPE = "task: sequence_classification\ndata: {train: a.tsv}\nmodel: {name_or_path: some-model}\n"
+
+
+def recipe_with(key: str, name: str) -> str:
+    """A recipe that names code under a dotted key."""
+    values: object = [name] if key in LISTS else name
+    for part in reversed(key.split(".")):
+        values = {part: values}
+    return json.dumps({"task": "sequence_classification", **values})
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch) -> Path:
-    """project/outputs/run, with a package, a module and a package without __init__.py, all of which would tell."""
-    run = tmp_path / "project" / "outputs" / "run"
-    for folder in ("model", "checkpoints/checkpoint-3", "evil", "plain"):
-        (run / folder).mkdir(parents=True)
+    """The folder of a run, opened from a folder beside it."""
+    run = tmp_path / "outputs" / "run"
+    (run / "model").mkdir(parents=True)
     (run / "manifest.json").write_text("{}")
-    (run / "model" / "task.json").write_text('{"task": "sequence_classification", "data": {"map": ["evil.net:f"]}}')
-    for name in ("evil/__init__.py", "evil/net.py", "plain/net.py", "flat.py"):
-        (run / name).write_text(LOUD.format(str(tmp_path / "it ran")))
-    monkeypatch.chdir(run)
-    yield run
-    assert not (tmp_path / "it ran").exists()
-    assert not {"evil", "flat", "plain"} & {*sys.modules}
+    (run / "model" / "task.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    return run
 
 
-@pytest.mark.parametrize("name", ["evil.net:f", "plain.net:f", "flat:f", "evil.nothing:f"])
-def test_no_part_comes_from_the_run_that_is_opened(run, name):
-    (run / "recipe.yaml").write_text(RECIPE.format(name))
-    for source in (".", "recipe.yaml", run):
-        with pytest.raises(UserError, match="data.map: .* which came with"):
-            load_recipe(source, purpose="apply")
+def first(recipe, key: str) -> str:
+    value = attrgetter(key)(recipe)
+    return value[0] if isinstance(value, tuple) else value
 
 
-@pytest.mark.parametrize("key", ["data.reader", "training.criterion", "compression.evaluate", "model.network"])
-def test_whoever_names_it(run, key):
-    (run / "recipe.yaml").write_text(RECIPE.format(""))
-    with pytest.raises(UserError, match=f"{key}: flat:f would be imported from .* which came with"):
-        load_recipe(".", [Override(key, "flat:f", "--set")], purpose="apply")
+def test_every_key_of_code_is_known():
+    told = {name for name, key in all_keys().items() if key.help and "Your own" in key.help}
+    assert told <= {*CODE_KEYS} and len(CODE_KEYS) == 14
 
 
-def test_nor_by_a_name_through_the_folders(run, monkeypatch):
-    monkeypatch.chdir(run.parent.parent)
-    (run / "recipe.yaml").write_text(RECIPE.format("outputs.run.flat:f"))
-    with pytest.raises(UserError, match="flat.py, which came with"):
-        load_recipe("outputs/run", purpose="apply")
+@pytest.mark.parametrize("key", CODE_KEYS)
+def test_what_a_folder_names_is_not_imported(run, key):
+    (run / "recipe.yaml").write_text(recipe_with(key, "os:system"))
+    for source in (run, run / "recipe.yaml", "outputs/run"):
+        recipe = load_recipe(source, purpose="apply")
+        name = first(recipe, key)
+        assert name == "os:system"
+        with pytest.raises(UserError, match="outputs/run asks to run code: os:system") as told:
+            import_function(name, key, "a function")
+        assert f"--set {key}=os:system" in told.value.problems[0].hint
+        with pytest.raises(UserError, match="asks to run code"):
+            require_named(recipe)
 
 
-def test_a_model_folder_of_a_run_brings_none_of_the_run(run):
-    with pytest.raises(UserError, match=r"evil.__init__.py, which came with"):
-        recipe_of(Path("model"))
+@pytest.mark.parametrize("key", CODE_KEYS)
+def test_what_the_user_names_too_is_imported(run, key):
+    (run / "recipe.yaml").write_text(recipe_with(key, "json:loads"))
+    named = load_recipe(run, [Override(key, "json:loads", f"--set {key}")], "apply")
+    require_named(named)
+    assert import_function(first(named, key), key, "a function") is json.loads
+    (run.parent / "mine.yaml").write_text(recipe_with(key, "json:loads"))
+    own = load_recipe(run.parent / "mine.yaml", purpose="apply")
+    require_named(own)
+    require_named(with_names_of(recipe_of(run), own))
+    with pytest.raises(UserError):
+        require_named(with_names_of(recipe_of(run), recipe_of(run)))
 
 
-def test_code_beside_the_runs_is_the_owners(run, monkeypatch):
-    project = run.parent.parent
-    (project / "flat.py").write_text("def f(row): return row\n")
-    monkeypatch.chdir(project)
-    (run / "recipe.yaml").write_text(RECIPE.format("flat:f"))
-    assert load_recipe("outputs/run", purpose="apply").data.map == ("flat:f",)
+@pytest.mark.parametrize("left", ["manifest.json", "model/task.json"])
+def test_a_run_is_known_without_some_of_its_files(run, left):
+    (run / "recipe.yaml").write_text(recipe_with("data.reader", "runpy:run_path"))
+    (run / left).unlink()
+    for source in (run, run / "recipe.yaml"):
+        with pytest.raises(UserError, match="asks to run code"):
+            require_named(load_recipe(source, purpose="apply"))
 
 
-def test_a_recipe_file_is_its_owners(run, tmp_path):
-    """Nothing but a run or a model is a folder that is opened."""
-    (tmp_path / "mine.yaml").write_text(RECIPE.format("flat:f"))
-    assert load_recipe(tmp_path / "mine.yaml", purpose="apply").data.map == ("flat:f",)
+def test_what_a_recipe_of_a_run_extends_is_of_the_run(run):
+    (run / "base.yaml").write_text(recipe_with("data.reader", "runpy:run_path"))
+    (run / "recipe.yaml").write_text("extends: base.yaml\ntask: sequence_classification\n")
+    (run.parent / "mine.yaml").write_text("extends: run/recipe.yaml\n")
+    for source in (run, run.parent / "mine.yaml"):
+        with pytest.raises(UserError, match="asks to run code"):
+            require_named(load_recipe(source, purpose="apply"))
 
 
-@pytest.mark.parametrize("name", ["evil.net:Net", "flat:Net"])
-@pytest.mark.parametrize("folder", ["model", "checkpoints/checkpoint-3"])
-def test_no_network_comes_from_a_run_at_any_level(run, name, folder):
-    with pytest.raises(UserError, match="model.network: .* which came with"):
-        check_named({KEY: {"class": name}}, name, Path(folder))
+def test_a_student_that_a_run_names_is_of_the_run(run):
+    (run / "student.yaml").write_text(recipe_with("model.network", "os:system"))
+    (run / "recipe.yaml").write_text(RECIPE + "distillation: {student: student.yaml}\n")
+    with pytest.raises(UserError, match="asks to run code"):
+        require_named(with_student(recipe_of(run)).student)
+    (run.parent / "student.yaml").write_text(recipe_with("model.network", "json:loads"))
+    (run.parent / "mine.yaml").write_text(RECIPE + "distillation: {student: student.yaml}\n")
+    require_named(with_student(load_recipe(run.parent / "mine.yaml", purpose="apply")).student)
 
 
-def test_a_whole_folder_is_the_outermost_run(run):
-    inner = run / "compress" / "qat" / "model"
-    inner.mkdir(parents=True)
-    for folder in (run, run / "model", run / "checkpoints" / "checkpoint-3", inner):
-        assert whole_folder(folder) == run.resolve()
-    project = run.parent.parent
-    (project / "manifest.json").write_text("{}")  # of another program
-    assert whole_folder(project / "outputs" / "else") == (project / "outputs" / "else").resolve()
-    assert whole_folder(run / "model") == run.resolve()
+def test_what_a_sweep_of_a_folder_tries_stays_the_folders(run):
+    space = "search: {space: {training.criterion: [os:system, null], training.callbacks: [[a:b], [c:d]]}}\n"
+    (run / "recipe.yaml").write_text(RECIPE + space)
+    recipe = recipe_of(run)
+    with pytest.raises(UserError, match="asks to run code") as told:
+        require_named(recipe)
+    assert "--set 'search.space.training.criterion=[os:system, null]'" in told.value.problems[0].hint
+    choice = recipe.search.space["training.criterion"].choices[0]
+    with pytest.raises(UserError):
+        require_named(with_settings(recipe_of(run), {"training.criterion": choice, "search.space": {}}))
+    changes = [Override("search.space.training.criterion", "[os:system, null]", "--set"),
+               Override("search.space.training.callbacks", "[[a:b], [c:d]]", "--set")]  # fmt: skip
+    require_named(load_recipe(run, changes, "apply"))
 
 
-def test_a_module_is_found_without_importing_its_packages(run):
-    assert module_file("evil.net:f") == Path.cwd() / "evil" / "net.py"
-    assert module_file("plain.net:f") == Path.cwd() / "plain" / "net.py"
+def test_a_mark_goes_with_the_name_into_other_processes_but_into_no_file(run):
+    (run / "recipe.yaml").write_text(recipe_with("data.map", "os:system"))
+    recipe = recipe_of(run)
+    for same in (pickle.loads(pickle.dumps(recipe)), copy.deepcopy(recipe)):
+        assert same.data.map[0].flags == "--set data.map=os:system" and same.data.map[0].folder == run
+    assert "map: ['os:system']" in dump_recipe(recipe) or "map: [os:system]" in dump_recipe(recipe)
+
+
+def test_one_message_names_all_that_a_command_may_need(run):
+    names = "data: {reader: a:b, map: [c:d, e:f]}\nmodel: {network: g:H}\ntraining: {callbacks: i:j}\n"
+    (run / "recipe.yaml").write_text("task: sequence_classification\n" + names)
+    reading = "--set data.reader=a:b --set data.map=c:d,e:f --set model.network=g:H"
+    assert recipe_of(run).data.map[1].flags == reading
+    recipe = load_recipe(run, [Override("data.reader", "a:b", "--set data.reader")], "apply")
+    assert type(recipe.data.reader) is str
+    assert recipe.data.map[0].flags == "--set data.map=c:d,e:f --set model.network=g:H"
+    assert naming(recipe)[:4] == ["--set", "data.reader=a:b", "--set", "data.map=c:d,e:f"]
+
+
+def test_a_flag_is_safe_to_copy_into_a_shell(run):
+    (run / "recipe.yaml").write_text(recipe_with("distillation.model.network", "$(rm -rf ~)"))
+    assert recipe_of(run).distillation.model.network.flags == "--set 'distillation.model.network=$(rm -rf ~)'"
+
+
+def test_a_model_folder_is_opened_too(run):
+    content = {"task": "sequence_classification", "data": {}, "model": {"network": "os:system"}}
+    (run / "model" / "task.json").write_text(json.dumps(content))
+    name = recipe_of(run / "model").model.network
+    assert isinstance(name, Unnamed)
+    with pytest.raises(UserError, match="model.network"):
+        check_named({KEY: {"class": "os:system"}}, name, run / "model")
+
+
+def test_a_module_is_found_without_importing_its_packages(tmp_path, monkeypatch):
+    for name in ("evil/__init__.py", "evil/net.py", "plain/net.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("raise SystemExit('it ran')")
+    monkeypatch.chdir(tmp_path)
+    assert module_file("evil.net:f") == tmp_path / "evil" / "net.py"
+    assert module_file("plain.net:f") == tmp_path / "plain" / "net.py"
     assert module_file("json.decoder:f").name == "decoder.py"
     assert module_file("sys:f") is None and module_file("evil.nothing:f") is None and module_file("no.where:f") is None
+    with pytest.raises(UserError, match="of evil/net.py"):
+        refuse_unnamed(Unnamed("evil.net:f", tmp_path), "data.map")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.config.load import load_recipe
 from nlpctl.config.search_section import Axis, grid, grid_size, ordered, trials_wanted
 from nlpctl.errors import UserError
 
@@ -183,15 +182,3 @@ def test_a_reference_would_not_follow(load) -> None:
     text = f"{HEAD}training: {{run_name: '${{data.max_seq_length}}'}}\n"
     with pytest.raises(UserError, match="is used elsewhere in the recipe"):
         load(f"{text}search: {{space: {{data.max_seq_length: [32, 64]}}}}\n")
-
-
-def test_code_that_came_with_a_run_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = tmp_path / "run"
-    (run / "model").mkdir(parents=True)
-    (run / "manifest.json").write_text("{}")
-    (run / "evil.py").write_text("def loss(outputs, labels): ...\ndef other(outputs, labels): ...\n")
-    text = f"{HEAD}search: {{space: {{training.criterion: ['evil:loss', 'evil:other']}}}}\n"
-    (run / "recipe.yaml").write_text(text)
-    monkeypatch.chdir(run)
-    with pytest.raises(UserError, match="search.space.training.criterion: evil:loss would be imported from"):
-        load_recipe(run, purpose="apply")

@@ -71,6 +71,7 @@ CODE = """
         return Bag(config)
 """
 
+NAMED = ("--set", "model.network=networks:Bag")
 BAG = "--set model.network=networks:Bag --set model.config.width=16 --max_steps 9 --evaluation_strategy steps"
 BAG = f"{BAG} --eval_steps 3 --save_strategy steps --save_steps 3".split()
 
@@ -98,11 +99,11 @@ def test_a_plain_layer_is_trained_stored_and_scored(work, bag, weights):
     assert set(weights(bag / "model")) == {"network.words.weight", "network.out.weight", "network.out.bias"}
     metrics = json.loads((bag / "metrics.json").read_text())["test"]["accuracy"]
     for model in (bag, bag / "model", bag / "checkpoints" / "checkpoint-9"):
-        scored = work.nlpctl("eval", model, work / "test.tsv", "--json")
+        scored = work.nlpctl("eval", model, work / "test.tsv", "--json", *NAMED)
         assert scored.returncode == 0, scored.stderr
         assert "model.network: networks:Bag (" in scored.stderr
-    scored = json.loads(work.nlpctl("eval", bag, "--split", "test", "--json").stdout)["result"]["metrics"]["test"]
-    assert scored["accuracy"] == pytest.approx(metrics)
+    scored = json.loads(work.nlpctl("eval", bag, "--split", "test", "--json", *NAMED).stdout)["result"]["metrics"]
+    assert scored["test"]["accuracy"] == pytest.approx(metrics)
 
 
 def test_it_goes_on_to_the_same_bits(work, bag, weights):
@@ -120,9 +121,9 @@ def test_it_goes_on_to_the_same_bits(work, bag, weights):
 
 @pytest.mark.slow
 def test_its_export_needs_no_code(work, bag, code, tmp_path):
-    exported = work.nlpctl("export", bag, "-o", "bag_export")
+    exported = work.nlpctl("export", bag, "-o", "bag_export", *NAMED)
     assert exported.returncode == 0, exported.stderr
-    before = work.nlpctl("predict", bag, "test.tsv").stdout
+    before = work.nlpctl("predict", bag, "test.tsv", *NAMED).stdout
     code.rename(tmp_path / "networks.py")
     try:
         after = work.nlpctl("predict", "bag_export", "test.tsv")
@@ -134,7 +135,7 @@ def test_its_export_needs_no_code(work, bag, code, tmp_path):
 
 
 def test_a_class_of_paddlenlp_starts_from_an_encoder(work, base, code, weights, monkeypatch):
-    from nlpctl.config.recipe_of import recipe_of
+    from nlpctl.config.load import Override, load_recipe
     from nlpctl.models.first_token import reads_first_token
     from nlpctl.tasks.base import task_class
 
@@ -147,7 +148,7 @@ def test_a_class_of_paddlenlp_starts_from_an_encoder(work, base, code, weights, 
     first, second = weights(base / "model")[name], weights(run / "model")[name]
     assert abs(first - second).max() < 1e-6
     monkeypatch.chdir(work.folder)
-    recipe = recipe_of(run)
+    recipe = load_recipe(run, [Override("model.network", "networks:MeanForSequenceClassification", "--set")], "apply")
     network = task_class(recipe.task).load_trained(recipe, str(run)).network
     assert type(network).__name__ == "MeanForSequenceClassification" and not reads_first_token(network)
 
@@ -185,14 +186,14 @@ def test_a_change_in_place_that_spoils_a_gradient_is_told_by_the_key(work, code,
 
 
 def test_code_of_a_folder_is_not_run(work, bag, code, with_paddle):
-    """A folder names code, which runs only where the user has it elsewhere; what changed is told."""
+    """A folder names code, which runs only where the user names it too; what changed is told."""
     source = code.read_text()
     unnamed = work.nlpctl("eval", "recipe.yaml", "test.tsv", "--set", f"training.output_dir={bag}")
     assert unnamed.returncode == 2 and "--set model.network=networks:Bag" in unnamed.stderr
     code.write_text(source + "# changed\n")
-    changed = work.nlpctl("predict", bag, "test.tsv")
+    changed = work.nlpctl("predict", bag, "test.tsv", *NAMED)
     code.unlink()
-    without = work.nlpctl("predict", bag, "test.tsv")
+    without = work.nlpctl("predict", bag, "test.tsv", *NAMED)
     inside = bag / "networks.py"
     inside.write_text("print('it ran')\n" + source)
     try:
@@ -201,13 +202,14 @@ def test_code_of_a_folder_is_not_run(work, bag, code, with_paddle):
         inside.unlink()
         code.write_text(source)
     assert changed.returncode == 0 and "changed since the network was trained" in changed.stderr
-    assert without.returncode == 2 and "(model.network): cannot import 'networks'" in without.stderr
-    assert refused.code == 2 and "which came with" in refused.err and "it ran" not in refused.out
+    assert without.returncode == 2 and "(model.network): cannot import 'networks'" in without.stderr, without.stderr
+    assert refused.code == 2 and "asks to run code: networks:Bag of networks.py" in " ".join(refused.err.split())
+    assert "--set model.network=networks:Bag" in refused.err and "it ran" not in refused.out
 
 
 def test_what_does_not_go_with_it_is_refused(work, bag, code):
     words = ["--set", "task=masked_language_model", "--set", "model.network=networks:Bag"]
     hidden = work.nlpctl("train", "recipe.yaml", *words, "--metric_for_best_model", "loss", "--output_dir", "refused")
     assert hidden.returncode == 2 and "puts a head of its own on an encoder" in hidden.stderr, hidden.stderr
-    distilled = work.nlpctl("compress", bag, "--strategy", "dynabert", "-o", "bag_small")
+    distilled = work.nlpctl("compress", bag, "--strategy", "dynabert", "-o", "bag_small", *NAMED)
     assert distilled.returncode == 2 and "model.network is a class of its own" in distilled.stderr, distilled.stderr

@@ -157,20 +157,25 @@ def test_a_failure_is_told_and_the_run_goes_on_to_the_same_bits(work, whole, sam
     assert ended.returncode == 2 and "Traceback" not in ended.stderr
     assert "training.callbacks" in ended.stderr and "parts:Falls failed: RuntimeError: fell over" in ended.stderr
     assert "parts.py:" in ended.stderr
+    unnamed = work.nlpctl("train", "fell", "--resume")
+    assert unnamed.returncode == 2
+    assert "(training.criterion): fell asks to run code: parts:twice of parts.py" in unnamed.stderr
+    flags = re.search(r"name it too: (.*?); or", " ".join(unnamed.stderr.split()))[1]
+    assert {*re.findall(r"training\.\w+=\S+", flags)} >= {"training.callbacks=parts:Falls,parts:Quiet"}
     source = parts.read_text()
     parts.write_text(source + "# changed\n")
     try:
-        changed = work.nlpctl("train", "fell", "--resume")
+        changed = work.nlpctl("train", "fell", "--resume", *ALL)
     finally:
         parts.write_text(source)
     assert changed.returncode == 2 and "the source of parts:" in changed.stderr and "--overwrite" in changed.stderr
-    resumed = work.nlpctl("train", "fell", "--resume")
+    resumed = work.nlpctl("train", "fell", "--resume", *flags.split())
     assert resumed.returncode == 0, resumed.stderr
     assert same_bits(whole, work / "fell")
 
 
 def test_a_longer_run_has_the_schedule_of_its_length_and_the_same_code(work, whole, parts):
-    words = ("train", "own", "--continue", "12", "--output_dir", "own_longer")
+    words = ("train", "own", "--continue", "12", "--output_dir", "own_longer", *ALL)
     source = parts.read_text()
     parts.write_text(source + "# changed\n")
     try:

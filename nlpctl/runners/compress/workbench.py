@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nlpctl import console
 from nlpctl.compression.strategies.base import BY_STRATEGY, EXPORTS, ORIGINAL, Making, Planned, Step
+from nlpctl.config.own_code import with_names_of
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of, recipe_of_network, with_settings
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import has_split
@@ -114,7 +115,7 @@ class Workbench:
             folder=folder,
             rows=lambda: self._calibration_batches(step, origin),
             networks=tuple(self.output / name for name in step.needs[1:]),
-            planned=Planned(step, self.recipe, recipe_of(origin)),
+            planned=Planned(step, self.recipe, with_names_of(recipe_of(origin), self.recipe)),
         )
         graph = step.made_by.make_graph(making)
         made = dataclasses.replace(manifest, graphs=(graph,), versions=export_versions(), chosen=None)

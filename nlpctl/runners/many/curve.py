@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.own_code import require_named
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.open_split import has_split
@@ -50,6 +51,7 @@ def learning_curve(
     UserError as of `train`; also: too few rows or shares, or no score to draw. Interrupted: Ctrl-C.
     """
     folder = os.path.abspath(f"{recipe.run_dir}-{KIND}" if output is None else output)
+    require_named(recipe)
     recipe = settle(replace(recipe, training=replace(recipe.training, output_dir=folder)))
     split = next((name for name in ("dev", "test") if has_split(recipe.data, name)), None)
     if split is None:

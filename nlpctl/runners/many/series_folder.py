@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.dump import dump_recipe
-from nlpctl.config.load import load_recipe
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.positions import display
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import part_sums
 from nlpctl.errors import UserError
@@ -184,7 +184,7 @@ def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any], free
     """UserError if runs that are there already were made of something else."""
     began = read_series(folder)
     again = "train again with --overwrite"
-    before = load_recipe(folder / RECIPE, purpose="apply")
+    before = recipe_of(folder)
     changed = changed_keys(before, recipe, (*FREE_TO_CHANGE, *free))
     if changed:
         message = f"the recipe changed since the first run began: {and_more(changed, 10)}"

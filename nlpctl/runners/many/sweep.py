@@ -20,6 +20,7 @@ from nlpctl import console
 from nlpctl.compression.plan.costs import Clock
 from nlpctl.config.best_text import best_text, own_text
 from nlpctl.config.compression_keys import parse_budget
+from nlpctl.config.own_code import require_named, with_names_of
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.search_section import MOST_TRIALS, SearchSection, grid_size, trials_wanted
@@ -121,6 +122,7 @@ def _refuse(recipe: Recipe, division: Division) -> None:
     if not recipe.search.space:
         hint = "write search: {space: {training.learning_rate: {log: [1e-5, 1e-4]}}} in the recipe (docs/sweep.md)"
         raise UserError("the recipe says nothing to try", recipe.where("search.space"), hint)
+    require_named(recipe)
     if not has_split(recipe.data, "dev"):
         raise UserError("there is no dev data to compare trials by", recipe.where("data.dev"), "set data.dev: FILE")
     if len(recipe.runtime.devices) > 1 and not division.divides:
@@ -204,7 +206,7 @@ def _on_test(recipe: Recipe, folder: Path, best: Told) -> dict[str, Any] | None:
         return known
     from nlpctl.runners.evaluate import evaluate
 
-    own = recipe_of(folder / TRIALS / best.name)
+    own = with_names_of(recipe_of(folder / TRIALS / best.name), recipe)
     data = replace(own.data, test=recipe.data.test, splits=recipe.data.splits)
     console.note(f"scoring the best, trial {best.name}, on test")
     return evaluate(replace(own, data=data, runtime=recipe.runtime), ("test",)).metrics["test"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.own_code import require_named
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.inspect.duplicates import NEAR
@@ -130,6 +131,7 @@ def _train_many(
 
 
 def _refuse(recipe: Recipe, folds: int | None, seeds: Sequence[int]) -> None:
+    require_named(recipe)
     if folds is not None and folds < 2:
         raise UserError(f"{folds} is no number of folds", "--folds", "ask for 2 or more, such as 5")
     twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
