@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from nlpctl.data.kept import Keep, KeptRows
     from nlpctl.data.task_rows import TaskRows
     from nlpctl.inference.trained import TrainedModel
+    from nlpctl.tasks.base import Predictions
 
 __all__ = ["Answer", "Export", "Model", "Row", "Run", "RunFailed", "UserError", "load", "train"]
 
@@ -192,14 +194,16 @@ class Model:
         return self._trained.predictor.precision
 
     @overload
-    def predict(self, texts: Row, *, keep: Kept = None) -> Answer: ...
+    def predict(self, texts: Row, *, keep: Kept = None, truncated: bool = False) -> Answer: ...
     @overload
-    def predict(self, texts: Iterator[Row], *, keep: Kept = None) -> Iterator[Answer]: ...
+    def predict(self, texts: Iterator[Row], *, keep: Kept = None, truncated: bool = False) -> Iterator[Answer]: ...
     @overload
-    def predict(self, texts: list[Any] | tuple[Any, ...], *, keep: Kept = None) -> list[Answer]: ...
+    def predict(
+        self, texts: list[Any] | tuple[Any, ...], *, keep: Kept = None, truncated: bool = False
+    ) -> list[Answer]: ...
     @overload
-    def predict(self, texts: Any, *, keep: Kept = None) -> Any: ...
-    def predict(self, texts: Any, *, keep: Kept = None) -> Any:
+    def predict(self, texts: Any, *, keep: Kept = None, truncated: bool = False) -> Any: ...
+    def predict(self, texts: Any, *, keep: Kept = None, truncated: bool = False) -> Any:
         """The predictions, as `nlpctl predict` prints them, in the form of `texts`.
 
         A text or a dict (a row with the columns of the task) gives an answer; a list of them gives a list; a pandas
@@ -209,6 +213,9 @@ class Model:
         `keep`: the keys of a row that its answer repeats: "all", "none", or a list. By default all of a dict, as of a
         line of jsonl, and none of a DataFrame, whose index the answers have.
 
+        `truncated`: each answer says by this key whether its text was cut at data.max_seq_length. Without it, a
+        UserWarning tells how many were.
+
         Raises UserError for a bad row and names its position: texts[3]. For a list this happens before anything is
         computed; an iterator first gives the answers before the bad row. With data.on_bad_row: skip the answer to a
         bad row is {"error": ...}.
@@ -217,15 +224,15 @@ class Model:
 
         kept = (KEEP_NONE if is_frame(texts) else KEEP_ALL) if keep is None else keep_of(keep)
         if isinstance(texts, str | Mapping):
-            return self._answers([texts], kept)[0]
+            return self._answers([texts], kept, truncated)[0]
         if isinstance(texts, Iterator):
-            return self._stream(self._read_kept(texts, kept))
+            return self._stream(self._read_kept(texts, kept), truncated)
         if is_frame(texts):
             import pandas as pd
 
-            answers = self._answers(_values(texts), kept)
-            return pd.DataFrame(answers, texts.index, None if answers else self._columns(kept, texts))
-        return self._answers(_values(texts), kept)
+            answers = self._answers(_values(texts), kept, truncated)
+            return pd.DataFrame(answers, texts.index, None if answers else self._columns(kept, texts, truncated))
+        return self._answers(_values(texts), kept, truncated)
 
     def evaluate(self, data: Any = None, split: str = "dev") -> Scores:
         """The scores on labelled data, as metrics.json has them for a split.
@@ -289,13 +296,18 @@ class Model:
         from nlpctl.inference.pipeline import windows
         from nlpctl.runners.embed import require_vectors
         from nlpctl.runners.predict import WINDOW_BATCHES
+        from nlpctl.tasks.base import Predictions
 
         with located(self._recipe):
             require_vectors(self._recipe)
         alone = isinstance(texts, str | Mapping)
         read = windows(self._read([texts] if alone else _values(texts)), self._batch_size * WINDOW_BATCHES)
+        found = Predictions()
         with closing(self._pipeline.stream(read, self._batch_size, lambda _, found: found)) as parts:
-            vectors = [vector for part in parts for ((vector,),) in part]
+            for part in parts:
+                found.add(part)
+        vectors = [vector for ((vector,),) in found]
+        self._warn_of_truncated(len(found.truncated), len(found))
         if not vectors:
             return np.zeros((0, self.embed("1").shape[0]), np.float32)
         return np.asarray(vectors[0] if alone else np.stack(vectors), np.float32)
@@ -331,7 +343,7 @@ class Model:
             example = reader.read(row)
             yield example, {} if isinstance(row, BadRow) else keep.of(self._rows, row.values, example)
 
-    def _answers(self, values: Iterable[Any], keep: Keep) -> list[Answer]:
+    def _answers(self, values: Iterable[Any], keep: Keep, truncated: bool) -> list[Answer]:
         """The answers to a complete list of rows. UserError lists the bad ones, before anything is computed."""
         from nlpctl.data.examples import SHOWN
         from nlpctl.data.kept import KeptRows
@@ -345,11 +357,13 @@ class Model:
             total = Problem(f"{len(bad)} of {len(read)} rows {'is' if len(bad) == 1 else 'are'} bad", hint=_SKIP)
             raise UserError(problems=[*problems, total])
         if len(read) > self._batch_size:
-            return list(self._stream(pairs))
-        answers, _ = self._finished(read, self._pipeline.predictions(_good(read), self._batch_size))  # no reader thread
-        return answers
+            return list(self._stream(pairs, truncated))
+        found = self._pipeline.predictions(_good(read), self._batch_size)  # no reader thread
+        if not truncated:
+            self._warn_of_truncated(len(found.truncated), len(read))
+        return self._finished(read, found, truncated)[0]
 
-    def _columns(self, keep: Keep, frame: Any) -> list[str]:
+    def _columns(self, keep: Keep, frame: Any, truncated: bool) -> list[str]:
         """The keys of an answer to a row of `frame`, which has none."""
         plain = self._rows.plain_column
         names = [*(map(str, frame.columns) if frame.ndim == 2 else ()), *self._rows.required(labelled=False)]
@@ -357,22 +371,44 @@ class Model:
         words = self._rows.data.columns.tokens
         if "tokens" in self._rows.roles and words in row:
             row[words] = ["1"]
-        return list(self._answers([row], keep)[0])
+        return list(self._answers([row], keep, truncated)[0])
 
-    def _stream(self, read: Iterable[tuple[Any, Answer]]) -> Iterator[Answer]:
+    def _stream(self, read: Iterable[tuple[Any, Answer]], truncated: bool) -> Iterator[Answer]:
         """The answer to each example and bad row, in the windows and batches of `nlpctl predict`."""
         from nlpctl.data.kept import KeptRows
         from nlpctl.inference.pipeline import windows
         from nlpctl.runners.predict import WINDOW_BATCHES
 
-        cut = map(KeptRows, windows(read, self._batch_size * WINDOW_BATCHES))
-        with closing(self._pipeline.stream(cut, self._batch_size, self._finished)) as parts:
+        rows = cut = 0
+
+        def finish(read: KeptRows, predictions: Predictions) -> tuple[list[Answer], UserError | None]:
+            nonlocal rows, cut
+            rows, cut = rows + len(read), cut + len(predictions.truncated)
+            return self._finished(read, predictions, truncated)
+
+        given = map(KeptRows, windows(read, self._batch_size * WINDOW_BATCHES))
+        with closing(self._pipeline.stream(given, self._batch_size, finish)) as parts:
             for answers, error in parts:
                 yield from answers
                 if error is not None:
                     raise error
+        if not truncated:
+            self._warn_of_truncated(cut, rows)
 
-    def _finished(self, read: KeptRows, predictions: list[list[Any]]) -> tuple[list[Answer], UserError | None]:
+    def _warn_of_truncated(self, count: int, rows: int) -> None:
+        """Warn if `count` of `rows` texts were cut."""
+        if count:
+            from nlpctl.runners.truncated import LONGER, told_truncated
+
+            hint = f"predict(..., truncated=True) marks them; {LONGER}"
+            caller, level = sys._getframe(1), 2
+            while caller.f_back is not None and caller.f_code.co_filename == __file__:
+                caller, level = caller.f_back, level + 1
+            warnings.warn(told_truncated(self._recipe, count, rows, hint), UserWarning, stacklevel=level)
+
+    def _finished(
+        self, read: KeptRows, predictions: Predictions, truncated: bool
+    ) -> tuple[list[Answer], UserError | None]:
         """The answers to the rows of a window; up to the first bad row if a bad row is an error."""
         from nlpctl.data.kept import with_kept
         from nlpctl.data.row import BadRow
@@ -380,7 +416,7 @@ class Model:
 
         end = next((place for place, row in enumerate(read) if isinstance(row, BadRow) and not self._skips), len(read))
         error = None if end == len(read) else UserError(read[end].reason, read[end].where, _SKIP)
-        found = answers(self._rows, self._trained.task, read[:end], predictions[:end])
+        found = answers(self._rows, self._trained.task, read[:end], predictions.first(end), truncated)
         return [with_kept(answer, kept) for answer, kept in zip(found, read.kept[:end], strict=True)], error
 
     @property

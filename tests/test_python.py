@@ -125,6 +125,19 @@ def test_an_iterator_is_read_as_its_answers_are_wanted(model, texts):
     assert model.predict(texts[0]) and taken == after
 
 
+def test_texts_that_are_cut_are_told(model, recwarn):
+    long, short = "这家酒店的房间很干净。" * 40, "很好"
+    with pytest.warns(UserWarning, match=r"cut to 48 tokens: 1 of 2 rows") as told:
+        plain = model.predict([long, short])
+    assert told[0].filename == __file__ and "truncated=True" in str(told[0].message)
+    with pytest.warns(UserWarning, match=r"cut to 48 tokens: 40 of 80 rows"):
+        assert list(model.predict(iter([long, short] * 40))) == plain * 40
+    recwarn.clear()
+    marked = model.predict([long, short], truncated=True)
+    assert marked == [{**answer, "truncated": cut} for answer, cut in zip(plain, (True, False), strict=True)]
+    assert not recwarn and model.predict(short, truncated=True) == marked[1] and not recwarn
+
+
 def test_a_bad_row_is_named_by_its_place(model, run, texts):
     with pytest.raises(nlpctl.UserError, match=r"texts\[1\]: blank text\n.*\n?texts\[3\]: not a row") as error:
         model.predict([texts[0], " ", texts[1], 7])

@@ -73,6 +73,7 @@ def build(
     recipe = load_command_recipe(model, ctx, purpose="embed")
     from nlpctl.runners.index import build_index, open_texts
     from nlpctl.runners.side_by_side import Division
+    from nlpctl.runners.truncated import warn_of_truncated
 
     with located(recipe):
         source = open_texts(recipe, corpus, format)
@@ -83,6 +84,7 @@ def build(
     told = f", {counted(built.repeated, 'repeated texts')} left out" if built.repeated else ""
     told += f", {counted(built.bad_rows, 'bad rows')} skipped" if built.bad_rows else ""
     console.note(f"{counted(built.texts, 'texts')}{told} -> {output}")
+    warn_of_truncated(recipe, built.truncated, built.texts + built.repeated)
 
 
 @app.command("search", cls=RecipeCommand, context_settings=SETTINGS)

@@ -67,6 +67,9 @@ def predict(
         bool,
         typer.Option("--flush", help="Answer each batch as soon as it is read; --batch-size 1: each line, in a pipe."),
     ] = False,
+    truncated: Annotated[
+        bool, typer.Option("--truncated", help='Each answer says whether its text was cut: "truncated".')
+    ] = False,
     engine: EngineOption = None,
     precision: PrecisionOption = None,
     min_confidence: MinConfidenceOption = None,
@@ -133,8 +136,9 @@ def predict(
     if flush and (embeddings is not None or layer_outputs):
         hint = "leave out --flush: these files are written when they are complete"
         raise UserError("--flush applies to JSON lines only", where="--flush", hint=hint)
-    if keep is not None and (embeddings is not None or layer_outputs):
-        raise UserError("--keep applies to JSON lines only", where="--keep", hint="leave it out")
+    for flag, given in (("--keep", keep is not None), ("--truncated", truncated)):
+        if given and (embeddings is not None or layer_outputs):
+            raise UserError(f"{flag} applies to JSON lines only", where=flag, hint="leave it out")
     if resume and output is None and embeddings is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
     if divided:
@@ -147,6 +151,7 @@ def predict(
     from nlpctl.runners.layer_outputs import write_layer_outputs
     from nlpctl.runners.predict import input_of
     from nlpctl.runners.predict import predict as run_prediction
+    from nlpctl.runners.truncated import LONGER, warn_of_truncated
 
     answers = None
     with located(recipe):
@@ -159,7 +164,7 @@ def predict(
             if embeddings is not None:
                 result = embed_divided(recipe, source, embeddings, **options)
             else:
-                result = predict_divided(recipe, source, output, keep=keep, parts=parts, **options)
+                result = predict_divided(recipe, source, output, keep=keep, parts=parts, truncated=truncated, **options)
             tell_shares(result.workers)
         elif embeddings is not None:
             result = write_embeddings(recipe, source, embeddings, batch_size=batch_size, overwrite=overwrite)
@@ -171,7 +176,8 @@ def predict(
         else:
             options = {"batch_size": batch_size, "flush": flush, "resume": resume, "overwrite": overwrite}
             answers = StringIO() if json and output is None else None
-            result = run_prediction(recipe, source, output, keep=keep, stdout=answers, **options)
+            options |= {"keep": keep, "truncated": truncated}
+            result = run_prediction(recipe, source, output, stdout=answers, **options)
     given = {} if answers is None else {"answers": [loads(line) for line in answers.getvalue().split("\n")[:-1]]}
     give({**dataclasses.asdict(result), **given})
     if result.output is not None:
@@ -179,6 +185,8 @@ def predict(
     elif result.bad_rows:
         were = "was bad; its answer gives" if result.bad_rows == 1 else "were bad; their answers give"
         console.warn(f"{result.bad_rows:,} of {counted(result.rows, 'rows')} {were} the reason")
+    marked = truncated or embeddings is not None or layer_outputs
+    warn_of_truncated(recipe, result.truncated, result.rows, LONGER if marked else f"--truncated marks them; {LONGER}")
 
 
 def _refuse_divided(output: Path | None, parts: str | None, others: dict[str, Any]) -> None:

@@ -57,12 +57,23 @@ class PaddleTextEncoder(TextEncoder):
             truncation=True,
             return_token_type_ids=self.uses_token_types,
             return_attention_mask=False,
+            return_overflowing_tokens=pairs is None,  # of pairs PaddleNLP refuses to tell
             verbose=False,
         )
         # The tokenizer returns no types for models that take none; empty lists keep the rows aligned.
         rows = batch["input_ids"]
         types = batch["token_type_ids"] if self.uses_token_types else [[] for _ in rows]
-        return [Encoding(*row) for row in zip(rows, types, strict=True)]
+        if pairs is None:
+            truncated = [count > 0 for count in batch["num_truncated_tokens"]]
+        else:  # only a row that fills the window can have been cut
+            truncated = [
+                len(ids) >= max_length and self._tokens(text) + self._tokens(pair) + self._overhead[True] > max_length
+                for ids, text, pair in zip(rows, texts, pairs, strict=True)
+            ]
+        return [Encoding(*row) for row in zip(rows, types, truncated, strict=True)]
+
+    def _tokens(self, text: str) -> int:
+        return len(self.tokenizer.tokenize(text))
 
     def _word(self, word: str) -> list[int]:
         return self.tokenizer.convert_tokens_to_ids(self.tokenizer.tokenize(word))
@@ -91,18 +102,19 @@ class FastTextEncoder(TextEncoder):
 
     def _single(self, text: str, max_length: int) -> Encoding:
         room = max_length - 2
-        ids = [self._cls, *self._wordpiece.ids(text, room)[:room], self._sep]
-        return Encoding(ids, [0] * len(ids) if self.uses_token_types else [])
+        pieces = self._wordpiece.ids(text, room + 1)  # one more than is kept shows whether there are more
+        ids = [self._cls, *pieces[:room], self._sep]
+        return Encoding(ids, [0] * len(ids) if self.uses_token_types else [], len(pieces) > room)
 
     def _pair(self, text: str, pair: str, max_length: int) -> Encoding:
         room = max_length - 3
         # Each text needs at most `room` pieces whatever the other one is, so long texts are not tokenised to their
-        # ends.
-        first, second = self._wordpiece.ids(text, room), self._wordpiece.ids(pair, room)
+        # ends; one more shows whether it is cut.
+        first, second = self._wordpiece.ids(text, room + 1), self._wordpiece.ids(pair, room + 1)
         keep_first, keep_second = longest_first(len(first), len(second), room)
         ids = [self._cls, *first[:keep_first], self._sep, *second[:keep_second], self._sep]
         types = [0] * (keep_first + 2) + [1] * (keep_second + 1) if self.uses_token_types else []
-        return Encoding(ids, types)
+        return Encoding(ids, types, len(first) + len(second) > room)
 
     def __reduce__(self) -> tuple:
         tokenizer = self.tokenizer.full if isinstance(self.tokenizer, StoredTokenizer) else self.tokenizer

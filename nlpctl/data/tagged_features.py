@@ -114,7 +114,10 @@ class TaggedCollator(Collator):
         encodings = []
         for window in examples:
             pieces = self.encoder.pieces(window.example.words(window.start, window.end))
-            encodings.append(self.encoder.assemble(list(chain.from_iterable(word[:room] for word in pieces))))
+            row = list(chain.from_iterable(word[:room] for word in pieces))
+            encodings.append(self.encoder.assemble(row))
+            # Windows leave nothing out but the end of a word that is longer than a window.
+            encodings[-1].truncated = len(row) >= room and max(map(len, pieces)) > room
         return encodings
 
     def arrays(self, examples: Sequence[TaggedWindow], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:

@@ -22,11 +22,13 @@ _LONG_WORD = 50  # characters
 class Encoding:
     """One text (or pair) as ids, special tokens included, not padded.
 
-    token_type_ids has the same length, or is empty for a tokenizer that makes none.
+    token_type_ids has the same length, or is empty for a tokenizer that makes none. `truncated`: the text had more
+    tokens than these, and the network does not read the others.
     """
 
     input_ids: list[int]
     token_type_ids: list[int]
+    truncated: bool = False
 
 
 class TextEncoder(ABC):

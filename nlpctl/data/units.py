@@ -8,7 +8,7 @@ it then misses words of the vocabulary (if it holds 长江大桥 alone, nothing 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -199,13 +199,18 @@ class UnitEncoder(TextEncoder):
 
     def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
         if pairs is None:
-            return [self.assemble(self._text(text)[:max_length], None) for text in texts]
+            return [self._single(text, max_length) for text in texts]
         return [self._pair(text, pair, max_length - 1) for text, pair in zip(texts, pairs, strict=True)]
+
+    def _single(self, text: str, room: int) -> Encoding:
+        ids = self._text(text)
+        return replace(self.assemble(ids[:room]), truncated=len(ids) > room)
 
     def _pair(self, text: str, pair: str, room: int) -> Encoding:
         first, second = self._text(text), self._text(pair)
         keep_first, keep_second = longest_first(min(len(first), room), min(len(second), room), room)
-        return self.assemble(first[:keep_first], second[:keep_second])
+        whole = len(first) + len(second) <= room
+        return replace(self.assemble(first[:keep_first], second[:keep_second]), truncated=not whole)
 
     def _text(self, text: str) -> list[int]:
         return self.tokenizer.ids(text) or [self.tokenizer.unk_token_id]  # a row of nothing but padding has no answer

@@ -27,7 +27,7 @@ from nlpctl.inference.engine import Predictor, around_many, streams_of
 from nlpctl.runtime.ahead import Ahead
 from nlpctl.runtime.process_state import gc_frozen, short_turns
 from nlpctl.runtime.streams import ONE_STREAM, Streams
-from nlpctl.tasks.base import Task
+from nlpctl.tasks.base import Predictions, Task
 
 T = TypeVar("T")
 Rows = TypeVar("Rows", bound=list[Any])
@@ -43,7 +43,6 @@ BEHIND = 8  # computed batches whose predictions are not read yet
 Place = tuple[int, int]  # an example of a window, and one of its features
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
 Watch = Callable[[Sequence[Place], Batch, tuple[np.ndarray, ...]], None]
-Predictions = list[list[Any]]  # per example, the predictions of its features
 
 
 def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -209,7 +208,7 @@ class Pipeline:
         with failures_told():
             examples = [row for row in window.rows if not isinstance(row, BadRow)]
             parts = [self.task.features(example, self.encoder) for example in examples]
-            window.found = [[None] * len(each) for each in parts]
+            window.found = Predictions([None] * len(each) for each in parts)
             places = [(owner, part) for owner, each in enumerate(parts) for part in range(len(each))]
             places = places if chosen is None else list(chosen)
             if not places:
@@ -225,8 +224,11 @@ class Pipeline:
         for start in reversed(range(0, len(order), batch_size)):
             batch_rows = order[start : start + batch_size]
             rows = [features[i] for i in batch_rows]
+            encoded = [encodings[i] for i in batch_rows]
             with failures_told():
-                batch = self.collate.arrays(rows, [encodings[i] for i in batch_rows])
+                batch = self.collate.arrays(rows, encoded)
+            # After `arrays`, in which a collator may tokenise further texts of a row.
+            window.found.truncated.update(places[i][0] for i in batch_rows if encodings[i].truncated)
             yield _Step(window, [places[i] for i in batch_rows], rows, batch)
 
     def _take(self, step: _Step, outputs: tuple[np.ndarray, ...]) -> None:
@@ -252,7 +254,7 @@ class _Window:
     """Rows that are sorted by length together. `found`: the predictions of the good rows so far."""
 
     rows: Sequence[Any]
-    found: Predictions = field(default_factory=list)
+    found: Predictions = field(default_factory=Predictions)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from nlpctl.inference.samples import read_description
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.tasks.base import Task, make_task, task_class
+from nlpctl.tasks.base import Predictions, Task, make_task, task_class
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,17 @@ class TrainedModel:
 
     def predictions(
         self, examples: Sequence[Any], batch_size: int, chosen: Sequence[Place] | None = None
-    ) -> list[list[Any]]:
+    ) -> Predictions:
         """The predictions for labelled examples, in order, of the `measured` task; one per feature of an example.
 
         `chosen`: of examples of one window, the features that are computed; the predictions of the others are None.
         """
         pipeline = scoring(self.task.measured(), self.encoder, self.predictor)
         parts = pipeline.stream(windows(examples, window_of(batch_size)), batch_size, lambda _, found: found, chosen)
-        return [predictions for part in parts for predictions in part]
+        found = Predictions()
+        for part in parts:
+            found.add(part)
+        return found
 
 
 def open_network(recipe: Recipe, setup: ProcessSetup, source: str) -> TrainedModel:

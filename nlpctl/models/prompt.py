@@ -67,14 +67,15 @@ class LabelWords:
 
 
 class PromptEncoder:
-    """Encodes texts in a prompt template as token ids. Can be pickled."""
+    """Encodes texts in a prompt template as token ids. Can be pickled. `overhead`: the tokens around the texts."""
 
     def __init__(self, parts: Sequence[Part], tokenizer: Any, max_length: int):
         """UserError if the template alone fills the window."""
         self._parts, self._tokenizer, self._max_length = parts, tokenizer, max_length
         self._template = make_template(parts, tokenizer, max_length)
         # Measured with a window that cuts nothing; + 1 for at least one token of text.
-        needed = len(encode(make_template(parts, tokenizer, 10_000), {"text": "", "text_pair": ""})[0]) + 1
+        self.overhead = len(encode(make_template(parts, tokenizer, 10_000), {"text": "", "text_pair": ""})[0])
+        needed = self.overhead + 1
         if needed > max_length:
             raise UserError(
                 f"the template takes {needed - 1} tokens, which leaves no room for text in {max_length}",
@@ -82,8 +83,9 @@ class PromptEncoder:
                 hint=f"set it to {max(2 * needed, 16)} or more, or shorten prompt.template",
             )
 
-    def encode(self, text: str, text_pair: str | None) -> tuple[list[int], list[int]]:
-        """input_ids and token_type_ids of one row; text beyond the window is cut, the template never."""
+    def encode(self, text: str, text_pair: str | None) -> tuple[list[int], list[int], bool]:
+        """input_ids and token_type_ids of one row, and whether text was cut: what is beyond the window, of the template
+        nothing."""
         return encode(self._template, {"text": text, "text_pair": text_pair or ""})
 
     def __reduce__(self) -> tuple:

@@ -83,6 +83,7 @@ def predict_divided(
     parts: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    truncated: bool = False,
 ) -> DividedResult:
     """Answer every row of `source` in `workers` processes; write to the file `output`, or with `parts`, their
     format, to the folder.
@@ -91,7 +92,7 @@ def predict_divided(
 
     The file holds what `predict` would write, byte for byte. The answers of a shard are written at once or not at all;
     those of a killed worker are computed again. `resume` goes on after an interruption of this process, also with
-    another number of workers. UserError and bad rows: as for `predict`.
+    another number of workers. UserError, bad rows and `truncated`: as for `predict`.
     """
     kept = None if keep is None else keep_of(keep)
     model = find_model(recipe)
@@ -101,8 +102,8 @@ def predict_divided(
         _refuse_own_input(source, output)
     else:
         _refuse_file(source, output, overwrite)
-    order = Order(recipe, model, source.files, kept, batch_size, output.absolute())
-    identity = {**answers_identity(recipe, model, source, kept, batch_size), "parts": parts}
+    order = Order(recipe, model, source.files, kept, batch_size, output.absolute(), truncated=truncated)
+    identity = {**answers_identity(recipe, model, source, kept, batch_size, truncated), "parts": parts}
     division = Division(workers, cluster, resume)
     return _divided(order, source, identity, division, _Work(Desk.answer, _finisher(parts)))
 
@@ -308,17 +309,18 @@ def _answered(
         console.note(f"resuming after {sum(each.rows for each in kept.values()):,} answered rows")
     left = [shard for shard in shards if shard.number not in kept]
     console.note(f"{counted(len(crew.shares), 'workers')}, {counted(len(left), 'shards')}: {' '.join(plan['engine'])}")
-    bad = sum(each.bad_rows for each in kept.values())
+    bad, truncated = (sum(getattr(each, name) for each in kept.values()) for name in ("bad_rows", "truncated"))
     jobs = ((work.job, shard, tuple(plan["engine"])) for shard in left)
     with console.progress(sum(shard.rows for shard in left), "predict") as bar:
         for job, sums, worker in crew.results(jobs):
             folder.note(left[job].number, sums)
             crew.shares[worker].rows += sums.rows
             bad += sums.bad_rows
+            truncated += sums.truncated
             bar.advance(sums.rows)
     work.finish(crew, folder, len(shards), plan)
     seconds = time.monotonic() - started
-    return DividedResult(cut.rows, bad, seconds, folder.output, len(shards), tuple(crew.shares))
+    return DividedResult(cut.rows, bad, truncated, seconds, folder.output, len(shards), tuple(crew.shares))
 
 
 def _finisher(parts: str | None) -> Callable[[Crew, ShardFolder, int, dict[str, Any]], None]:

@@ -25,7 +25,7 @@ from nlpctl.runtime.crew import Crew, Share
 
 if TYPE_CHECKING:
     from nlpctl.inference.pipeline import Place
-    from nlpctl.tasks.base import Task
+    from nlpctl.tasks.base import Predictions, Task
 
 PIECES = 2  # per worker at least: when one is lost, or slower than the others, less is left to do
 
@@ -44,9 +44,10 @@ class DividedModel:
         """What each worker has done."""
         return tuple(self._crew.shares)
 
-    def predictions(self, examples: Sequence[Any], batch_size: int) -> list[list[Any]]:
+    def predictions(self, examples: Sequence[Any], batch_size: int) -> Predictions:
         """As of `TrainedModel`."""
         from nlpctl.inference.pipeline import window_of
+        from nlpctl.tasks.base import Predictions
 
         size, workers = window_of(batch_size), len(self._crew.shares)
         starts = range(0, len(examples), size)
@@ -54,13 +55,14 @@ class DividedModel:
         windows = [_Piece(range(start, min(start + size, len(examples))), None) for start in starts]
         pieces = windows if count == 1 else self._cut(examples, windows, batch_size, count)
         jobs = ((Desk.score, [examples[i] for i in piece.rows], piece.chosen, self._engine) for piece in pieces)
-        found: list[list[Any]] = [[] for _ in examples]
+        found = Predictions([] for _ in examples)
         with console.progress(len(examples), "score") as bar:
             for job, predictions, worker in self._crew.results(jobs):
                 rows = 0
                 for place, parts in zip(pieces[job].rows, predictions, strict=True):
                     rows += bool(parts) and parts[0] is not None
                     found[place] = merged(found[place], parts)
+                found.truncated.update(pieces[job].rows[place] for place in predictions.truncated)
                 self._crew.shares[worker].rows += rows
                 bar.advance(rows)
         return found

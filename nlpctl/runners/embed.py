@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nlpctl.data.input_shards import ShardRows
     from nlpctl.inference.pipeline import Pipeline
     from nlpctl.inference.trained import TrainedModel
+    from nlpctl.tasks.base import Predictions
 
 
 def require_vectors(recipe: Recipe) -> None:
@@ -57,26 +58,28 @@ def write_embeddings(
     model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
     from nlpctl.runners.npy_writer import ArrayFile
 
-    started, file, bad = time.monotonic(), None, 0
+    started, file, bad, truncated = time.monotonic(), None, 0, 0
     try:
         with sigterm_interrupts(), staged_file(output) as stream:
-            for rows, vectors in embedded(recipe, model, source, batch_size, total):
+            for rows, vectors, cut in embedded(recipe, model, source, batch_size, total):
                 file = ArrayFile(stream, vectors.shape[1:], vectors.dtype) if file is None else file
                 file.append(vectors)
                 bad += sum(map(is_bad, rows))
+                truncated += cut
             if file is None:
                 raise no_rows(source.name)
             file.finish()
     except OSError as error:
         message = f"cannot write here ({error.strerror or error})"
         raise UserError(message, where=str(output), hint="name another file") from None
-    return PredictResult(file.rows, bad, time.monotonic() - started, output)
+    return PredictResult(file.rows, bad, truncated, time.monotonic() - started, output)
 
 
 def embedded(
     recipe: Recipe, model: TrainedModel, source: PredictInput | ShardRows, batch_size: int, total: int | None = None
-) -> Iterator[tuple[list[Any], np.ndarray]]:
-    """Windows of rows (examples and bad rows), in order, each with float32 vectors [rows, dim]; bad rows have zeros.
+) -> Iterator[tuple[list[Any], np.ndarray, int]]:
+    """Windows of rows (examples and bad rows), in order, each with float32 vectors [rows, dim], and the number of texts
+    that were cut at data.max_seq_length; bad rows have zeros.
 
     UserError for a bad row where data.on_bad_row is "error". `total`: expected rows, for the progress bar.
     """
@@ -85,16 +88,16 @@ def embedded(
     pipeline = answering(model.task, model.encoder, model.predictor)
     dim = _width(pipeline, source.task_rows)
 
-    def finished(window: list[Any], predictions: list[list[Any]]) -> tuple[list[Any], np.ndarray]:
+    def finished(window: list[Any], predictions: Predictions) -> tuple[list[Any], np.ndarray, int]:
         for row in window:
             if isinstance(row, BadRow):
                 check_bad_row(row, recipe.data.on_bad_row)
-        return window, _vectors(window, predictions, dim)
+        return window, _vectors(window, predictions, dim), len(predictions.truncated)
 
     read = windows(source.rows(), batch_size * WINDOW_BATCHES)
     with console.progress(total, "embed") as bar, closing(pipeline.stream(read, batch_size, finished)) as parts:
-        for window, vectors in parts:
-            yield window, vectors
+        for window, vectors, truncated in parts:
+            yield window, vectors, truncated
             bar.advance(len(window))
 
 

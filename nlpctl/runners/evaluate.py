@@ -19,7 +19,7 @@ from nlpctl.data.places import places
 from nlpctl.data.splits import column_values, groups_of, read_labelled_split
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
-from nlpctl.layout import LABELS
+from nlpctl.layout import LABELS, TRUNCATED
 from nlpctl.models.folder import read_labels
 from nlpctl.models.source import resolve_source
 from nlpctl.names import and_more
@@ -27,6 +27,7 @@ from nlpctl.runners.divided_scores import DividedModel, divided_model
 from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runners.seen_rows import members_of, warn_of_seen_rows
 from nlpctl.runners.side_by_side import Division
+from nlpctl.runners.truncated import warn_of_truncated
 from nlpctl.runners.validate import refuse_columns
 from nlpctl.runtime.crew import Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -197,6 +198,7 @@ def _scored(
             predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
             groups = groups_of(rows, split, model.task.labels, len(examples))
             report, tallies = full_report(model.task, examples, predictions, groups)
+            warn_of_truncated(recipe, report.get(TRUNCATED, 0), len(examples), split=split)
             wrong = model.task.mistakes(examples, predictions) if compared else []
             mistakes = {mistake.row: mistake for mistake in wrong}
             judged = model.task.judged(examples, predictions)

@@ -17,6 +17,7 @@ from nlpctl.models.find import find_trained_model
 from nlpctl.names import did_you_mean
 from nlpctl.runners.pages.explain import explanations_page
 from nlpctl.runners.predict import check_bad_row, refuse_output
+from nlpctl.runners.truncated import warn_of_truncated
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import set_up_process
 
@@ -66,21 +67,23 @@ def _explanations(
     label: str | None,
     baseline: Baseline | None,
 ) -> Iterator[Explained]:
-    from nlpctl.data.collate import raise_failure
+    from nlpctl.data.collate import failures_told
     from nlpctl.data.piece_spans import unknown_texts
     from nlpctl.inference.explain import Explained, Explainer, tokens_of
     from nlpctl.inference.pipeline import refuse_nan
 
     task, tokenizer = model.task, model.encoder.tokenizer
     collate = task.collator(model.encoder, labelled=False)
-    explainer = Explainer(model.predictor.network, tokenizer, method, baseline)
+    explainer, read, truncated = Explainer(model.predictor.network, tokenizer, method, baseline), 0, 0
     with sigterm_interrupts():
         for row, example in enumerate(source.rows(), 1):
             if isinstance(example, BadRow):
                 check_bad_row(example, recipe.data.on_bad_row)
                 continue
-            batch = collate([example])
-            raise_failure(batch)
+            with failures_told():
+                encodings = collate.encodings([example])
+                batch = collate.arrays([example], encodings)
+            read, truncated = read + 1, truncated + encodings[0].truncated
             outputs = model.predictor.outputs(batch)
             refuse_nan(outputs)
             predictions = task.predictions(outputs, [example])
@@ -95,6 +98,7 @@ def _explanations(
             tokens = tokens_of(ids, explanation.contributions, tokenizer, explainer.special, unknown)
             given = source.task_rows.answered(example)
             yield Explained(given, answer, name, shares[name], method, tuple(tokens), explanation)
+    warn_of_truncated(recipe, truncated, read)
 
 
 def _incomplete(row: int, given: dict[str, Any], explanation: Explanation) -> str:

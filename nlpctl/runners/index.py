@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from nlpctl.runners.open_model import find_model, open_trained_model, refuse_mod
 from nlpctl.runners.predict import WINDOW_BATCHES, bad_answer
 from nlpctl.runners.shard_folder import ShardFolder
 from nlpctl.runners.side_by_side import Division
+from nlpctl.runners.truncated import warn_of_truncated
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 
@@ -42,11 +43,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class IndexResult:
-    """The number of distinct texts, of repeated texts, and of bad rows (skipped)."""
+    """The number of distinct texts, of repeated texts, of bad rows (skipped), and of texts that were cut at
+    data.max_seq_length."""
 
     texts: int
     repeated: int
     bad_rows: int
+    truncated: int
 
 
 def open_texts(recipe: Recipe, names: Sequence[str], format: str) -> PredictInput:
@@ -95,12 +98,12 @@ def _built_divided(
         # An approximate index depends on how many vectors are added at a time: as many as in one process.
         rows, size = source.rows(), batch_size * WINDOW_BATCHES
         added = (part[i : i + size] for part in parts.vectors(count) for i in range(0, len(part), size))
-        windows = ((list(islice(rows, len(vectors))), vectors) for vectors in added)
+        windows = ((list(islice(rows, len(vectors))), vectors, 0) for vectors in added)
         found.append(_written(recipe, find_model(recipe), source, folder, kind, windows))
         remove_dir(parts.folder)
 
-    vectors_divided(recipe, source, folder, batch_size, division, finish)
-    return found[0]
+    divided = vectors_divided(recipe, source, folder, batch_size, division, finish)
+    return replace(found[0], truncated=divided.truncated)
 
 
 def _written(
@@ -109,15 +112,16 @@ def _written(
     source: PredictInput,
     folder: Path,
     kind: Kind,
-    windows: Iterable[tuple[list[Any], np.ndarray]],
+    windows: Iterable[tuple[list[Any], np.ndarray, int]],
 ) -> IndexResult:
-    """The index of rows and their vectors, given window by window."""
+    """The index of rows and their vectors, given window by window as `embedded` does."""
     from nlpctl.inference.index_build import IndexBuild
 
-    rows_read, bad = 0, 0
+    rows_read, bad, truncated = 0, 0, 0
     with staged_dir(folder) as staged:
         with IndexBuild(staged, kind) as build:
-            for rows, vectors in windows:
+            for rows, vectors, cut in windows:
+                truncated += cut
                 good = [place for place, row in enumerate(rows) if not isinstance(row, BadRow)]
                 bad += sum(map(is_bad, rows))
                 rows_read += len(good)
@@ -127,7 +131,7 @@ def _written(
             texts = build.finish()
         (staged / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8")
         write_manifest(staged, IndexManifest(kind, texts, build.dim, model_source, model_files(model_source)))
-    return IndexResult(texts, rows_read - texts, bad)
+    return IndexResult(texts, rows_read - texts, bad, truncated)
 
 
 def index_recipe(folder: str) -> Path:
@@ -151,10 +155,12 @@ def search_index(
     model = open_trained_model(recipe, set_up_to_answer(recipe, manifest.model), manifest.model, batch_size, total)
     from nlpctl.inference.index import TextIndex
 
-    index = TextIndex(folder, manifest)
+    index, read, truncated = TextIndex(folder, manifest), 0, 0
     with sigterm_interrupts():
-        for rows, vectors in embedded(recipe, model, queries, batch_size):
+        for rows, vectors, cut in embedded(recipe, model, queries, batch_size):
+            read, truncated = read + len(rows), truncated + cut
             yield [_hits(row, hits) for row, hits in zip(rows, index.search(vectors, k), strict=True)]
+    warn_of_truncated(recipe, truncated, read)
 
 
 def _hits(row: Any, hits: list[dict[str, Any]]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from nlpctl.models.source import resolve_source
 from nlpctl.runners.annotations import interface_of, refuse_kind, refuse_outputs, write_records
 from nlpctl.runners.open_model import find_model
 from nlpctl.runners.predict import check_bad_row, refuse_output
+from nlpctl.runners.truncated import warn_of_truncated
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import set_up_process
 
@@ -223,7 +224,7 @@ class _Search:
     ):
         self._recipe, self._model, self._source = recipe, model, source
         self._known_keys, self._measure, self._pool, self._batch_size = known, measure, pool, batch_size
-        self.rows = self.bad = self.known = 0
+        self.rows = self.bad = self.known = self.truncated = 0
 
     def run(self, total: int | None) -> list[_Candidate]:
         """The most uncertain rows, the most uncertain first."""
@@ -237,6 +238,7 @@ class _Search:
                 kept += self._doubted(window, pipeline, vectors)
                 kept = self._most_uncertain(kept)
                 bar.advance(len(window))
+        warn_of_truncated(self._recipe, self.truncated, self.rows - self.bad - self.known)
         return kept
 
     def choose(self, candidates: Sequence[_Candidate], count: int) -> list[ChosenRow]:
@@ -306,6 +308,7 @@ class _Search:
                 shares[i][part], caught[i][part] = share, vector
 
         predictions = pipeline.predictions(examples, self._batch_size, watch)
+        self.truncated += len(predictions.truncated)
         for i, (number, row, example) in enumerate(window):
             unsure = doubt(task, np.concatenate(shares[i]), self._measure)
             yield _Candidate(number, row, example, predictions[i], unsure, np.mean(caught[i], axis=0))

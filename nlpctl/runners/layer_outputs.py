@@ -77,7 +77,7 @@ def write_layer_outputs(
         with sigterm_interrupts(), tempfile.TemporaryDirectory(dir=output.parent) as folder:
             arrays = _Arrays(Path(folder), count, np.dtype(np.float16) if float16 else None)
             with arrays:
-                rows, bad = _write(recipe, model, source, patterns, batch_size, arrays)
+                rows, bad, truncated = _write(recipe, model, source, patterns, batch_size, arrays)
             if not rows:
                 raise no_rows(source.name)
             with staged_file(output) as stream:
@@ -85,7 +85,7 @@ def write_layer_outputs(
     except OSError as error:
         message = f"cannot write here ({error.strerror or error})"
         raise UserError(message, where=str(output), hint="name another file") from None
-    return LayerOutputsResult(rows, bad, time.monotonic() - started, output, arrays.shapes)
+    return LayerOutputsResult(rows, bad, truncated, time.monotonic() - started, output, arrays.shapes)
 
 
 def _write(
@@ -95,21 +95,24 @@ def _write(
     patterns: Sequence[str],
     batch_size: int,
     arrays: _Arrays,
-) -> tuple[int, int]:
-    """Run every text; returns the number of rows and of bad rows."""
-    from nlpctl.data.collate import raise_failure
+) -> tuple[int, int, int]:
+    """Run every text; returns the number of rows, of bad rows and of rows that were cut at data.max_seq_length."""
+    from nlpctl.data.collate import failures_told
     from nlpctl.inference.layer_outputs import LayerOutputs, token_counts
     from nlpctl.inference.pipeline import answering, windows
 
     pipeline = answering(model.task, model.encoder, model.predictor)
     layers = LayerOutputs(model.predictor.network, patterns)
     pad_id = layers.network.config.pad_token_id
-    seen = _Seen()
+    seen, truncated = _Seen(), set()
     tokens = 0
     with console.progress(None, "layer outputs") as bar:
         for window in windows(_texts(recipe, pipeline, source, seen), batch_size):
-            batch = pipeline.collate([feature for _, feature in window])
-            raise_failure(batch)
+            features = [feature for _, feature in window]
+            with failures_told():
+                encodings = pipeline.collate.encodings(features)
+                batch = pipeline.collate.arrays(features, encodings)
+            truncated |= {row for (row, _), each in zip(window, encodings, strict=True) if each.truncated}
             by_row, by_token = layers.of(batch)
             lengths = token_counts(batch, pad_id)
             ids = [row[:length] for row, length in zip(batch[INPUT_IDS], lengths, strict=True)]
@@ -125,7 +128,7 @@ def _write(
         console.warn(f"{name} is left out: {reason}")
     for name, number in arrays.too_large.items():
         console.warn(f"{name}: {number:,} values beyond 65,504 became infinite in float16; leave out --float16")
-    return seen.rows, seen.bad
+    return seen.rows, seen.bad, len(truncated)
 
 
 @dataclass

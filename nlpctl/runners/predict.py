@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
@@ -33,7 +33,8 @@ from nlpctl.data.kept import (
 from nlpctl.data.row import BadRow, BlankLine, is_bad
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
-from nlpctl.files import json_of, write_json_atomic, writing
+from nlpctl.files import json_of, write_json_atomic, write_text_atomic, writing
+from nlpctl.layout import TRUNCATED
 from nlpctl.models.find import model_fingerprint
 from nlpctl.models.folder import kept_values
 from nlpctl.outputs import is_stream, open_stream, refuse_stream
@@ -43,17 +44,19 @@ from nlpctl.runtime.lock import take_lock
 
 if TYPE_CHECKING:
     from nlpctl.inference.trained import TrainedModel
-    from nlpctl.tasks.base import Task
+    from nlpctl.tasks.base import Predictions, Task
 
 WINDOW_BATCHES = 32  # rows sorted by length within a window; also the unit of resuming
 
 
 @dataclass(frozen=True)
 class PredictResult:
-    """How many rows were answered, how many were bad (skipped), and how long it took in seconds."""
+    """How many rows were answered, how many were bad (skipped), of how many the network did not read all, and how long
+    it took in seconds."""
 
     rows: int
     bad_rows: int
+    truncated: int
     seconds: float
     output: Path | None
 
@@ -73,6 +76,7 @@ def predict(
     flush: bool = False,
     resume: bool = False,
     overwrite: bool = False,
+    truncated: bool = False,
     stdout: TextIO | None = None,
 ) -> PredictResult:
     """Answer every row of `source`; write to `output`, or to `stdout` (default: sys.stdout) when it is None.
@@ -82,6 +86,8 @@ def predict(
 
     `flush`: answer and write every batch as soon as its rows are read, before reading more. Otherwise many batches
     are read ahead, rows are batched by length, and reading overlaps with computing.
+
+    `truncated`: every answer says whether its text was cut at data.max_seq_length.
 
     A file is written as OUTPUT.partial and renamed when complete. After an interruption, `resume` keeps the existing
     answers and continues; without it the prediction starts over. A bad row stops the command (data.on_bad_row: error)
@@ -100,30 +106,32 @@ def predict(
     count = total if begun is None else begun.count
     if output is None or is_stream(output):
         model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, count)
-        return Answering(recipe, model, source, kept, batch_size, flush, begun).write_through(output, total, stdout)
+        answering = Answering(recipe, model, source, kept, batch_size, flush, truncated, begun)
+        return answering.write_through(output, total, stdout)
     partial = PartialOutput(output)
     # `identity`: everything that the answers depend on. It is stored with them, and `resume` requires the same. Checked
     # twice, since the engine is known only once the model is open, and all else can be refused before Paddle is
     # imported.
-    identity = {**answers_identity(recipe, model_source, source, kept, batch_size), "flush": flush}
+    identity = {**answers_identity(recipe, model_source, source, kept, batch_size, truncated), "flush": flush}
     if source.rereadable or resume:
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
     setup = set_up_to_answer(recipe, model_source)
     model = open_trained_model(recipe, setup, model_source, batch_size, count)  # before anything is written
-    answering = Answering(recipe, model, source, kept, batch_size, flush, begun)
+    answering = Answering(recipe, model, source, kept, batch_size, flush, truncated, begun)
     identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
     partial.check(identity, resume)
-    done, bad = partial.begin(identity, resume, answering.window, overwrite)
+    done, bad, cut = partial.begin(identity, resume, answering.window, overwrite)
     if done:
         console.note(f"resuming after {done:,} answered rows")
     room = "free disk space, then continue with --resume" if source.rereadable else "free disk space"
     with writing(partial.file, room), partial.file.open("a", encoding="utf-8") as stream:
-        result = answering.write(stream, done, total)
+        result = answering.write(stream, done, total, partial.note_truncated)
         stream.flush()
         os.fsync(stream.fileno())
     partial.finish()
-    return PredictResult(done + result.rows, bad + result.bad_rows, result.seconds, output)
+    rows, bad, cut = done + result.rows, bad + result.bad_rows, cut + result.truncated
+    return PredictResult(rows, bad, cut, result.seconds, output)
 
 
 def refuse_output(output: Path, source: PredictInput, overwrite: bool) -> None:
@@ -175,12 +183,13 @@ class _Begun:
 
 
 def answers_identity(
-    recipe: Recipe, model: str, source: PredictInput, keep: Keep | None, batch_size: int
+    recipe: Recipe, model: str, source: PredictInput, keep: Keep | None, batch_size: int, truncated: bool = False
 ) -> dict[str, Any]:
     """What the answers depend on besides the input, the engine, and how they are cut into windows."""
     names = (keep_by_default(source.format) if keep is None else keep).names
     kept = {"keep": None if names is None else list(names)}
-    return {**model_fingerprint(model), "batch_size": batch_size, **kept, "settings": answer_settings(recipe)}
+    settings = answer_settings(recipe) | ({TRUNCATED: True} if truncated else {})
+    return {**model_fingerprint(model), "batch_size": batch_size, **kept, "settings": settings}
 
 
 class RowsToAnswer(Protocol):
@@ -195,11 +204,13 @@ class RowsToAnswer(Protocol):
 
 @dataclass(frozen=True)
 class AnsweredPart:
-    """Some rows answered: `lines` of JSON. `error`: a bad row ends the command after them."""
+    """Some rows answered: `lines` of JSON. `truncated`: rows of which the network did not read all. `error`: a bad row
+    ends the command after them."""
 
     lines: str
     rows: int
     bad: int
+    truncated: int
     error: UserError | None
 
 
@@ -213,6 +224,7 @@ class Answering:
     keep: Keep | None
     batch_size: int
     flush: bool
+    truncated: bool = False  # whether answers say it
     begun: _Begun | None = None
 
     @property
@@ -220,12 +232,20 @@ class Answering:
         """Number of rows answered and written together."""
         return self.batch_size * (1 if self.flush else WINDOW_BATCHES)
 
-    def write(self, stream: TextIO, skip: int, total: int | None) -> PredictResult:
-        """Answer all rows but the first `skip`; `total` counts these too; None if unknown."""
-        started, count, bad = time.monotonic(), 0, 0
+    def write(
+        self, stream: TextIO, skip: int, total: int | None, note: Callable[[int, int], None] | None = None
+    ) -> PredictResult:
+        """Answer all rows but the first `skip`; `total` counts these too; None if unknown.
+
+        `note(end, truncated)`: called before the lines up to row `end` are written, if any of them are truncated.
+        """
+        started, count, bad, truncated = time.monotonic(), 0, 0, 0
         left = None if total is None else total - skip
         with sigterm_interrupts(), console.progress(left, "predict") as bar, closing(self.parts(skip)) as parts:
             for part in parts:
+                if part.truncated and note is not None:
+                    note(skip + count + part.rows, part.truncated)
+                truncated += part.truncated
                 stream.write(part.lines)
                 stream.flush()
                 count += part.rows
@@ -233,7 +253,7 @@ class Answering:
                 if part.error is not None:
                     raise part.error
                 bar.advance(part.rows)
-        return PredictResult(count, bad, time.monotonic() - started, None)
+        return PredictResult(count, bad, truncated, time.monotonic() - started, None)
 
     def write_through(self, output: Path | None, total: int | None, stdout: TextIO | None) -> PredictResult:
         """Write the answers to all rows to a device or a pipe; None is `stdout`."""
@@ -255,18 +275,19 @@ class Answering:
         for rows in read:
             yield self._answered(rows, pipeline.predictions(rows, self.batch_size))
 
-    def _answered(self, rows: KeptRows, predictions: list[list[Any]]) -> AnsweredPart:
+    def _answered(self, rows: KeptRows, predictions: Predictions) -> AnsweredPart:
         policy, bad, lines = self.recipe.data.on_bad_row, 0, []
-        answered = answers(self.source.task_rows, self.model.task, rows, predictions)
+        answered = answers(self.source.task_rows, self.model.task, rows, predictions, self.truncated)
+        truncated = len(predictions.truncated)
         for row, answer, kept in zip(rows, answered, rows.kept, strict=True):
             if is_bad(row):
                 bad += 1
                 try:
                     check_bad_row(row, policy)
                 except UserError as error:
-                    return AnsweredPart(_joined(lines), len(rows), bad, error)
+                    return AnsweredPart(_joined(lines), len(rows), bad, truncated, error)
             lines.append(json_line(with_kept(answer, kept)))
-        return AnsweredPart(_joined(lines), len(rows), bad, None)
+        return AnsweredPart(_joined(lines), len(rows), bad, truncated, None)
 
 
 def _joined(lines: list[str]) -> str:
@@ -278,18 +299,23 @@ def bad_answer(row: BadRow) -> dict[str, Any]:
     return {BAD_ROW: f"{row.where}: {row.reason}"}
 
 
-def answers(rows: TaskRows, task: Task, read: Sequence[Any], predictions: list[list[Any]]) -> list[dict[str, Any]]:
+def answers(
+    rows: TaskRows, task: Task, read: Sequence[Any], predictions: Predictions, truncated: bool = False
+) -> list[dict[str, Any]]:
     """The answer to each row, in order; `predictions` belong to the good rows. That to a blank line is null.
 
-    What is less sure than inference.min_confidence is withheld.
+    What is less sure than inference.min_confidence is withheld. `truncated`: each says whether its text was cut.
     """
     good, least = [row for row in read if not isinstance(row, BadRow)], task.recipe.inference.min_confidence
     told = task.answers(good, predictions)
-    found = iter(told if least is None else [task.abstained(answer, least) for answer in told])
+    told = told if least is None else [task.abstained(answer, least) for answer in told]
+    if truncated:
+        told = [answer | {TRUNCATED: place in predictions.truncated} for place, answer in enumerate(told)]
+    found, uncut = iter(told), {TRUNCATED: False} if truncated else {}
 
     def answer(row: Any) -> dict[str, Any]:
         if isinstance(row, BlankLine):
-            return without_bad_row({rows.plain_column: ""}) | dict.fromkeys(task.answer_keys)
+            return without_bad_row({rows.plain_column: ""}) | dict.fromkeys(task.answer_keys) | uncut
         return bad_answer(row) if isinstance(row, BadRow) else without_bad_row(rows.answered(row)) | next(found)
 
     return [answer(row) for row in read]
@@ -309,12 +335,14 @@ def _is_bad(line: bytes) -> bool:
 
 
 class PartialOutput:
-    """OUTPUT.partial holds the answers so far, OUTPUT.partial.json their `identity` (input, model, settings)."""
+    """OUTPUT.partial holds the answers so far, OUTPUT.partial.json their `identity` (input, model, settings), and
+    OUTPUT.partial.truncated how many rows were cut: a line per window that has such, "its last row, their number"."""
 
     def __init__(self, output: Path):
         self.output = output
         self.file = output.with_name(output.name + ".partial")
         self.note = output.with_name(output.name + ".partial.json")
+        self.cuts = output.with_name(output.name + ".partial.truncated")
         self._lock: int | None = None  # held from `begin` to `finish`, or to the end of the process
 
     def check(self, identity: dict[str, Any], resume: bool) -> None:
@@ -345,8 +373,9 @@ class PartialOutput:
 
     def begin(
         self, identity: dict[str, Any], resume: bool, window: int, overwrite: bool = False
-    ) -> tuple[int, int]:
-        """Prepare the partial file; returns the number of rows already answered in it, and of bad rows among them.
+    ) -> tuple[int, int, int]:
+        """Prepare the partial file; returns the number of rows already answered in it, and of bad and truncated rows
+        among them.
 
         `identity` describes input, settings and model, as for `check`. UserError if the file cannot be written, or
         another prediction has given the output its name meanwhile, which is not to `overwrite`.
@@ -367,8 +396,9 @@ class PartialOutput:
                 raise
             if not goes_on:
                 self.file.write_bytes(b"")  # first: older answers must never exist together with the new note
+                self.cuts.unlink(missing_ok=True)
                 write_json_atomic(self.note, identity)
-                return 0, 0
+                return 0, 0, 0
         kept_rows, kept_bad, kept_bytes, bad, size = 0, 0, 0, 0, 0
         with self.file.open("r+b") as stream:
             for count, line in enumerate(stream, start=1):
@@ -378,7 +408,22 @@ class PartialOutput:
                 if count % window == 0 and line.endswith(b"\n"):
                     kept_rows, kept_bad, kept_bytes = count, bad, size
             stream.truncate(kept_bytes)
-        return kept_rows, kept_bad
+        return kept_rows, kept_bad, self._keep_truncated(kept_rows)
+
+    def note_truncated(self, end: int, count: int) -> None:
+        """Note that `count` rows of the window that ends with row `end` were cut, before their answers are written."""
+        with self.cuts.open("a", encoding="ascii") as stream:
+            stream.write(f"{end} {count}\n")
+
+    def _keep_truncated(self, rows: int) -> int:
+        """How many of the first `rows` rows were cut; what is noted of others is dropped."""
+        try:
+            noted = [tuple(map(int, line.split())) for line in self.cuts.read_text(encoding="ascii").splitlines()]
+        except FileNotFoundError:
+            return 0
+        kept = [(end, count) for end, count in noted if end <= rows]
+        write_text_atomic(self.cuts, "".join(f"{end} {count}\n" for end, count in kept))
+        return sum(count for _, count in kept)
 
     def _take(self) -> None:
         """Lock the partial file, before anything is read or truncated. UserError if another prediction holds it."""
@@ -400,6 +445,7 @@ class PartialOutput:
         """Give the complete file its name."""
         os.replace(self.file, self.output)
         self.note.unlink(missing_ok=True)
+        self.cuts.unlink(missing_ok=True)
         self.let_go()
 
     def let_go(self) -> None:

@@ -87,7 +87,7 @@ def make_service(
         task = other
 
     def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
-        return answers(columns, task, read, pipeline.predictions(read, settings.batch_size))
+        return answers(columns, task, read, pipeline.predictions(read, settings.batch_size), truncated=True)
 
     # What is longer is cut off, and costs no more, unless it is read in windows.
     longest = sys.maxsize if columns.in_windows else BYTES_PER_TOKEN * recipe.data.max_seq_length

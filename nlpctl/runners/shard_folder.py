@@ -47,12 +47,14 @@ _OWN = re.compile(rf"{re.escape(STAGING_PREFIX)}.*|worker-\d+\.log|input-\d+")  
 
 @dataclass(frozen=True)
 class Sums:
-    """What is known of a part: its file, the number of its first row, its rows, the bad ones among them, its bytes."""
+    """What is known of a part: its file, the number of its first row, its rows, the bad and the truncated ones among
+    them, its bytes."""
 
     file: str
     first: int
     rows: int
     bad_rows: int
+    truncated: int
     bytes: int
     sha256: str
 
@@ -146,17 +148,19 @@ class ShardFolder:
         part = self.folder / sums.file
         return part.is_file() and part.stat().st_size == sums.bytes
 
-    def write(self, shard: Shard, pieces: Iterable[tuple[bytes, int]], suffix: str = ".jsonl") -> Sums:
-        """Write the answers of a shard, given as pieces of the part, each with the number of bad rows in it."""
-        digest, size, bad = hashlib.sha256(), 0, 0
+    def write(self, shard: Shard, pieces: Iterable[tuple[bytes, int, int]], suffix: str = ".jsonl") -> Sums:
+        """Write the answers of a shard, given as pieces of the part, each with the numbers of bad rows and of truncated
+        rows in it."""
+        digest, size, bad, truncated = hashlib.sha256(), 0, 0, 0
         name = f"part-{shard.number:06}{suffix}"
         with writing(self.folder, _ENOUGH), staged_file(self.folder / name) as stream:
-            for raw, bad_rows in pieces:
+            for raw, bad_rows, cut in pieces:
                 stream.write(raw)
                 digest.update(raw)
                 size += len(raw)
                 bad += bad_rows
-        sums = Sums(name, shard.first, shard.rows, bad, size, digest.hexdigest())
+                truncated += cut
+        sums = Sums(name, shard.first, shard.rows, bad, truncated, size, digest.hexdigest())
         with writing(self.folder, _ENOUGH):
             write_json_atomic(self._sums(shard.number), asdict(sums))
         return sums
@@ -211,7 +215,7 @@ class ShardFolder:
         """Give the folder of parts its name, with a manifest in place of what was needed while it was made."""
         parts = [asdict(each) for each in sums]
         told = {name: plan["identity"][name] for name in ("model", "settings", "keep")}
-        total = {"rows": sum(part["rows"] for part in parts), "bad_rows": sum(part["bad_rows"] for part in parts)}
+        total = {name: sum(part[name] for part in parts) for name in ("rows", "bad_rows", "truncated")}
         manifest = {"content": PARTS, **total, "engine": plan["engine"], **told, "parts": parts}
         with writing(self.output, _ENOUGH):
             write_json_atomic(self.folder / MANIFEST, manifest)

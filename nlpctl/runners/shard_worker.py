@@ -30,6 +30,7 @@ from nlpctl.runtime.worker import listen_for_interrupts
 if TYPE_CHECKING:
     from nlpctl.inference.pipeline import Place
     from nlpctl.inference.trained import TrainedModel
+    from nlpctl.tasks.base import Predictions
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Order:
     keep: Keep | None
     batch_size: int
     output: Path
+    truncated: bool = False  # whether answers say that their text was cut
 
     def on(self, runtime: RuntimeSection) -> Order:
         """The order for a worker with these cores or this card."""
@@ -96,7 +98,7 @@ class Desk:
 
     def score(
         self, examples: Sequence[Any], chosen: Sequence[Place] | None, engine: tuple[str, str]
-    ) -> list[list[Any]]:
+    ) -> Predictions:
         """The predictions for labelled examples of one window; `chosen`: as of `TrainedModel`."""
         return self._opened(engine, None).predictions(examples, self._order.batch_size, chosen)
 
@@ -104,7 +106,8 @@ class Desk:
         """Answer a shard and write its part. UserError for a bad row where data.on_bad_row is "error"."""
         order = self._order
         model = self._opened(engine, None)
-        work = Answering(order.recipe, model, ShardRows(self._source, shard), order.keep, order.batch_size, False)
+        rows = ShardRows(self._source, shard)
+        work = Answering(order.recipe, model, rows, order.keep, order.batch_size, False, order.truncated)
         return ShardFolder(order.output).write(shard, _texts(work))
 
     def embed(self, shard: Shard, engine: tuple[str, str]) -> Sums:
@@ -113,7 +116,7 @@ class Desk:
 
         order, rows = self._order, ShardRows(self._source, shard)
         windows = embedded(order.recipe, self._opened(engine, None), rows, order.batch_size)
-        vectors = ((found.tobytes(), sum(map(is_bad, read))) for read, found in windows)
+        vectors = ((found.tobytes(), sum(map(is_bad, read)), truncated) for read, found, truncated in windows)
         return ShardFolder(order.output).write(shard, vectors, VECTORS)
 
     def schema(self, number: int) -> str:
@@ -144,11 +147,11 @@ class Desk:
         return self._model
 
 
-def _texts(work: Answering) -> Iterator[tuple[bytes, int]]:
+def _texts(work: Answering) -> Iterator[tuple[bytes, int, int]]:
     for part in work.parts(0):
         if part.error is not None:
             raise part.error
-        yield part.lines.encode(), part.bad
+        yield part.lines.encode(), part.bad, part.truncated
 
 
 def open_desk(order: Order, log: Path | None) -> Callable[[Any], Any]:

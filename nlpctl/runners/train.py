@@ -177,13 +177,23 @@ def _read_data(recipe: Recipe, processes: int) -> TrainingData:
 
 
 def _make_ready(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> Ready:
-    """Build the network. Writes nothing; UserError if the model cannot be used."""
+    """Build the network, and warn of training rows that are cut. Writes nothing.
+
+    UserError if the model cannot be used.
+    """
     # Imported only now: device, threads and flags had to be set before Paddle was.
+    from nlpctl.data.encoders import build_encoder
+    from nlpctl.models.network import max_positions
     from nlpctl.tasks.base import make_task
+    from nlpctl.training.cut_rows import warn_of_cut_rows
     from nlpctl.training.fine_tune import make_ready
 
     quiet_libraries()
-    return make_ready(recipe, setup, make_task(recipe, data.labels), data)
+    ready = make_ready(recipe, setup, make_task(recipe, data.labels), data)
+    if setup.rank == 0:
+        encoder = build_encoder(ready.model.tokenizer, recipe.data.tokenizer)
+        warn_of_cut_rows(ready.task, data, encoder, max_positions(ready.model.network))
+    return ready
 
 
 def _train(ready: Ready, run: RunDirectory, resume: bool, judging: Judging | None = None) -> None:

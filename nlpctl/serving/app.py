@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 import nlpctl
 from nlpctl.data.kept import json_line
 from nlpctl.errors import Problem
+from nlpctl.layout import TRUNCATED
 from nlpctl.serving.batcher import Batcher
 from nlpctl.serving.body import JSON_TYPE, BodyReader, Rows, check_headers
 from nlpctl.serving.metrics import (
@@ -28,7 +29,7 @@ from nlpctl.serving.metrics import (
     process_metrics,
     read,
 )
-from nlpctl.serving.refused import Refused, failed, full, stopping
+from nlpctl.serving.refused import Refused, failed, full, stopping, unusable
 from nlpctl.serving.secrets import ApiKeys
 from nlpctl.serving.settings import ServeSettings
 from nlpctl.serving.starting import HEALTH
@@ -98,10 +99,16 @@ class Service:
         )
     )
 
+    truncated: Counter = field(
+        default_factory=lambda: Counter(
+            "nlpctl_truncated_rows_total", "Answered rows that were cut at data.max_seq_length."
+        )
+    )
+
     def metrics(self) -> list[Read]:
         facts = Gauge("nlpctl_info", "The served model.", lambda: 1, {**self.facts(), "version": nlpctl.__version__})
         stopping = Gauge("nlpctl_stopping", "1 after the signal to stop.", lambda: self.stopping)
-        own = (facts, stopping, self.requests, self.seconds, self.cut)
+        own = (facts, stopping, self.requests, self.seconds, self.cut, self.truncated)
         return read([*own, *self.batcher.metrics, *process_metrics()])
 
 
@@ -112,10 +119,13 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
     @app.post("/predict", openapi_extra=predict_schema(service.keys, service.settings.max_rows))
     async def predict(request: Request) -> Response:
         """One row as an object, or several as a list; the answer has the same form and order."""
-        started = time.monotonic()
+        started, asked = time.monotonic(), _flag(request, TRUNCATED)
         check_headers(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
         rows = await _read(service, await _body(request, service))
         answers = await _while_connected(request, service.batcher.submit(rows.rows))
+        service.truncated.add(sum(answer.get(TRUNCATED, False) for answer in answers))
+        if not asked:
+            answers = [{name: value for name, value in each.items() if name != TRUNCATED} for each in answers]
         service.seconds.observe(time.monotonic() - started)
         return _json(200, rows.told(answers))
 
@@ -190,6 +200,14 @@ class _Outermost:
         finally:
             path = scope.get("path", "") if scope.get("path", "") in PATHS else "other"
             self._service.requests.add(1, path, str(status or _CLIENT_GONE))
+
+
+def _flag(request: Request, name: str) -> bool:
+    """A parameter of the address that is true or false. Refused (422): it is neither."""
+    value = request.query_params.get(name, "false")
+    if value not in ("true", "false"):
+        raise unusable([Problem(f"{value[:60]!r} is not true or false", name, f"send /predict?{name}=true")])
+    return value == "true"
 
 
 async def _body(request: Request, service: Service) -> bytes:
@@ -270,7 +288,9 @@ def predict_schema(keys: tuple[str, ...], max_rows: int) -> dict[str, Any]:
     responses = {"200": _content("The answers, in the form and order of the rows", answers)}
     responses |= {status: _content(told, _ERROR) for status, told in _REFUSALS.items()}
     body = {"required": True, "content": {JSON_TYPE: {"schema": {"oneOf": [row, rows]}}}}
-    return {"requestBody": body, "responses": responses}
+    told = "Each answer says whether its text was cut at data.max_seq_length"
+    truncated = {"name": TRUNCATED, "in": "query", "description": told, "schema": {"type": "boolean"}}
+    return {"parameters": [truncated], "requestBody": body, "responses": responses}
 
 
 def _content(description: str, schema: dict[str, Any]) -> dict[str, Any]:

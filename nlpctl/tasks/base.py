@@ -161,6 +161,10 @@ class Task(ABC):
         """
         return (example,)
 
+    def overhead(self, encoder: TextEncoder, pair: bool) -> int:
+        """The number of tokens around a text, or a pair of texts, which data.max_seq_length leaves no room for."""
+        return encoder.overhead(pair)
+
     def training_cut(self, examples: Sequence[Any], encoder: TextEncoder) -> Callable[[Any], Sequence[Any]]:
         """From one of `examples`, the training examples, to what batches are made of in training with the task's own
         loss; not called for a stream."""
@@ -303,6 +307,27 @@ class Task(ABC):
         """This task with the thresholds that `tune` finds on dev; the task itself if there is nothing to tune."""
         thresholds = self.tune(examples, predictions)
         return self if thresholds is None else type(self)(self.recipe, self.labels, thresholds)
+
+
+class Predictions(list[list[Any]]):
+    """Per example the predictions of its features.
+
+    `truncated`: the examples, by their places, of which the network did not read all, as they have more than
+    data.max_seq_length tokens.
+    """
+
+    def __init__(self, found: Iterable[list[Any]] = (), truncated: Iterable[int] = ()):
+        super().__init__(found)
+        self.truncated = set(truncated)
+
+    def add(self, further: Predictions) -> None:
+        """Append the predictions of the examples that come after these."""
+        self.truncated.update(len(self) + place for place in further.truncated)
+        self.extend(further)
+
+    def first(self, count: int) -> Predictions:
+        """Those of the first `count` examples."""
+        return Predictions(self[:count], (place for place in self.truncated if place < count))
 
 
 def task_class(name: str) -> type[Task]:

@@ -54,6 +54,10 @@ class FewShotClassification(SequenceClassification):
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
         return _with_words(super().load_trained(recipe, source), recipe)
 
+    def overhead(self, encoder: TextEncoder, pair: bool) -> int:
+        parts = parse_template(self.recipe.prompt.template)
+        return PromptEncoder(parts, encoder.tokenizer, self.data.max_seq_length).overhead
+
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TextExample]], Batch]:
         return PromptCollator(self.recipe, encoder, with_labels=labelled)
 
@@ -67,7 +71,7 @@ class PromptCollator(Collator):
 
     def encodings(self, examples: Sequence[TextExample]) -> list[Encoding]:
         rows = [self.prompt.encode(example.text, example.text_pair) for example in examples]
-        return [Encoding(ids, types if self.encoder.uses_token_types else []) for ids, types in rows]
+        return [Encoding(ids, types if self.encoder.uses_token_types else [], cut) for ids, types, cut in rows]
 
 
 def _with_words(model: LoadedModel, recipe: Recipe) -> LoadedModel:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nlpctl.layout import INTERVALS
+from nlpctl.layout import INTERVALS, TRUNCATED
+from nlpctl.tasks.base import Predictions
 from nlpctl.tasks.confidence import confidence_report
 from nlpctl.tasks.tallies import Tallies
 
@@ -45,6 +46,8 @@ def full_report(
     `groups`: examples with equal values (data.columns.group) depend on each other; None: as the task says.
     """
     report, tallies = task.report(examples, predictions), task.tallies(examples, predictions)
+    if isinstance(predictions, Predictions) and predictions.truncated:
+        report = {"rows": report["rows"], TRUNCATED: len(predictions.truncated), **report}
     report.update(confidence_of(task, examples, predictions))
     if tallies is not None:
         if groups is not None:

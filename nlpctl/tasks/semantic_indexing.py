@@ -36,7 +36,8 @@ class PairCollator(Collator):
     """
 
     def encodings(self, examples: Sequence[RetrievalExample]) -> list[Encoding]:
-        """Encodes the first texts only; an unlabelled batch holds no others."""
+        """Encodes the first texts only; an unlabelled batch holds no others. `arrays` notes whether one of the second
+        texts was cut."""
         return self.encoder.encode([example.text for example in examples], None, self.max_length)
 
     def arrays(self, examples: Sequence[RetrievalExample], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
@@ -45,16 +46,20 @@ class PairCollator(Collator):
             return batch
         pairs = [example.text_pair for example in examples]
         negatives = [example.negative for example in examples if example.negative is not None]
-        batch |= self.encoded(pairs, "pair_ids", "pair_type_ids")
+        second = self.encoder.encode(pairs, None, self.max_length)
+        for first, other in zip(encodings, second, strict=True):
+            first.truncated |= other.truncated
+        batch |= self.named(second, "pair_ids", "pair_type_ids")
         if negatives:
-            batch |= self.encoded(negatives, "negative_ids", "negative_type_ids")
+            of_negatives = self.encoder.encode(negatives, None, self.max_length)
+            batch |= self.named(of_negatives, "negative_ids", "negative_type_ids")
         batch["positives"] = np.array([row if example.matches else -1 for row, example in enumerate(examples)])
         batch["candidates"] = candidate_mask(examples, [*pairs, *negatives])
         return batch
 
-    def encoded(self, texts: Sequence[str], ids_name: str, types_name: str) -> dict[str, np.ndarray]:
-        """The texts as one padded batch, its entries named as the network wants them."""
-        batch = self.pad(self.encoder.encode(texts, None, self.max_length))
+    def named(self, encodings: Sequence[Encoding], ids_name: str, types_name: str) -> dict[str, np.ndarray]:
+        """The encodings as one padded batch, its entries named as the network wants them."""
+        batch = self.pad(encodings)
         names = {"input_ids": ids_name, "token_type_ids": types_name}
         return {names[name]: array for name, array in batch.items()}
 

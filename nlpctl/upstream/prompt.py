@@ -19,6 +19,7 @@ Test: tests/upstream/test_prompt.py.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,15 +28,36 @@ def make_template(parts: Sequence[Mapping[str, Any]], tokenizer: Any, max_length
     """A ManualTemplate of `parts`, which it would change."""
     from paddlenlp.prompt import ManualTemplate
 
-    return ManualTemplate(copy.deepcopy(list(parts)), tokenizer, max_length)
+    template = ManualTemplate(copy.deepcopy(list(parts)), tokenizer, max_length)
+    template.prompt_tokenizer = _telling_cuts(template.prompt_tokenizer)
+    return template
 
 
-def encode(template: Any, texts: Mapping[str, str]) -> tuple[list[int], list[int]]:
-    """input_ids and token_type_ids of the template filled with `texts`; the template's masks are the only ones."""
+def _telling_cuts(tokenizer: Any) -> Any:
+    """A prompt tokenizer whose result also says whether a part was cut ("truncated")."""
+    told = threading.local()  # several threads of a service encode with one template
+
+    class Telling(type(tokenizer)):  # type: ignore[misc]
+        def __call__(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+            return {**super().__call__(inputs), "truncated": told.cut}
+
+        def _create_max_lengths_from_do_truncate(self, parts: list[list[int]], may_cut: list[bool]) -> list[int | None]:
+            limits = super()._create_max_lengths_from_do_truncate(parts, may_cut)
+            told.cut = any(
+                limit is not None and limit < len(part) for part, limit in zip(parts, limits, strict=True)
+            )
+            return limits
+
+    return Telling(tokenizer.tokenizer, tokenizer.max_length)
+
+
+def encode(template: Any, texts: Mapping[str, str]) -> tuple[list[int], list[int], bool]:
+    """input_ids and token_type_ids of the template filled with `texts`, and whether these were cut; the template's
+    masks are the only ones."""
     tokenizer = template.tokenizer
     shown = {name: text.replace(tokenizer.mask_token, tokenizer.unk_token) for name, text in texts.items()}
     encoded = template.encode(shown)
-    return encoded["input_ids"], encoded["token_type_ids"]
+    return encoded["input_ids"], encoded["token_type_ids"], encoded["truncated"]
 
 
 def make_verbalizer(words: Sequence[str], tokenizer: Any) -> Any:

@@ -49,8 +49,16 @@ def test_a_sentence_that_fits_is_one_window_with_labels_at_first_pieces():
     assert set(TaggedCollator(ENCODER, 8, with_labels=False)([window])) == {"input_ids", "token_type_ids"}
 
 
+def test_the_end_of_a_word_longer_than_a_window_is_not_read():
+    collate = TaggedCollator(ENCODER, 8, with_labels=False)
+    for word, truncated in (("abcdefg", True), ("abcdef", False)):
+        windows = tagged_windows(example(["x", word, "y"]), ENCODER, 8, 4)
+        assert any(row.truncated for row in collate.encodings(windows)) == truncated
+
+
 def test_a_long_sentence_is_read_in_overlapping_windows():
     windows = tagged_windows(example(list("abcdefghij")), ENCODER, 8, 2)
+    assert not any(row.truncated for row in TaggedCollator(ENCODER, 8, with_labels=False).encodings(windows))
     # Six pieces fit; windows begin two pieces apart and share four, of which each side keeps two.
     assert [(w.start, w.end, w.first, len(w.places)) for w in windows] == [(0, 6, 0, 4), (2, 8, 4, 2), (4, 10, 6, 4)]
     assert [list(w.places) for w in windows] == [[1, 2, 3, 4], [3, 4], [3, 4, 5, 6]]

@@ -269,6 +269,18 @@ def test_unsupported_class(bert, tmp_path):
         build_encoder(tokenizer, "fast")
 
 
+@pytest.mark.parametrize("kind", [FastTextEncoder, PaddleTextEncoder])
+@pytest.mark.parametrize("paired", [False, True])
+def test_a_row_is_truncated_if_it_has_more_tokens_than_fit(bert, kind, paired):
+    """At every length, as told by the lengths of the same rows uncut."""
+    encoder, pairs = kind(bert), [*PROBES[1:], PROBES[0]] if paired else None
+    whole = [len(row.input_ids) for row in encoder.encode(PROBES, pairs, UNCUT)]
+    for length in range(4, max(whole) + 2):
+        found = encoder.encode(PROBES, pairs, length)
+        assert [row.truncated for row in found] == [count > length for count in whole]
+        assert all(len(row.input_ids) <= length for row in found)
+
+
 def test_another_kind_of_tokenizer(tmp_path):
     """RoBERTa's byte-level BPE works through PaddleNLP, alone and in pairs."""
     pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "ab", "Ġ", "Ġab"]
@@ -279,7 +291,8 @@ def test_another_kind_of_tokenizer(tmp_path):
     assert encoder.kind == "paddlenlp"
     single, pair = encoder.encode(["ab ab"], None, 10)[0], encoder.encode(["ab"], ["ab ab ab ab"], 8)[0]
     assert single.input_ids == [0, 7, 9, 2]
-    assert len(pair.input_ids) == 8
+    assert len(pair.input_ids) == 8 and pair.truncated and not single.truncated
+    assert encoder.encode(["ab ab"], None, 3)[0].truncated
     assert len(pair.token_type_ids) == (8 if encoder.uses_token_types else 0)
 
 

@@ -54,6 +54,8 @@ def test_rows_are_cut_and_pairs_have_a_separator():
     assert encoder.encode(["aaaa"], ["bbbb"], 6)[0].input_ids == [3, 3, 3, 2, 4, 4]
     assert encoder.encode(["a"], ["bbbbbb"], 6)[0].input_ids == [3, 2, 4, 4, 4, 4]
     assert encoder.encode(["a"], ["b"], 9)[0].token_type_ids == []
+    assert [row.truncated for row in encoder.encode(["abab", "aba", "a"], None, 3)] == [True, False, False]
+    assert [row.truncated for row in encoder.encode(["ab", "ab"], ["ab", "a"], 4)] == [True, False]
 
 
 def test_pieces_of_words():

@@ -31,7 +31,7 @@ class Lettered:
         self.labels = labels
 
     def encodings(self, words):
-        return [Encoding([0] * len(word), []) for word in words]
+        return [Encoding([0] * len(word), [], truncated=len(word) > 6) for word in words]
 
     def arrays(self, words, encodings):
         assert [len(word) for word in words] == [len(encoding.input_ids) for encoding in encodings]
@@ -181,7 +181,9 @@ def test_divided_batches_are_those_of_one_process(either, workers, window, monke
     expected = TrainedModel(Words(), None, whole).predictions(rows, 4)
     once = sorted(seen)
     seen.clear()
-    assert DividedModel(Words(), "test", "fp32", crew).predictions(rows, 4) == expected
+    divided = DividedModel(Words(), "test", "fp32", crew).predictions(rows, 4)
+    assert divided == expected
+    assert divided.truncated == expected.truncated == {i for i in range(50) if i % 7 == 6}
     assert sorted(seen) == sorted(once * (1 if (workers, window) == (1, 16) else 2))
     batches = [batch for engine in crew.engines for batch in engine.batches]
     assert sorted(map(str, batches)) == sorted(map(str, whole.batches))

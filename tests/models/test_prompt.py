@@ -91,5 +91,6 @@ def test_prompts_travel_to_other_processes_and_need_room():
     again = pickle.loads(pickle.dumps(encoder))
     assert again.encode("c d e f g h", None) == encoder.encode("c d e f g h", None)
     assert len(encoder.encode("c d e f g h", None)[0]) == 8
+    assert [encoder.encode(text, None)[2] for text in ("c d e", "c d e f")] == [False, True]  # the template takes 5
     with pytest.raises(UserError, match="takes 5 tokens"):
         PromptEncoder(parse_template(ONE), tokenizer, 5)

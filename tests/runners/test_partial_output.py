@@ -26,7 +26,7 @@ def output(tmp_path: Path) -> Path:
 
 def write(output: Path, lines: list[str]) -> PartialOutput:
     partial = PartialOutput(output)
-    assert partial.begin(IDENTITY, resume=False, window=4) == (0, 0)
+    assert partial.begin(IDENTITY, resume=False, window=4) == (0, 0, 0)
     with partial.file.open("a", encoding="utf-8") as stream:
         stream.writelines(lines)
     partial.let_go()  # as when the process ends
@@ -93,16 +93,29 @@ def answers(count: int) -> list[str]:
 def test_whole_windows_are_kept(output, lines, kept):
     partial = write(output, lines)
     again = PartialOutput(output)
-    assert again.begin(IDENTITY, resume=True, window=4) == (kept, len([i for i in range(kept) if i % 3 == 2]))
+    assert again.begin(IDENTITY, resume=True, window=4) == (kept, len([i for i in range(kept) if i % 3 == 2]), 0)
     assert partial.file.read_text(encoding="utf-8").count("\n") == kept
     again.finish()
     assert output.read_text(encoding="utf-8") == "".join(answers(kept))
     assert [path.name for path in output.parent.iterdir()] == ["out.jsonl"]
 
 
+def test_rows_that_were_cut_count_with_the_windows_that_are_kept(output):
+    """What is noted of a window whose lines were not written counts again when they are."""
+    partial = write(output, answers(9))
+    for end, count in ((4, 1), (8, 2), (12, 4)):
+        partial.note_truncated(end, count)
+    for _ in range(2):
+        again = PartialOutput(output)
+        assert again.begin(IDENTITY, resume=True, window=4)[2] == 3
+        again.let_go()
+    assert PartialOutput(output).begin(IDENTITY, resume=False, window=4) == (0, 0, 0)
+    assert sorted(path.name for path in output.parent.iterdir()) == ["out.jsonl.partial", "out.jsonl.partial.json"]
+
+
 def test_without_resume_it_starts_over(output):
     partial = write(output, answers(8))
-    assert PartialOutput(output).begin(IDENTITY, resume=False, window=4) == (0, 0)
+    assert PartialOutput(output).begin(IDENTITY, resume=False, window=4) == (0, 0, 0)
     assert partial.file.read_bytes() == b""
 
 
@@ -116,7 +129,7 @@ def test_answers_to_something_else_are_refused_and_stay(output, change):
 
 
 def test_resume_without_a_beginning(output):
-    assert PartialOutput(output).begin(IDENTITY, resume=True, window=4) == (0, 0)
+    assert PartialOutput(output).begin(IDENTITY, resume=True, window=4) == (0, 0, 0)
     assert not output.exists()
 
 
@@ -146,7 +159,7 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
     (tmp_path / "recipe.yaml").write_text("task: sequence_classification\n", encoding="utf-8")
     model = SimpleNamespace(predictor=SimpleNamespace(engine="paddle", precision="fp32"))
 
-    def full(self, stream, skip, total):
+    def full(self, stream, skip, total, note):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(runner, "find_model", lambda recipe: "m")

@@ -30,6 +30,25 @@ def test_one_row_and_several(running):
     assert several.json == [{"text": "a", "length": 1}, {"text": "bb", "length": 2}]
 
 
+def test_an_answer_says_on_request_whether_its_text_was_cut(running):
+    def answer(rows):
+        return [{"text": row.text, "truncated": len(row.text) > 3} for row in rows]
+
+    async def story():
+        async with running(answer) as up:
+            rows = json.dumps([{"text": "long", "truncated": "mine"}, {"text": "a"}]).encode()
+            paths = ("/predict", "/predict?truncated=true", "/predict?truncated=1")
+            found = [await up.raw(up.request(rows, path=path)) for path in paths]
+            return *found, (await up.get("/metrics")).body.decode()
+
+    silent, told, wrong, metrics = asyncio.run(story())
+    assert silent.json == [{"text": "long", "truncated": "mine"}, {"text": "a"}]
+    assert told.json[0] == {"text": "long", "truncated": True, "given_truncated": "mine"}
+    assert told.json[1] == {"text": "a", "truncated": False}
+    assert wrong.status == 422 and "truncated=true" in wrong.body.decode()
+    assert "nlpctl_truncated_rows_total 2" in metrics
+
+
 REFUSED = {
     "empty": (b"", 400, "body", "empty"),
     "not json": (b"good", 400, "body", "Expecting value at character 1"),

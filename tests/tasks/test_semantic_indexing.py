@@ -30,7 +30,11 @@ class Letters:
 
     def encode(self, texts, pairs, max_length):
         assert pairs is None  # the two texts never share a row
-        return [Encoding([ord(letter) - 96 for letter in text[:max_length]], [0] * len(text)) for text in texts]
+        cut = [text[:max_length] for text in texts]
+        return [
+            Encoding([ord(letter) - 96 for letter in kept], [0] * len(kept), kept != text)
+            for kept, text in zip(cut, texts, strict=True)
+        ]
 
 
 # -- batches
@@ -45,6 +49,13 @@ def test_a_labelled_batch():
     assert batch["positives"].tolist() == [0, -1]
     assert batch["candidates"].tolist() == [[1, 1, 1], [1, 1, 1]]
     assert {name for name in batch if "type" in name} == {"token_type_ids", "pair_type_ids", "negative_type_ids"}
+
+
+def test_a_labelled_row_is_truncated_if_either_text_is():
+    collate, rows = PairCollator(Letters(), 2, with_labels=True), [row("ab", "cd"), row("abc", "d"), row("a", "bcd")]
+    encodings = collate.encodings(rows)
+    collate.arrays(rows, encodings)
+    assert [each.truncated for each in encodings] == [False, True, True]
 
 
 def test_without_labels_only_the_texts_are_encoded():

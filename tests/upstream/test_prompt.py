@@ -37,7 +37,7 @@ def test_templates_are_read_as_paddlenlp_reads_them(tokenizer, template):
     example = {"text": "the room", "text_pair": "very nice"}
     stock = ManualTemplate(template, tokenizer, 20).encode(example)
     assert encode(make_template(parse_template(template), tokenizer, 20), example) == (
-        stock["input_ids"], stock["token_type_ids"]
+        stock["input_ids"], stock["token_type_ids"], False
     )  # fmt: skip
 
 
@@ -60,15 +60,15 @@ def test_a_mask_in_the_text_counts_as_the_templates(tokenizer):
     example = {"text": "the [MASK] was nice"}
     stock = ManualTemplate(TEMPLATE, tokenizer, 20).encode(example)
     assert len(stock["masked_positions"]) == 2
-    ids, _ = encode(make_template(parse_template(TEMPLATE), tokenizer, 20), example)
+    ids, _, _ = encode(make_template(parse_template(TEMPLATE), tokenizer, 20), example)
     assert ids.count(tokenizer.mask_token_id) == 1
     for guise in ("[ MASK ]", "[mask]", "[MA\u200bSK]", "[MASK][MASK]", "x[MASK]y", "[MASK"):
-        ids, _ = encode(make_template(parse_template(TEMPLATE), tokenizer, 40), {"text": f"the {guise} was"})
+        ids, _, _ = encode(make_template(parse_template(TEMPLATE), tokenizer, 40), {"text": f"the {guise} was"})
         assert ids.count(tokenizer.mask_token_id) == 1, guise
 
 
 def test_the_template_is_never_cut(tokenizer):
-    ids, types = encode(make_template(parse_template(TEMPLATE), tokenizer, 9), {"text": "the room was very dark"})
+    ids, types, _ = encode(make_template(parse_template(TEMPLATE), tokenizer, 9), {"text": "the room was very dark"})
     tokens = tokenizer.convert_ids_to_tokens(ids)
     assert tokens == ["[CLS]", "the", "room", "was", "it", "was", "[MASK]", ".", "[SEP]"] and len(types) == 9
 

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from nlpctl.layout import TRUNCATED
 from nlpctl.report.score_tables import ScoreTable, figures
 
-ROWS = "rows"
+_COUNTS = ("rows", TRUNCATED)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def spreads(metrics: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str,
     for splits in metrics.values():
         for split, report in splits.items():
             for score, value in figures(report).items():
-                if score != ROWS and math.isfinite(value):
+                if score not in _COUNTS and math.isfinite(value):
                     found.setdefault(split, {}).setdefault(score, []).append(float(value))
     return {split: {score: spread(values) for score, values in each.items()} for split, each in found.items()}
 
