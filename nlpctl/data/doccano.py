@@ -3,6 +3,7 @@
     {"text": "...", "label": ["positive"]}                     of the text
     {"text": "...", "label": [[0, 5, "PER"]]}                  of spans; also "labels"
     {"text": "...", "entities": [{"start_offset": 0, "end_offset": 5, "label": "PER"}], "relations": []}
+    {"data": "...", "label": [[0, 5, "PER"]]}                  the text called data, some versions between
     {"text": "...", "annotations": [{"start_offset": 0, "end_offset": 5, "label_name": "PER"}]}     older
 
 Spans are counted in UTF-16 units, as its editor counts them. A project that counts grapheme clusters cannot be told
@@ -19,22 +20,29 @@ from nlpctl import console
 from nlpctl.data.annotated import Annotated, Mark, checked_mark, from_units, units_of
 
 TEXT = "text"
+_DATA = "data"  # what some versions call the text
 _LABELS = ("label", "labels", "entities", "annotations", "cats")
 _LISTS = ("relations", "Comments", "comments")  # what doccano adds beside the labels, and whoever approved them
 _APPROVER = "annotation_approver"
 
 
 def is_record(value: Any) -> bool:
-    """Whether an object holds spans, which no other file writes like this."""
-    if not isinstance(value, dict) or not isinstance(value.get(TEXT), str):
+    """Whether an object holds spans, or a text called data and a list of labels: no other file is like this."""
+    text = _text_of(value)
+    if text is None:
         return False
-    return any(_spans(value.get(key)) for key in _LABELS)
+    return any(_spans(value.get(key)) for key in _LABELS) or (TEXT not in value and has_label_list(value))
 
 
 def has_label_list(value: Any) -> bool:
     """Whether an object holds a list of labels of its text."""
-    labels = value.get("label") if isinstance(value, dict) and isinstance(value.get(TEXT), str) else None
+    labels = value.get("label") if _text_of(value) is not None else None
     return isinstance(labels, list) and bool(labels) and all(isinstance(each, str) for each in labels)
+
+
+def _text_of(value: Any) -> str | None:
+    text = value.get(TEXT, value.get(_DATA)) if isinstance(value, dict) else None
+    return text if isinstance(text, str) else None
 
 
 def _spans(value: Any) -> bool:
@@ -49,10 +57,11 @@ def _is_span(value: Any) -> bool:
 
 def annotated(value: Mapping[str, Any]) -> Annotated:
     """ValueError says what is wrong."""
-    text = value.get(TEXT)
-    if not isinstance(text, str):
+    text = _text_of(value)
+    if text is None:
         raise ValueError(f"not a record of doccano: no {TEXT!r}")
-    values = {name: found for name, found in value.items() if not _has_a_meaning(name, found)}
+    others = {name: found for name, found in value.items() if not _has_a_meaning(name, found)}
+    values = others if TEXT in value else {TEXT if name == _DATA else name: found for name, found in others.items()}
     point = from_units(text)
     labels: list[str] = []
     marks: list[Mark] = []

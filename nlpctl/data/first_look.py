@@ -62,7 +62,7 @@ _PAIRS = (
     ("query", "document"), ("query", "doc"), ("query", "positive"), ("anchor", "positive"), ("question", "answer"),
     ("question", "sentence"), ("query", "answer"),
 )  # fmt: skip
-_TAG = re.compile(r"O|[BIESM](-.+)?|.+-[BIESM]")
+_TAG = re.compile(r"O|[BIESMLU](-.+)?|.+-[BIESMLU]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _IDENTIFIER = re.compile(r"[\w-]*\d[\w-]*", re.ASCII)
 _HEADER_CELL = re.compile(r"[^\W\d][\w .#-]{0,30}")
@@ -281,7 +281,7 @@ def _format(path: Path) -> str:
     if ending in JSON_LINES or (len(objects) > 1 and all(line.rstrip().endswith("}") for line in objects)):
         return "jsonl"
     if ending == ".json" or (beginning.lstrip()[:1] in ("{", "[") and not objects[1:]):
-        return "squad" if '"paragraphs"' in beginning else "json"
+        return "squad" if '"paragraphs"' in beginning or '"context_text"' in beginning else "json"
     if any(JOINT in line for line in lines):
         return "joined"
     if ending == ".csv":

@@ -35,7 +35,7 @@ from nlpctl.errors import UserError
 
 _BEGINNING = 1 << 16  # bytes that are looked at
 _ENDINGS = {".txt": PLAIN, ".parquet": PARQUET}  # and those of the task
-_TAGGED_WORD = re.compile(r"\S+[\t ](O|[BIESM]-\S+|\S+-[BIESM])")
+_TAGGED_WORD = re.compile(r"\S+[\t ](O|[BIESMLU]-\S+|\S+-[BIESMLU])")
 
 
 @dataclass(frozen=True)

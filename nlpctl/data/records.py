@@ -18,7 +18,7 @@ from nlpctl.data.row import Row, RowSource
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
 
-_ARTICLE = re.compile(r"data\[(\d+)\]")
+_ARTICLE = re.compile(r"(?:data)?\[(\d+)\](?=\.)")  # of the place of a question
 
 
 def article_of(row: Row) -> str | None:
@@ -107,7 +107,7 @@ def _one_format(source: FileRows) -> tuple[str, str]:
     return source.formats[0], source.files[0].suffix
 
 
-def _articles(rows: Sequence[Row]) -> dict[str, Any]:
+def _articles(rows: Sequence[Row]) -> Any:
     """A document with the articles that `rows` are from, whole, as their files have them."""
     documents: dict[str, Any] = {}
     wanted: dict[tuple[str, int], None] = {}
@@ -115,6 +115,11 @@ def _articles(rows: Sequence[Row]) -> dict[str, Any]:
         if row.source not in documents:
             documents[row.source] = parse_json(Path(row.source).read_text(encoding="utf-8-sig"))
         wanted[row.source, int(_ARTICLE.match(row.line)[1])] = None
+    lists = [isinstance(document, list) for document in documents.values()]  # in CMRC's first layout
+    if any(lists) and not all(lists):
+        raise UserError("the files are of several layouts", ", ".join(documents), "split them one by one")
+    if any(lists):
+        return [documents[source][index] for source, index in wanted]
     others = {key: value for document in documents.values() for key, value in document.items() if key != "data"}
     return {**others, "data": [documents[source]["data"][index] for source, index in wanted]}
 

@@ -1,4 +1,4 @@
-"""Tag schemes: BIO, BIOES or BMES, with the mark first (B-PER) or last (PER-B), and entities from tags.
+"""Tag schemes: BIO, BIOES, BMES or BILOU, with the mark first (B-PER) or last (PER-B), and entities from tags.
 
 Entities are extracted as in seqeval's default mode and conlleval, also from sequences that violate the scheme, which
 untrained networks predict.
@@ -16,8 +16,9 @@ from nlpctl.names import listed
 OUTSIDE = "O"
 UNTYPED = "_"  # the type of entities whose tags are bare marks, as seqeval names it
 
-_MARKS = {"BIO": "BI", "BIOES": "BIES", "BMES": "BMES"}
-_HINT = "use one scheme: BIO, BIOES or BMES, all tags like B-PER or all like PER-B"
+_MARKS = {"BIO": "BI", "BIOES": "BIES", "BMES": "BMES", "BILOU": "BILU"}
+_ALIKE = {"M": "I", "L": "E", "U": "S"}  # what BMES and BILOU call I, E and S
+_HINT = "use one scheme: BIO, BIOES, BMES or BILOU, all tags like B-PER or all like PER-B"
 
 
 class Span(NamedTuple):
@@ -32,11 +33,11 @@ class Span(NamedTuple):
 class TagScheme:
     """`marks`: the scheme's name. `style`: where a tag has its mark; "bare" tags have no type."""
 
-    marks: Literal["BIO", "BIOES", "BMES"]
+    marks: Literal["BIO", "BIOES", "BMES", "BILOU"]
     style: Literal["prefix", "suffix", "bare"]
 
     def split(self, tag: str) -> tuple[str, str]:
-        """(mark, type); the mark is one of O, B, I, E, S: what BMES calls M is I here."""
+        """(mark, type); the mark is one of O, B, I, E, S: what BMES calls M is I here, L and U of BILOU are E and S."""
         if tag == OUTSIDE:
             return OUTSIDE, UNTYPED
         if self.style == "prefix":
@@ -45,7 +46,7 @@ class TagScheme:
             mark, kind = tag[-1], tag[:-2]
         else:
             mark, kind = tag, UNTYPED
-        return "I" if mark == "M" else mark, kind
+        return _ALIKE.get(mark, mark), kind
 
     def entities(self, tags: Sequence[str]) -> list[Span]:
         """The entities of one sentence, in order; they never overlap."""
@@ -68,7 +69,8 @@ class TagScheme:
         for kind, start, end in spans:
             marks = ["B", *["M" if self.marks == "BMES" else "I"] * (end - start - 1)]
             if self.marks != "BIO":
-                marks[-1] = "E" if end - start > 1 else "S"
+                last, single = "LU" if self.marks == "BILOU" else "ES"
+                marks[-1] = last if end - start > 1 else single
             tags[start:end] = [self._tag(mark, kind) for mark in marks]
         return tags
 
@@ -110,36 +112,39 @@ def detect_scheme(tags: Iterable[str], where: str, places: Mapping[str, str] | N
 
 
 def _style(names: Sequence[str], where: str, places: Mapping[str, str]) -> Literal["prefix", "suffix", "bare"]:
-    known = frozenset("BIESM")
-    fits = {
-        "bare": [tag in known for tag in names],
-        "prefix": [len(tag) > 2 and tag[1] == "-" and tag[0] in known for tag in names],
-        "suffix": [len(tag) > 2 and tag[-2] == "-" and tag[-1] in known for tag in names],
-    }
-    for style, fit in fits.items():
-        if all(fit):
-            return style
+    for known in (frozenset("BIESM"), frozenset("BIESMLU")):  # L and U may be types, too
+        fits = {
+            "bare": [tag in known for tag in names],
+            "prefix": [len(tag) > 2 and tag[1] == "-" and tag[0] in known for tag in names],
+            "suffix": [len(tag) > 2 and tag[-2] == "-" and tag[-1] in known for tag in names],
+        }
+        for style, fit in fits.items():
+            if all(fit):
+                return style
     odd = [tag for tag, *any_fit in zip(names, *fits.values(), strict=True) if not any(any_fit)]
     # Tags that fit no style are reported first: one typing error must not look like a mixture of styles.
     if odd:
-        message = f"{listed(odd)}: no mark B, I, E, S or M before or after a hyphen"
+        message = f"{listed(odd)}: no mark B, I, E, S, M, L or U before or after a hyphen"
         raise UserError(message, where=places.get(odd[0], where), hint=_HINT)
     first = {style: names[fit.index(True)] for style, fit in fits.items() if any(fit)}
     samples = [f"{tag!r} ({style}{f', {places[tag]}' if tag in places else ''})" for style, tag in first.items()]
     raise UserError(f"tags of different styles are mixed: {', '.join(samples)}", where=where, hint=_HINT)
 
 
-def _scheme_name(marks: dict[str, set[str]], where: str) -> Literal["BIO", "BIOES", "BMES"]:
+def _scheme_name(marks: dict[str, set[str]], where: str) -> Literal["BIO", "BIOES", "BMES", "BILOU"]:
     """The scheme that has all the marks; a type that cannot end where others do shows that two are mixed."""
     used = set().union(*marks.values())
     if {"I", "M"} <= used:
         raise UserError("the marks I (BIO, BIOES) and M (BMES) are mixed", where=where, hint=_HINT)
+    if used & set("LU") and used & set("ESM"):
+        raise UserError("the marks L and U (BILOU) and E, S or M (BIOES, BMES) are mixed", where=where, hint=_HINT)
     if used <= set(_MARKS["BIO"]):
         return "BIO"
-    # A type with B or I but without E belongs to BIO, while others are written in BIOES or BMES.
-    unfinished = sorted(kind for kind, own in marks.items() if own & set("BIM") and "E" not in own)
+    last, single = "LU" if used & set("LU") else "ES"
+    # A type with B or I but without E belongs to BIO, while others are written in BIOES, BMES or BILOU.
+    unfinished = sorted(kind for kind, own in marks.items() if own & set("BIM") and last not in own)
     if unfinished:
-        mark = "E" if "E" in used else "S"
+        mark = last if last in used else single
         marked = sorted(kind for kind, own in marks.items() if mark in own)
         raise UserError(
             f"schemes are mixed: there are tags with the mark {mark} (of {listed(marked)}), but none that ends "
@@ -147,4 +152,4 @@ def _scheme_name(marks: dict[str, set[str]], where: str) -> Literal["BIO", "BIOE
             where=where,
             hint=f"{_HINT}; if the tags are right and the data is small, list all of them in data.labels",
         )
-    return "BMES" if "M" in used else "BIOES"
+    return "BILOU" if last == "L" else "BMES" if "M" in used else "BIOES"

@@ -238,6 +238,7 @@ def test_tables_of_label_studio_hold_json(tmp_path, ending, whole):
 DOCCANO = {
     "label": {"id": 1, "text": EMOJI, "label": [[8, 10, "LOC"]]},
     "labels": {"id": 1, "text": EMOJI, "labels": [[8, 10, "LOC"]]},
+    "data": {"id": 1, "data": EMOJI, "label": [[8, 10, "LOC"]]},
     "entities": {
         "text": EMOJI,
         "entities": [{"id": 7, "label": "LOC", "start_offset": 8, "end_offset": 10}],
@@ -278,6 +279,11 @@ def test_labels_of_doccano(tmp_path):
     assert [row.values["label"] for row in rows_of(recipe)] == ["pos", "pos", "neg"]
     recipe = recipe_of(tmp_path, "multi_label_classification", "export.jsonl", format="doccano")
     assert [row.values["label"] for row in rows_of(recipe)] == [["pos"], ["neg"], []]
+    renamed = [{"id": i, "data": row["text"], "label": row["label"]} for i, row in enumerate(rows)]
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in renamed))
+    for task, columns in (("sequence_classification", {}), ("multi_label_classification", {"text": "data"})):
+        found = rows_of(recipe_of(tmp_path, task, "data.jsonl", columns=columns))
+        assert [row.values[columns.get("text", "text")] for row in found][:2] == ["good", "bad"]
 
 
 def test_what_nobody_annotated(tmp_path):

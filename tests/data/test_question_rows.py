@@ -55,6 +55,42 @@ def test_squad_rows_in_file_order_share_their_context():
     assert [example.answers for example in examples[1:]] == [(), ()]
 
 
+def test_the_first_layout_of_cmrc():
+    """Its answers have no places; the first one counts, and an answer that stands nowhere is told."""
+    qas = [
+        {"query_id": "Q1", "query_text": "何时", "answers": ["1985", "1985", "1985"]},
+        {"query_id": "Q2", "query_text": "何地", "answers": ["in Paris", "in", "elsewhere"]},
+        {"query_id": "Q3", "query_text": "何人", "answers": ["nobody"]},
+    ]
+    document = [{"context_id": "C1", "context_text": CONTEXT, "title": "t", "qas": qas}, {"title": "no context"}]
+    *rows, last = rows_of(document)
+    assert [row.line for row in rows] == ["[0].qas[0]", "[0].qas[1]", "[0].qas[2]"] and last.where == "f.json[1]"
+    reader = ExampleReader(QuestionRows(DataSection()), LabelSet(()))
+    first, second, bad = map(reader.read, rows)
+    assert first == QuestionExample("Q1", "何时", CONTEXT, (GoldAnswer("1985", CONTEXT.index("1985")),) * 3)
+    assert [answer.start for answer in second.answers] == [CONTEXT.index("in Paris"), CONTEXT.index("in"), None]
+    assert bad.where == "f.json[0].qas[2]" and "no answer in the context" in bad.reason
+
+
+def test_both_layouts_of_cmrc2018_are_the_same_questions(shared_data):
+    document = json.loads((shared_data / "cmrc2018" / "dev.json").read_text(encoding="utf-8"))
+    first = [
+        {"context_id": "C", "context_text": paragraph["context"], "title": article.get("title"), "qas": [
+            {"query_id": asked["id"], "query_text": asked["question"], "answers": [a["text"] for a in asked["answers"]]}
+            for asked in paragraph["qas"]
+        ]}
+        for article in document["data"] for paragraph in article["paragraphs"]
+    ]  # fmt: skip
+    reader = ExampleReader(QuestionRows(DataSection()), LabelSet(()))
+    ours, theirs = ([reader.read(row) for row in rows_of(each)] for each in (first, document))
+    assert len(ours) == len(theirs) == 641
+    for one, other in zip(ours, theirs, strict=True):
+        assert (one.id, one.question, one.context) == (other.id, other.question, other.context)
+        assert [each.text for each in one.answers] == [each.text for each in other.answers]
+        for each, known in zip(one.answers, other.answers, strict=True):
+            assert known.start is None or each.start is not None and each.start <= known.start
+
+
 def test_bad_parts_of_a_document_have_their_path():
     good = asked([answer("1985", 23)])
     document = {

@@ -212,6 +212,21 @@ def test_questions_about_one_text_stay_together(tmp_path: Path) -> None:
     assert json.loads(made.files["train"].read_text("utf-8"))["version"] == "1.1"
 
 
+def test_articles_of_the_first_layout_of_cmrc_stay_whole(tmp_path: Path) -> None:
+    articles = [
+        {"context_text": f"text {i} says {i} twice", "qas": [
+            {"query_id": f"{i}.{k}", "query_text": f"what is {k}?", "answers": [str(i)]} for k in range(3)
+        ]}
+        for i in range(20)
+    ]  # fmt: skip
+    (tmp_path / "all.json").write_text(json.dumps(articles))
+    (tmp_path / "r.yaml").write_text("task: question_answering\ndata: {train: all.json}\n")
+    made = split_data(load_recipe(tmp_path / "r.yaml", purpose="apply"), tmp_path / "parts", {"dev": 0.2, "test": 0.1})
+    parts = [json.loads(path.read_text()) for path in made.files.values()]
+    assert [len(part) for part in parts] == [14, 4, 2]
+    assert sorted(map(json.dumps, sum(parts, []))) == sorted(map(json.dumps, articles))
+
+
 def test_the_seed_decides(tmp_path: Path) -> None:
     def dev(folder: str, seed: str) -> bytes:
         recipe = recipe_for("tsv", tmp_path, ("training.seed", seed))

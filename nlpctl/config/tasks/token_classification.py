@@ -7,7 +7,7 @@ from nlpctl.config.tasks.starts import RECURRENT, WITH_CRF
 
 TOKEN_CLASSIFICATION = TaskInfo(
     "token_classification",
-    "Entities in a text: a tag for every word (BIO, BIOES, BMES).",
+    "Entities in a text: a tag for every word (BIO, BIOES, BMES, BILOU).",
     ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
     task="nlpctl.tasks.token_classification:TokenClassification",
     rows="nlpctl.data.tagged_rows:TaggedRows",
