@@ -19,6 +19,7 @@ from nlpctl.data.annotated import Annotated
 from nlpctl.data.delimited import QUOTED_TSV, table_records, table_rows
 from nlpctl.data.json_rows import json_bytes, json_errors_told, json_rows, jsonl_rows, object_row, whole_document
 from nlpctl.data.lines import MAX_DOCUMENT, numbered_lines
+from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.row import NAME_COLUMNS, BadRow, Row, missing_key, place
 from nlpctl.errors import UserError
 from nlpctl.layout import JSON_LINES
@@ -142,7 +143,7 @@ def record_rows(lines: Iterable[tuple[int, bytes]], source: str) -> Iterator[Row
 
 def table_format(path: Path) -> str | None:
     """How Label Studio writes a table of this ending; None for an ending of JSON."""
-    return {".csv": "csv", ".tsv": QUOTED_TSV}.get(path.suffix.lower())
+    return {".csv": "csv", ".tsv": QUOTED_TSV}.get(suffix_of(path))
 
 
 def _of_cells(row: Row) -> Row:
@@ -159,7 +160,7 @@ def annotated_content(rows: Sequence[Row], suffix: str) -> bytes:
     """A file with the objects that `rows` were made of, as their files have them; .jsonl: an object per line."""
     found: dict[tuple[str, Any], Any] = {}
     for source in {row.source for row in rows}:
-        with open(source, "rb") as stream:
+        with open_unpacked(source) as stream:
             lines = numbered_lines(stream, source, MAX_DOCUMENT)
             found |= {(source, row.line): row.values for row in record_rows(lines, source) if isinstance(row, Row)}
     objects = [json_bytes(found[row.source, row.line]) for row in rows]
@@ -205,12 +206,12 @@ def recognised_format(path: Path, annotation: str | None) -> str | None:
 def _first_values(path: Path) -> Iterator[Any]:
     """The JSON values at the beginning of a .json, .jsonl or .ndjson file, the rows of a table; none of any other."""
     kind = table_format(path)
-    if (kind is None and path.suffix.lower() not in (".json", *JSON_LINES)) or not path.is_file():
+    if (kind is None and suffix_of(path) not in (".json", *JSON_LINES)) or not path.is_file():
         return iter(())
     try:
-        with path.open("rb") as stream:
+        with open_unpacked(path) as stream:
             beginning = stream.read(_BEGINNING)
-    except OSError:
+    except (OSError, UserError):
         return iter(())  # reading tells
     if kind is None:
         return islice(_beginning(beginning.decode("utf-8-sig", "replace")), _LOOKED_AT)

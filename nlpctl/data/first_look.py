@@ -23,6 +23,7 @@ from nlpctl.data.conll import JOINT, TAGS, TOKENS
 from nlpctl.data.delimited import QUOTED_TSV, in_quotes
 from nlpctl.data.doccano import has_label_list
 from nlpctl.data.lines import FROM_GBK, NOT_UTF8
+from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.readers import DELIMITED, OBJECTS, read_rows
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.word_spans import word_spans
@@ -270,14 +271,14 @@ def is_tags(values: Any) -> bool:
 def _format(path: Path) -> str:
     """The format of a file by its ending and its beginning; a .txt may be a table, tagged words or lines of text."""
     try:
-        with path.open("rb") as stream:
+        with open_unpacked(path) as stream:
             beginning = stream.read(_BEGINNING).decode("utf-8", errors="replace").removeprefix("\ufeff")
     except OSError as error:
         raise UserError(f"cannot read the file: {error.strerror or error}", str(path), "check the path") from None
     lines = [line.rstrip("\r") for line in beginning.split("\n")]
     lines = lines[:-1] or lines  # the last one may be cut
     objects = [line for line in lines if line.startswith("{")]
-    ending = path.suffix.lower()
+    ending = suffix_of(path)
     if ending in JSON_LINES or (len(objects) > 1 and all(line.rstrip().endswith("}") for line in objects)):
         return "jsonl"
     if ending == ".json" or (beginning.lstrip()[:1] in ("{", "[") and not objects[1:]):

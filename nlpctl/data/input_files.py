@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import gzip
 import io
 import os
 import sys
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
@@ -19,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from nlpctl.data.delimited import says_separator, table_records
+from nlpctl.data.packed import packing, suffix_of, unpacked, unpacking_told
 from nlpctl.data.parquet_rows import parquet_rows
 from nlpctl.data.readers import DELIMITED, DOCUMENTS, file_lines, parse_lines, plain_rows
 from nlpctl.data.task_rows import TaskRows
@@ -27,7 +26,6 @@ from nlpctl.layout import MANIFEST, PARTS
 
 PLAIN, PARQUET = "text", "parquet"
 STDIN = "-"
-PACKED = {".gz": "gzip", ".zst": "zstd"}  # ending -> the name of its compression
 CLUSTER = "pip install 'nlpctl[cluster]'"
 
 # What the file systems of fsspec call the mark or the time of a version of a file.
@@ -96,12 +94,9 @@ class InputFile:
         with _reading(self), contextlib.ExitStack() as stack:
             stream = stack.enter_context(_opened(self.unpacked or self.where))
             kind = None if self.unpacked else packing(self.where)
-            if kind == "gzip":
-                stream = stack.enter_context(gzip.GzipFile(fileobj=stream))
-            elif kind is not None:
-                import pyarrow
-
-                stream = stack.enter_context(pyarrow.input_stream(stream, compression=kind))
+            if kind is not None:
+                stack.enter_context(unpacking_told(self.name))
+                stream = stack.enter_context(unpacked(stream, kind))
             yield stream
 
     def unpack(self) -> Iterator[bytes]:
@@ -228,17 +223,6 @@ def found_files(name: str, endings: Collection[str] | None) -> list[str]:
     return [name]
 
 
-def suffix_of(where: str) -> str:
-    """The ending that tells the format, in lower case: .jsonl of texts.jsonl.gz."""
-    path = PurePosixPath(where)
-    return PurePosixPath(path.stem).suffix.lower() if packing(where) else path.suffix.lower()
-
-
-def packing(where: str) -> str | None:
-    """How a file is packed, by its ending; None if it is not."""
-    return None if where == STDIN else PACKED.get(PurePosixPath(where).suffix.lower())
-
-
 def is_url(where: str) -> bool:
     return "://" in where
 
@@ -303,9 +287,6 @@ def _reading(file: InputFile) -> Iterator[None]:
         yield
     except NlpctlError:
         raise
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        hint = "copy or download it again; a file that is not packed must not end in .gz or .zst"
-        raise UserError(f"cannot be unpacked: {error}", where=file.name, hint=hint) from None
     except OSError as error:
         message = f"cannot read the input: {error.strerror or error}"
         raise UserError(message, where=file.name, hint="check the path") from None

@@ -24,10 +24,10 @@ from nlpctl.data.input_files import (
     found_files,
     is_url,
     rows_at,
-    suffix_of,
 )
 from nlpctl.data.kept import KEEP_NONE, Keep, keep_by_default
 from nlpctl.data.lines import refuse_other_encodings
+from nlpctl.data.packed import suffix_of
 from nlpctl.data.readers import after_header, no_rows
 from nlpctl.data.row import BadRow, is_bad
 from nlpctl.data.task_rows import TaskRows

@@ -110,7 +110,8 @@ def refuse_other_encodings(first: bytes, source: str) -> None:
     if name := _utf16(first):
         raise UserError("the file is UTF-16, not UTF-8", where=source, hint=_convert(name, source))
     if first.startswith(b"\x1f\x8b") or first.startswith(b"PK\x03\x04"):
-        raise UserError("the file is compressed", where=source, hint="unpack it first (gunzip, unzip)")
+        hint = "name it by its format, such as rows.tsv.gz or rows.xlsx, or unpack it first (gunzip, unzip)"
+        raise UserError("the file is compressed", where=source, hint=hint)
     if first.startswith(_BINARY) or first.count(b"\0") > 3:
         raise UserError("this is not a text file", where=source, hint="give a file of texts, in UTF-8")
     if b"\r" in first.rstrip(b"\r\n"):

@@ -15,6 +15,7 @@ from nlpctl.data.conll import conll_rows, joined_rows
 from nlpctl.data.delimited import QUOTED, QUOTED_TSV, table_records, table_rows
 from nlpctl.data.json_rows import json_rows, jsonl_rows
 from nlpctl.data.lines import MAX_DOCUMENT, decode, is_blank, numbered_lines
+from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.row import BadRow, BlankLine, Row
 from nlpctl.data.squad import squad_rows
 from nlpctl.errors import UserError
@@ -31,13 +32,14 @@ def file_format(path: Path, declared: str, endings: Mapping[str, str]) -> str:
     """
     if declared != "auto":
         return declared
-    if path.suffix.lower() not in endings:
+    suffix = suffix_of(path)
+    if suffix not in endings:
         raise UserError(
             f"cannot tell the format of {path.name!r} by its ending; known endings: {', '.join(endings)}",
             where=str(path),
             hint=f"rename the file, or set data.format to one of {', '.join(sorted(set(endings.values())))}",
         )
-    return endings[path.suffix.lower()]
+    return endings[suffix]
 
 
 def read_rows(
@@ -48,7 +50,7 @@ def read_rows(
     `task`: makes columns of the records of ANNOTATED formats; None: they have their texts alone.
     """
     try:
-        with open(path, "rb") as stream:
+        with open_unpacked(path) as stream:
             yield from parse_rows(stream, str(path), kind, header, required, task)
     except OSError as error:
         message = f"cannot read the file: {error.strerror or error}"

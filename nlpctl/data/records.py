@@ -13,6 +13,7 @@ from nlpctl.data.annotation_rows import ANNOTATED, annotated_content, table_form
 from nlpctl.data.conll import ends_sentence
 from nlpctl.data.json_rows import json_bytes
 from nlpctl.data.open_split import FileRows
+from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.readers import DELIMITED
 from nlpctl.data.row import Row, RowSource
 from nlpctl.errors import UserError
@@ -69,7 +70,7 @@ class Records:
         lines: list[bytes] = []
         for path in files:
             # Bytes, not text: decoding and encoding again could change line ends or bad rows' bytes.
-            raw = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
+            raw = _content(path).removeprefix(codecs.BOM_UTF8).split(b"\n")
             begins = starts[str(path)]
             # A row ends where the next one begins, bad rows included: those lines must not be copied along.
             ends = dict(pairwise([*begins, len(raw) + 1]))
@@ -101,10 +102,15 @@ def _without_blank_end(lines: list[bytes]) -> bytes:
 
 
 def _one_format(source: FileRows) -> tuple[str, str]:
-    if len(set(source.formats)) > 1 or len({path.suffix for path in source.files}) > 1:
+    if len(set(source.formats)) > 1 or len({suffix_of(path) for path in source.files}) > 1:
         hint = "split them one by one: nlpctl data split RECIPE FILE -o FOLDER"
         raise UserError("the files are of several formats", where=source.description, hint=hint)
-    return source.formats[0], source.files[0].suffix
+    return source.formats[0], suffix_of(source.files[0])  # what is packed is written unpacked
+
+
+def _content(path: Path) -> bytes:
+    with open_unpacked(path) as stream:
+        return stream.read()
 
 
 def _articles(rows: Sequence[Row]) -> Any:
@@ -113,7 +119,7 @@ def _articles(rows: Sequence[Row]) -> Any:
     wanted: dict[tuple[str, int], None] = {}
     for row in rows:
         if row.source not in documents:
-            documents[row.source] = parse_json(Path(row.source).read_text(encoding="utf-8-sig"))
+            documents[row.source] = parse_json(_content(Path(row.source)).decode("utf-8-sig"))
         wanted[row.source, int(_ARTICLE.match(row.line)[1])] = None
     lists = [isinstance(document, list) for document in documents.values()]  # in CMRC's first layout
     if any(lists) and not all(lists):

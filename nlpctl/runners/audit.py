@@ -29,6 +29,7 @@ from nlpctl.data.inspect.lengths import EstimatedTokens
 from nlpctl.data.inspect.profile import shortened
 from nlpctl.data.inspect.readable import Seen, read_split
 from nlpctl.data.open_split import SPLITS, FileRows, has_split, open_split
+from nlpctl.data.packed import packing
 from nlpctl.data.row import place
 from nlpctl.data.tag_scheme import detect_scheme
 from nlpctl.errors import UserError
@@ -313,7 +314,8 @@ def _targets(rows: TrainingRows) -> Iterator[Target | None]:
     sums = {name: sha256_of(Path(name)) for name in formats}
     for row, at in zip(rows.read.rows, rows.read.places, strict=True):
         kind = formats[row.source]
-        yield Target(row.source, sums[row.source], at, kind, source.header, column) if kind in FORMATS else None
+        known = kind in FORMATS and packing(row.source) is None
+        yield Target(row.source, sums[row.source], at, kind, source.header, column) if known else None
 
 
 def _same(one: Any, other: Any) -> bool:

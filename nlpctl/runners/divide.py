@@ -17,7 +17,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import BadRowLog
-from nlpctl.data.input_files import PARQUET, InputFile, packing
+from nlpctl.data.input_files import PARQUET, InputFile
 from nlpctl.data.input_shards import (
     Range,
     Scanned,
@@ -29,6 +29,7 @@ from nlpctl.data.input_shards import (
 )
 from nlpctl.data.inputs import KeptRowReader, PredictInput
 from nlpctl.data.kept import KEEP_NONE, Keep, keep_of
+from nlpctl.data.packed import packing
 from nlpctl.data.readers import DOCUMENTS
 from nlpctl.errors import UserError
 from nlpctl.layout import real_path

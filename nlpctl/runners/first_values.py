@@ -18,6 +18,7 @@ from nlpctl.data.inspect.advice import UNEVEN
 from nlpctl.data.inspect.lengths import EstimatedTokens, Lengths, measure
 from nlpctl.data.inspect.readable import SplitRows, read_split
 from nlpctl.data.open_split import SPLITS, has_split, open_split
+from nlpctl.data.packed import suffix_of
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
@@ -117,7 +118,7 @@ def data_values(
 def _unlike(look: Look, rows: type[TaskRows]) -> dict[str, Any]:
     """What a recipe must say of a file: a format that neither its ending nor its content tells, no header."""
     annotated = recognised_format(look.path, rows.annotation) if look.format in ANNOTATED else None
-    found = annotated or rows.endings.get(look.path.suffix.lower())
+    found = annotated or rows.endings.get(suffix_of(look.path))
     told = {} if found == look.format else {"format": look.format}
     return told | ({} if look.header or not look.is_table else {"header": False})
 

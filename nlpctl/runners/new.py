@@ -21,6 +21,7 @@ from nlpctl.config.tasks import known_tasks, nearest_task, task_info
 from nlpctl.config.tasks.info import Start, TaskInfo, load_class
 from nlpctl.data.annotation_rows import ANNOTATED
 from nlpctl.data.first_look import Fit, Look, look_at
+from nlpctl.data.packed import PACKED, stem_of, suffix_of
 from nlpctl.data.task_rows import TABLES, TaskRows
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
@@ -164,8 +165,8 @@ def _existing(name: str) -> Path:
 
 def _in_folder(folder: Path) -> dict[str, Path]:
     """The training file of a folder and those beside it."""
-    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in _ENDINGS and path.is_file())
-    trains = [path for path in found if "train" in path.stem.lower()]
+    found = sorted(path for path in folder.iterdir() if suffix_of(path) in _ENDINGS and path.is_file())
+    trains = [path for path in found if "train" in stem_of(path).lower()]
     if len(trains) != 1 and len(found) != 1:
         names = listed(path.name for path in trains or found)
         message = f"which of them is the training file? There are {names}" if found else "there is no data file in it"
@@ -177,11 +178,13 @@ def _in_folder(folder: Path) -> dict[str, Path]:
 def _beside(train: Path) -> dict[str, Path]:
     """Files whose names say dev and test where that of the training file says train."""
     found: dict[str, Path] = {}
-    if "train" not in train.stem.lower():
+    stem = stem_of(train)
+    if "train" not in stem.lower():
         return found
+    endings = dict.fromkeys((train.name[len(stem) :], *(f"{end}{pack}" for pack in ("", *PACKED) for end in _ENDINGS)))
     for split, words in _OTHERS.items():
-        names = [re.sub("train", word, train.stem, flags=re.IGNORECASE) for word in words]
-        paths = (train.with_name(name + ending) for name in names for ending in (train.suffix, *_ENDINGS))
+        names = [re.sub("train", word, stem, flags=re.IGNORECASE) for word in words]
+        paths = (train.with_name(name + ending) for name in names for ending in endings)
         path = next((path for path in paths if path.is_file()), None)
         if path is not None:
             found[split] = path
@@ -318,7 +321,7 @@ def _texts(look: Look, columns: Mapping[str, str]) -> list[str]:
 
 def _output(given: Given, ask: Ask, train: Path) -> Path:
     """The file of the recipe, by default named after the data; `refuse_output`."""
-    name = train.stem if "train" not in train.stem.lower() else train.absolute().parent.name
+    name = stem_of(train) if "train" not in stem_of(train).lower() else train.absolute().parent.name
     default = re.sub(r"[^\w.-]+", "_", name).strip("_.") or "recipe"
 
     def checked(text: str) -> Path:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from nlpctl import console, outputs
 from nlpctl.config.schema import Recipe
-from nlpctl.data.input_files import packing
 from nlpctl.data.inputs import PredictInput, open_inputs
 from nlpctl.data.kept import (
     BAD_ROW,
@@ -30,6 +29,7 @@ from nlpctl.data.kept import (
     with_kept,
     without_bad_row,
 )
+from nlpctl.data.packed import packing
 from nlpctl.data.row import BadRow, BlankLine, is_bad
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError

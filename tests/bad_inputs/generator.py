@@ -21,7 +21,7 @@ from nlpctl.config.keys import Key, all_keys, keys_of
 from nlpctl.config.model_section import ScratchSection
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 from nlpctl.config.schema import DataFormat
-from nlpctl.data.input_files import PACKED
+from nlpctl.data.packed import PACKED
 
 NOT_OURS = "192.0.2.1"  # no machine has this address: a service that is told to listen there ends at once
 
