@@ -154,16 +154,25 @@ class Course:
     """The course of something that is counted: a line of text at each step, or an event where events are wanted."""
 
     def __init__(
-        self, what: str, total: int | None, unit: str, begun: int = 0, clock: Callable[[], float] = time.monotonic
+        self,
+        what: str,
+        total: int | None,
+        unit: str,
+        begun: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+        left: Callable[[int], float | None] | None = None,
     ):
-        """`total`: how many there are, None if unknown. `begun`: how many were done before."""
-        self._what, self._total, self._unit, self._clock = what, total, unit, clock
+        """`total`: how many there are, None if unknown. `begun`: how many were done before. `left`: the seconds left
+        after so many, where the rate alone does not tell."""
+        self._what, self._total, self._unit, self._clock, self._given = what, total, unit, clock, left
         self._begun = self._done = begun
         self._started = clock()
         self._event("started")
 
     def left(self, done: int) -> float | None:
-        """The seconds left after `done`, at the rate so far; None if the total is unknown."""
+        """The seconds left after `done`, as given or at the rate so far; None if that is unknown."""
+        if self._given is not None:
+            return self._given(done)
         if self._total is None or done <= self._begun:
             return None
         return (self._clock() - self._started) / (done - self._begun) * (self._total - done)

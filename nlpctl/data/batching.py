@@ -76,13 +76,13 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
         The mean over all parts of (factor x mean of the part) is the mean over the examples of the update;
         `update` counts from the start of training. 1.0 but for the last update of an epoch.
         """
-        size = self._size(update)
+        size = self.rows_of(update)
         rows, rest = divmod(size, self.parts)
         place = part * self.nranks + self.local_rank  # as _shares deals them out: the first ones are larger
         return (rows + (place < rest)) * self.parts / size
 
-    def _size(self, update: int) -> int:
-        """Examples of an update."""
+    def rows_of(self, update: int) -> int:
+        """Examples of an update, over all ranks; it is counted from the start of training."""
         if update % self.updates == self.updates - 1 and not self.drop_last:  # only the last of an epoch is smaller
             return len(self.lengths) - (self.updates - 1) * self.global_batch_size
         return self.global_batch_size

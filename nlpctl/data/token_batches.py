@@ -76,7 +76,7 @@ class TokenBatchSampler(LengthGroupedBatchSampler):
         """Rows of a batch of one process, in the mean."""
         return sum(self._sizes) / (len(self._sizes) * self.parts)
 
-    def _size(self, update: int) -> int:
+    def rows_of(self, update: int) -> int:
         epoch, place = divmod(update, self.updates)
         return len(self._plan(epoch)[place])
 

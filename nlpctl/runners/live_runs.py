@@ -15,7 +15,6 @@ from nlpctl.runners.run_files import sound_manifest
 from nlpctl.runners.runs import RunRecord, find_runs, open_run
 
 RUNNING = "running"
-_RECENT = 20  # logs that the pace is taken from
 
 
 @dataclass(frozen=True)
@@ -76,12 +75,12 @@ def _live(record: RunRecord) -> LiveRun:
         record.last("log", "loss"),
         metric,
         record.last("evaluate", f"eval_{metric}") if score is None else score,
-        _left(_of_this_process(record), total, time.time()) if record.state == RUNNING else None,
+        _left(_of_this_process(record), time.time()) if record.state == RUNNING else None,
     )
 
 
 def _of_this_process(record: RunRecord) -> Sequence[Mapping[str, Any]]:
-    """The events since the run was resumed last: the time before holds a pause."""
+    """The events since the run was resumed last: what was told before is out of date."""
     resumed = record.manifest.get("resumed")
     try:
         since = datetime.fromisoformat(resumed[-1]["at"]).timestamp() if resumed else 0.0
@@ -90,12 +89,7 @@ def _of_this_process(record: RunRecord) -> Sequence[Mapping[str, Any]]:
     return [each for each in record.events if isinstance(each.get("time"), int | float) and each["time"] >= since]
 
 
-def _left(events: Sequence[Mapping[str, Any]], total: int | None, now: float) -> float | None:
-    """Seconds to the last step, at the pace of the last logs in `events`; None if there are too few."""
-    logs = [each for each in events if each["event"] == "log" and isinstance(each.get("time"), int | float)]
-    logs = logs[-_RECENT:]
-    if total is None or len(logs) < 2 or logs[-1]["step"] <= logs[0]["step"]:
-        return None
-    first, last = logs[0], logs[-1]
-    pace = (last["time"] - first["time"]) / (last["step"] - first["step"])
-    return max(0.0, pace * (total - last["step"]) - (now - last["time"]))
+def _left(events: Sequence[Mapping[str, Any]], now: float) -> float | None:
+    """Seconds to the end, by what the last log of `events` said; None if none did."""
+    told = [each for each in events if each["event"] == "log" and isinstance(each.get("left"), int | float)]
+    return max(0.0, told[-1]["left"] - (now - told[-1]["time"])) if told else None

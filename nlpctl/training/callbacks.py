@@ -23,13 +23,14 @@ from nlpctl.training.judging import Judging
 from nlpctl.training.learning import LossCourse
 from nlpctl.training.patience import Patience
 from nlpctl.training.step_count import StepCount
+from nlpctl.training.time_shares import EVALUATE, LOG, SAVE, TimeShares
 
 TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
 
 
 def _warn_of_moved_evaluations(args: TrainingArguments) -> None:
     """PaddleNLP's Trainer has lowered eval_steps to have minimum_eval_times evaluations, but not save_steps."""
-    if not (args.load_best_model_at_end and args.minimum_eval_times and args.evaluation_strategy == "steps"):
+    if not (args.load_best_model_at_end and args.minimum_eval_times and args.evaluation_strategy.value == "steps"):
         return
     if args.save_steps % args.eval_steps:
         both = math.lcm(args.save_steps, args.eval_steps)
@@ -39,14 +40,65 @@ def _warn_of_moved_evaluations(args: TrainingArguments) -> None:
         )
 
 
+_FORWARD = 1 / 3  # the share of a training step that scoring as many rows takes, before an evaluation was timed
+
+
+class TimeLeft(TrainerCallback):
+    """The seconds until the training ends and its model is scored: steps, evaluations and saves to come, and the final
+    scores, each by what it has taken so far in this process."""
+
+    def __init__(self, times: TimeShares, dev: int, test: int):
+        """`times`: of this process. `dev`, `test`: the rows of the splits, 0 without one."""
+        self._times, self._dev, self._final = times, dev, dev + test
+
+    def on_train_begin(self, args, state, control, train_dataloader=None, **kwargs):
+        self._args, self._begun, self._total = args, state.global_step, state.max_steps
+        # It begins again after out-of-memory, with other micro-batches.
+        self._taken, self._before = self._of_steps(), dict(self._times.begun)
+        sampler = getattr(train_dataloader, "sampler", None)
+        per_epoch = None if sampler is None else sampler.updates
+        steps = per_epoch, self._begun, self._total
+        self._evaluations = _planned(args.evaluation_strategy.value, args.eval_steps, *steps) if self._dev else 0
+        self._saves = _planned(args.save_strategy.value, args.save_steps, *steps)
+
+    def after(self, step: int) -> float | None:
+        """The seconds left after `step` completed steps; None before the first of this process."""
+        if step <= self._begun:
+            return None
+        times, args, processes = self._times, self._args, max(self._args.dataset_world_size, 1)
+        pace = (self._of_steps() - self._taken) / (step - self._begun)
+        most = args.max_evaluate_steps * args.eval_batch_size * processes
+        rows = (min(self._dev, most) if most > 0 else self._dev) / processes  # of an evaluation, in this process
+        per_row = _FORWARD * pace / (args.per_device_train_batch_size * args.gradient_accumulation_steps)
+        if times.begun[EVALUATE] and rows:
+            per_row = times.seconds[EVALUATE] / times.begun[EVALUATE] / rows
+        save = times.seconds[SAVE] / times.begun[SAVE] if times.begun[SAVE] else 0.0
+        evaluations = max(0, self._evaluations - times.begun[EVALUATE] + self._before[EVALUATE])
+        saves = max(0, self._saves - times.begun[SAVE] + self._before[SAVE])
+        steps = pace * (self._total - step)
+        return steps + evaluations * per_row * rows + saves * save + self._final * per_row
+
+    def _of_steps(self) -> float:
+        return self._times.of_steps() + self._times.seconds[LOG]
+
+
+def _planned(strategy: str, every: int, per_epoch: int | None, begun: int, total: int) -> int:
+    """How many evaluations or saves follow steps after `begun`, up to `total`. `per_epoch`: None for a stream."""
+    if strategy == "steps" and every > 0:
+        return total // every - begun // every
+    if strategy == "epoch" and total > begun:
+        return 1 if per_epoch is None else -(-total // per_epoch) - begun // per_epoch  # the last may be cut off
+    return 0
+
+
 class EventRecorder(TrainerCallback):
     """Write each log, evaluation and save to events.jsonl (process 0 only).
 
     RunFailed if somebody has deleted the run directory: without its manifest the run could not end.
     """
 
-    def __init__(self, log: EventLog):
-        self.log = log
+    def __init__(self, log: EventLog, left: TimeLeft):
+        self.log, self.left = log, left
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs):
         if state.is_world_process_zero and not self.log.path.with_name(MANIFEST).exists():
@@ -56,6 +108,8 @@ class EventRecorder(TrainerCallback):
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs=None, **kwargs):
         if state.is_world_process_zero and "loss" in logs:
             figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
+            left = self.left.after(state.global_step)
+            figures |= {} if left is None else {"left": round(left, 3)}
             self.log.append("log", state.global_step, epoch=round(state.epoch, 4), **figures)
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
@@ -149,11 +203,12 @@ class ProgressLines(TrainerCallback):
     `figures`: the task's scores, of which the first two are shown.
     """
 
-    def __init__(self, figures: Sequence[str]):
-        self.figures = figures[:2]
+    def __init__(self, figures: Sequence[str], left: TimeLeft):
+        self.figures, self.left = figures[:2], left
 
     def on_train_begin(self, args, state, control, **kwargs):
-        self.course = console.Course("train", state.max_steps, "steps", begun=state.global_step)
+        left = self.left.after
+        self.course = console.Course("train", state.max_steps, "steps", begun=state.global_step, left=left)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if "loss" not in logs:

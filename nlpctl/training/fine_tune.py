@@ -47,6 +47,7 @@ from nlpctl.training.callbacks import (
     Judged,
     ProgressLines,
     StepsTold,
+    TimeLeft,
     go_on_recording,
     of_all_processes,
 )
@@ -61,7 +62,7 @@ from nlpctl.training.optimizer import describe_groups, parameter_report
 from nlpctl.training.own_parts import OwnParts, load_parts, try_parts
 from nlpctl.training.patience import patience_of
 from nlpctl.training.sums import damage_of
-from nlpctl.training.time_shares import is_sound, summary
+from nlpctl.training.time_shares import TimeShares, is_sound, summary
 from nlpctl.training.trainer import RecipeTrainer, TrainingLoss
 from nlpctl.training.watchdog import watched
 
@@ -142,7 +143,9 @@ def fine_tune(
     events = EventLog(run.events_file)
     course = None if run.is_of_compress else _course(ready, checkpoint, loss)
     steps = StepsTold(run, None if data.train is None else len(data.train), course)
-    told: list[TrainerCallback] = [EventRecorder(events), ProgressLines(scores(task.name)), steps]
+    times = TimeShares()
+    left = TimeLeft(times, *(0 if split is None else len(split) for split in (data.dev, data.test)))
+    told: list[TrainerCallback] = [left, EventRecorder(events, left), ProgressLines(scores(task.name), left), steps]
     told += [early] if early else []
     told += [Judged(judging)] if judging else []
     trainer = RecipeTrainer(
@@ -158,6 +161,7 @@ def fine_tune(
         dev=data.dev,
         callbacks=told,
         events=events,
+        times=times,
         course=course,
     )
     steps.own_schedule = lambda: trainer.own_schedule

@@ -29,6 +29,7 @@ class TimeShares:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter):
         self.seconds: dict[str, float] = dict.fromkeys(TITLES, 0.0)
+        self.begun: dict[str, int] = dict.fromkeys(TITLES, 0)  # how often each phase began
         self._clock = clock
         self._phases: list[str] = []  # the innermost last
         self._since = 0.0
@@ -49,9 +50,15 @@ class TimeShares:
         with self._phase(phase):
             yield
 
+    def of_steps(self) -> float:
+        """Seconds of the training steps alone, until now: computing, and waiting for their data."""
+        self._count()
+        return self.seconds[DATA] + self.seconds[COMPUTE]
+
     @contextmanager
     def _phase(self, phase: str) -> Iterator[None]:
         self._count()
+        self.begun[phase] += 1
         self._phases.append(phase)
         try:
             yield

@@ -84,6 +84,7 @@ class RecipeTrainer(GuardedTrainer):
         dev: ExampleList | None,
         callbacks: Sequence[TrainerCallback],
         events: EventLog,
+        times: TimeShares,
         course: LossCourse | None = None,
     ):
         """`course`: what watches whether the loss falls; None: nothing does."""
@@ -100,7 +101,8 @@ class RecipeTrainer(GuardedTrainer):
         self.dev = dev
         self.events = events
         self.guard = StepGuard(recipe.guards, course)
-        self.times = TimeShares()
+        self.times = times
+        self.timed = 0, 0.0  # the completed steps at the last line of the log, and what steps had taken
         self.reached = Reached(model.network)
         if recipe.data.batch_tokens is not None:
             self.token_lengths = token_lengths(train, task.collator(encoder, labelled=True), task.label_names)
@@ -170,6 +172,7 @@ class RecipeTrainer(GuardedTrainer):
         return super().create_scheduler(num_training_steps)
 
     def place_batches(self, batches: ResumableBatches | ResumableStream, step: int, updates_per_epoch: int) -> None:
+        self.timed = step, self.times.of_steps()
         epoch, updates = divmod(step, updates_per_epoch)
         batches.start_at(epoch, updates * self.args.gradient_accumulation_steps)
 
@@ -238,7 +241,20 @@ class RecipeTrainer(GuardedTrainer):
 
     def log(self, logs: dict[str, float], **kwargs: Any) -> None:
         with self.times.spent(LOG):
-            super().log(logs, **kwargs)
+            super().log(logs | self._speed() if "loss" in logs else logs, **kwargs)
+
+    def _speed(self) -> dict[str, float]:
+        """The Trainer's figures of speed since the last line of the log, of training steps alone: its own are of all
+        the time, with evaluations and saves, and take every step for a full one."""
+        (before, began), self.timed = self.timed, (self.state.global_step, self.times.of_steps())
+        steps, seconds = self.state.global_step - before, max(self.times.of_steps() - began, 1e-9)
+        args, done = self.args, range(before, self.state.global_step)
+        if isinstance(self.batches, ResumableStream):  # its batches are always full
+            rows = steps * args.train_batch_size * args.gradient_accumulation_steps * args.dataset_world_size
+        else:
+            rows = sum(self.batches.sampler.rows_of(step) for step in done)
+        figures = {"runtime": seconds, "samples_per_second": rows / seconds, "steps_per_second": steps / seconds}
+        return {f"interval_{name}": round(value, 4) for name, value in figures.items()}
 
     def _save_checkpoint(self, model, metrics=None) -> None:
         with self.times.spent(SAVE):

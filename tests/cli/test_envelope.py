@@ -159,7 +159,7 @@ def events(err: str) -> list[dict[str, Any]]:
 def test_progress_as_json_lines(capsys, monkeypatch) -> None:
     monkeypatch.setenv("NLPCTL_PROGRESS", "json")
     now = [0.0]
-    monkeypatch.setattr(console.JsonProgress.__init__, "__defaults__", (0, lambda: now[0]))
+    monkeypatch.setattr(console.JsonProgress.__init__, "__defaults__", (0, lambda: now[0], None))
     with console.progress(100, "predict") as bar:
         for _ in range(40):
             now[0] += 0.1

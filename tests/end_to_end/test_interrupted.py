@@ -20,7 +20,8 @@ EARLY = "--set early_stopping.patience=2 --set early_stopping.min_delta=1.0".spl
 
 def figures(work, name: str) -> list[dict]:
     """The events without times and speeds."""
-    clocks = {"time", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second", "interval_samples_per_second"}
+    clocks = {"time", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second", "left"}
+    clocks |= {"interval_samples_per_second"}
     return [{key: value for key, value in event.items() if key not in clocks} for event in work.events(name)]
 
 

@@ -16,11 +16,14 @@ from nlpctl.runners.live_runs import LiveRuns
 
 @pytest.fixture
 def running(base: Path, tmp_path: Path) -> Path:
-    """A run that this process seems to train: 10 steps of 1 s, ten hours of pause, 10 more of 1 s, of 40."""
+    """A run that this process seems to train: 10 steps of 1 s, ten hours of pause, 10 more of 1 s, of 40; then
+    an evaluation of 5 s."""
     run = Path(shutil.copytree(base, tmp_path / "going"))
     now = time.time()
     times = [now - 36_020 + step for step in range(10)] + [now - 10 + step for step in range(10)]
-    logs = [{"time": at, "event": "log", "step": step, "loss": 1.0} for step, at in enumerate(times, 1)]
+    logs = [
+        {"time": at, "event": "log", "step": step, "loss": 1.0, "left": 45.0 - step} for step, at in enumerate(times, 1)
+    ]
     (run / "events.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in logs))
     resumed = [{"at": datetime.fromtimestamp(now - 11, timezone.utc).isoformat(), "was": "killed"}]
     manifest = json.loads((run / "manifest.json").read_text())
@@ -31,4 +34,4 @@ def running(base: Path, tmp_path: Path) -> Path:
 
 def test_a_pause_is_no_pace(running: Path) -> None:
     (live,) = LiveRuns(running.parent).now()
-    assert live.step == 20 and live.left == pytest.approx(19, abs=2)
+    assert live.step == 20 and live.left == pytest.approx(24, abs=2)

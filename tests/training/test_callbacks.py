@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import recipe_of_values
 from nlpctl.config.schema import EarlyStoppingSection
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.training.callbacks import go_on_recording
+from nlpctl.training.callbacks import _warn_of_moved_evaluations, go_on_recording
 from nlpctl.training.patience import Patience, patience_of
 
 
@@ -63,6 +64,22 @@ def test_the_metric_may_be_named_with_or_without_prefix():
                     "metric_for_best_model": name}  # fmt: skip
         values = {"task": "sequence_classification", "training": training, "early_stopping": {"patience": 1}}
         assert patience_of(recipe_of_values(values)).metric == "eval_accuracy"
+
+
+@pytest.mark.parametrize(("save_steps", "told"), [(12, True), (20, False)])
+def test_evaluations_that_the_trainer_moved_away_from_the_saves_are_told(capsys, save_steps, told):
+    from paddlenlp.trainer import IntervalStrategy
+
+    _warn_of_moved_evaluations(
+        SimpleNamespace(
+            load_best_model_at_end=True,
+            minimum_eval_times=3,
+            evaluation_strategy=IntervalStrategy.STEPS,
+            eval_steps=10,
+            save_steps=save_steps,
+        )
+    )
+    assert ("the best is chosen, every 60 steps only" in " ".join(capsys.readouterr().err.split())) is told
 
 
 def test_events_as_they_were_at_the_checkpoint(tmp_path):

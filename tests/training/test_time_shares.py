@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
 import pytest
 
+import nlpctl  # noqa: F401  before paddle
+
+# isort: split
+from paddlenlp.trainer import IntervalStrategy
+
 from nlpctl.config.load import recipe_of_values
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.tasks.sequence_classification import SequenceClassification
+from nlpctl.training.callbacks import TimeLeft, _planned
 from nlpctl.training.time_shares import (
     COMPUTE,
     DATA,
@@ -99,3 +110,71 @@ def test_one_process_that_waits_holds_up_the_others():
     recipe = recipe_of_values({"task": "sequence_classification", "training": {"dataloader_num_workers": 3}})
     told = advice(summary([shares(compute=60), shares(compute=40, data=20)], 10, None), recipe, "gpu:0")
     assert "33%" in told[0] and "dataloader_num_workers to 6 (now 3)" in told[0] and "nvidia-smi" in told[1]
+
+
+def test_the_time_left_has_evaluations_saves_and_the_final_scores(clock):
+    times = TimeShares(clock)
+    left = TimeLeft(times, dev=30, test=60)
+    args = SimpleNamespace(
+        dataset_world_size=2,
+        max_evaluate_steps=-1,
+        eval_batch_size=8,
+        evaluation_strategy=IntervalStrategy.STEPS,
+        eval_steps=5,
+        save_strategy=IntervalStrategy.EPOCH,
+        save_steps=0,
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=3,
+    )
+    batches = SimpleNamespace(sampler=SimpleNamespace(updates=6))
+    with times.measured():
+        left.on_train_begin(args, SimpleNamespace(global_step=2, max_steps=20), None, train_dataloader=batches)
+        assert left.after(2) is None
+        clock.now += 36  # 3 steps of 12 s, which is 1 s a row of this process
+        # 15 steps; 4 evaluations of 15 rows and the final scores of 90, each row as a third of one in training
+        assert left.after(5) == pytest.approx(15 * 12 + 4 * 15 / 3 + 90 / 3)
+        with times.spent(EVALUATE):
+            clock.now += 30
+        clock.now += 12
+        with times.spent(SAVE):
+            clock.now += 7
+        # 3 evaluations, saves after steps 12, 18 and the last, which cuts the epoch off, and 2 s a row
+        assert left.after(6) == pytest.approx(14 * 12 + 3 * 30 + 3 * 7 + 90 * 2)
+        with times.spent(EVALUATE):
+            clock.now += 10
+        assert left.after(6) == pytest.approx(14 * 12 + 2 * 20 + 3 * 7 + 90 * 20 / 15)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "every", "per_epoch", "steps", "expected"),
+    [
+        ("steps", 5, 6, (2, 20), 4),
+        ("steps", 5, None, (5, 9), 0),
+        ("epoch", 0, 6, (6, 18), 2),
+        ("epoch", 0, 6, (7, 20), 3),
+        ("epoch", 0, None, (0, 20), 1),
+        ("epoch", 0, 6, (20, 20), 0),
+        ("no", 5, 6, (0, 20), 0),
+    ],
+)
+def test_what_is_planned(strategy, every, per_epoch, steps, expected):
+    assert _planned(strategy, every, per_epoch, *steps) == expected
+
+
+def test_the_speed_is_of_the_training_steps(tiny, monkeypatch):
+    loss = SequenceClassification.loss
+
+    def slow_on_dev(self, network, outputs, batch):
+        if not network.training:
+            time.sleep(0.5)
+        return loss(self, network, outputs, batch)
+
+    monkeypatch.setattr(SequenceClassification, "loss", slow_on_dev)
+    run = tiny("speed", "training.eval_steps=2", "training.save_steps=2", "training.logging_steps=2")
+    logs = [event for event in EventLog(run.events_file).read() if event["event"] == "log"]
+    rows = [5 + 8 if event["step"] in (6, 12) else 16 for event in logs]
+    taken = sum(count / event["interval_samples_per_second"] for count, event in zip(rows, logs, strict=True))
+    seconds = run.read_manifest()["time"]["seconds"]
+    assert taken <= seconds[DATA] + seconds[COMPUTE] + 0.01 and seconds[EVALUATE] > 3
+    # Dev is scored in two batches of half a second: five times after the fourth step, and at the end.
+    assert logs[1]["left"] > 5 and logs[-2]["left"] > 3
