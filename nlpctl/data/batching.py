@@ -12,6 +12,7 @@ import paddle
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.examples import require_full_batch
 from nlpctl.errors import RunFailed
+from nlpctl.upstream.loader_workers import ended_with_parent
 
 MEGABATCH = 50  # global batches sorted by length together
 LOST_WORKER = ("Blocking queue is killed", "DataLoader process")  # in Paddle's messages: from the queue, from SIGCHLD
@@ -147,7 +148,11 @@ def _cut(order: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 class CheckedDataLoader(paddle.io.DataLoader):
-    """Paddle's loader; a failure inside a collator, a stream or a worker is raised in the thread that iterates."""
+    """Paddle's loader; a failure inside a collator, a stream or a worker is raised in the thread that iterates. Its
+    workers end with this process."""
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, worker_init_fn=ended_with_parent(), **options)
 
     def __iter__(self) -> Iterator[Any]:
         return checked_batches(super().__iter__())

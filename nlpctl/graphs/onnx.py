@@ -35,7 +35,7 @@ def write_onnx_graph(prefix: Path, file: Path, pad_id: int, where: str = "", oth
 
     `where` and `otherwise` as for `require_paddle2onnx`.
     """
-    done = run_python("-m", _MODULE, str(os.getpid()), str(prefix), str(file), str(OPSET), str(pad_id))
+    done = run_python("-m", _MODULE, str(prefix), str(file), str(OPSET), str(pad_id))
     if done.code == 0:
         return
     if done.code == CANNOT_WRITE:

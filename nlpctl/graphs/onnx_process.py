@@ -1,7 +1,4 @@
-"""The process that paddle2onnx runs in: python -m nlpctl.graphs.onnx_process PARENT PREFIX FILE OPSET PAD_ID.
-
-PARENT: the id of the process that waits for it; this one ends with that one.
-"""
+"""The process that paddle2onnx runs in: python -m nlpctl.graphs.onnx_process PREFIX FILE OPSET PAD_ID."""
 
 from __future__ import annotations
 
@@ -11,15 +8,13 @@ from pathlib import Path
 
 from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
 from nlpctl.graphs.onnx_graph import constants_to_initializers, fold_constants
-from nlpctl.runtime.worker import die_with_parent
 from nlpctl.upstream.onnx_lengths import give_lengths
 
 CANNOT_WRITE = 74  # exit code
 
 
 def main(argv: Sequence[str]) -> None:
-    parent, prefix, file, opset, pad_id = argv
-    die_with_parent(int(parent))
+    prefix, file, opset, pad_id = argv
     import onnx
     import paddle2onnx
 

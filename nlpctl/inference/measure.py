@@ -1,6 +1,6 @@
 """How fast the engines run an export: the timing itself, and the process that does it for "auto".
 
-    python -m nlpctl.inference.measure ORDER PARENT
+    python -m nlpctl.inference.measure ORDER
 
 writes JSON lines: {"trying": NAME} before each choice is loaded, {"failed": {NAME: reason}}, and at the end
 {"rows_per_second": {NAME: {SIZE: ...}}}.
@@ -21,7 +21,6 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.inference.speeds import SIZES, Order
 from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.runtime.process import ProcessSetup, quiet_import
-from nlpctl.runtime.worker import die_with_parent
 
 ROWS = 128  # synthetic rows
 SECONDS = 0.1  # seconds per choice and batch size on average, after one warm-up round; at least one round
@@ -107,7 +106,6 @@ def reason_of(error: Exception) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    die_with_parent(int(argv[1]))
     words = json.loads(argv[0])
     order = Order(**{**words, "names": tuple(words["names"])})
     if order.gently:

@@ -130,8 +130,7 @@ def measure(order: Order, here: Conditions) -> EngineSpeeds:
     while True:
         left = [name for name in order.names if name not in failed]
         words = {**asdict(order), "names": left}
-        arguments = ("nlpctl.inference.measure", json.dumps(words), str(os.getpid()))
-        done = run_python("-m", *arguments, seconds=order.seconds + MARGIN)
+        done = run_python("-m", "nlpctl.inference.measure", json.dumps(words), seconds=order.seconds + MARGIN)
         trying, speeds = "", {}
         for line in done.output.splitlines():
             with contextlib.suppress(ValueError):

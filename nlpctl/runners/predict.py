@@ -40,7 +40,7 @@ from nlpctl.models.folder import kept_values
 from nlpctl.outputs import is_stream, open_stream, refuse_stream
 from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.lock import Lock, take_lock
 
 if TYPE_CHECKING:
     from nlpctl.inference.trained import TrainedModel
@@ -343,7 +343,7 @@ class PartialOutput:
         self.file = output.with_name(output.name + ".partial")
         self.note = output.with_name(output.name + ".partial.json")
         self.cuts = output.with_name(output.name + ".partial.truncated")
-        self._lock: int | None = None  # held from `begin` to `finish`, or to the end of the process
+        self._lock: Lock | None = None  # held from `begin` to `finish`, or to the end of the process
 
     def check(self, identity: dict[str, Any], resume: bool) -> None:
         """UserError if existing answers are to be kept and belong to another `identity`, which may be incomplete."""
@@ -434,7 +434,7 @@ class PartialOutput:
                 if self._lock is None:
                     hint = "wait for it, or name another file: -o FILE"
                     raise UserError("another prediction is writing this file", where=str(self.file), hint=hint)
-                if os.path.samestat(os.fstat(self._lock), self.file.stat()):
+                if self._lock.is_of(self.file):
                     return
             self.let_go()
 
@@ -451,5 +451,5 @@ class PartialOutput:
     def let_go(self) -> None:
         """Allow another prediction to write the file."""
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None

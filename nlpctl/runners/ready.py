@@ -7,7 +7,6 @@ and threads yet, and Paddle fixes them when it is imported.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def ready_folder(entry: ReadyModel, cache: Path) -> Path:
         return folder if folder.is_dir() else _make(entry, cache, folder)
     finally:
         if lock is not None:
-            os.close(lock)
+            lock.release()
 
 
 def _make(entry: ReadyModel, cache: Path, folder: Path) -> Path:

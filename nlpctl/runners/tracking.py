@@ -17,6 +17,7 @@ import re
 import select
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.config.training_checks import INSTALL_MLFLOW, MLFLOW
-from nlpctl.errors import RunFailed, UserError
+from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
 from nlpctl.files import json_of, write_json_atomic
 from nlpctl.layout import CARD, INTERVALS
 from nlpctl.report.score_tables import without_counts
@@ -148,6 +149,7 @@ def _end(process: subprocess.Popen[bytes], run: RunDirectory, uri: str, seconds:
 def follow_run(path: Path) -> Sent:
     """Send the run until its training, the parent of this process, says that it has ended, or is gone."""
     parent = os.getppid()
+    threading.Thread(target=_end_soon_after, args=(parent,), daemon=True).start()
     sender = _Sender(path, tracking_uri())
     told = ""
     while True:
@@ -163,6 +165,14 @@ def follow_run(path: Path) -> Sent:
             continue
         if last:
             return sent
+
+
+def _end_soon_after(parent: int) -> None:
+    """End this process, whose parent was killed and cannot do so any more: its server may never answer."""
+    while os.getppid() == parent:
+        time.sleep(_EVERY)
+    time.sleep(_LAST[False])
+    os._exit(EXIT_FAILED)
 
 
 def send_run(path: Path) -> Sent:

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -24,6 +23,7 @@ from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
 from nlpctl.models.find import model_fingerprint
+from nlpctl.parent import python_until_parent_ends
 from nlpctl.runners.pages.ui import (
     REFRESH,
     answered_section,
@@ -35,7 +35,6 @@ from nlpctl.runners.pages.ui import (
 from nlpctl.runners.report import page_of
 from nlpctl.runners.runs import RunRecord, differences, find_runs, open_all, open_run, paired
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.runtime.worker import die_with_parent
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.settings import ServeSettings
 
@@ -243,10 +242,9 @@ class TriedModel:
         self._of = _fingerprint(run)
         self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "nlpctl", "serve", str(run), "--port", "0"],
+            python_until_parent_ends("-m", "nlpctl", "serve", str(run), "--port", "0"),
             stdout=self._log,
             stderr=self._log,
-            preexec_fn=partial(die_with_parent, os.getpid()),
         )
 
     @property

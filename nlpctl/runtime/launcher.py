@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from nlpctl.runtime.worker import die_with_parent
+from nlpctl.parent import die_with_parent
 
 
 def main() -> None:

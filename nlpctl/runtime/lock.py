@@ -1,4 +1,9 @@
-"""A file lock that the kernel releases when its holder ends, even after a crash."""
+"""A file lock that the kernel releases when its holder ends, even after a crash.
+
+It is one of `flock`, since one of `fcntl.lockf` needs a file open for writing, which a folder never is, and is lost as
+soon as the process closes any other descriptor of the file. `flock` locks what a forked process shares with its parent,
+as the workers of a data loader do; so these close their copy at once. Programs that are started do not get one.
+"""
 
 from __future__ import annotations
 
@@ -34,64 +39,91 @@ def sole_writer(output: Path) -> Iterator[None]:
     made = [folder for folder in output.parents if not folder.exists()]
     with writing(given, "name another place: -o FOLDER"):
         output.parent.mkdir(parents=True, exist_ok=True)
-        handle = _locked(file, given)
+        lock = _locked(file, given)
         remove_leftovers_of(output)
     try:
         yield
     finally:
         file.unlink(missing_ok=True)  # before the lock is released: another process may take it then
-        os.close(handle)
+        lock.release()
         for folder in made:  # nothing was written
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
 
-def _locked(file: Path, output: Path) -> int:
-    """A descriptor of `file`, which is made and locked, with the number of this process in it."""
-    while True:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+class Lock:
+    """An opened file or folder, to be locked by this process alone: not by those that it forks."""
+
+    def __init__(self, path: Path, flags: int):
+        self.handle = os.open(path, flags, 0o666)
+        _opened.add(self)
+
+    def take(self, *, wait: bool = False) -> bool:
+        """Whether no other process holds the lock. On file systems without locks (some network mounts) none does."""
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(handle, 32, 0).decode() or "unknown"
-            os.close(handle)
+            return False
+        except OSError:
+            pass
+        return True
+
+    def is_of(self, path: Path) -> bool:
+        """Whether `path` is still what was opened. FileNotFoundError if there is nothing."""
+        return os.path.samestat(os.fstat(self.handle), os.stat(path))
+
+    def release(self) -> None:
+        _opened.discard(self)
+        os.close(self.handle)
+
+
+_opened: set[Lock] = set()
+
+
+def _close_copies() -> None:
+    """In a process that was forked."""
+    for lock in list(_opened):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_close_copies)
+
+
+def _locked(file: Path, output: Path) -> Lock:
+    """The lock of `file`, which is made, with the number of this process in it."""
+    while True:
+        lock = Lock(file, os.O_RDWR | os.O_CREAT)
+        if not lock.take():
+            holder = os.pread(lock.handle, 32, 0).decode() or "unknown"
+            lock.release()
             hint = "wait for it, or name another place: -o"
-            raise UserError(f"process {holder} is writing this", where=str(output), hint=hint) from None
-        except OSError:  # a file system without locks
-            return handle
+            raise UserError(f"process {holder} is writing this", where=str(output), hint=hint)
         # The one that held it has removed the file between our opening and locking it.
         with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), os.stat(file)):
-                os.truncate(handle, 0)
-                os.pwrite(handle, str(os.getpid()).encode(), 0)
-                return handle
-        os.close(handle)
+            if lock.is_of(file):
+                os.truncate(lock.handle, 0)
+                os.pwrite(lock.handle, str(os.getpid()).encode(), 0)
+                return lock
+        lock.release()
 
 
-def take_lock(path: Path, *, wait: bool = False) -> int | None:
-    """Lock an existing file or folder for this process; None if another process holds the lock. `wait`: until it ends.
-
-    Returns a descriptor: `os.close` releases the lock. On file systems without locks (some network mounts) the
-    descriptor comes without one.
-    """
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        return None
-    except OSError:
-        pass
-    return handle
+def take_lock(path: Path, *, wait: bool = False) -> Lock | None:
+    """Lock an existing file or folder for this process; None if another process holds the lock. `wait`: until it
+    ends."""
+    lock = Lock(path, os.O_RDONLY)
+    if lock.take(wait=wait):
+        return lock
+    lock.release()
+    return None
 
 
 def wait_until_free(path: Path, seconds: float) -> bool:
     """Wait until no process holds the lock of `path`, or it is not there; at most `seconds`. Whether that is so."""
     deadline = time.monotonic() + seconds
     while path.exists():
-        handle = take_lock(path)
-        if handle is not None:
-            os.close(handle)
+        lock = take_lock(path)
+        if lock is not None:
+            lock.release()
             return True
         if time.monotonic() > deadline:
             return False

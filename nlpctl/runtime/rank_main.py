@@ -13,8 +13,8 @@ import sys
 import traceback
 from pathlib import Path
 
+from nlpctl.parent import die_with_parent
 from nlpctl.runtime.ranks import WORLD, on_several_nodes, rank
-from nlpctl.runtime.worker import die_with_parent
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ from nlpctl.layout import (
 from nlpctl.names import and_more, differing
 from nlpctl.outputs import is_signed, refuse_lost_link, refuse_part
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.lock import Lock, take_lock
 
 FORMAT = 1
 FURTHER = "further_files"  # in the manifest: what a training depends on besides its data
@@ -64,7 +64,7 @@ class RunDirectory:
 
     def __init__(self, path: Path):
         self.path = Path(path)
-        self._lock: int | None = None  # held from `begin` to the end of `recorded`
+        self._lock: Lock | None = None  # held from `begin` to the end of `recorded`
 
     @property
     def manifest_file(self) -> Path:
@@ -263,7 +263,7 @@ class RunDirectory:
 
     def _let_go(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None
 
     def refuse_if_different(self, old: Mapping[str, Any], new: Mapping[str, Any], otherwise: str) -> None:

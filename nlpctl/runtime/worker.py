@@ -1,13 +1,12 @@
 """Python subprocesses: start, requests, end and exit status. None outlives its parent.
 
-`run_python` runs code or a module once. A `Worker` answers requests until it is ended. A module that runs for long must
-call `die_with_parent` first: after SIGKILL or a second Ctrl-C no code of the parent runs that could end it.
+`run_python` runs code or a module once. A `Worker` answers requests until it is ended. After SIGKILL or a second Ctrl-C
+no code of the parent runs that could end them; the kernel does (nlpctl/parent.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import math
 import multiprocessing
 import os
@@ -24,8 +23,8 @@ from types import FrameType
 from typing import Any, Protocol
 
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
+from nlpctl.parent import die_with_parent, python_until_parent_ends
 
-_PR_SET_PDEATHSIG = 1
 TELLING = 10.0  # seconds between two calls of GoesOn
 
 GoesOn = Callable[[float], None]  # hears how many seconds an answer has taken so far
@@ -53,7 +52,7 @@ class Answer:
 def run_python(*arguments: str, environ: dict[str, str] | None = None, seconds: float | None = None) -> Answer:
     """Run `python ARGUMENTS` to its end, with the same module search path. After `seconds` it is killed."""
     env = {**os.environ, **(environ or {}), "PYTHONPATH": module_path(), "PYTHONIOENCODING": "utf-8"}
-    command = [sys.executable, *arguments]
+    command = python_until_parent_ends(*arguments)
     try:
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=env, timeout=seconds)
     except subprocess.TimeoutExpired as error:
@@ -346,14 +345,6 @@ def listen_for_interrupts(handler: Callable[[int, FrameType | None], object] = s
     """Handle Ctrl-C by `handler` from now on; a delayed one is delivered now."""
     signal.signal(signal.SIGINT, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-
-def die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent process ends (Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent ended before the call
-        os._exit(1)
 
 
 def is_alive(process: int) -> bool:

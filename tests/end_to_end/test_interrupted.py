@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
 from nlpctl.layout import checkpoint_step, checkpoints_in
+from nlpctl.runtime.worker import is_alive
 
 STREAMING = (
     "--set data.streaming=true --set data.labels=neg,pos --set data.shuffle_buffer=20 --max_steps 14 "
@@ -78,6 +81,25 @@ def test_killed_before_the_first_checkpoint(work, base, same_bits):
     assert same_bits(work / "early-death", base)
     steps = [event["step"] for event in work.events("early-death") if event["event"] == "log"]
     assert steps == list(range(1, 49))
+
+
+def test_killed_with_data_workers(work, stepwise, same_bits):
+    """Nothing outlives the command, and the run can be resumed at once, however long a batch takes to read."""
+    words = (*work.stepwise, "--dataloader_num_workers", "2")
+    process = work.start("train", "recipe.yaml", *words, "--set", "training.output_dir=loaders")
+    loaders: set[int] = set()
+
+    def loading() -> bool:
+        tasks = Path(f"/proc/{process.pid}/task")
+        with contextlib.suppress(FileNotFoundError):
+            loaders.update(int(child) for each in tasks.iterdir() for child in (each / "children").read_text().split())
+        return len(loaders) >= 2 and (work / "loaders/checkpoints/checkpoint-3").exists()
+
+    work.end(process, loading, signal.SIGKILL)
+    while any(is_alive(each) for each in loaders):  # as long as the kernel takes
+        time.sleep(0.01)
+    work.train("loaders", *words, "--resume")
+    assert same_bits(work / "loaders", stepwise)
 
 
 def test_a_stream(work, same_bits):

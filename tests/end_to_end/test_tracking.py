@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -35,6 +37,30 @@ def once(run: dict, events: list[dict]) -> bool:
     names = {"log": "train/loss", "evaluate": "eval/loss"}
     wanted = {(names[each["event"]], each["step"]) for each in events if each["event"] in names}
     return wanted <= set(sent) and set(sent.values()) == {1}
+
+
+HANGING = """
+import time
+from pathlib import Path
+from nlpctl.runners import tracking
+
+class Hanging:
+    def __init__(self, *_):
+        print("following", flush=True)
+    def send(self, last):
+        time.sleep(300 * last)
+
+tracking._Sender, tracking._EVERY, tracking._LAST = Hanging, 0.1, {False: 1.0}
+tracking.follow_run(Path())
+"""
+
+
+def test_a_sender_that_hangs_ends_soon_after_a_killed_training():
+    starting = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], stdin=subprocess.PIPE)"
+    parent = subprocess.Popen([sys.executable, "-c", starting, HANGING], stdout=subprocess.PIPE)
+    assert parent.stdout.readline() == b"following\n"
+    parent.kill()
+    parent.communicate(timeout=60)  # the sender has its standard output too
 
 
 @pytest.mark.skipif(INSTALLED, reason="mlflow is installed")

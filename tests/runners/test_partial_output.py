@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -67,7 +66,7 @@ def test_the_file_is_not_locked_under_another_name(output, monkeypatch):
     monkeypatch.setattr(runner, "take_lock", late)
     second = PartialOutput(output)
     second.begin(IDENTITY, resume=False, window=4, overwrite=True)
-    assert os.path.samestat(os.fstat(second._lock), second.file.stat())
+    assert second._lock.is_of(second.file)
     second.finish()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from pathlib import Path
@@ -129,7 +128,7 @@ def test_a_run_that_a_lost_process_still_holds_is_no_failed_trial(tmp_path, monk
         with pytest.raises(RunFailed, match="(?s)still trains this.*--resume goes on"):
             answer((recipe, "accuracy", ()))
     finally:
-        os.close(held)
+        held.release()
     assert answer((recipe, "accuracy", ()))[0] == FAILED
 
 

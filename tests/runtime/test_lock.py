@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -19,7 +20,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from nlpctl.runtime.lock import take_lock
-handle = take_lock(Path(sys.argv[1]))
+lock = take_lock(Path(sys.argv[1]))
 print("held", flush=True)
 input()
 """
@@ -45,16 +46,37 @@ def test_a_killed_holder_holds_nothing(target: Path) -> None:
     assert wait_until_free(target, 60.0)
     holder.communicate()
     assert wait_until_free(target / "nowhere", 60.0)
-    handle = take_lock(target)
-    assert handle is not None
-    os.close(handle)
+    lock = take_lock(target)
+    assert lock is not None
+    lock.release()
 
 
 def test_closing_gives_it_back(target: Path) -> None:
-    handle = take_lock(target)
-    assert handle is not None and take_lock(target) is None
-    os.close(handle)
-    os.close(take_lock(target))
+    lock = take_lock(target)
+    assert lock is not None and take_lock(target) is None
+    lock.release()
+    take_lock(target).release()
+
+
+def test_a_forked_process_does_not_hold_it(target: Path) -> None:
+    """Like the worker of a data loader, it goes on when the lock is given back, or its holder killed."""
+    lock = take_lock(target)
+    assert lock is not None
+    forked = multiprocessing.get_context("fork").Event()
+    child = os.fork()
+    if child == 0:
+        forked.set()
+        signal.pause()
+    try:
+        assert forked.wait(60)
+        assert take_lock(target) is None  # its end of the copy is none of the lock
+        lock.release()
+        again = take_lock(target)
+        assert again is not None
+        again.release()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_two_builds_of_one_folder(tmp_path: Path) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
+import select
 import signal
+import subprocess
 import time
 
 import pytest
 
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.parent import python_until_parent_ends
 from nlpctl.runtime import worker as module
 from nlpctl.runtime.worker import Worker, ask_back, is_alive, listen_for_interrupts, run_python, undisturbed
 
@@ -64,6 +67,26 @@ def test_a_process_that_hangs_is_given_up():
     assert run_python("-c", "import time; time.sleep(60)", seconds=0.3).failure == "no answer within 0.3 s"
     code = "import time; print('begun', flush=True); time.sleep(60)"
     assert run_python("-c", code, seconds=1).output == "begun"
+
+
+def test_what_was_started_ends_with_a_killed_parent():
+    """Its standard input is a copy of the parent's, which tells when it has ended."""
+    code = "import sys, time; print('begun', file=sys.stderr, flush=True); time.sleep(300)"
+    reading, writing = os.pipe()
+    begun, told = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        os.close(reading)
+        os.dup2(told, 2)
+        subprocess.run(python_until_parent_ends("-c", code), pass_fds=[writing])
+        os._exit(0)
+    os.close(writing)
+    assert os.read(begun, 5) == b"begun"
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    assert select.select([reading], [], [], 60)[0] and os.read(reading, 1) == b""
+    for each in (reading, begun, told):
+        os.close(each)
 
 
 def _answering(fault=""):

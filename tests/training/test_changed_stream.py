@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import faulthandler
-import multiprocessing
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -55,13 +54,6 @@ def in_the_run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]]
         monkeypatch.setattr(SequenceClassification, "loss", changing)
 
     return install
-
-
-def end_workers() -> None:
-    """In this process the failure does not end the loader's workers, which hold the run's lock as it does."""
-    for worker in multiprocessing.active_children():
-        worker.kill()
-        worker.join()
 
 
 def emptied(file: Path) -> None:
@@ -124,7 +116,6 @@ def test_restored_it_goes_on(tiny, train_file, in_the_run, monkeypatch, differen
     with pytest.raises(RunFailed):
         tiny(name, *settings)
     monkeypatch.undo()
-    end_workers()
     with pytest.raises(UserError, match="holds no rows"):
         tiny(name, *settings, resume=True)
     train_file.write_bytes(content)

@@ -172,9 +172,9 @@ def test_a_killed_run_is_resumed(run):
 def test_a_run_in_progress_is_left_alone(run, how):
     begin(run)
     run._let_go()
-    handle = take_lock(run.path)  # as another process would hold it
+    held = take_lock(run.path)  # as another process would hold it
     refused(run, "in progress .process", **how)
-    os.close(handle)
+    held.release()
     if how:
         begin(run, **how)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -444,4 +443,4 @@ def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
                 remove_leftovers(folder / name)
         yield
     finally:
-        os.close(lock)
+        lock.release()

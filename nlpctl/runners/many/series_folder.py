@@ -139,7 +139,7 @@ def open_folder(
             _begin(recipe, folder, known, names, own)
         yield folder
     finally:
-        os.close(lock)
+        lock.release()
 
 
 def finish(folder: Path, **facts: Any) -> None:
