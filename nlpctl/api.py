@@ -151,7 +151,7 @@ class Export:
 
 
 class Model:
-    """A trained model, returned by `load`. One thread at a time may use it."""
+    """A trained model, returned by `load`. Several threads may use it: those that ask it at once take turns."""
 
     def __init__(self, recipe: Recipe, path: Path, trained: TrainedModel, batch_size: int):
         from nlpctl.data.task_rows import task_rows

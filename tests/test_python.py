@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -230,6 +231,23 @@ def test_models_side_by_side_and_a_recipe_that_is_a_dict(model, texts, place, mo
         second.embed(["a", ""])
     assert model.predict(texts[:40]) == before
     assert capfd.readouterr().out == ""
+
+
+def test_threads_that_use_one_model_get_their_own_answers(run, texts):
+    """Lists, single rows, iterators and scores at once; in the engine that mixed them up."""
+    model = run.model(engine="paddle", batch_size=16)
+    rows = [{"text": text, "label": label} for text, label in zip(texts[:40], ["好评", "差评"] * 20, strict=True)]
+    shares = [texts[:40], texts[40:80], texts[5:30]]
+    answers, scores = [model.predict(share) for share in shares], model.evaluate(rows)
+    with ThreadPoolExecutor(4) as threads:
+        scored = threads.submit(lambda: [model.evaluate(rows) for _ in range(5)])
+        lists = threads.map(lambda share: [model.predict(share) for _ in range(5)], shares)
+        single = threads.submit(lambda: [model.predict(text)["label"] for text in texts[:40]])
+        streamed = threads.map(lambda share: list(model.predict(iter(share))), shares)
+        assert all(found == [wanted] * 5 for found, wanted in zip(lists, answers, strict=True))
+        assert list(streamed) == answers
+        assert single.result() == [each["label"] for each in answers[0]]
+        assert all(found == scores for found in scored.result())
 
 
 @pytest.mark.slow

@@ -105,7 +105,7 @@ def _optimise(prefix: Path, folder: Path) -> None:
     config.enable_mkldnn_int8()
     config.set_optim_cache_dir(str(folder))
     config.enable_save_optim_model(True)
-    with silent_stderr():
+    with silent_stderr:
         paddle_inference.create_predictor(config)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Predictor(Protocol):
-    """An engine with a loaded network. `engine` and `precision` are named as in the recipe's section inference."""
+    """An engine with a loaded network, which any thread may ask, also while it answers another one.
+
+    `engine` and `precision` are named as in the recipe's section inference.
+    """
 
     @property
     def engine(self) -> str: ...
@@ -31,8 +35,8 @@ class Predictor(Protocol):
 class DygraphPredictor:
     """The network in Paddle's eager mode (dygraph).
 
-    On a CPU it answers in the settings of runtime/paddle_cpu.py. Freed memory is kept within `many`, which whoever
-    answers many batches keeps open around them.
+    It answers one thread at a time. On a CPU it does so in the settings of runtime/paddle_cpu.py. Freed memory is kept
+    within `many`, which whoever answers many batches keeps open around them.
     """
 
     engine = "dygraph"
@@ -44,7 +48,7 @@ class DygraphPredictor:
         from nlpctl.runtime.paddle_cpu import copying_transposes, freed_memory_kept, may_copy_transposes
 
         network.eval()
-        self.network = network
+        self.network, self._turn = network, threading.Lock()
         on_cpu = paddle.get_device() == "cpu"
         self.many = freed_memory_kept if on_cpu else nullcontext()
         self._settings = copying_transposes if on_cpu and may_copy_transposes(network) else nullcontext()
@@ -52,7 +56,7 @@ class DygraphPredictor:
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
         import paddle
 
-        with paddle.no_grad(), self._settings:
+        with self._turn, paddle.no_grad(), self._settings:
             outputs = self.network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
             return tuple(output.numpy() for output in as_tuple(outputs))
 

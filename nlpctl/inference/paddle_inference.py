@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ SHAPES_KEPT = 256  # number of batch shapes in oneDNN's cache
 
 
 class PaddlePredictor:
-    """Runs one batch at a time, in any thread.
+    """Runs one batch at a time, in any thread; the others wait for their turn. Two threads inside one predictor of
+    Paddle get each other's answers, and break the heap.
 
     oneDNN prepares every operator for each new batch shape and caches the result. Paddle can limit the number of cached
     shapes, but then copies all weights per shape: 43 MB for a network of 22 M parameters, and slower than starting
@@ -63,6 +65,7 @@ class PaddlePredictor:
         config = configuration(program, parameters, precision, setup)
         if tensorrt:
             use_tensorrt(config, folder, graph, precision, setup, samples)
+        self._turn = threading.Lock()
         self._use(create(config, program))
         self._onednn = setup.device == "cpu"
 
@@ -71,16 +74,17 @@ class PaddlePredictor:
 
         RunFailed if Paddle lacks a kernel in this precision, or memory.
         """
-        if self._onednn:
-            self._count(tuple(array.shape for array in batch.values()))
-        feed(self._inputs, batch)
-        try:
-            self._predictor.run()
-        except Exception as error:
-            hint = "use another precision or engine: --precision fp32, --engine onnxruntime; or smaller batches"
-            message = f"Paddle Inference failed in {self.precision}: {_reason(error)}"
-            raise RunFailed(message, hint=hint) from error
-        return tuple(output.copy_to_cpu() for output in self._outputs)
+        with self._turn:
+            if self._onednn:
+                self._count(tuple(array.shape for array in batch.values()))
+            feed(self._inputs, batch)
+            try:
+                self._predictor.run()
+            except Exception as error:
+                hint = "use another precision or engine: --precision fp32, --engine onnxruntime; or smaller batches"
+                message = f"Paddle Inference failed in {self.precision}: {_reason(error)}"
+                raise RunFailed(message, hint=hint) from error
+            return tuple(output.copy_to_cpu() for output in self._outputs)
 
     def _use(self, predictor: Any) -> None:
         self._predictor = predictor
@@ -90,7 +94,7 @@ class PaddlePredictor:
 
     def _count(self, shape: tuple[tuple[int, ...], ...]) -> None:
         if shape not in self._shapes and len(self._shapes) == SHAPES_KEPT:
-            with silent_stderr():
+            with silent_stderr:
                 self._use(self._predictor.clone())
         self._shapes.add(shape)
 
@@ -116,7 +120,7 @@ def configuration(program: Path, parameters: Path, precision: str, setup: Proces
 def create(config: Any, program: Path) -> Any:
     """The predictor of `config`, without Paddle's log of optimisations. UserError if it cannot be made."""
     try:
-        with silent_stderr():
+        with silent_stderr:
             return paddle_inference.create_predictor(config)
     except Exception as error:
         raise UserError(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import nullcontext
-
 import numpy as np
 
 from nlpctl.data.collate import Batch
@@ -13,32 +10,26 @@ from nlpctl.runtime.streams import Streams
 
 
 class Switch:
-    """Runs each batch in the engine that was `use`d last. Batches that run already are finished by their engine.
-
-    An engine without streams gets one batch at a time, whichever threads ask.
-    """
+    """Runs each batch in the engine that was `use`d last. Batches that run already are finished by their engine."""
 
     def __init__(self, predictor: Predictor):
         self.use(predictor)
 
     @property
     def engine(self) -> str:
-        return self._current[0].engine
+        return self._predictor.engine
 
     @property
     def precision(self) -> str:
-        return self._current[0].precision
+        return self._predictor.precision
 
     @property
     def streams(self) -> Streams:
-        return streams_of(self._current[0])
+        return streams_of(self._predictor)
 
     def use(self, predictor: Predictor) -> None:
         """Run the next batches in `predictor`. Any thread may call it."""
-        turn = threading.Lock() if streams_of(predictor).count == 1 else nullcontext()
-        self._current = predictor, turn  # one assignment: another thread sees the old engine or the new one
+        self._predictor = predictor
 
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        predictor, turn = self._current
-        with turn:
-            return predictor.outputs(batch)
+        return self._predictor.outputs(batch)

@@ -38,11 +38,7 @@ def process_kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def silent_stderr() -> Iterator[None]:
-    """Inside the context, stderr is dropped, including the output of C and C++ code and of other threads.
-
-    For calls that raise exceptions for their errors and write useless output besides.
-    """
+def _silent_stderr() -> Iterator[None]:
     sys.stderr.flush()
     kept = os.dup(2)
     try:
@@ -100,6 +96,10 @@ def _short_turns() -> Iterator[None]:
     finally:
         sys.setswitchinterval(usual)
 
+
+# Inside the context, stderr is dropped, including the output of C and C++ code and of other threads. For calls that
+# raise exceptions for their errors and write useless output besides.
+silent_stderr = Shared(_silent_stderr)
 
 # Inside the context, a thread that returns from an engine waits for the GIL no longer than TURN. The default of 5 ms is
 # more than a small network needs for a batch.

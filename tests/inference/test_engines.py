@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,20 @@ def test_what_the_engine_cannot_compute_is_told(made, name):
     with pytest.raises(RunFailed, match="failed in fp32: .*") as error:
         opened(made, name).outputs({**given, "input_ids": given["input_ids"] + 1000})  # no such words
     assert "--engine" in error.value.problems[0].hint and "\n" not in error.value.problems[0].message
+
+
+@pytest.mark.parametrize("name", ["dygraph", "paddle fp32", "onnxruntime fp32"])
+def test_threads_that_ask_at_once_get_their_own_answers(made, monkeypatch, name):
+    """Also while the Paddle engine changes to a clone."""
+    monkeypatch.setattr(paddle_inference, "SHAPES_KEPT", 5)
+    predictor = DygraphPredictor(made[1]) if name == "dygraph" else opened(made, name)
+    given = [batch(1 + i % 5, 3 + i % 7) for i in range(35)]
+    expected = [predictor.outputs(each) for each in given]
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(predictor.outputs, given * 20))
+    for one, other in zip(found, expected * 20, strict=True):
+        for part, wanted in zip(one, other, strict=True):
+            np.testing.assert_allclose(part, wanted, atol=1e-6)
 
 
 def test_after_many_shapes_a_fresh_predictor_takes_over(made, monkeypatch):
