@@ -28,6 +28,7 @@ _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced
 _STAGED = re.compile("[a-z0-9_]{8}")  # what tempfile and `staged_path` add to a name
 _LONGEST = 200  # bytes of an output's name in that of its leftovers: a name has 255 at most
 _MOST_TEXT = 256 << 20  # bytes; a tokenizer of many languages has some 20 MB
+MOST_PACKED = 64 << 20  # bytes that a small archive may become in memory (formats/bounds.py)
 _STATUS = "/proc/self/status"
 _HANDLES = "/proc/self/fd"
 _DOOMED_PREFIX = f"{STAGING_PREFIX}deleted-"
@@ -329,11 +330,14 @@ def write_npz(stream: BinaryIO, arrays: Mapping[str, Any], compressed: bool = Fa
     """Write arrays as numpy.savez does, byte for byte.
 
     Where a write fails, numpy.savez leaves the archive open, which then prints a traceback when it is collected.
+    `compressed`: unless the arrays are large. Those may be all alike and shrink to a thousandth, and a reader could not
+    tell them from an archive that is meant to fill the memory.
     """
     import zipfile
 
     import numpy as np
 
+    compressed = compressed and sum(np.asanyarray(array).nbytes for array in arrays.values()) <= MOST_PACKED
     kind = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
     with zipfile.ZipFile(stream, "w", kind, allowZip64=True) as archive:
         for name, array in arrays.items():

@@ -1,17 +1,23 @@
-"""Reads files of named arrays: NumPy files, and the pickles of `paddle.static.save`."""
+"""Reads files of arrays: NumPy's own, alone and several in one archive, and the pickles of `paddle.static.save`."""
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Mapping
+import contextlib
+import io
+import math
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from nlpctl.errors import UserError
-from nlpctl.formats.safe_pickle import BROKEN_HINT, guarded, load_state
+from nlpctl.files import regular
+from nlpctl.formats.bounds import check_shape, check_zip
+from nlpctl.formats.safe_pickle import BROKEN_HINT, guarded, load_state, mapped, reason_of
 
 # uint16 holds the bits of a bfloat16
 _DTYPES = ("float32", "float64", "float16", "uint16", "int8", "int16", "int32", "int64", "uint8", "bool")
@@ -19,7 +25,66 @@ _DTYPES = ("float32", "float64", "float16", "uint16", "int8", "int16", "int32", 
 
 def read_numpy(file: Path) -> np.ndarray:
     """The array of a .npy file, mapped. UserError: cut off, objects instead of numbers, larger than the file."""
-    return checked(file, file.name, guarded(file, lambda: np.load(file, mmap_mode="r", allow_pickle=False)))
+    return checked(file, file.name, guarded(file, lambda: map_numpy(file)))
+
+
+def map_numpy(file: Path) -> np.ndarray:
+    """The array of a .npy file, mapped. OSError or ValueError: as of `read_npz`."""
+    with _reading(), regular(file).open("rb") as stream:
+        dtype, shape, _ = _npy_head(stream)
+        check_shape(shape, dtype.itemsize, file.stat().st_size - stream.tell())
+        return np.load(file, mmap_mode="r", allow_pickle=False)
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """ValueError for whatever a damaged file raises, but OSError: zipfile and the parser of heads raise nearly
+    anything."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(reason_of(error)) from error
+
+
+def _npy_head(stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...], bool]:
+    """Number type, shape, and whether the values stand by columns; `stream` then stands before the values. ValueError:
+    it is no .npy, or one of Python objects."""
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(stream)
+    elif version == (2, 0):
+        shape, by_columns, dtype = np.lib.format.read_array_header_2_0(stream)
+    else:
+        raise ValueError(f"version {version[0]}.{version[1]} of NumPy's format, which arrays of numbers do not need")
+    if dtype.hasobject:
+        raise ValueError("it holds objects of Python, not numbers")
+    return dtype, shape, by_columns
+
+
+def read_npz(file: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file by their names: numbers and texts.
+
+    OSError or ValueError: it cannot be read, is damaged, or claims more than a file of its size holds.
+    """
+    with _reading(), zipfile.ZipFile(regular(file)) as archive:
+        check_zip(archive, file.stat().st_size)
+        return {name.removesuffix(".npy"): _npy_of(archive.read(name)) for name in archive.namelist()}
+
+
+def _npy_of(content: bytes) -> np.ndarray:
+    stream = io.BytesIO(content)
+    dtype, shape, by_columns = _npy_head(stream)
+    if dtype.kind not in "fiubU":
+        raise ValueError(f"values of the type {dtype}")
+    checked_shape = check_shape(shape, dtype.itemsize, len(content) - stream.tell())
+    count = math.prod(checked_shape)
+    array = np.frombuffer(content, dtype, count, stream.tell()) if count else np.empty(0, dtype)
+    # Python cannot hold such a text, and fails with a SystemError.
+    if dtype.kind == "U" and (array.astype(dtype.newbyteorder("=")).view(np.uint32) > sys.maxunicode).any():
+        raise ValueError("a text of characters that are none")
+    return array.reshape(checked_shape, order="F" if by_columns else "C")
 
 
 def checked(file: Path, name: str, array: np.ndarray) -> np.ndarray:
@@ -62,9 +127,9 @@ def read_pickle(file: Path) -> Pickled:
         if isinstance(value, np.ndarray) and isinstance(name, str)
     }
     others = tuple(str(name)[:120] for name in contents if name not in arrays)
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+    with mapped(file) as content:
         # Paddle adds this table, from dygraph name to internal name, to the state_dict of a dygraph network
-        is_dygraph = mapped.find(b"StructuredToParameterName@@") >= 0
+        is_dygraph = content.find(b"StructuredToParameterName@@") >= 0
     return Pickled(file, arrays, {name: name for name in arrays} if is_dygraph else {}, others, is_info=False)
 
 

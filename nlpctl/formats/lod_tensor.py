@@ -22,6 +22,7 @@ import numpy as np
 
 from nlpctl.errors import UserError
 from nlpctl.formats.safe_pickle import BROKEN_HINT
+from nlpctl.outputs import refuse_pipe
 
 # VarType.Type of framework.proto
 DTYPES: dict[int, np.dtype] = {
@@ -40,6 +41,7 @@ _OTHER_TYPES = {8: "SELECTED_ROWS, sparse rows", 19: "SIZE_T", 23: "complex64", 
 _LARGEST_RANK = 9  # Paddle's own limit
 _LARGEST_DESCRIPTION = 4096
 _MOST_LEVELS = 16
+_MOST_TENSORS = 100_000  # of a file; each has a view of its own, many times as large as the smallest tensor
 _SHORTEST = 20 + 2 + 1  # bytes of a file that holds one bool
 
 
@@ -74,6 +76,7 @@ def read_tensors(file: Path) -> list[np.ndarray]:
     UserError with the offset: the file is cut off, is no such file, names a number type that is unknown, or
     claims a shape that does not fit into it.
     """
+    refuse_pipe(file)
     size = file.stat().st_size
     if size == 0:
         raise UserError("is empty, so it is not a parameter file", where=str(file), hint=BROKEN_HINT)
@@ -83,6 +86,8 @@ def read_tensors(file: Path) -> list[np.ndarray]:
     offset = 0
     while offset < size:
         try:
+            if len(tensors) == _MOST_TENSORS:
+                raise _Damaged(f"more tensors than the {_MOST_TENSORS:,} that are read")
             tensor, end = _read_one(data, offset)
         except _Damaged as error:
             number = f"tensor {len(tensors) + 1}, " if tensors else ""

@@ -11,6 +11,7 @@ from typing import Any
 
 from nlpctl.errors import UserError
 from nlpctl.formats.safe_pickle import BROKEN_HINT
+from nlpctl.outputs import refuse_pipe
 from nlpctl.paddle_version import described_tensor, describes_tensor
 
 
@@ -82,7 +83,8 @@ class Program:
         return tuple(sorted(name for name, variable in self.variables.items() if variable.persistable))
 
 
-LARGEST = 1 << 30  # bytes; a ProgramDesc holds no parameters
+LARGEST = 1 << 27  # bytes; a ProgramDesc holds no parameters, and takes up to a hundred times as much memory
+MOST_PARTS = 200_000  # operators and variables; a network of 100 layers has some 10,000
 
 
 def looks_like_program(head: bytes, size: int) -> bool:
@@ -105,8 +107,10 @@ def read_program(file: Path) -> Program:
     from google.protobuf.message import DecodeError
     from paddle.base.proto import framework_pb2
 
+    refuse_pipe(file)
     if file.stat().st_size > LARGEST:
-        raise UserError("is larger than any program (1 GiB)", where=str(file), hint=BROKEN_HINT)
+        message = f"is larger than any program ({LARGEST >> 20} MiB)"
+        raise UserError(message, where=str(file), hint=BROKEN_HINT)
     serialized = file.read_bytes()
     desc = framework_pb2.ProgramDesc()
     try:
@@ -120,6 +124,8 @@ def read_program(file: Path) -> Program:
 def _program(file: Path, serialized: bytes, desc: Any, types: Any) -> Program:
     if not desc.blocks:
         raise ValueError("it has no block")
+    if (parts := sum(len(block.ops) + len(block.vars) for block in desc.blocks)) > MOST_PARTS:
+        raise ValueError(f"it has {parts:,} operators and variables, and {MOST_PARTS:,} are read")
     feeds, fetches = _ends(desc)
     return Program(
         file=file,

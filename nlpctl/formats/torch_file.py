@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import collections
+import io
+import mmap
 import zipfile
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from nlpctl.errors import UserError
-from nlpctl.formats.safe_pickle import BROKEN_HINT, RestrictedUnpickler, guarded
+from nlpctl.files import regular
+from nlpctl.formats.bounds import are_whole, check_shape, check_zip
+from nlpctl.formats.safe_pickle import BROKEN_HINT, RestrictedUnpickler, as_kind, guarded, mapped, ordered_dict
 
 _STORAGE_DTYPES = {
     "DoubleStorage": np.float64,
@@ -24,12 +27,19 @@ _STORAGE_DTYPES = {
     "ByteStorage": np.uint8,
     "BoolStorage": np.bool_,
 }
+_NAMES = {np.dtype(dtype).name for dtype in _STORAGE_DTYPES.values()}
 
 
 def load_torch_file(path: Path) -> dict[str, np.ndarray]:
     """Parameter name to array. Raises UserError for damaged files and for pickles that hold code."""
-    with path.open("rb") as stream:
-        loaded = guarded(path, lambda: _read_zip(stream) if zipfile.is_zipfile(stream) else _read_legacy(stream))
+
+    def read() -> Any:
+        if zipfile.is_zipfile(regular(path)):
+            return _read_zip(path)
+        with mapped(path) as stream:
+            return _read_legacy(stream)
+
+    loaded = guarded(path, read)
     # Training frameworks save {"state_dict": ..., "epoch": ...}.
     if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
         loaded = loaded["state_dict"]
@@ -38,58 +48,80 @@ def load_torch_file(path: Path) -> dict[str, np.ndarray]:
     return {name: value for name, value in loaded.items() if isinstance(name, str) and isinstance(value, np.ndarray)}
 
 
-def _read_zip(stream: BinaryIO) -> Any:
+def _read_zip(path: Path) -> Any:
     """PyTorch >= 1.6: PREFIX/data.pkl holds the structure, PREFIX/data/KEY the raw storages."""
-    stream.seek(0)
-    with zipfile.ZipFile(stream) as archive:
+    with zipfile.ZipFile(path) as archive:
+        check_zip(archive, path.stat().st_size)
         pickle_name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
         prefix = pickle_name.removesuffix("data.pkl")
         storages: dict[str, np.ndarray] = {}
 
-        def storage(saved: tuple) -> np.ndarray:
+        def storage(saved: Any) -> np.ndarray:
             _, dtype, key, _, count = saved
-            if key not in storages:
-                storages[key] = np.frombuffer(archive.read(f"{prefix}data/{key}"), dtype=dtype, count=count)
+            if as_kind(str, key) not in storages:
+                raw = archive.read(f"{prefix}data/{key}")
+                storages[key] = np.frombuffer(raw, dtype=_checked(dtype, count, len(raw)), count=count)
             return storages[key]
 
-        with archive.open(pickle_name) as structure:
-            return _unpickle(structure, storage)
+        structure = archive.read(pickle_name)
+        # What is packed in the archive has its size without the packing.
+        size = len(structure) + sum(entry.file_size for entry in archive.infolist())
+        return RestrictedUnpickler(io.BytesIO(structure), size, _ALLOWED, storage).load()
 
 
-def _read_legacy(stream: BinaryIO) -> Any:
+def _read_legacy(stream: mmap.mmap) -> Any:
     """Older: magic number, version, platform, structure and keys as pickles, then the raw storages in order."""
     stream.seek(0)
+    size = len(stream)
     storages: dict[str, np.ndarray] = {}
+    left = size
 
-    def storage(saved: tuple) -> np.ndarray:
+    def storage(saved: Any) -> np.ndarray:
+        nonlocal left
         _, dtype, key, _, count, view = saved
         if view is not None:
             raise ValueError("views between storages are not supported")
-        # The data follow after the structure, so tensors are views of zeros that are filled below.
-        return storages.setdefault(key, np.zeros(count, dtype=dtype))
+        if as_kind(str, key) not in storages:
+            # The data follow after the structure, so tensors are views of zeros that are filled below.
+            storages[key] = np.zeros(count, dtype=_checked(dtype, count, left))
+            left -= storages[key].nbytes
+        return storages[key]
 
-    magic, *_ = [_unpickle(stream, storage) for _ in range(3)]
+    unpickler = RestrictedUnpickler(stream, size, _ALLOWED, storage)
+    magic, *_ = [unpickler.load() for _ in range(3)]
     if magic != 0x1950A86A20F9469CFC6C:
         raise ValueError("not written by torch.save")
-    loaded = _unpickle(stream, storage)  # tensors are views of the storages, which are filled below
-    for key in _unpickle(stream, storage):
+    loaded = unpickler.load()
+    for key in unpickler.load():
+        found = storages.pop(key)
         count = int.from_bytes(stream.read(8), "little")
-        raw = stream.read(count * storages[key].itemsize)
-        storages[key][:] = np.frombuffer(raw, dtype=storages[key].dtype)
+        if count != len(found):
+            raise ValueError(f"a storage of {count} numbers where {len(found)} belong")
+        found[:] = np.frombuffer(stream.read(found.nbytes), dtype=found.dtype, count=count)
+    if storages:
+        raise ValueError("it lacks a storage")
     return loaded
 
 
-def _unpickle(stream: Any, storage: Any) -> Any:
-    unpickler = RestrictedUnpickler(stream, _ALLOWED, encoding="utf-8")
-    unpickler.persistent_load = storage
-    return unpickler.load()
+def _checked(dtype: Any, count: Any, available: int) -> np.dtype:
+    """The number type of a storage. ValueError: it is none, or `count` of them are more than the `available` bytes."""
+    if as_kind(str, dtype) not in _NAMES:
+        raise ValueError("a storage of an unknown type")
+    check_shape((count,), np.dtype(dtype).itemsize, available)
+    return np.dtype(dtype)
 
 
-def _tensor(storage: np.ndarray, offset: int, size: tuple, stride: tuple, *_: Any) -> np.ndarray:
-    """A tensor as a read-only view of its storage; refuses to look outside it."""
+def _tensor(storage: Any, offset: int, size: tuple, stride: tuple, *_: Any) -> np.ndarray:
+    """A tensor as a read-only view of its storage; refuses to look outside it, or to be larger than it.
+
+    A stride of 0 makes one number any number of them. PyTorch can save that, but no parameter is so.
+    """
     # as_strided checks nothing: a forged stride would read foreign memory.
+    check_shape(size, as_kind(np.ndarray, storage).itemsize, storage.nbytes)
+    if not are_whole((offset, *as_kind(tuple, stride))):
+        raise ValueError("a tensor whose stride is none")
     last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
-    if offset < 0 or min((*size, *stride, 0)) < 0 or (0 not in size and last >= len(storage)):
+    if 0 not in size and last >= len(storage):
         raise ValueError("a tensor reaches outside its storage")
     steps = [step * storage.itemsize for step in stride]
     return np.lib.stride_tricks.as_strided(storage[offset:], tuple(size), steps, writeable=False)
@@ -100,7 +132,7 @@ def _parameter(data: np.ndarray, *_: Any) -> np.ndarray:
 
 
 _ALLOWED = {
-    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("collections", "OrderedDict"): ordered_dict,
     ("torch._utils", "_rebuild_tensor"): _tensor,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): _parameter,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,13 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from nlpctl.errors import UserError
+from nlpctl.files import regular
+from nlpctl.formats.bounds import Allowance
+from nlpctl.formats.safe_pickle import reason_of
 from nlpctl.graphs import NARROW, TABLE_ROWS
 
 FOLDED = ("Concat", "Slice", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Mul")
+_MOST_FOLDED = 64  # times the size of the graph; weights of an LSTM pass through some ten nodes
 
 
 def read_graph(file: Path) -> onnx.ModelProto:
@@ -23,14 +28,16 @@ def read_graph(file: Path) -> onnx.ModelProto:
     paddle2onnx writes weights as `Constant` nodes, and `quantize_dynamic` skips products with them.
     """
     try:
-        model = onnx.load(str(file))
+        model = onnx.load(str(regular(file)), load_external_data=False)
+        if any(tensor.external_data for tensor in model.graph.initializer):
+            raise ValueError("its values are in another file")
         onnx.checker.check_model(model)
-    except Exception as error:  # protobuf's DecodeError, onnx's ValidationError
-        reason = (str(error).splitlines() or [""])[0][:200]
+        constants_to_initializers(model.graph)
+        fold_constants(model)
+    except Exception as error:  # protobuf's DecodeError, onnx's ValidationError, whatever a node raises
         hint = "export the model again: `nlpctl export`"
-        raise UserError(f"this is not an ONNX graph ({type(error).__name__}: {reason})", str(file), hint) from None
-    constants_to_initializers(model.graph)
-    fold_constants(model)
+        message = f"this is not an ONNX graph ({type(error).__name__}: {reason_of(error)})"
+        raise UserError(message, str(file), hint) from None
     return model
 
 
@@ -53,9 +60,11 @@ def fold_constants(model: onnx.ModelProto, kinds: Collection[str] = FOLDED) -> N
     """Fold nodes of these kinds if all their inputs are constant.
 
     paddle2onnx assembles the weights of an LSTM inside the graph. It also multiplies the word embeddings of ERNIE and
-    RoBERTa by a table of the same size, which is 1 except for the padding row.
+    RoBERTa by a table of the same size, which is 1 except for the padding row. ValueError: what is folded becomes far
+    larger than what the graph holds, as a product of a row and a column does.
     """
     graph = model.graph
+    left = Allowance(_MOST_FOLDED * model.ByteSize(), "values")
     values = {tensor.name: tensor for tensor in graph.initializer}
     kept, made = [], []
     for node in graph.node:
@@ -63,6 +72,7 @@ def fold_constants(model: onnx.ModelProto, kinds: Collection[str] = FOLDED) -> N
             kept.append(node)
             continue
         inputs = {name: numpy_helper.to_array(values[name]) for name in node.input if name}
+        left.take(_folded_bytes(node, inputs))
         outputs = ReferenceEvaluator(node, opsets={"": model.opset_import[0].version}).run(None, inputs)
         tensors = [numpy_helper.from_array(array, name) for array, name in zip(outputs, node.output, strict=True)]
         values |= {tensor.name: tensor for tensor in tensors}
@@ -73,6 +83,15 @@ def fold_constants(model: onnx.ModelProto, kinds: Collection[str] = FOLDED) -> N
     needed = [tensor for tensor in [*graph.initializer, *made] if tensor.name in used]
     del graph.initializer[:]
     graph.initializer.extend(needed)
+
+
+def _folded_bytes(node: onnx.NodeProto, inputs: Mapping[str, np.ndarray]) -> int:
+    """The most bytes that a node of FOLDED makes of its inputs: Mul and Concat make more than the largest of them."""
+    if node.op_type == "Mul":
+        shape = np.broadcast_shapes(*(array.shape for array in inputs.values()))
+        return math.prod(shape) * max(array.itemsize for array in inputs.values())
+    taken = node.input if node.op_type == "Concat" else node.input[:1]
+    return sum(inputs[name].nbytes for name in taken)
 
 
 def products_with_weights(graph: onnx.GraphProto) -> list[str]:

@@ -12,9 +12,11 @@ from typing import Any
 import faiss
 import numpy as np
 
-from nlpctl.data.lines import numbered_lines
+from nlpctl.data.lines import numbered_lines, refuse_surrogates
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json, regular
+from nlpctl.formats.faiss_file import FLAT, HNSW, check_faiss
+from nlpctl.formats.safe_pickle import reason_of
 from nlpctl.inference.index_folder import BUILD_AGAIN, IndexManifest, Kind
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS
 from nlpctl.names import counted
@@ -42,12 +44,14 @@ class TextIndex:
     def __init__(self, folder: Path, manifest: IndexManifest):
         """Raises UserError if the files do not belong together."""
         try:
-            self._index = faiss.read_index(str(regular(folder / INDEX_VECTORS)))
+            check_faiss(folder / INDEX_VECTORS, HNSW if manifest.kind == "hnsw" else FLAT)
+            self._index = faiss.read_index(str(folder / INDEX_VECTORS))
             with (file := regular(folder / INDEX_TEXTS)).open("rb") as stream:
-                self._texts = [parse_json(line) for _, line in numbered_lines(stream, str(file), hint=BUILD_AGAIN)]
+                lines = numbered_lines(stream, str(file), hint=BUILD_AGAIN)
+                self._texts = [_text(line, number) for number, line in lines]
         except (OSError, RuntimeError, ValueError) as error:  # faiss raises RuntimeError
-            reason = str(error).splitlines()[0][:200]
-            raise UserError(f"the index cannot be read ({reason})", where=str(folder), hint=BUILD_AGAIN) from None
+            message = f"the index cannot be read ({reason_of(error)})"
+            raise UserError(message, where=str(folder), hint=BUILD_AGAIN) from None
         if manifest.kind == "hnsw":
             self._index.hnsw.efSearch = HNSW_SEARCH_WIDTH
         found = (self._index.ntotal, self._index.d, len(self._texts))
@@ -72,3 +76,11 @@ class TextIndex:
             {"text": self._texts[row], "score": round(score, 6), "rank": rank}
             for rank, (score, row) in enumerate(found, 1)
         ]
+
+
+def _text(line: bytes, number: int) -> str:
+    text = parse_json(line)
+    if not isinstance(text, str):
+        raise ValueError(f"line {number} of its texts is no text")
+    refuse_surrogates(text, f"line {number} of its texts")
+    return text

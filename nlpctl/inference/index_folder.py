@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, sha256_of, write_json_atomic
@@ -67,6 +67,8 @@ def read_manifest(folder: Path) -> IndexManifest:
         raise UserError(f"this version of nlpctl reads index format {FORMAT}", where=str(file), hint=BUILD_AGAIN)
     if values.keys() != _TYPES.keys() or not all(isinstance(values[name], kind) for name, kind in _TYPES.items()):
         raise UserError("is incomplete or damaged", where=str(file), hint=BUILD_AGAIN)
+    if values["kind"] not in get_args(Kind):
+        raise UserError(f"{values['kind'][:40]!r} is no kind of index", where=str(file), hint=BUILD_AGAIN)
     return IndexManifest(**values)
 
 

@@ -17,6 +17,7 @@ from nlpctl.config.distributions import (
     read_distribution,
 )
 from nlpctl.errors import UserError
+from nlpctl.formats.array_files import map_numpy
 from nlpctl.outputs import refuse_pipe
 
 WITHIN = 2.0  # truncated_normal: draws further than this many standard deviations from the mean are drawn again
@@ -89,11 +90,11 @@ def _fans(shape: tuple[int, ...]) -> tuple[int, int]:
 def _read(name: str, shape: Sequence[int], file: Path, where: str) -> np.ndarray:
     refuse_pipe(file, where)
     try:
-        array = np.load(file, mmap_mode="r", allow_pickle=False)  # its shape is checked first
-    except (OSError, ValueError, EOFError) as error:
+        array = map_numpy(file)  # its shape is checked before its values are read
+    except (OSError, ValueError) as error:
         message = f"{file.name} cannot be read ({error})"
         raise UserError(message, where=where, hint="write it with numpy.save(FILE, array)") from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
+    if array.dtype.kind not in "fiu":
         raise UserError(f"{file.name} holds no array of numbers", where=where, hint="write it with numpy.save")
     if array.shape != tuple(shape):
         message = f"{file.name} is {list(array.shape)}, but {name} is {list(shape)}"

@@ -12,9 +12,12 @@ import numpy as np
 
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json, read_json
-from nlpctl.formats.safe_pickle import BROKEN_HINT, load_pdparams
+from nlpctl.formats.bounds import Allowance, are_whole, check_shape
+from nlpctl.formats.safe_pickle import BROKEN_HINT, load_pdparams, reason_of
 from nlpctl.formats.torch_file import load_torch_file
+from nlpctl.outputs import refuse_pipe
 
+_LONGEST_HEADER = 16 << 20  # bytes: some 150,000 tensors
 _SAFETENSORS_DTYPES = {
     "F64": np.float64,
     "F32": np.float32,
@@ -62,24 +65,31 @@ def read_safetensors(file: Path) -> dict[str, np.ndarray]:
     Layout: 8 bytes with the length of the header, a JSON header of dtype, shape and offsets, the data.
     The safetensors library gives no bfloat16 to NumPy, and its low-level calls change between versions.
     """
+    refuse_pipe(file)
     try:
         data = np.memmap(file, dtype=np.uint8, mode="r")
-        start = 8 + int.from_bytes(data[:8].tobytes(), "little")
-        header = parse_json(data[8:start].tobytes())
+        length = int.from_bytes(data[:8].tobytes(), "little")
+        if length > min(_LONGEST_HEADER, len(data)):
+            raise ValueError(f"a header of {length:,} bytes")
+        header = parse_json(data[8 : 8 + length].tobytes())
         # Free text of the writer, such as {"format": "pt"}; every other entry is a tensor.
         header.pop("__metadata__", None)
-        return {name: _tensor(data[start:], entry) for name, entry in header.items()}
+        values = data[8 + length :]
+        left = Allowance(len(values), "values")  # no two tensors are the same bytes: each could be copied
+        return {name: _tensor(values, entry, left) for name, entry in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"is cut off or damaged ({error})", where=str(file), hint=BROKEN_HINT) from error
+        raise UserError(f"is cut off or damaged ({reason_of(error)})", where=str(file), hint=BROKEN_HINT) from error
 
 
-def _tensor(data: np.ndarray, entry: Mapping[str, Any]) -> np.ndarray:
+def _tensor(data: np.ndarray, entry: Mapping[str, Any], left: Allowance) -> np.ndarray:
     begin, end = entry["data_offsets"]
     if entry["dtype"] not in _SAFETENSORS_DTYPES:
-        raise ValueError(f"number type {entry['dtype']} is not supported")
-    if not 0 <= begin <= end <= len(data):
-        raise ValueError(f"{len(data)} bytes of data where {end} are needed")
-    return np.frombuffer(data[begin:end], dtype=_SAFETENSORS_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        raise ValueError(f"number type {str(entry['dtype'])[:40]} is not supported")
+    if not are_whole((begin, end)) or not begin <= end <= len(data):
+        raise ValueError(f"{len(data)} bytes of data where {str(end)[:40]} are needed")
+    left.take(end - begin)
+    dtype = np.dtype(_SAFETENSORS_DTYPES[entry["dtype"]])
+    return np.frombuffer(data[begin:end], dtype=dtype).reshape(check_shape(entry["shape"], dtype.itemsize, end - begin))
 
 
 def _reader(file: Path) -> Callable[[Path], dict[str, np.ndarray]]:

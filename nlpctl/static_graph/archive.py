@@ -12,13 +12,14 @@ import shutil
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from nlpctl.errors import UserError
-from nlpctl.formats.safe_pickle import BROKEN_HINT
+from nlpctl.files import regular
+from nlpctl.formats.bounds import PACKINGS
+from nlpctl.formats.safe_pickle import BROKEN_HINT, reason_of
 
 MOST_FILES = 20_000
 MOST_GROWTH = 200  # parameters hardly compress; a bomb of zeros grows by a thousand
@@ -31,7 +32,6 @@ _OPENERS: dict[bytes, Callable[..., Any]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ\0": lzma.open,
 }
-_DAMAGED = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, ValueError)
 _UNSAFE_HINT = "the archive may be malicious; if you trust it, unpack it yourself and give the folder"
 
 
@@ -48,7 +48,7 @@ def unpack(archive: Path, folder: Path) -> None:
     """
     target = _Target(archive, folder)
     try:
-        with archive.open("rb") as stream:
+        with regular(archive).open("rb") as stream:
             magic = stream.read(6)
             stream.seek(0)
             if magic.startswith(b"PK"):
@@ -56,12 +56,21 @@ def unpack(archive: Path, folder: Path) -> None:
             else:
                 opener = next((opener for start, opener in _OPENERS.items() if magic.startswith(start)), None)
                 _unpack_tar(opener(stream) if opener else stream, target)
-    except _DAMAGED as error:
-        reason = str(error) or type(error).__name__
-        raise UserError(f"is cut off or damaged ({reason})", where=str(archive), hint=BROKEN_HINT) from None
-    except (OSError, NotImplementedError, RuntimeError) as error:  # a full disk; a compression that Python lacks
+    except UserError:
+        raise
+    # A full disk; a compression that Python lacks, or which claims a table larger than the memory.
+    except (OSError, NotImplementedError, MemoryError) as error:
+        if isinstance(error, gzip.BadGzipFile):
+            raise _damaged(archive, error) from None
         hint = "unpack it yourself, and give the folder"
-        raise UserError(f"cannot be unpacked ({error})", where=str(archive), hint=hint) from None
+        reason = str(error) or "it claims more memory than there is"
+        raise UserError(f"cannot be unpacked ({reason})", where=str(archive), hint=hint) from None
+    except Exception as error:  # zipfile and tarfile raise nearly anything
+        raise _damaged(archive, error) from None
+
+
+def _damaged(archive: Path, error: Exception) -> UserError:
+    return UserError(f"is cut off or damaged ({reason_of(error)})", where=str(archive), hint=BROKEN_HINT)
 
 
 class _Target:
@@ -121,7 +130,9 @@ def _unpack_zip(stream: IO[bytes], target: _Target) -> None:
                 raise target.refuse(entry.filename, "is a link")
             if entry.flag_bits & 1:
                 raise target.refuse(entry.filename, "is locked with a password")
-            if not entry.is_dir():
+            if entry.compress_type not in PACKINGS:
+                raise NotImplementedError(f"{entry.filename[:120]!r} is packed in another way than deflate")
+            if not entry.filename.endswith("/"):  # is_dir() fails for an empty name
                 with archive.open(entry) as content:
                     target.add(entry.filename, entry.file_size, content)
 

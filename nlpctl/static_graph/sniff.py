@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nlpctl.formats.lod_tensor import looks_like_tensor
 from nlpctl.formats.program import looks_like_program
+from nlpctl.outputs import refuse_pipe
 from nlpctl.static_graph.archive import looks_like_archive
 
 
@@ -21,6 +22,7 @@ class Kind(enum.StrEnum):
 
 def kind_of(file: Path) -> Kind:
     """The kind of one file, damaged ones too as far as their beginning tells."""
+    refuse_pipe(file)
     with file.open("rb") as stream:
         head = stream.read(512)
     size = file.stat().st_size

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 from zlib import crc32
-from zlib import error as BadStream
 
 import numpy as np
 
 from nlpctl.errors import UserError
-from nlpctl.files import staged_file, write_npz
+from nlpctl.files import parse_json, staged_file, write_npz
+from nlpctl.formats.array_files import read_npz
 
 if TYPE_CHECKING:  # an export is answered without scores
     from scipy.sparse import csr_matrix
@@ -271,15 +270,15 @@ def load_tallies(file: Path) -> Tallies | None:
     if not file.is_file():
         return None
     try:
-        with np.load(file, allow_pickle=False) as found:
-            kind, names = json.loads(str(found["about"]))
-            counts = csr_matrix((found["data"], found["indices"], found["indptr"]), shape=tuple(found["shape"]))
-            counts.check_format()
-            groups = found["groups"] if "groups" in found else None
-            tallies = Tallies(kind, tuple(names), counts, found["right"], found["keys"], groups)
+        found = read_npz(file)
+        kind, names = parse_json(str(found["about"]))
+        counts = csr_matrix((found["data"], found["indices"], found["indptr"]), shape=tuple(found["shape"].tolist()))
+        counts.check_format()
+        groups = found.get("groups")
+        tallies = Tallies(kind, tuple(names), counts, found["right"], found["keys"], groups)
         lengths = {len(each) for each in (tallies.right, tallies.keys, groups) if each is not None}
         if kind not in KINDS or lengths != {counts.shape[0]} or not counts.shape[0]:
             raise ValueError(kind)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError, BadZipFile, BadStream) as error:
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         raise UserError("the file is damaged", where=str(file), hint="remove it: only comparisons need it") from error
     return tallies

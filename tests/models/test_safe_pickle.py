@@ -1,13 +1,13 @@
-import collections
-import io
 import os
 import pickle
 import zipfile
 
 import numpy as np
 import pytest
+from torch_files import Call, Global, Storage, pickled, torch_legacy, torch_pickle, torch_zip
 
 from nlpctl.errors import UserError
+from nlpctl.formats import safe_pickle
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
 from nlpctl.formats.torch_file import load_torch_file
 
@@ -154,39 +154,6 @@ def test_training_state_with_sliced_arrays(tmp_path):
     np.testing.assert_array_equal(state["w"], [[0, 1], [2, 3]])
 
 
-def torch_zip(path, structure: bytes, storage: bytes = b""):
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive/data.pkl", structure)
-        archive.writestr("archive/data/0", storage)
-
-
-class Storage(tuple):
-    """What torch.save stores as a persistent id."""
-
-
-def torch_pickle(offset=0, size=(2, 2), stride=(2, 1), kind="FloatStorage", count=4) -> bytes:
-    """A data.pkl with one tensor, written by hand so that it can lie about its shape."""
-    buffer = io.BytesIO()
-    pickler = pickle._Pickler(buffer, protocol=2)
-    pickler.persistent_id = lambda value: tuple(value) if isinstance(value, Storage) else None
-    tensor = Global("torch._utils", "_rebuild_tensor_v2")
-    storage = Storage(("storage", Global("torch", kind), "0", "cpu", count))
-    pickler.dispatch[Global] = lambda self, value: self.write(f"c{value.module}\n{value.name}\n".encode())
-    pickler.dispatch[Call] = lambda self, call: (self.save(call.function), self.save(call.arguments), self.write(b"R"))
-    pickler.dump({"w": Call(tensor, (storage, offset, size, stride, False, collections.OrderedDict()))})
-    return buffer.getvalue()
-
-
-class Global:
-    def __init__(self, module, name):
-        self.module, self.name = module, name
-
-
-class Call:
-    def __init__(self, function, arguments):
-        self.function, self.arguments = function, arguments
-
-
 def test_torch_file_written_by_hand(tmp_path):
     path = tmp_path / "pytorch_model.bin"
     torch_zip(path, torch_pickle(), np.arange(4, dtype=np.float32).tobytes())
@@ -223,3 +190,118 @@ def test_damaged_torch_files(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(UserError, match="is cut off or damaged"):
         load_torch_file(path)
+
+
+def test_torch_file_of_the_older_format(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    numbers = np.arange(4, dtype=np.float32)
+    torch_legacy(path, torch_pickle(legacy=True), numbers)
+    np.testing.assert_array_equal(load_torch_file(path)["w"], [[0, 1], [2, 3]])
+
+
+# -- bombs: small files that would take gigabytes or minutes ---------------------------------------
+
+
+def refused(load, path, message="is cut off or damaged .*(claim|needs more bytes|of its size holds|has more)"):
+    with pytest.raises(UserError, match=message) as caught:
+        load(path)
+    # Memory that ran out would be a refusal too, of the machine instead of the file.
+    assert not isinstance(caught.value.__cause__, MemoryError)
+
+
+def test_one_stored_number_as_134_million(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    torch_zip(path, torch_pickle(size=(1 << 14, 1 << 13), stride=(0, 0), count=1), bytes(4))
+    refused(load_torch_file, path)
+
+
+def test_a_torch_zip_of_zeros(tmp_path):
+    """80 MB in 80 kB, as one storage; and in a packing that zipfile cannot bound."""
+    path = tmp_path / "pytorch_model.bin"
+    count = 20 << 20
+    torch_zip(path, torch_pickle(size=(count,), stride=(1,), count=count), bytes(4 * count), zipfile.ZIP_DEFLATED)
+    refused(load_torch_file, path)
+    torch_zip(path, torch_pickle(), bytes(16), zipfile.ZIP_LZMA)
+    refused(load_torch_file, path, "packed in another way than deflate")
+
+
+def test_a_storage_of_the_older_format_that_is_not_there(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    count = 400_000_000
+    torch_legacy(path, torch_pickle(size=(1,), stride=(1,), count=count, legacy=True), np.zeros(1, np.float32))
+    refused(load_torch_file, path)
+    torch_legacy(path, torch_pickle(legacy=True), np.zeros(1, np.float32))  # one number for four
+    refused(load_torch_file, path, "a storage of 1 numbers where 4 belong")
+    torch_legacy(path, torch_pickle(legacy=True), np.zeros(4, np.float32), keys=())
+    refused(load_torch_file, path, "lacks a storage")
+
+
+def test_one_storage_as_many_parameters(tmp_path):
+    """Tied weights are two or three views of one storage, not a thousand."""
+    path = tmp_path / "pytorch_model.bin"
+    storage = Storage(("storage", Global("torch", "FloatStorage"), "0", "cpu", 10_000))
+    tensor = Call(Global("torch._utils", "_rebuild_tensor_v2"), (storage, 0, (10_000,), (1,), False, {}))
+    torch_zip(path, pickled({str(i): tensor for i in range(3)}), bytes(40_000))
+    assert load_torch_file(path).keys() == {"0", "1", "2"}
+    torch_zip(path, pickled({str(i): tensor for i in range(1000)}), bytes(40_000))
+    refused(load_torch_file, path)
+
+
+def test_dicts_that_are_wide_and_shared(tmp_path):
+    """27 kB: three dicts of some thousand entries each, and 10**9 ways through them."""
+    path = tmp_path / "a.pdopt"
+    value: object = 1
+    for _ in range(3):
+        value = {i: value for i in range(1000)}
+    path.write_bytes(pickle.dumps({"a": value}))
+    assert path.stat().st_size < 30_000
+    refused(load_state, path)
+
+
+def test_keys_whose_hash_takes_for_ever(tmp_path):
+    path = tmp_path / "a.pdparams"
+    key: tuple = ()
+    for _ in range(60):
+        key = (key, key)
+    value = pickle.dumps(key)
+    path.write_bytes(value[:2] + b"}" + value[2:-1] + b"K\x01s.")
+    refused(load_pdparams, path, "a key that is neither text nor a number")
+
+
+def test_calls_that_copy_again_and_again(tmp_path):
+    """One text of 1 MB that is encoded ten thousand times."""
+    path = tmp_path / "a.pdparams"
+    text = b"X" + (1 << 20).to_bytes(4, "little") + b"a" * (1 << 20)
+    call = b"c_codecs\nencode\nh\x01X\x06\x00\x00\x00latin1\x86Ra"
+    path.write_bytes(b"\x80\x02]" + text + b"q\x01a" + call * 10_000 + b".")
+    refused(load_pdparams, path)
+
+
+def test_a_buffer_that_is_a_number(tmp_path):
+    """bytes(10**10) would be so many zeros."""
+    path = tmp_path / "a.pdparams"
+    number = b"\x8a\x08" + (10**10).to_bytes(8, "little")
+    dtype = b"cnumpy\ndtype\nX\x02\x00\x00\x00u1\x85R"
+    call = b"cnumpy.core.numeric\n_frombuffer\n(" + number + dtype + number + b"\x85X\x01\x00\x00\x00CtR"
+    path.write_bytes(b"\x80\x02}X\x01\x00\x00\x00w" + call + b"s.")
+    refused(load_pdparams, path, "a int where")
+
+
+def test_more_entries_than_any_weights_have(tmp_path, monkeypatch):
+    monkeypatch.setattr(safe_pickle, "MOST_STEPS", 10_000)
+    path = tmp_path / "a.pdparams"
+    path.write_bytes(b"\x80\x02](" + b"}" * 20_000 + b"e.")
+    refused(load_pdparams, path)
+
+
+def test_an_empty_array_of_a_million_million_rows(tmp_path):
+    path = tmp_path / "a.pdparams"
+    honest = pickle.dumps({"w": np.zeros((0, 7), np.float32)}, protocol=2)
+    path.write_bytes(honest.replace(b"K\x00K\x07\x86", b"\x8a\x08" + (10**13).to_bytes(8, "little") + b"K\x00\x86"))
+    refused(load_pdparams, path)
+
+
+@pytest.mark.parametrize("load", [load_pdparams, load_state, load_torch_file])
+def test_weights_that_are_a_pipe(tmp_path, load):
+    os.mkfifo(tmp_path / "weights")
+    refused(load, tmp_path / "weights", "it is a pipe or a device, not a file")

@@ -100,6 +100,22 @@ def test_bombs(tmp_path, kind, monkeypatch):
         unpacked(many, tmp_path / "out")
 
 
+def test_a_zip_that_unpacks_without_a_limit(tmp_path):
+    """zipfile makes 150 MB of the 20 kB of an LZMA or bzip2 entry at once, whatever is asked for."""
+    for kind in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
+        with zipfile.ZipFile(tmp_path / "x", "w", kind) as archive:
+            archive.writestr("a", b"1")
+        with pytest.raises(UserError, match="cannot be unpacked .'a' is packed in another way than deflate"):
+            unpacked(tmp_path / "x", tmp_path / "out")
+
+
+def test_a_zip_with_a_file_without_a_name(tmp_path):
+    archive = make_zip(tmp_path / "x", ("NAME", b"1"))
+    archive.write_bytes(archive.read_bytes().replace(b"NAME", b"\0AME"))  # zipfile ends a name at a NUL
+    with pytest.raises(UserError, match="refused: '' in the archive leads out of its folder"):
+        unpacked(archive, tmp_path / "out")
+
+
 def test_a_zip_that_claims_less_than_it_holds(tmp_path):
     archive = make_zip(tmp_path / "x", ("zeros", bytes(1 << 20)))
     content = archive.read_bytes()

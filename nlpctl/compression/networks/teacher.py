@@ -25,6 +25,7 @@ from nlpctl.data.tagged_features import TaggedWindow
 from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.files import staged_file, write_npz
+from nlpctl.formats.array_files import read_npz
 from nlpctl.graphs.graph_files import PREFIX, paddle_files
 from nlpctl.graphs.to_static import input_specs, write_paddle_graph
 from nlpctl.inference.engine import DygraphPredictor, Predictor
@@ -70,7 +71,7 @@ class Teacher:
             for start in range(0, len(examples), AT_ONCE):
                 part = examples[start : start + AT_ONCE]
                 file, mark = folder / f"{start // AT_ONCE:05d}.npz", self._mark(part)
-                answers = _read(file, mark)
+                answers = _read(file, mark, len(part))
                 if answers is None:
                     # Opened only if some part is not cached: a resumed training may need no teacher at all.
                     predictor = predictor or stack.enter_context(self._engine(examples[0]))
@@ -162,12 +163,15 @@ class Teacher:
         return found
 
 
-def _read(file: Path, mark: str) -> list[np.ndarray] | None:
-    """The answers in `file`; None if it does not hold them."""
-    if not file.is_file():
+def _read(file: Path, mark: str, count: int) -> list[np.ndarray] | None:
+    """The `count` answers in `file`; None if it does not hold them, or is damaged."""
+    try:
+        kept = read_npz(file)
+        logits, ends = kept["logits"], kept["ends"]
+        same = str(kept["mark"]) == mark and len(ends) == count and ends[-1] == len(logits)
+        return np.split(logits, ends[:-1]) if same else None
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None
-    with np.load(file) as kept:
-        return np.split(kept["logits"], kept["ends"][:-1]) if str(kept["mark"]) == mark else None
 
 
 def _write(file: Path, mark: str, answers: Sequence[np.ndarray]) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -32,6 +31,7 @@ from nlpctl.files import (
     write_npz,
     writing,
 )
+from nlpctl.formats.array_files import read_npz
 from nlpctl.runners.many.series import Member, Series, TrainingRows
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from nlpctl.tasks.base import Task
 
 HELD, PREDICTIONS, PROBABILITIES, SCORES = "held", "predictions.jsonl", "probabilities.npz", "scores.json"
+_ROUNDING = 1e-4  # of means in float32
 ROOM = "free disk space, then call the same command with --resume"
 
 
@@ -69,12 +70,17 @@ def write_shares(file: Path, shares: Shares, labels: Sequence[str]) -> None:
 def read_shares(file: Path) -> tuple[Shares, tuple[str, ...]]:
     """What `write_shares` wrote, and the labels. UserError: the file is missing or damaged."""
     try:
-        with np.load(file, allow_pickle=False) as found:
-            shares, labels = Shares(found["values"], found["ends"]), tuple(json.loads(str(found["labels"])))
-        if shares.values.ndim != 2 or shares.values.shape[1] != len(labels) or shares.ends[-1] != len(shares.values):
+        found = read_npz(file)
+        values, ends, labels = found["values"], found["ends"], tuple(parse_json(str(found["labels"])))
+        if values.ndim != 2 or values.shape[1] != len(labels) or ends.ndim != 1 or ends[-1] != len(values):
             raise ValueError("its parts do not fit together")
-        return shares, labels
-    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError, BadZipFile) as error:
+        if ends.dtype.kind != "i" or (np.diff(ends, prepend=0) < 0).any():
+            raise ValueError("its rows do not follow each other")
+        # NaN is in no range.
+        if values.dtype.kind != "f" or not ((values >= -_ROUNDING) & (values <= 1 + _ROUNDING)).all():
+            raise ValueError("it holds numbers that are no probabilities")
+        return Shares(values, ends), labels
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         hint = "train the folds again with --overwrite"
         raise UserError(f"the probabilities cannot be read ({error})", str(file), hint) from None
 
