@@ -33,7 +33,8 @@ from nlpctl.config.task_sections import (
 from nlpctl.config.training_keys import TrainingKeys
 
 DataFormat = Literal[
-    "auto", "tsv", "csv", "quoted_tsv", "jsonl", "json", "text", "conll", "joined", "squad", "label_studio", "doccano"
+    "auto", "tsv", "csv", "quoted_tsv", "jsonl", "json", "text", "conll", "joined", "segmented", "squad",
+    "label_studio", "doccano", "cluener",
 ]
 
 
@@ -111,8 +112,9 @@ class DataSection:
         "auto",
         "File format; auto: by the file's ending and the task. In tsv a quotation mark is text; quoted_tsv: cells may "
         "stand in them, as pandas writes it. text: a text per line; conll: a token and its tag per line; joined: two "
-        "columns whose parts are joined by \\002; squad: SQuAD or CMRC json; label_studio, doccano: what these "
-        "programs export.",
+        "columns whose parts are joined by \\002; segmented: words and parts of speech on a line, as 迈向/v; squad: "
+        "SQuAD or CMRC json; label_studio, doccano: what these programs export; cluener: entities by type and word in "
+        "json.",
     )
     header: bool = key(True, "Whether tsv and csv files start with a line of column names.")
     columns: ColumnsSection = field(default_factory=ColumnsSection, metadata={"help": "Names of the columns."})

@@ -1,4 +1,4 @@
-"""Rows of files in which people annotated texts: Label Studio's and doccano's."""
+"""Rows of files in which people annotated texts: Label Studio's, doccano's and CLUENER's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nlpctl import console
-from nlpctl.data import doccano, label_studio
+from nlpctl.data import cluener, doccano, label_studio
 from nlpctl.data.annotated import Annotated
 from nlpctl.data.delimited import QUOTED_TSV, table_records, table_rows
 from nlpctl.data.json_rows import json_bytes, json_errors_told, json_rows, jsonl_rows, object_row, whole_document
@@ -25,12 +25,14 @@ from nlpctl.errors import UserError
 from nlpctl.layout import JSON_LINES
 from nlpctl.names import counted
 
-LABEL_STUDIO, DOCCANO = "label_studio", "doccano"
+LABEL_STUDIO, DOCCANO, CLUENER = "label_studio", "doccano", "cluener"
 _READERS: Mapping[str, Callable[[Mapping[str, Any]], Annotated]] = {
     LABEL_STUDIO: label_studio.annotated,
     DOCCANO: doccano.annotated,
+    CLUENER: cluener.annotated,
 }
-ANNOTATED = {LABEL_STUDIO: "Label Studio", DOCCANO: "doccano"}  # values of data.format, and what they are of
+# Values of data.format, and what they are of.
+ANNOTATED = {LABEL_STUDIO: "Label Studio", DOCCANO: "doccano", CLUENER: "CLUENER"}
 _BEGINNING = 1 << 20  # bytes of a file that tell what wrote it
 _BLANKS = re.compile(r"\s*")
 _LOOKED_AT = 20  # records; the first may have no label
@@ -190,16 +192,18 @@ def _objects(document: str, source: str, line: int) -> Iterator[Row | BadRow]:
 
 
 def recognised_format(path: Path, annotation: str | None) -> str | None:
-    """The format of a file that Label Studio or doccano wrote, by its beginning; None for any other.
+    """The one of ANNOTATED that a file is in, by its beginning; None for any other.
 
     `annotation`, that of the TaskRows, tells more: a list of labels can only be doccano's where a text has one label, a
-    list of spans only Label Studio's where these are read.
+    list of spans only Label Studio's where these are read. CLUENER's has spans alone.
     """
     for value in _first_values(path):
         if label_studio.is_record(value) or (annotation == "spans" and label_studio.has_spans(value)):
             return LABEL_STUDIO
         if doccano.is_record(value) or (annotation == "label" and doccano.has_label_list(value)):
             return DOCCANO
+        if annotation == "spans" and cluener.is_record(value):
+            return CLUENER
     return None
 
 

@@ -26,6 +26,7 @@ from nlpctl.data.lines import FROM_GBK, NOT_UTF8
 from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.readers import DELIMITED, OBJECTS, read_rows
 from nlpctl.data.row import BadRow, Row
+from nlpctl.data.segmented import SEGMENTED, is_segmented
 from nlpctl.data.word_spans import word_spans
 from nlpctl.errors import UserError
 from nlpctl.layout import JSON_LINES
@@ -291,6 +292,8 @@ def _format(path: Path) -> str:
         return QUOTED_TSV if in_quotes(beginning) else "tsv"
     if ending in (".conll", ".bio", ".bmes") or _tagged(lines):
         return "conll"
+    if is_segmented(lines):
+        return SEGMENTED
     tabs = {line.count("\t") for line in lines if line}
     if len(tabs) == 1 and tabs != {0}:
         return QUOTED_TSV if in_quotes(beginning) else "tsv"
@@ -363,7 +366,7 @@ def _answers(lists: Sequence[Any]) -> bool:
 
 def tagged_columns(look: Look, given: Mapping[str, str]) -> tuple[str, str] | None:
     """The columns of words and of their tags."""
-    if look.format == "conll":
+    if look.format in ("conll", SEGMENTED):
         return (TOKENS, TAGS) if look.column(TAGS) is not None else None
     lists = [column.name for column in look.of_kind("list")]
     tags = given.get("tags") or next(

@@ -30,6 +30,7 @@ from nlpctl.data.lines import refuse_other_encodings
 from nlpctl.data.packed import suffix_of
 from nlpctl.data.readers import after_header, no_rows
 from nlpctl.data.row import BadRow, is_bad
+from nlpctl.data.segmented import is_segmented
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 
@@ -218,11 +219,18 @@ def _first_lines(file: InputFile, count: int, longest: int) -> list[bytes]:
 
 
 def _refuse_conll(file: InputFile) -> None:
-    """UserError if a file of plain text begins as a CoNLL file does: with two lines of a word and its tag."""
+    """UserError if a file of plain text begins as a CoNLL file does, with two lines of a word and its tag; or with
+    words and parts of speech on a line."""
     lines = [line.decode("utf-8", "replace").rstrip("\r\n") for line in _first_lines(file, 2, 200)]
     if lines and all(map(_TAGGED_WORD.fullmatch, lines)):
         raise UserError(
             f"{lines[0]!r} looks like a word and its tag, but a .txt file has a sentence per line",
             where=f"{file.name}:1",
             hint="use --format conll, or --format text if these are the sentences",
+        )
+    if is_segmented(line.decode("utf-8", "replace") for line in _first_lines(file, 2, _BEGINNING)):
+        raise UserError(
+            "this line looks like words and parts of speech, but a .txt file has a sentence per line",
+            where=f"{file.name}:1",
+            hint="use --format segmented, or --format text if these are the sentences",
         )

@@ -12,13 +12,16 @@ from nlpctl.config.schema import DataSection, SplitFilesSection
 from nlpctl.data.annotation_rows import AnnotatedTask, OnlyAnnotated, recognised_format
 from nlpctl.data.changed_rows import ChangedRows
 from nlpctl.data.functions import import_function, raised
+from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.readers import file_format, read_rows
 from nlpctl.data.row import BadRow, Row, RowSource, missing_key
+from nlpctl.data.segmented import SEGMENTED, is_segmented
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest_file
 
 _AS_ALL = SplitFilesSection()
+_LOOKED_AT, _LONGEST = 10, 1 << 16  # lines that tell the format, and bytes of each
 SPLITS = ("train", "dev", "test")
 
 
@@ -95,7 +98,20 @@ def _format_of(rows: TaskRows, path: Path, declared: str) -> str:
     annotated = None
     if declared == "auto" and rows.annotation is not None:
         annotated = recognised_format(path, rows.annotation)
-    return annotated or file_format(path, declared, rows.endings)
+    found = annotated or file_format(path, declared, rows.endings)
+    # Both are .txt files of a tagger; the other endings of CoNLL say what they are.
+    return SEGMENTED if declared == "auto" and found == "conll" and _holds_segmented(path) else found
+
+
+def _holds_segmented(path: Path) -> bool:
+    if suffix_of(path) != ".txt":
+        return False
+    try:
+        with open_unpacked(path) as stream:
+            lines = [stream.readline(_LONGEST).decode("utf-8", "replace") for _ in range(_LOOKED_AT)]
+    except (OSError, UserError):
+        return False  # reading tells
+    return is_segmented(lines)
 
 
 def _missing_file(path: Path, where: str) -> Problem | None:

@@ -17,6 +17,7 @@ from nlpctl.data.json_rows import json_rows, jsonl_rows
 from nlpctl.data.lines import MAX_DOCUMENT, decode, is_blank, numbered_lines
 from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.row import BadRow, BlankLine, Row
+from nlpctl.data.segmented import SEGMENTED, segmented_rows
 from nlpctl.data.squad import squad_rows
 from nlpctl.errors import UserError
 
@@ -101,6 +102,8 @@ def parse_lines(
         return (row for row in plain_rows(lines, source, required[0]) if not isinstance(row, BlankLine))
     if kind == "conll":
         return conll_rows(lines, source, required)
+    if kind == SEGMENTED:
+        return segmented_rows(lines, source, required)
     if kind == "joined":
         return joined_rows(lines, source, header, required)
     return table_rows(table_records(lines, kind, header, required), source, header, required)

@@ -16,6 +16,7 @@ from nlpctl.data.open_split import FileRows
 from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.readers import DELIMITED
 from nlpctl.data.row import Row, RowSource
+from nlpctl.data.segmented import SEGMENTED
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
 
@@ -49,7 +50,7 @@ class Records:
             self._kind, self.suffix = "values", ".jsonl"
         self._header = b""
         self._lines: list[bytes] = []
-        if self._kind in (*DELIMITED, "jsonl", "text", "conll"):
+        if self._kind in (*DELIMITED, "jsonl", "text", "conll", SEGMENTED):
             self._header, self._lines = self._read_lines(source.files, starts)
 
     def content(self, chosen: Iterable[int]) -> bytes:

@@ -168,10 +168,12 @@ def test_other_forms_of_files(nlpctl, folder: Path) -> None:
     (folder / "several.txt").write_text(
         "text\ttopics\n" + "".join(f"{text}\t{'a|b' if n % 3 else 'a'}\n" for n, text in enumerate(REVIEWS)), "utf-8"
     )
-    for name in ("words", "corpus", "several"):
+    (folder / "pku.txt").write_text("".join(f"他/r 来/v 了/u {number}/m 次/q\n" for number in range(12)), "utf-8")
+    for name in ("words", "corpus", "several", "pku"):
         assert nlpctl("new", f"{name}.txt", "--model", "scratch").code == 0
     assert load_recipe("words.yaml").task == "lexical_analysis"
     assert load_recipe("corpus.yaml").task == "masked_language_model"
+    assert load_recipe("pku.yaml").task == "lexical_analysis" and nlpctl("recipe", "validate", "pku.yaml").code == 0
     several = load_recipe("several.yaml")
     assert several.data.label_separator == "|" and several.data.format == "tsv"
     labels = [f'"a{"" if number % 3 else ending}"' for number, ending in enumerate(["\r\nb"] * len(REVIEWS))]
@@ -351,6 +353,13 @@ EXPORTS = {
     "spans of doccano": (
         "".join(f"{json.dumps({'id': 1, 'text': text, 'label': [[0, 3, 'PER']]})}\n" for text in PLACES),
         ("token_classification", "doccano", {"text": "text"}),
+    ),
+    "entities of CLUENER": (
+        "".join(
+            f"{json.dumps({'text': text, 'label': {'LOC': {text.split()[-1]: [[len(text) - 4, len(text) - 1]]}}})}\n"
+            for text in PLACES if len(text.split()[-1]) == 4
+        ),
+        ("token_classification", "CLUENER", {"text": "text"}),
     ),
     "one label of doccano": (
         "".join(f"{json.dumps({'text': text, 'label': [mood]})}\n" for text, mood in RATED),

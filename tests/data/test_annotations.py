@@ -459,3 +459,38 @@ def test_positions():
     assert tags_of("unbelievable", [Mark(2, 9, "X")], word_spans) == (["un", "believa", "ble"], ["O", "B-X", "O"])
     two = [Mark(0, 2, "PER"), Mark(2, 4, "PER")]
     assert tags_of("张三李四", two, character_spans)[1] == ["B-PER", "I-PER"] * 2
+
+
+CLUENER = [
+    {"text": "浙商银行企业信贷部叶老桂", "label": {"name": {"叶老桂": [[9, 11]]}, "company": {"浙商银行": [[0, 3]]}}},
+    {"text": "💩叶老桂见叶老桂", "label": {"name": {"叶老桂": [[1, 3], [5, 7]]}}},
+    {"text": "没有", "label": {}},
+    {"text": "叶老桂", "label": {"name": {"叶老": [[0, 2]]}}},
+    {"text": "叶老桂", "label": {"name": {"叶老桂": [[1, 3]]}}},
+    {"text": "叶老桂", "label": {"name": ["叶老桂"]}},
+    {"id": 7, "text": "谁也没标"},
+]
+
+
+@pytest.mark.parametrize("unit", ["words", "characters"])
+def test_cluener_counts_characters_and_the_last_one_too(tmp_path, unit):
+    (tmp_path / "train.json").write_text("".join(json.dumps(row) + "\n" for row in CLUENER))  # called .json there
+    rows = rows_of(recipe_of(tmp_path, "token_classification", "train.json", unit=unit))
+    found = []
+    for row in rows[:3]:
+        tagged = zip(row.values["tokens"], row.values["tags"], strict=True)
+        found.append(["".join(word + " " * (tag[0] == "O") for word, tag in tagged if tag != "O")])
+        assert "".join(row.values["tokens"]) == row.values["text"]
+    assert found == [["浙商银行叶老桂"], ["叶老桂叶老桂"], [""]]
+    assert rows[0].values["tags"][0] == "B-company" and rows[1].values["tags"].count("B-name") == 2
+    assert [row.line for row in rows] == [1, 2, 3, 4, 5, 6]  # nobody annotated the last one
+    assert rows[3].reason == "bad span: 0 to 2 is '叶老桂', not '叶老'"
+    assert "bad span: 1 to 4 of a text of 3" in rows[4].reason and rows[5].kind == "bad label"
+
+
+def test_cluener_becomes_files_of_other_programs(tmp_path):
+    (tmp_path / "train.json").write_text("".join(json.dumps(row) + "\n" for row in CLUENER[:3]))
+    recipe = recipe_of(tmp_path, "token_classification", "train.json", unit="characters")
+    convert(recipe, tmp_path / "d.jsonl", "doccano")
+    labels = [json.loads(line)["label"] for line in (tmp_path / "d.jsonl").read_text().splitlines()]
+    assert labels == [[[0, 4, "company"], [9, 12, "name"]], [[2, 5, "name"], [6, 9, "name"]], []]  # UTF-16 units

@@ -8,6 +8,7 @@ from typing import Any
 
 from nlpctl.config.finding import Check
 
+TAGGED = ("conll", "joined", "segmented", "cluener")  # values of data.format: words and tags, or entities
 ANNOTATED = ("label_studio", "doccano")  # values of data.format: labels, or spans, that people gave elsewhere
 
 

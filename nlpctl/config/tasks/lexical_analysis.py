@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nlpctl.config.tasks.info import ANNOTATED, TaskInfo
+from nlpctl.config.tasks.info import ANNOTATED, TAGGED, TaskInfo
 from nlpctl.config.tasks.starts import RECURRENT, WITH_CRF
 from nlpctl.config.tasks.token_classification import TOKEN_CLASSIFICATION
 
@@ -14,7 +14,7 @@ LEXICAL_ANALYSIS = TaskInfo(
     rows="nlpctl.data.tagged_rows:LexicalRows",
     pipeline="token-classification",
     keys=(*TOKEN_CLASSIFICATION.keys, "decode.replacements"),
-    formats=("conll", "joined", *ANNOTATED),
+    formats=(*TAGGED, *ANNOTATED),
     tags=True,
     pool="probabilities",
     distillable=True,

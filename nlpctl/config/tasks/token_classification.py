@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nlpctl.config.tasks.info import ANNOTATED, TaskInfo
+from nlpctl.config.tasks.info import ANNOTATED, TAGGED, TaskInfo
 from nlpctl.config.tasks.starts import RECURRENT, WITH_CRF
 
 TOKEN_CLASSIFICATION = TaskInfo(
@@ -23,7 +23,7 @@ TOKEN_CLASSIFICATION = TaskInfo(
         "decode.entity_types",
         "inference.min_confidence",
     ),
-    formats=("conll", "joined", *ANNOTATED),
+    formats=(*TAGGED, *ANNOTATED),
     tags=True,
     pool="probabilities",
     distillable=True,
