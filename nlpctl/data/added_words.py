@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 Span = tuple[int, int]
@@ -12,9 +12,10 @@ Span = tuple[int, int]
 class AddedWords:
     """Matches the added tokens of a tokenizer in a text. Matches nothing if the tokenizer has none."""
 
-    def __init__(self, tokenizer: Any):
+    def __init__(self, tokenizer: Any, without: Collection[str] = ()):
+        """`without`: tokens that texts do not have, whatever they spell."""
         # The longest first: PaddleNLP takes the longest of those that begin at a place.
-        words = sorted(tokenizer.get_added_vocab(), key=len, reverse=True)
+        words = sorted(tokenizer.get_added_vocab().keys() - set(without), key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, words))) if words else None
         self._lowercase = "do_lower_case" in vars(tokenizer) and tokenizer.do_lower_case
 

@@ -90,10 +90,8 @@ class CorpusTokens:
         return windows
 
     def _plain(self, text: str) -> list[int]:
-        """Token ids of a text without masks; a token that equals the mask becomes the unknown token."""
-        ids = [piece for word in self._words(text, None) for piece in word]
-        # A text that spells the mask token in another way, such as [mask] after lower-casing, asks for no answer.
-        return [self._tokenizer.unk_token_id if i == self.mask_id else i for i in ids]
+        """Token ids of a text without masks."""
+        return [piece for word in self._words(text, None) for piece in word]
 
     def _words(self, text: str, whole_words: WholeWords | None) -> list[list[int]]:
         """The token ids of each word; of each token where `whole_words` is None."""
@@ -108,7 +106,7 @@ class CorpusTokens:
 
     def _blank_separated(self, text: str) -> list[list[int]]:
         """The token ids of each word, if tokens mark the blank before a word (byte-level BPE, sentencepiece)."""
-        tokens = self._tokenizer.tokenize(text)
+        tokens = self._tokenizer.tokenize(self._encoder.spelled.as_text(text))
         ids = self._tokenizer.convert_tokens_to_ids(tokens)
         number, numbers = 0, []
         for token in tokens:

@@ -39,7 +39,7 @@ _PROBE_LENGTHS = (12, 1000)
 
 
 class PaddleTextEncoder(TextEncoder):
-    """PaddleNLP's own tokenizer, any class."""
+    """PaddleNLP's own tokenizer, any class; what a text spells of special tokens is text."""
 
     kind = "paddlenlp"
 
@@ -50,9 +50,11 @@ class PaddleTextEncoder(TextEncoder):
         warnings.filterwarnings("ignore", message="Be aware, overflowing tokens are not returned")
 
     def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
+        texts = list(map(self.spelled.as_text, texts))
+        pairs = None if pairs is None else list(map(self.spelled.as_text, pairs))
         batch = self._call(
-            list(texts),
-            None if pairs is None else list(pairs),
+            texts,
+            pairs,
             max_length=max_length,
             truncation=True,
             return_token_type_ids=self.uses_token_types,
@@ -76,7 +78,7 @@ class PaddleTextEncoder(TextEncoder):
         return len(self.tokenizer.tokenize(text))
 
     def _word(self, word: str) -> list[int]:
-        return self.tokenizer.convert_tokens_to_ids(self.tokenizer.tokenize(word))
+        return self.tokenizer.convert_tokens_to_ids(self.tokenizer.tokenize(self.spelled.as_text(word)))
 
     def __reduce__(self) -> tuple:
         return _rebuild, (type(self), PickledTokenizer.pack(self.tokenizer))
@@ -89,7 +91,7 @@ class FastTextEncoder(TextEncoder):
 
     def __init__(self, tokenizer: Any):
         super().__init__(tokenizer)
-        self._wordpiece = WordPiece(tokenizer)
+        self._wordpiece = WordPiece(tokenizer, self.spelled)
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
 
     def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:

@@ -14,6 +14,7 @@ import numpy as np
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.open_split import has_split, open_files, open_split
 from nlpctl.data.row import BadRow, Row, RowSource
+from nlpctl.data.spelled_tokens import SpelledTokens
 from nlpctl.data.stored_tokenizer import StoredTokenizer
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.wordpiece import WordPiece
@@ -139,7 +140,8 @@ def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> It
     special = special_ids(tokenizer)
     words = [id for id in range(len(tokenizer)) if id not in special]
     # A stored tokenizer leaves some texts to PaddleNLP, whose import costs more than most of what these rows are for.
-    fast = WordPiece(tokenizer) if isinstance(tokenizer, StoredTokenizer) and mask is None else None
+    stored = isinstance(tokenizer, StoredTokenizer) and mask is None
+    fast = WordPiece(tokenizer, SpelledTokens(tokenizer)) if stored else None
     # A fixed seed: two exports of one model are compared on the same texts.
     chance = np.random.default_rng(_SEED)
     columns = rows.shown()

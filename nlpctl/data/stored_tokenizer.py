@@ -1,8 +1,8 @@
 """A WordPiece tokenizer as one file of an export, so that texts are read without importing PaddleNLP.
 
 The file holds what PaddleNLP's tokenizer answered at export: its pieces, its special tokens, and what it makes of each
-character of the planes that texts use. So nothing here has rules of its own. A character beyond them, or a text with a
-special token in it, is asked of PaddleNLP's tokenizer, which is opened then.
+character of the planes that texts use. So nothing here has rules of its own. A character beyond them, or a text with an
+added token in it, is asked of PaddleNLP's tokenizer, which is opened then.
 """
 
 from __future__ import annotations

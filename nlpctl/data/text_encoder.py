@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nlpctl.data.added_words import AddedWords
+from nlpctl.data.spelled_tokens import SpelledTokens
 from nlpctl.data.wordpiece import MAX_WORDS, character_table, unsupported_reason
 from nlpctl.errors import UserError
 
@@ -45,7 +46,8 @@ class TextEncoder(ABC):
         plain = unsupported_reason(tokenizer) is None
         self.characters = character_table(tokenizer) if plain else None
         self.tokenizer = tokenizer
-        self.added = AddedWords(tokenizer)
+        self.spelled = SpelledTokens(tokenizer)
+        self.added = AddedWords(tokenizer, without=self.spelled.tokens)
         self._unknown: int = tokenizer.unk_token_id
         self._pieces = _PiecesOfWords(self)
         self._built = tokenizer.build_inputs_with_special_tokens

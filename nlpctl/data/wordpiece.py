@@ -7,7 +7,7 @@ cached in a dictionary. Most of a text then takes two look-ups in C. This module
 own, so they cannot drift from PaddleNLP's.
 
 PaddleNLP tokenises the whole text if the shortcut does not apply:
-- those with a special token in them ("[MASK]"), which is not lower-cased and not split;
+- those with an added token in them (model.add_tokens), which is not lower-cased and not split;
 - those with a spacing combining mark, which Unicode normalisation may reorder among its neighbours.
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 
 from tokenizers.models import WordPiece as WordPieceModel
 
+from nlpctl.data.spelled_tokens import SpelledTokens
 from nlpctl.data.stored_tokenizer import StoredCharacters, StoredTokenizer
 
 # The classes whose algorithm is BasicTokenizer + WordpieceTokenizer with nothing added.
@@ -101,23 +102,24 @@ class WordTable(dict[str, list[int]]):
 
 
 class WordPiece:
-    """Text to ids, equal to `tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))`."""
+    """Text to ids, equal to `tokenizer.convert_tokens_to_ids(tokenizer.tokenize(spelled.as_text(text)))`."""
 
-    def __init__(self, tokenizer: Any):
+    def __init__(self, tokenizer: Any, spelled: SpelledTokens):
         self._tokenizer = tokenizer
         self._characters = character_table(tokenizer)
         self._words = WordTable(tokenizer.wordpiece_tokenizer)
-        # A text that contains a special token, in whatever guise, contains its squeezed form once
-        # translated; the reverse need not hold ("[mask]"), it only costs time.
-        specials = {*tokenizer.unique_no_split_tokens, *tokenizer.all_special_tokens}
-        self._specials = tuple(sorted(self._squeeze(str(token)) for token in specials))
-        self._first = tuple(sorted({token[:1] for token in self._specials}))
+        self._spelled = spelled
+        # A text that contains a token that is kept whole, in whatever guise, contains its squeezed form once
+        # translated; the reverse need not hold ("[e1]"), it only costs time.
+        whole = {*map(str, (*tokenizer.unique_no_split_tokens, *tokenizer.all_special_tokens))} - spelled.tokens
+        self._whole = tuple(sorted(map(self._squeeze, whole)))
+        self._first = tuple(sorted({token[:1] for token in self._whole}))
 
     def ids(self, text: str, limit: int) -> list[int]:
         """Ids of `text` without [CLS] and [SEP]: all of them, or at least the first `limit`."""
         words = self.words(text, limit)
         if words is None:
-            return self._tokenizer.convert_tokens_to_ids(self._tokenizer.tokenize(text))
+            return self._tokenizer.convert_tokens_to_ids(self._tokenizer.tokenize(self._spelled.as_text(text)))
         return list(chain.from_iterable(map(self._words.__getitem__, words)))
 
     def words(self, text: str, limit: int) -> list[str] | None:
@@ -138,4 +140,4 @@ class WordPiece:
             return False
         # Without blanks, because the basic tokenizer splits [ and ] off the letters between.
         squeezed = "".join(plain.split())
-        return any(special in squeezed for special in self._specials)
+        return any(token in squeezed for token in self._whole)

@@ -9,6 +9,7 @@ import paddle
 import paddle.nn.functional as F
 
 from nlpctl.config.prompt_template import Part, mask_length
+from nlpctl.data.spelled_tokens import SpelledTokens
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.masked_lm import AtPositions
 from nlpctl.names import and_more
@@ -73,6 +74,7 @@ class PromptEncoder:
         """UserError if the template alone fills the window."""
         self._parts, self._tokenizer, self._max_length = parts, tokenizer, max_length
         self._template = make_template(parts, tokenizer, max_length)
+        self._as_text = SpelledTokens(tokenizer).as_text
         # Measured with a window that cuts nothing; + 1 for at least one token of text.
         self.overhead = len(encode(make_template(parts, tokenizer, 10_000), {"text": "", "text_pair": ""})[0])
         needed = self.overhead + 1
@@ -86,7 +88,7 @@ class PromptEncoder:
     def encode(self, text: str, text_pair: str | None) -> tuple[list[int], list[int], bool]:
         """input_ids and token_type_ids of one row, and whether text was cut: what is beyond the window, of the template
         nothing."""
-        return encode(self._template, {"text": text, "text_pair": text_pair or ""})
+        return encode(self._template, {"text": self._as_text(text), "text_pair": self._as_text(text_pair or "")})
 
     def __reduce__(self) -> tuple:
         return _unpacked, (self._parts, PickledTokenizer.pack(self._tokenizer), self._max_length)

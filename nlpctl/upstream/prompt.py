@@ -4,7 +4,7 @@
   stranger runs code, and ends the process with exit code 0 where one is misspelt. It also loses the blank
   between words and the block behind them (:349). Here the parts come from config/prompt_template.py.
 - prompt_tokenizer.py:203: a "[MASK]" inside the text counts as the template's: verbalizer.py:156 then cuts the
-  batch into rows at the wrong places, or fails. Here it becomes the unknown token.
+  batch into rows at the wrong places, or fails. Here texts come with blanks in it, so that it is text.
 - verbalizer.py:83: labels are sorted by name, so the columns of the scores are not in the order they were
   given in. Here they are named by their position.
 - verbalizer.py:261: the probabilities of several masks are multiplied as logarithms (mask_aggregate_type
@@ -52,11 +52,9 @@ def _telling_cuts(tokenizer: Any) -> Any:
 
 
 def encode(template: Any, texts: Mapping[str, str]) -> tuple[list[int], list[int], bool]:
-    """input_ids and token_type_ids of the template filled with `texts`, and whether these were cut; the template's
-    masks are the only ones."""
-    tokenizer = template.tokenizer
-    shown = {name: text.replace(tokenizer.mask_token, tokenizer.unk_token) for name, text in texts.items()}
-    encoded = template.encode(shown)
+    """input_ids and token_type_ids of the template filled with `texts`, and whether these were cut. The texts must not
+    spell special tokens."""
+    encoded = template.encode(dict(texts))
     return encoded["input_ids"], encoded["token_type_ids"], encoded["truncated"]
 
 

@@ -69,14 +69,16 @@ def test_paddlenlp_is_opened_only_for_what_is_not_stored(folder, tokenizer):
     encoder = build_encoder(opened(folder, tokenizer, asked), "fast")
     encoder.encode(PLAIN, None, 30)
     assert not asked
-    for text in ("a [MASK] b", "\U00020000", "x" * 10 + "\U000e0001"):
+    encoder.encode(["a [MASK] b [SEP]"], ["[CLS]"], 30)  # text like any other
+    assert not asked
+    for text in ("a qwertz b", "\U00020000", "x" * 10 + "\U000e0001"):
         encoder.encode([text], None, 30)
     assert asked == [1]
     assert encoder.tokenizer.vocab_size == tokenizer.vocab_size
 
 
 def test_made_up_rows_do_not_open_paddlenlps(folder, tokenizer):
-    """In so small a vocabulary [UNK] is drawn, and what contains it is left to PaddleNLP."""
+    """The word that was added is drawn too, and what contains it is left to PaddleNLP."""
     asked, rows = [], task_rows("sequence_classification", DataSection(max_seq_length=64))
     encoder = build_encoder(opened(folder, tokenizer, asked), "fast")
     found = rows_to_compare(rows, None, encoder.tokenizer, 200, masked=False)

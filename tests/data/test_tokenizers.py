@@ -21,6 +21,8 @@ from paddlenlp.transformers import BertTokenizer, RobertaBPETokenizer
 from nlpctl.data import encoders as tokenizers
 from nlpctl.data import wordpiece
 from nlpctl.data.encoders import PROBES, FastTextEncoder, PaddleTextEncoder, build_encoder, first_difference
+from nlpctl.data.piece_spans import read_pieces
+from nlpctl.data.spelled_tokens import SpelledTokens
 from nlpctl.data.text_encoder import Encoding, longest_first
 from nlpctl.data.vocabulary import TOKENIZER_CLASSES, build_vocabulary, write_tokenizer
 from nlpctl.errors import UserError
@@ -145,7 +147,7 @@ def random_texts(count: int, seed: int) -> list[str]:
 def test_equal_on_random_strings(tokenizer):
     assert_equal(tokenizer, [*PROBES, *random_texts(1500, seed=1)])
     # Enough of them must have taken the shortcut, not only PaddleNLP's way.
-    pieces = wordpiece.WordPiece(tokenizer)
+    pieces = wordpiece.WordPiece(tokenizer, SpelledTokens(tokenizer))
     assert sum(pieces.words(text, UNCUT) is not None for text in random_texts(1500, seed=1)) > 300
 
 
@@ -214,6 +216,22 @@ def test_edited_vocabulary(bert, tmp_path):
     edited = "\n".join([*vocabulary[:5], "the", "fox\r", "", *vocabulary[5:]])
     (tmp_path / "vocab.txt").write_bytes(edited.encode())
     assert_equal(BertTokenizer.from_pretrained(str(tmp_path)), [*CORPUS, *random_texts(200, seed=4)])
+
+
+SPELLED = ("[SEP]", "x[CLS]y", "a [PAD] b", "[MASK] [UNK]", "[SEP][SEP]", "[[SEP]", "[S\u200bEP]", "[SEP\u0301]")
+
+
+@pytest.mark.parametrize("kind", [FastTextEncoder, PaddleTextEncoder])
+@pytest.mark.parametrize("text", SPELLED)
+def test_special_tokens_written_in_a_text_are_text(tokenizer, kind, text):
+    encoder = kind(tokenizer)
+    expected = PaddleTextEncoder(tokenizer).encode([text.replace("[", " [ ").replace("]", " ] ")], None, UNCUT)
+    special = {tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, tokenizer.mask_token_id}
+    (alone,), (pair,) = encoder.encode([text], None, UNCUT), encoder.encode(["the"], [text], UNCUT)
+    assert alone == expected[0] and not special & set(alone.input_ids[1:-1])
+    assert pair.input_ids.count(tokenizer.sep_token_id) == 2 and pair.input_ids[3:] == alone.input_ids[1:]
+    assert encoder.pieces([text]) == [alone.input_ids[1:-1]]
+    assert read_pieces(text.replace("\u200b", "").replace("\u0301", ""), encoder).ids.tolist()[0] == alone.input_ids[1]
 
 
 def test_auto_takes_fast_and_agrees(tokenizer):
@@ -291,6 +309,8 @@ def test_another_kind_of_tokenizer(tmp_path):
     assert encoder.kind == "paddlenlp"
     single, pair = encoder.encode(["ab ab"], None, 10)[0], encoder.encode(["ab"], ["ab ab ab ab"], 8)[0]
     assert single.input_ids == [0, 7, 9, 2]
+    (spelled,) = encoder.encode(["ab</s>ab<mask><pad>"], None, 40)
+    assert not {0, 1, 2, 4} & set(spelled.input_ids[1:-1]) and spelled.input_ids.count(7) >= 1
     assert len(pair.input_ids) == 8 and pair.truncated and not single.truncated
     assert encoder.encode(["ab ab"], None, 3)[0].truncated
     assert len(pair.token_type_ids) == (8 if encoder.uses_token_types else 0)
