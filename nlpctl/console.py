@@ -27,6 +27,7 @@ PLAIN_PROGRESS_SECONDS = 10.0
 JSON_PROGRESS_SECONDS = 1.0
 MOST_PROBLEMS = 20  # all are shown; of more, as of thousands of wrong entries, FIRST_PROBLEMS
 FIRST_PROBLEMS = 10
+STANDARD_OUTPUT = "standard output"
 PROGRESS = "NLPCTL_PROGRESS"  # "json": a program reads standard error
 
 _RED, _YELLOW, _RESET = "\033[31m", "\033[33m", "\033[0m"
@@ -71,11 +72,34 @@ def is_main_rank() -> bool:
     return os.environ.get("PADDLE_TRAINER_ID", "0") == "0"
 
 
+@contextlib.contextmanager
+def standard_output() -> Iterator[None]:
+    """Write to stdout inside the context: an OSError then names it as its file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = STANDARD_OUTPUT
+        raise
+
+
+def settle_streams() -> None:
+    """Drop what stdout or stderr cannot take, on a full disk or where no one reads: Python would try again at its end,
+    and end with a code of its own."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, number)
+            os.close(null)
+
+
 def result(text: str) -> None:
     """Write `text` and a newline to stdout (rank 0 only)."""
     if is_main_rank() and not _given_otherwise:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+        with standard_output():
+            sys.stdout.write(text + "\n")
+            sys.stdout.flush()
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -83,11 +107,12 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     if not is_main_rank() or _given_otherwise:
         return
     cells = [[_cell(value) for value in row] for row in rows]
-    if sys.stdout.isatty():
-        _rich_table(title, columns, cells)
-    else:
-        sys.stdout.write(plain_table(title, columns, cells))
-    sys.stdout.flush()
+    with standard_output():
+        if sys.stdout.isatty():
+            _rich_table(title, columns, cells)
+        else:
+            sys.stdout.write(plain_table(title, columns, cells))
+        sys.stdout.flush()
 
 
 def table_again(columns: Sequence[str], rows: Callable[[], Sequence[Sequence[Any]]], seconds: float) -> None:

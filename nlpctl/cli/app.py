@@ -6,11 +6,12 @@ Commands are imported when they are called, so that help and mistyped names answ
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -77,14 +78,24 @@ class _ReaderLeft(Exception):
     """Replaces a BrokenPipeError, which Typer would turn into exit 1."""
 
 
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise _ReaderLeft from None
+
+
 class LazyGroup(TyperGroup):
     """Shows COMMANDS in the help; imports only the one that is called."""
 
+    def make_context(self, *arguments: Any, **more: Any) -> typer.Context:
+        with _reader_may_leave():  # --help and --version are printed here
+            return super().make_context(*arguments, **more)
+
     def invoke(self, ctx: typer.Context) -> Any:
-        try:
+        with _reader_may_leave():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            raise _ReaderLeft from None
 
     def list_commands(self, ctx: typer.Context) -> list[str]:
         return [command.name for command in COMMANDS]
@@ -118,6 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from nlpctl.cli.completion import answer
 
         return answer(_root())
+    code = EXIT_OK
     try:
         if not _asks_for_json(words):
             return _outcome(words, debug, restarts)[0]
@@ -126,9 +138,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         console.result(envelope.text(code, failure))
         return code
     except (BrokenPipeError, _ReaderLeft):  # `nlpctl ... | head`: the reader closed the pipe, which is no error
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
+        return code
+    except OSError as error:  # the object cannot be written
+        _show(_system_problem(error), debug)
+        return code or EXIT_USER
+    finally:
+        console.settle_streams()
 
 
 def _outcome(words: list[str], debug: bool, restarts: bool) -> tuple[int, NlpctlError | Problem | None]:
@@ -139,7 +154,8 @@ def _outcome(words: list[str], debug: bool, restarts: bool) -> tuple[int, Nlpctl
     try:
         _check_progress()
         code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
-        sys.stdout.flush()
+        with console.standard_output():
+            sys.stdout.flush()
         return _interrupted() if code == EXIT_INTERRUPTED else (code if isinstance(code, int) else EXIT_OK, None)
     except (BrokenPipeError, _ReaderLeft):
         raise
@@ -267,7 +283,9 @@ def _usage_problem(error: typer.TyperException) -> Problem | str:
 
 def _system_problem(error: OSError) -> Problem:
     """What the system refused, by the name of the file."""
-    return Problem(error.strerror or str(error), where=str(error.filename or ""), hint=remedy(error))
+    unopened = error.filename == console.STANDARD_OUTPUT and error.errno == errno.EBADF
+    hint = "let it be written to: > FILE, or | PROGRAM" if unopened else remedy(error)
+    return Problem(error.strerror or str(error), where=str(error.filename or ""), hint=hint)
 
 
 def _command_path(error: Any) -> str:
@@ -277,15 +295,18 @@ def _command_path(error: Any) -> str:
 
 def _show(problem: NlpctlError | Problem | str, debug: bool) -> NlpctlError | Problem:
     """Show `problem`, and give it. A text is the help of a command that was called with nothing."""
-    if debug:
-        traceback.print_exc()
-    if isinstance(problem, str):
-        console.note(problem)
-        return Problem(problem)
-    console.error(problem)
-    return problem
+    with console.unread_dropped():  # where standard error is full or closed, the exit code tells
+        if debug:
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
+        if isinstance(problem, str):
+            console.note(problem)
+            return Problem(problem)
+        console.error(problem)
+        return problem
 
 
 def _interrupted() -> tuple[int, Problem]:
-    console.note("interrupted")
+    with console.unread_dropped():
+        console.note("interrupted")
     return EXIT_INTERRUPTED, Problem("interrupted")

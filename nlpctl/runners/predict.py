@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from itertools import chain, islice
@@ -246,8 +246,9 @@ class Answering:
                 if part.truncated and note is not None:
                     note(skip + count + part.rows, part.truncated)
                 truncated += part.truncated
-                stream.write(part.lines)
-                stream.flush()
+                with console.standard_output() if stream is sys.stdout else nullcontext():
+                    stream.write(part.lines)
+                    stream.flush()
                 count += part.rows
                 bad += part.bad
                 if part.error is not None:

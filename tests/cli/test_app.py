@@ -182,6 +182,30 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert ended.stdout and ended.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        ("recipe ls > /dev/full", 2, "error: standard output: No space left on device\n  -> free space on this disk\n"),
+        ("recipe ls --json > /dev/full", 2, "error: standard output: No space left on device\n  -> free space on this"),
+        ("--help > /dev/full", 2, "error: No space left on device\n"),
+        ("recipe ls 1< /dev/null", 2, "error: standard output: Bad file descriptor\n  -> let it be written to"),
+        ("nope --json > /dev/full", 2, "error: there is no command 'nope'\n"),
+        ("nope 2> /dev/full", 2, ""),
+        ("--help | true", 0, ""),
+        ("recipe ls --json | true", 0, ""),
+        ("nope --json 2> /dev/null | true", 2, ""),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written(command: str, code: int, told: str, unbuffered: str) -> None:
+    """One message, if there is anything to tell it on, and an exit code of nlpctl's own, not Python's 120."""
+    line = f"{sys.executable} -m nlpctl {command}; exit ${{PIPESTATUS[0]}}"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered}
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=env)
+    assert ended.returncode == code
+    assert ended.stderr.startswith(told) and ("Traceback" not in ended.stderr) and bool(told) == bool(ended.stderr)
+
+
 def test_module_and_exit_code() -> None:
     ended = subprocess.run([sys.executable, "-m", "nlpctl", "nope"], capture_output=True, text=True, cwd=ROOT)
     assert ended.returncode == 2 and "there is no command 'nope'" in ended.stderr
