@@ -41,6 +41,7 @@ INDEX_VECTORS, INDEX_TEXTS = "index.faiss", "texts.jsonl"
 # What `nlpctl compress` adds to a run directory
 COMPRESS = "compress"
 
+_WEIGHTS = (".pdparams", ".safetensors", ".bin", ".pdiparams", ".onnx")
 _PROGRESS = (CHECKPOINTS, MODEL)
 RUN_FILES = (MANIFEST, RECIPE, EVENTS, METRICS, MISTAKES)
 _MARKS = {"export": (EXPORT_MANIFEST,), "model": (TASK, CONFIG_FILES[0]), "index": (INDEX_VECTORS, MANIFEST)}
@@ -103,4 +104,26 @@ def part_of(path: Path) -> str | None:
         for kind, marks in _MARKS.items():
             if all((folder / name).is_file() for name in marks):
                 return f"the {kind} {folder}"
+    return None
+
+
+def is_inside(path: str | Path, folder: Path) -> bool:
+    """Whether `path`, absolute or below `folder`, lies in it, with links followed."""
+    return real_path(folder / path).is_relative_to(real_path(folder))
+
+
+def link_out(folder: Path) -> Path | None:
+    """The first file in a model folder, an export or a checkpoint, or in a folder of it, that is a link to a file
+    outside; None if there is none.
+
+    Weights may lie elsewhere, files of a run anywhere in it, and those of a snapshot of the Hugging Face hub in its
+    cache.
+    """
+    blobs = real_path(folder).parent.parent / "blobs"
+    homes = [real_path(folder), *runs_around(folder), *([blobs] if blobs.is_dir() else [])]
+    for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
+        real = real_path(path)
+        linked = real != real_path(path.parent) / path.name
+        if linked and path.suffix not in _WEIGHTS and not any(real.is_relative_to(home) for home in homes):
+            return path
     return None

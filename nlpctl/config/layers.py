@@ -15,8 +15,8 @@ from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, displ
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.saved_model import hub_values, recipe_values, without_config
 from nlpctl.config.schema import Origin
+from nlpctl.config.task_file import task_values
 from nlpctl.errors import UserError
-from nlpctl.files import json_of
 from nlpctl.layout import (
     CHECKPOINTS,
     EVENTS,
@@ -63,7 +63,8 @@ def read_source(
                 tree, {"training": {"output_dir": os.path.abspath(path)}}, path / RECIPE
             ), path / RECIPE
         if (path / TASK).is_file():
-            return _model_folder(path), path / TASK
+            task = path / TASK
+            return _with(TableNode({}, _of_folder(task), path), task_values(path), task), task
         file = config_file(path)
         if file is not None and not (path / LABELS).is_file():  # with labels.json it is a model of nlpctl, not whole
             values = recipe_values(path, file, purpose, task_given=task_given)
@@ -185,23 +186,6 @@ def _parent_path(node: ScalarNode) -> Path:
     if node.text.startswith(PREFIX):
         return shipped_path(node.text)
     return node.folder / os.path.expanduser(node.text)
-
-
-def _model_folder(path: Path) -> TableNode:
-    """A model folder gives its task and data settings; everything else has defaults."""
-    file = path / TASK
-    try:
-        content = json_of(file)
-        sections = {name: value for name, value in content.items() if isinstance(value, dict)}
-        model = {**sections.get("model", {}), "name_or_path": os.path.abspath(path)}
-        values = {**sections, "task": content["task"], "data": content["data"], "model": model}
-        return _with(TableNode({}, _of_folder(file), path), values, file)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(
-            f"not a task.json of nlpctl ({type(error).__name__}: {error})",
-            where=display(file),
-            hint="copy the whole model/ folder of a run again",
-        ) from error
 
 
 def _of_folder(file: Path) -> Origin:

@@ -18,6 +18,7 @@ from nlpctl.config.keys import find_key
 from nlpctl.config.layers import read_source, tree_of_values
 from nlpctl.config.load_log import LoadLog
 from nlpctl.config.managed import MANAGED
+from nlpctl.config.opened_files import refuse_files_outside
 from nlpctl.config.own_code import marked
 from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
@@ -40,20 +41,28 @@ class Override:
 
 
 def load_recipe(
-    source: str | Path | Mapping[str, Any], overrides: Sequence[Override] = (), purpose: Purpose = "train"
+    source: str | Path | Mapping[str, Any],
+    overrides: Sequence[Override] = (),
+    purpose: Purpose = "train",
+    *,
+    reads_files: bool = True,
 ) -> Recipe:
     """Read, merge, coerce and check. A mapping holds what a recipe file holds; its paths begin at the current folder.
 
     `purpose`: see config/purpose.py. "train" also wants a model, data to train from, and the data files to exist.
+    `reads_files`: False where only the values are wanted, and the recipe of the command says which files are read.
 
     The code that a run or model names which is opened is not to be run: see config/own_code.py.
-    Raises UserError with every problem found.
+    Raises UserError with every problem found, and for files that such a folder names outside of it (opened_files.py).
     """
     log = LoadLog()
     tree, path = read_source(source, log, purpose, task_given=any(each.key == "task" for each in overrides))
     for override in overrides:
         tree = _apply(tree, override, log)
-    return marked(_resolved(tree, path, purpose, log), trains=purpose == "train")
+    recipe = _resolved(tree, path, purpose, log)
+    if reads_files:
+        refuse_files_outside(recipe, trains=purpose == "train")
+    return marked(recipe, trains=purpose == "train")
 
 
 def recipe_of_values(values: Mapping[str, Any]) -> Recipe:

@@ -71,11 +71,6 @@ def require_named(recipe: Recipe) -> None:
             refuse_unnamed(name, key)
 
 
-def naming(recipe: Recipe) -> list[str]:
-    """The flags that name the code of `recipe`, for a process of the same user that reads it from a folder."""
-    return [word for key in CODE_KEYS if _names(recipe, key) for word in ("--set", f"{key}={_joined(recipe, key)}")]
-
-
 def marked(recipe: Recipe, *, trains: bool) -> Recipe:
     """`recipe` with every name of code Unnamed that comes from a file of an opened folder (Origin.opened).
 
@@ -152,13 +147,9 @@ def _in_yaml(choices: Any) -> str:
     return "null" if choices is None else str(choices)
 
 
-def _joined(recipe: Recipe, key: str) -> str:
-    return ",".join(_names(recipe, key))
-
-
 def _flags(recipe: Recipe, keys: Sequence[str]) -> str:
-    """What a shell takes for `naming` of some keys, whatever signs a name holds."""
-    return " ".join(f"--set {shlex.quote(f'{key}={_joined(recipe, key)}')}" for key in keys)
+    """The flags that name the values of some keys, as a shell takes them, whatever signs a name holds."""
+    return " ".join(f"--set {shlex.quote(key + '=' + ','.join(_names(recipe, key)))}" for key in keys)
 
 
 def module_file(name: str) -> Path | None:

@@ -25,7 +25,7 @@ def recipe_of(folder: Path) -> Recipe:
     The latter holds how text is read and answered; all else is the default, and there are no data. UserError: the
     folder is none of these, or damaged.
     """
-    return load_recipe(folder, purpose="apply")
+    return load_recipe(folder, purpose="apply", reads_files=False)
 
 
 def recipe_for_export(recipe: Recipe, export: Path) -> Recipe:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.task_file import COPIED, KEPT
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import CALIBRATION, LABELS, TASK
@@ -29,28 +30,6 @@ from nlpctl.models.source import CONFIG_FILES, read_config
 from nlpctl.models.sums import changing, write_model_sums
 
 FORMAT = 1
-# Files that a recipe names and that go with the model: section, key, name in the model folder.
-COPIED = (("decode", "terms", "terms.tsv"), ("masking", "dictionary", "words.txt"))
-
-
-# The keys of a recipe that affect a trained model's answers; they are stored in task.json.
-KEPT = (
-    "data.columns",
-    "data.max_seq_length",
-    "data.doc_stride",
-    "data.unit",
-    "data.tokenizer",
-    "data.header",
-    "data.label_separator",
-    "model.head",
-    "decode",
-    "masking",
-    "prompt",
-    "few_shot.method",
-    "few_shot.pooling",
-    "few_shot.layers",
-    "retrieval",
-)
 # Sections that folders of older versions lack. Their defaults are what those versions did.
 _ADDED = ("few_shot",)
 

@@ -25,6 +25,8 @@ from nlpctl.layout import (
     checkpoints_in,
     config_file,
     holds,
+    link_out,
+    real_path,
 )
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -104,6 +106,7 @@ def _classify(folder: Path, name: str) -> ModelSource:
     if run_model is not None:
         return _classify(run_model, name)
     if (folder / EXPORT_MANIFEST).is_file():
+        _refuse_link_out(folder)
         return ModelSource("export", folder, name)
     weights = weights_file(folder)
     config = config_file(folder)
@@ -132,12 +135,21 @@ def _classify(folder: Path, name: str) -> ModelSource:
             where=str(folder),
             hint=f"copy the tokenizer files of the model into it ({', '.join(VOCABULARY_FILES)})",
         )
+    _refuse_link_out(folder)
     if (folder / TASK).is_file():
         return ModelSource("nlpctl", folder, name)
     return ModelSource("paddlenlp" if weights.name in PADDLE_WEIGHTS else "huggingface", folder, name)
 
 
 _WEIGHTS = (PADDLE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[2])
+
+
+def _refuse_link_out(folder: Path) -> None:
+    """UserError if a file is a link to one outside: a copy of the model would hold that one's content."""
+    found = link_out(folder)
+    if found is not None:
+        hint = "if you trust it, put the file itself in its place"
+        raise UserError(f"is a link to a file outside of the model: {real_path(found)}", str(found), hint)
 
 
 def _run_model(folder: Path) -> Path | None:

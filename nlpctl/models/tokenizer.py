@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import os
+import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,14 @@ from nlpctl.data.units import UnitTokenizer
 from nlpctl.data.wordpiece import character_table
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
+from nlpctl.layout import is_inside
 from nlpctl.models.families import OWN, Family, family_of_config
 from nlpctl.models.source import FAST_TOKENIZER, read_config
 from nlpctl.runtime.process import import_paddlenlp
 from nlpctl.upstream.tokenizer_files import keep_resources
 
 _TOKENIZER_CONFIG = "tokenizer_config.json"
+_BESIDE = ("special_tokens_map.json", "added_tokens.json", FAST_TOKENIZER)  # what PaddleNLP reads besides vocabularies
 
 
 def load_tokenizer(folder: Path, family: Family) -> Any:
@@ -43,13 +48,41 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
             hint="copy the tokenizer files from where the model came from",
         )
     try:
-        return keep_resources(tokenizer_class.from_pretrained(str(folder), **_plain_specials(config)))
+        with _own_files(folder, config, present) as place:
+            return keep_resources(tokenizer_class.from_pretrained(str(place), **_plain_specials(config)))
     except Exception as error:  # PaddleNLP lets anything through here, from KeyError to AssertionError
         raise UserError(
             f"the tokenizer cannot be loaded ({type(error).__name__}: {error})",
             where=str(folder),
             hint="copy vocab.txt and tokenizer_config.json again; both must belong to this model",
         ) from error
+
+
+@contextlib.contextmanager
+def _own_files(folder: Path, config: Mapping[str, Any], resources: Sequence[Path]) -> Iterator[Path]:
+    """`folder`; where its tokenizer_config.json names files outside, as its vocab_file, a copy that names none.
+
+    PaddleNLP would read such a file in place of the one in the folder, and save a copy of it.
+    """
+    named = [value for key, value in config.items() if _names_files(key)]
+    if not any(isinstance(each, list) or (isinstance(each, str) and _is_outside(each, folder)) for each in named):
+        yield folder
+        return
+    with tempfile.TemporaryDirectory(prefix="nlpctl-tokenizer-") as name:
+        for file in {*resources, *(folder / each for each in _BESIDE if (folder / each).is_file())}:
+            shutil.copyfile(file, Path(name) / file.name)
+        kept = {key: value for key, value in config.items() if not _names_files(key)}
+        write_json_atomic(Path(name) / _TOKENIZER_CONFIG, kept)
+        yield Path(name)
+
+
+def _names_files(key: str) -> bool:
+    """Whether the value of a key of tokenizer_config.json may be a path: vocab_file, merges_file, ..., or arguments."""
+    return key.endswith("_file") or key == "init_args"
+
+
+def _is_outside(name: str, folder: Path) -> bool:
+    return os.path.isfile(name) and not is_inside(os.path.abspath(name), folder)
 
 
 def export_tokenizer(folder: Path, mode: str) -> Any:
@@ -103,7 +136,7 @@ def _of_pieces(tokenizer_class: Any, config: Mapping[str, Any], pieces: list[str
     """PaddleNLP's tokenizer over `pieces`, as if they stood in a vocab.txt next to tokenizer_config.json."""
     with tempfile.TemporaryDirectory(prefix="nlpctl-vocabulary-") as name:
         write_text_atomic(Path(name) / "vocab.txt", "".join(f"{piece}\n" for piece in pieces))
-        kept = {key: value for key, value in config.items() if key != "tokenizer_file"} | _plain_specials(config)
+        kept = {key: value for key, value in config.items() if not _names_files(key)} | _plain_specials(config)
         kept |= {"do_lower_case": lowercase} if lowercase is not None else {}
         write_json_atomic(Path(name) / _TOKENIZER_CONFIG, kept)
         return keep_resources(tokenizer_class.from_pretrained(name))

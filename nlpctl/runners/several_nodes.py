@@ -16,13 +16,12 @@ import nlpctl
 from nlpctl import console
 from nlpctl.config.dump import dump_recipe, flat, recipe_values
 from nlpctl.config.load import load_recipe
-from nlpctl.config.own_code import naming
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.files import sha256_of
-from nlpctl.layout import EVENTS, MANIFEST, RECIPE
+from nlpctl.layout import EVENTS, MANIFEST
 from nlpctl.runtime.launch import follow
 from nlpctl.runtime.nodes import Nodes
 from nlpctl.runtime.run_directory import RunDirectory
@@ -94,8 +93,9 @@ def follow_node_0(nodes: Nodes, recipe: Recipe, processes: int) -> None:
     """Train on a node other than 0, in a folder that stands for the run directory and is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="nlpctl-node-") as name:
         folder = Path(name)
-        (folder / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8")
-        argv = ["train", str(folder / RECIPE), "--output_dir", str(folder), *naming(recipe)]
+        file = folder / "of_the_user.yaml"  # recipe.yaml would be that of a run, which may name no code and no files
+        file.write_text(dump_recipe(recipe), encoding="utf-8")
+        argv = ["train", str(file), "--output_dir", str(folder)]
         follow(argv, processes, recipe.runtime.devices, folder / "logs", Follower(nodes, folder))
     console.note(f"node {nodes.place.rank}: done; the run is on {nodes.members[0]}")
 

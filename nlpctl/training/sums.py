@@ -13,7 +13,7 @@ from nlpctl import console
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import json_of, remove_dir, sha256_of, write_json_atomic
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
-from nlpctl.layout import checkpoints_in
+from nlpctl.layout import checkpoints_in, link_out
 from nlpctl.models.source import WEIGHTS
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -67,6 +67,8 @@ def damage_of(checkpoint: Path) -> str | None:
 
     A checkpoint of an older version, without checksums, is intact if it can be loaded.
     """
+    if (link := link_out(checkpoint)) is not None:
+        return f"{link.name} is a link to a file outside of the run"
     try:
         return _loading(checkpoint) if not (checkpoint / SUMS).exists() else _differing(checkpoint)
     except OSError as error:

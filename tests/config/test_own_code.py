@@ -17,7 +17,6 @@ from nlpctl.config.own_code import (
     CODE_KEYS,
     Unnamed,
     module_file,
-    naming,
     refuse_unnamed,
     require_named,
     with_names_of,
@@ -147,7 +146,6 @@ def test_one_message_names_all_that_a_command_may_need(run):
     recipe = load_recipe(run, [Override("data.reader", "a:b", "--set data.reader")], "apply")
     assert type(recipe.data.reader) is str
     assert recipe.data.map[0].flags == "--set data.map=c:d,e:f --set model.network=g:H"
-    assert naming(recipe)[:4] == ["--set", "data.reader=a:b", "--set", "data.map=c:d,e:f"]
 
 
 def test_a_flag_is_safe_to_copy_into_a_shell(run):

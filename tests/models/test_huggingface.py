@@ -11,9 +11,10 @@ from safetensors.numpy import load_file, save_file
 
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
-from nlpctl.models.families import Head
+from nlpctl.models.families import Head, family_of_config
 from nlpctl.models.huggingface import CONVERTIBLE, is_huggingface_layout, paddle_name, to_paddle_layout
 from nlpctl.models.load import load_to_train, load_trained
+from nlpctl.models.tokenizer import load_tokenizer
 from nlpctl.models.weights import read_weights_file
 
 HEAD = Head("SequenceClassification")
@@ -155,6 +156,23 @@ def test_a_folder_with_nothing_but_tokenizer_json(hugging_face, lowercase):
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE"}}))
     with pytest.raises(UserError, match="vocab.txt missing or empty"):
         load_trained(folder, HEAD)
+
+
+@pytest.mark.parametrize("named", [{"vocab_file": "SECRET"}, {"init_args": ["SECRET"]}, {"vocab_file": "gone.txt"}])
+def test_a_tokenizer_reads_the_vocabulary_of_its_folder(hugging_face, tmp_path, named):
+    """A path in tokenizer_config.json would be read, and copied into every model that is made of this one."""
+    folder = hugging_face("bert-classifier")
+    secret = tmp_path / "secret.txt"
+    secret.write_text((folder / "vocab.txt").read_text(encoding="utf-8") + "stolen\n", encoding="utf-8")
+    config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    config |= json.loads(json.dumps(named).replace("SECRET", str(secret)))
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    tokenizer = load_tokenizer(folder, family_of_config(json.loads((folder / "config.json").read_text()), "config"))
+    (tmp_path / "saved").mkdir()
+    tokenizer.save_pretrained(str(tmp_path / "saved"))
+    assert (tmp_path / "saved" / "vocab.txt").read_bytes() == (folder / "vocab.txt").read_bytes()
+    saved = (tmp_path / "saved" / "tokenizer_config.json").read_text(encoding="utf-8")
+    assert "secret" not in saved and "nlpctl-tokenizer" not in saved, saved
 
 
 def test_wrong_model_type_is_refused(hugging_face):

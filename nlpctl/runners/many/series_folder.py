@@ -26,7 +26,7 @@ from nlpctl.files import (
     write_text_atomic,
     writing,
 )
-from nlpctl.layout import RECIPE, is_run
+from nlpctl.layout import RECIPE, is_inside, is_run
 from nlpctl.names import and_more, differing
 from nlpctl.outputs import refuse_lost_link, refuse_part
 from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys
@@ -51,6 +51,10 @@ def read_series(folder: Path) -> dict[str, Any]:
         wrong = [name for name, kind in kinds.items() if not isinstance(content.get(name), kind)]
         if wrong:
             raise ValueError(f"{wrong[0]} is missing")
+        runs = [Path(str(name)) for name in content["runs"]]
+        outside = [path for path in runs if path.is_absolute() or not is_inside(path, folder)]
+        if outside:
+            raise ValueError(f"{outside[0]} is not in the folder")
         return content
     except (FileNotFoundError, NotADirectoryError):
         hint = "name the folder that holds all runs"

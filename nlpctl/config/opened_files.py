@@ -1,0 +1,113 @@
+"""The files that the recipe of an opened run names.
+
+A run names its files by absolute paths, which are the user's where the run is. Whoever sends a run could name any file,
+and what a training or an export makes of it is passed on: terms, words, a vocabulary, labels. So what is not in the
+folder is taken only if the folder shows that it was made from this very file, by a copy or a SHA-256: then nothing is
+passed on that its sender did not have. The recipe of the user may name any file.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS, VALUE_PATHS, dataset_files
+from nlpctl.config.positions import display
+from nlpctl.config.schema import Recipe
+from nlpctl.config.task_file import COPIED
+from nlpctl.errors import Problem, UserError
+from nlpctl.files import json_of, sha256_of
+from nlpctl.layout import CHECKPOINTS, MANIFEST, MODEL, checkpoints_in, is_inside
+
+_SERIES = "series.json"
+_LISTS = {MANIFEST: ("data", "further_files"), _SERIES: ("data", "others")}  # where SHA-256 of files stand, by path
+_STUDENT = "distillation.model"
+# What ends up in a model without a training, or in the student of a compression.
+_PASSED_ON = (*(f"{section}.{key}" for section, key, _ in COPIED), f"{_STUDENT}.from_scratch.vocabulary")
+_PASSED_ON += (f"{_STUDENT}.from_scratch.dictionaries", f"{_STUDENT}.add_tokens")
+_OF_TRAINING = tuple(key for key in INPUT_PATHS if key != "runtime.cache_dir")  # where downloads are
+_OWN = "or give your own recipe in place of the folder"
+
+
+def refuse_files_outside(recipe: Recipe, *, trains: bool) -> None:
+    """UserError for files that an opened folder names and that it neither holds nor knows.
+
+    `trains`: the command makes a model of the data too; else it reads them for the user alone.
+    """
+    problems = [*_of_libraries(recipe)]
+    for key in (*_OF_TRAINING, *TEXT_PATHS, *VALUE_PATHS, "data.dataset") if trains else _PASSED_ON:
+        for dotted, paths in _paths(recipe, key):
+            origin = recipe.origins.get(dotted)
+            if origin is None or origin.opened is None:
+                continue
+            outside = next((path for path in paths if not _is_of(path, origin.opened, recipe)), None)
+            if outside is not None:
+                told = f"{display(origin.opened)} names {outside}, which is neither in it nor what it was made from"
+                flag = _flag(dotted, ",".join(map(str, paths)))
+                problems.append(Problem(f"{dotted}: {told}", str(origin), f"if you want it read: {flag}; {_OWN}"))
+    if problems:
+        raise UserError(problems=problems)
+
+
+def _flag(key: str, value: str) -> str:
+    return f"--set {shlex.quote(f'{key}={value}')}"
+
+
+def _paths(recipe: Recipe, key: str) -> Iterator[tuple[str, list[Path]]]:
+    """The paths that the recipe gives for `key`, with the key that names them."""
+    try:
+        value: Any = attrgetter(key)(recipe)
+    except AttributeError:  # of a section that is not there
+        return
+    if key in VALUE_PATHS:
+        yield from ((f"{key}.{name}", [Path(each)]) for name, each in value.items() if _is_file(each))
+    elif isinstance(value, str):
+        yield key, [Path(value)]
+    elif key in INPUT_PATHS:
+        yield key, [Path(each) for each in value or ()]
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str) and Path(value).is_absolute()
+
+
+def _of_libraries(recipe: Recipe) -> Iterator[Problem]:
+    """Flags and variables that an opened folder sets to a path: Paddle would write there."""
+    for key in ("runtime.flags", "runtime.env"):
+        for name, value in attrgetter(key)(recipe).items():
+            origin = recipe.origins.get(f"{key}.{name}")
+            if origin is not None and origin.opened is not None and isinstance(value, str) and "/" in value:
+                told = f"{key}.{name}: {display(origin.opened)} names a path, {value}"
+                hint = f"if you want it used: {_flag(f'{key}.{name}', value)}; {_OWN}"
+                yield Problem(told, str(origin), hint)
+
+
+def _is_of(path: Path, opened: Path, recipe: Recipe) -> bool:
+    """Whether the folder holds `path`, or a copy or the SHA-256 of it. What does not exist is told by what reads it."""
+    if not path.is_absolute() or not path.exists() or is_inside(path, opened):
+        return True
+    if path.is_dir():
+        files = dataset_files(recipe) if str(path) == recipe.data.dataset else sorted(path.glob("*"))
+        return all(_is_of(file, opened, recipe) for file in files if file.is_file())
+    if not path.is_file():
+        return False
+    digest = sha256_of(path)
+    return digest in _known(opened, str(path)) or digest in map(sha256_of, _copies(opened))
+
+
+def _known(opened: Path, path: str) -> Iterator[str]:
+    """The SHA-256 of the file, by what stands in the folder."""
+    for name, lists in _LISTS.items():
+        try:
+            content = json_of(opened / name)
+            yield from (str(content[each][path]) for each in lists if path in content.get(each, {}))
+        except (OSError, ValueError, TypeError, AttributeError, KeyError):  # whoever needs it tells
+            continue
+
+
+def _copies(opened: Path) -> Iterator[Path]:
+    folders = [opened / MODEL, *checkpoints_in(opened / CHECKPOINTS)]
+    yield from (file for folder in folders for *_, name in COPIED if (file := folder / name).is_file())

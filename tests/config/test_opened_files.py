@@ -1,0 +1,154 @@
+"""What a folder that is opened may name: its own files, and those that it shows to be made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.recipe_of import recipe_of
+from nlpctl.config.task_file import COPIED
+from nlpctl.errors import UserError
+from nlpctl.layout import link_out
+from nlpctl.models.source import resolve_source
+from nlpctl.runners.many.series_folder import read_series
+
+TASKS = {"decode.terms": "token_classification", "masking.dictionary": "masked_language_model"}
+
+
+@pytest.fixture
+def secret(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "secret").write_text("stolen\tPER\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "secret"
+
+
+@pytest.fixture
+def model(tmp_path, secret) -> Path:
+    folder = tmp_path / "run" / "model"
+    folder.mkdir(parents=True)
+    for name in ("config.json", "vocab.txt", "model_state.pdparams"):
+        (folder / name).write_text("{}")
+    return folder
+
+
+def write_task(folder: Path, key: str, value: str, **more: object) -> None:
+    section, name = key.split(".")
+    content = {"task": TASKS[key], "data": {}, section: {name: value}} | more
+    (folder / "task.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("key", TASKS)
+@pytest.mark.parametrize("how", ["absolute", "../../secret", "link", "~/secret"])
+def test_a_model_folder_names_files_of_its_own(model, secret, key, how):
+    name = {"absolute": str(secret)}.get(how, how)
+    if how == "link":
+        (model / name).symlink_to(secret)
+    write_task(model, key, name)
+    with pytest.raises(UserError, match=f"{key} names .*, which is no file of this folder"):
+        recipe_of(model)
+    (model / "mine.txt").write_text("a\tPER\n")
+    write_task(model, key, "mine.txt")
+    section, field = key.split(".")
+    assert getattr(getattr(recipe_of(model), section), field) == str(model / "mine.txt")
+
+
+def test_other_keys_of_a_recipe_are_not_taken_from_a_model_folder(model, secret):
+    more = {"data": {"train": str(secret), "reader": "os:system", "max_seq_length": 40}, "runtime": {"cache_dir": "/x"}}
+    write_task(model, "decode.terms", "terms.tsv", **more)
+    recipe = recipe_of(model)
+    assert not recipe.data.train and recipe.data.reader is None and recipe.runtime.cache_dir is None
+    assert recipe.data.max_seq_length == 40
+
+
+@pytest.mark.parametrize("key", TASKS)
+def test_a_run_names_a_file_that_its_model_holds_a_copy_of(model, secret, key):
+    run, (section, field) = model.parent, key.split(".")
+    (run / "manifest.json").write_text("{}")
+    (run / "recipe.yaml").write_text(f"task: {TASKS[key]}\n{section}: {{{field}: {secret}}}\n")
+    with pytest.raises(UserError, match=f"{key}: run names .*secret, which is neither in it") as told:
+        load_recipe(run, purpose="apply")
+    assert f"--set {key}={secret}" in told.value.problems[0].hint
+    load_recipe(run, [Override(key, str(secret), "--set")], "apply")
+    copied = next(name for each, other, name in COPIED if f"{each}.{other}" == key)
+    (model / copied).write_bytes(secret.read_bytes())
+    load_recipe(run, purpose="apply")
+    (run.parent / "mine.yaml").write_text((run / "recipe.yaml").read_text())
+    (model / copied).unlink()
+    load_recipe(run.parent / "mine.yaml", purpose="apply")
+
+
+NAMED = {
+    "data.train": "data: {{train: {}}}\nmodel: {{from_scratch: {{}}}}",
+    "data.labels": "data: {{train: own.tsv, labels: {}}}\nmodel: {{from_scratch: {{}}}}",
+    "model.from_scratch.vocabulary": "data: {{train: own.tsv}}\nmodel: {{from_scratch: {{vocabulary: {}}}}}",
+    "masking.dictionary": "data: {{train: own.tsv}}\nmodel: {{from_scratch: {{}}}}\nmasking: {{dictionary: {}}}",
+}
+
+
+@pytest.mark.parametrize("key", NAMED)
+def test_a_training_from_a_run_takes_files_that_the_run_knows(model, secret, key):
+    run = model.parent
+    (run / "own.tsv").write_text("text\tlabel\n")
+    (run / "manifest.json").write_text("{}")
+    task = "masked_language_model" if "masking" in key else "sequence_classification"
+    (run / "recipe.yaml").write_text(f"task: {task}\ntraining: {{metric_for_best_model: loss}}\n"
+                                     f"{NAMED[key].format(secret)}\n")  # fmt: skip
+    with pytest.raises(UserError, match=f"{key}: run names .*secret, which is neither in it nor what it was made from"):
+        load_recipe(run)
+    load_recipe(run, [Override(key, str(secret), "--set")])
+    digest = hashlib.sha256(secret.read_bytes()).hexdigest()
+    for place in ("data", "further_files"):
+        (run / "manifest.json").write_text(json.dumps({place: {str(secret): digest}}))
+        load_recipe(run)
+    if key == "data.train":
+        (run / "manifest.json").write_text("{}")
+        load_recipe(run, purpose="apply")  # read for the user alone
+
+
+@pytest.mark.parametrize("key", ["runtime.flags.FLAGS_tracer_profile_fname", "runtime.env.NCCL_TOPO_FILE"])
+def test_a_run_sets_no_path_of_libraries(model, key):
+    _, section, name = key.split(".")
+    (model.parent / "manifest.json").write_text("{}")
+    (model.parent / "recipe.yaml").write_text(f"task: text_matching\nruntime: {{{section}: {{{name}: /etc/x}}}}\n")
+    with pytest.raises(UserError, match=f"{key}: run names a path"):
+        load_recipe(model.parent, purpose="apply")
+    load_recipe(model.parent, [Override(key, "/etc/x", "--set")], "apply")
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "added_tokens.json", "1_Pooling/config.json"])
+def test_a_link_out_of_a_model_is_refused(model, secret, name):
+    (model / name).unlink(missing_ok=True)
+    (model / name).parent.mkdir(exist_ok=True)
+    (model / name).symlink_to(secret)
+    assert link_out(model) == model / name
+    if name == "vocab.txt":
+        (model / "task.json").write_text("{}")
+    with pytest.raises(UserError, match="is a link to a file outside of the model"):
+        resolve_source(str(model))
+
+
+def test_links_inside_a_run_of_weights_and_into_the_cache_of_the_hub_are_taken(model, secret, tmp_path):
+    (model.parent / "manifest.json").write_text("{}")
+    (model.parent / "words.txt").write_text("a\n")
+    (model / "words.txt").symlink_to("../words.txt")
+    (model / "model_state.pdparams").unlink()
+    (model / "model_state.pdparams").symlink_to(secret)
+    assert link_out(model) is None
+    snapshot = tmp_path / "models--a--b" / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "models--a--b" / "blobs").mkdir()
+    (tmp_path / "models--a--b" / "blobs" / "5").write_text("a\n")
+    (snapshot / "vocab.txt").symlink_to("../../blobs/5")
+    assert link_out(snapshot) is None
+
+
+@pytest.mark.parametrize("name", ["../other", "/other"])
+def test_a_series_lists_runs_of_its_own(tmp_path, name):
+    content = {"format": 1, "kind": "folds", "state": "finished", "runs": ["fold-1", name], "data": {}, "plan": {}}
+    (tmp_path / "series.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=f"{name} is not in the folder"):
+        read_series(tmp_path)
