@@ -28,6 +28,7 @@ from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_
 from nlpctl.runners.seen_rows import members_of, warn_of_seen_rows
 from nlpctl.runners.side_by_side import Division
 from nlpctl.runners.truncated import warn_of_truncated
+from nlpctl.runners.useless import warn_of_useless
 from nlpctl.runners.validate import refuse_columns
 from nlpctl.runtime.crew import Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -199,6 +200,7 @@ def _scored(
             groups = groups_of(rows, split, model.task.labels, len(examples))
             report, tallies = full_report(model.task, examples, predictions, groups)
             warn_of_truncated(recipe, report.get(TRUNCATED, 0), len(examples), split=split)
+            warn_of_useless(recipe.task, {split: report})
             wrong = model.task.mistakes(examples, predictions) if compared else []
             mistakes = {mistake.row: mistake for mistake in wrong}
             judged = model.task.judged(examples, predictions)

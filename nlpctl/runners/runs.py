@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nlpctl.tasks.intervals import Paired
 
 # Unusual events of a run, by their names in events.jsonl.
-INCIDENTS = ("out_of_memory", "stalled", "bad_step", "not_learning")
+INCIDENTS = ("out_of_memory", "stalled", "bad_step", "not_learning", "useless")
 KILLED = "killed"  # the manifest says running, but its process is gone
 _FACTS = ("command", "started", "ended", "device", "processes", "seed", "git_commit", "error")
 _ENVIRONMENT = ("device", "processes", "git_commit")  # not shown: the seed is in the recipe already

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +11,14 @@ import paddle
 from paddlenlp.trainer import Trainer
 
 from nlpctl import console
+from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.places import Placed
 from nlpctl.errors import NlpctlError, Problem, RunFailed
 from nlpctl.names import counted
+from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.useless import told_useless
 from nlpctl.training.dev_scores import outputs_and_loss
 from nlpctl.training.guards import BadStep, StepPart
 from nlpctl.training.learning import Stuck, checks, describe
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from nlpctl.training.trainer import RecipeTrainer
 
 SHOWN = 10  # most rows listed
-EVENT, NOT_LEARNING = "bad_step", "not_learning"
+EVENT, NOT_LEARNING, USELESS = "bad_step", "not_learning", "useless"
 Rows = Callable[[int], list[list[Placed]]]  # N -> the micro-batches of the step after N completed ones, on this process
 
 
@@ -67,6 +70,30 @@ def not_learning(trainer: RecipeTrainer, stuck: Stuck) -> None:
     console.warn(f"{describe(stuck)}; check, in this order:")
     for line in told:
         console.note(line)
+
+
+def warn_if_useless(recipe: Recipe, run: RunDirectory, reports: Mapping[str, Any], *, batch: int, frozen: bool) -> None:
+    """Warn of a model whose first report says that it is of no use, with what to check. Also an event.
+
+    `batch`: rows of a step. `frozen`: whether parameters are.
+    """
+    if recipe.guards.not_learning == "ignore" or not reports:
+        return
+    split, watched = next(iter(reports)), recipe.training.metric_for_best_model
+    told = told_useless(recipe.task, reports[split], None if watched is None else watched.removeprefix("eval_"))
+    if told is None:
+        return
+    log = EventLog(run.events_file)
+    before = log.read()
+    log.append(USELESS, before[-1]["step"] if before else 0, split=split, told=told)
+    if run.is_of_compress:  # its recipe is not the user's
+        console.warn(f"{run.path}: this model is of no use on {split}: {told}")
+        return
+    console.warn(f"this model is of no use on {split}: {told}; check, in this order:")
+    rate = recipe.training.learning_rate
+    listed = checks(None, str(run.path), learning_rate=rate, batch=batch, gradient=None, frozen=frozen)
+    for number, check in enumerate(listed, 1):
+        console.note(f"  {number}. {check}")
 
 
 def _what(bad: BadStep) -> str:

@@ -107,12 +107,15 @@ def describe(stuck: Stuck) -> str:
 
 
 def checks(
-    stuck: Stuck, run: str, *, learning_rate: float, batch: int, gradient: float | None, frozen: bool
+    stuck: Stuck | None, run: str, *, learning_rate: float, batch: int, gradient: float | None, frozen: bool
 ) -> list[str]:
-    """What to check, in order. `run`: as the command line names it. `batch`: rows of a step. `gradient`: the usual
-    norm; None: unknown. `frozen`: whether parameters are."""
-    rate = f"learning rate, {learning_rate:.3g} at this step: "
-    rate += "the losses jump, so a tenth may do" if stuck.jumps else "the losses hardly move, so ten times more may do"
+    """What to check, in order. `stuck`: None where the scores alone are bad. `run`: as the command line names it.
+    `batch`: rows of a step. `gradient`: the usual norm; None: unknown. `frozen`: whether parameters are."""
+    if stuck is None:
+        rate = f"learning rate, {learning_rate:.3g} at its highest: try a tenth and ten times more"
+    else:
+        moves = "jump, so a tenth" if stuck.jumps else "hardly move, so ten times more"
+        rate = f"learning rate, {learning_rate:.3g} at this step: the losses {moves} may do"
     norm = "" if gradient is None else f", usually {gradient:.2g}"
     return [
         f"labels and texts: does every row say what its label says? `nlpctl data inspect {run}`",

@@ -31,6 +31,7 @@ from nlpctl.tasks.intervals import full_report
 from nlpctl.tasks.mistakes import worst
 from nlpctl.tasks.slices import slices_of_run
 from nlpctl.tasks.tallies import save_tallies
+from nlpctl.training.diagnosis import warn_if_useless
 from nlpctl.training.fine_tune import Ready, fine_tune
 from nlpctl.training.judging import Judging
 from nlpctl.training.optimizer import parameter_report
@@ -82,6 +83,9 @@ def train_and_score(
             examples = ready.data.dev if name == "dev" else ready.data.test
             metrics[name][OWN_SCORES] = _own_scores(ready, model, examples, batch_size)
     write_json_atomic(run.metrics_file, metrics)
+    steps = run.read_manifest().get("steps") or {}
+    frozen = bool(ready.model.changes.frozen)
+    warn_if_useless(ready.recipe, run, metrics, batch=steps.get("global_batch", 0), frozen=frozen)
     return Trained(model, metrics)
 
 

@@ -195,6 +195,18 @@ def test_a_loss_that_stays_is_told_once_and_the_run_goes_on(tiny, capfd):
     assert "not learning at step" in run.report_file.read_text()
 
 
+def test_a_model_of_no_use_is_told_at_the_end(tiny, capfd):
+    run = tiny("useless", "training.learning_rate=1e-12")
+    err = " ".join(capfd.readouterr().err.split())
+    assert "this model is of no use on dev: all 10 rows get the label" in err and "and 5 have another one" in err
+    assert f"nlpctl train {run.path} --overfit-batch" in err
+    assert "1e-12 at its highest" in err and "batch, 8 rows" in err
+    assert [event["step"] for event in EventLog(run.events_file).read() if event["event"] == "useless"] == [12]
+    assert "useless at step 12" in run.report_file.read_text()
+    tiny("ignored-too", "training.learning_rate=1e-12", "guards.not_learning=ignore")
+    assert "of no use" not in capfd.readouterr().err
+
+
 def test_it_may_stop_the_run(tiny):
     with pytest.raises(RunFailed) as caught:
         tiny("stopped", *LONG, "training.learning_rate=1e-12", "guards.not_learning=stop")

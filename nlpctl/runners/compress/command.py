@@ -57,6 +57,7 @@ from nlpctl.runners.compress.source import static_model
 from nlpctl.runners.compress.worker import FREE_SPACE, TimeIsUp
 from nlpctl.runners.export import ELSEWHERE
 from nlpctl.runners.side_by_side import Division, Posts, posts
+from nlpctl.runners.useless import warn_of_useless
 from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
@@ -309,6 +310,7 @@ class _Compression:
         self.rows[folder] = tuple(dataclasses.replace(row, folder=str(here)) for row in scored.rows)
         for row in self.rows[folder]:
             console.note(line(row, self.reference, self.metric))
+            warn_of_useless(self.recipe.task, {"dev": row.report}, row.name)
         self.failures[folder] = scored.failures
 
     def _field(self) -> Field:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.inspect.duplicates import NEAR
 from nlpctl.data.split_rows import fold_rows
-from nlpctl.errors import Interrupted, UserError
+from nlpctl.errors import Interrupted, Problem, UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.layout import REPORT
+from nlpctl.names import and_more, counted
 from nlpctl.runners.many.held_out import (
     HELD,
     PREDICTIONS,
@@ -37,7 +38,9 @@ from nlpctl.runners.many.spread import Spread, as_json, spreads
 from nlpctl.runners.many.training_crew import LOGS
 from nlpctl.runners.pages.many import many_page
 from nlpctl.runners.side_by_side import Division, Posts, posts
+from nlpctl.runners.useless import HINT
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.tasks.useless import told_useless
 
 KIND = "folds"
 SUMMARY = "scores.json"
@@ -123,6 +126,7 @@ def _train_many(
         predictions = None if parts is None else gather(series, parts, seeds)
         metrics = _metrics(series)
         found = spreads(metrics)
+        _warn_of_useless(recipe.task, metrics)
         write_json_atomic(series.folder / SUMMARY, as_json(found))
         sizes = None if parts is None else [len(part) for part in parts]
         write_text_atomic(series.folder / REPORT, many_page(series, metrics, found, sizes))
@@ -168,6 +172,18 @@ def _train_here(series: Series, held: Callable[[Member], Held | None], command: 
                 predict_held_out(series.member_recipe(member), series.rows, *own)
         except KeyboardInterrupt:
             raise Interrupted("interrupted", str(series.folder), AGAIN) from None
+
+
+def _warn_of_useless(task: str, metrics: Mapping[str, Mapping[str, Any]]) -> None:
+    """Each run has said so itself, but those that were trained beside each other in their logs."""
+    told = {
+        name: next(filter(None, (told_useless(task, report) for report in reports.values())), None)
+        for name, reports in metrics.items()
+    }
+    useless = [f"{name}: {what}" for name, what in told.items() if what is not None]
+    if useless:
+        runs = f"{len(useless)} of {counted(len(metrics), 'runs')}"
+        console.warn(str(Problem(f"the models of {runs} are of no use: {and_more(useless, 3)}", hint=HINT)))
 
 
 def _metrics(series: Series) -> dict[str, dict[str, Any]]:
