@@ -34,7 +34,10 @@ class CorpusRows(TaskRows):
     @classmethod
     def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
         text = look.role("text", given, ("text",))
-        return None if text is None else Fit({"text": text}, "there are texts, and no labels", sure=1)
+        labelled = any(column.name.strip().casefold() in ("label", "labels", "标签") for column in look.columns)
+        if text is None or (labelled and "text" not in given):
+            return None
+        return Fit({"text": text}, "there are texts, and no labels", sure=1)
 
     @property
     def plain_column(self) -> str:

@@ -43,13 +43,15 @@ _SHARE = 0.1  # of the rows: more different values are no labels
 _WIDEST_LABEL = 40  # columns wide
 _NARROWEST_TEXT = 4
 
+_LABEL_NAMES = ("label", "labels", "class", "category", "target", "gold_label", "sentiment", "intent", "标签", "类别")
+_LABEL_NAMES += ("label_desc", "label_text", "topic", "genre")
+_TEXT_NAMES = ("text", "sentence", "content", "文本", "句子", "内容")
 # What people call the columns, the most telling name first; compared in lower case.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "text": ("text", "sentence", "content", "review", "comment", "body", "query", "question", "title", "message")
     + ("tweet", "document", "文本", "句子", "内容", "评论", "review_body", "text_a", "sentence1"),
     "text_pair": ("text_pair",),
-    "label": ("label", "labels", "class", "category", "target", "gold_label", "sentiment", "intent", "标签", "类别")
-    + ("label_desc", "label_text", "topic", "genre", "y", "stars", "rating", "score"),
+    "label": (*_LABEL_NAMES, "y", "stars", "rating", "score"),
     "tokens": ("tokens", "words", "chars", "characters"),
     "tags": ("tags", "ner_tags", "labels", "label", "pos_tags"),
     "question": ("question", "query", "问题"),
@@ -143,10 +145,15 @@ class Look:
         if role in given:
             return given[role]
         free = [column for column in self.of_kind(*kinds) if column.name not in {*taken, *given.values()}]
-        by_name = {column.name.strip().casefold(): column.name for column in free}
-        named = next((by_name[name] for name in NAMES[role] if name in by_name), None)
+        if role in ("text", "label"):  # what calls itself a label is no text, and the other way round
+            other = _TEXT_NAMES if role == "label" else _LABEL_NAMES
+            free = [column for column in free if column.name.strip().casefold() not in other]
         widest = max(free, key=lambda column: column.width, default=None)
-        return named or (None if widest is None else widest.name)
+        return _named(role, free) or (None if widest is None else widest.name)
+
+    def named_as(self, role: str, taken: Iterable[str]) -> str | None:
+        """The column whose name says that it is for `role`, whatever it holds."""
+        return _named(role, [column for column in self.columns if column.name not in set(taken)])
 
     def pair(self, given: Mapping[str, str]) -> tuple[str, str] | None:
         """The columns of two texts that belong together: as `given`, by their names, or the only two without names."""
@@ -165,6 +172,11 @@ class Look:
             one, other = texts.values()
             return one, other
         return None
+
+
+def _named(role: str, columns: Iterable[Column]) -> str | None:
+    by_name = {column.name.strip().casefold(): column.name for column in columns}
+    return next((by_name[name] for name in NAMES.get(role, ()) if name in by_name), None)
 
 
 def look_at(path: Path, like: Look | None = None) -> Look:
@@ -337,7 +349,7 @@ def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> Column:
     width = float(median(map(display_width, texts)))
     counts = Counter(texts)
     numbers = all(map(_NUMBER.fullmatch, counts))
-    if few_values(texts) and not (numbers and any(float(text) % 1 for text in counts)):
+    if few_values(texts, says_label(name)) and not (numbers and any(float(text) % 1 for text in counts)):
         return Column(name, "label", width, tuple(sorted(counts)))
     if all(map(_IDENTIFIER.fullmatch, counts)):
         return Column(name, "id" if len(counts) == len(texts) else "number" if numbers else "other", width)
@@ -346,10 +358,18 @@ def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> Column:
     return Column(name, "text", width)
 
 
-def few_values(texts: Sequence[str]) -> bool:
-    """Whether texts repeat each other as labels do: at least two values, each of them often."""
+def says_label(name: str) -> bool:
+    """Whether the name of a column says that it holds labels."""
+    return name.strip().casefold() in _LABEL_NAMES
+
+
+def few_values(texts: Sequence[str], named: bool = False) -> bool:
+    """Whether texts repeat each other as labels do: at least two values, each of them often.
+
+    `named`: they stand in a column that `says_label`, where two of each are enough, however many labels there are.
+    """
     values, width = len(set(texts)), median(map(display_width, texts)) if texts else 0
-    few = values <= _FEW and 2 * values <= len(texts)
+    few = (named or values <= _FEW) and 2 * values <= len(texts)
     return 1 < values and (few or values <= _SHARE * len(texts)) and width <= _WIDEST_LABEL
 
 

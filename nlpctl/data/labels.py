@@ -24,6 +24,7 @@ MAX_COLLECTED = 10_000  # more distinct labels than this means that the column h
 SHOWN = 10  # known labels, or wrong lines, that a message lists
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_WHOLE = re.compile(r"([+-]?[0-9]+)(?:\.0+)?")
 
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _PYTHON_LIST = re.compile(rf"\[\s*(?:{_QUOTED})(?:(?:\s*,\s*|\s+)(?:{_QUOTED}))*\s*\]")  # as str(list), or NumPy's
@@ -109,15 +110,35 @@ class LabelSet:
         return cls(sorted(distinct))
 
 
-def _warn_of_twins(names: Iterable[str], where: str) -> None:
-    """Warn of labels that look the same, such as pos and pos with a zero-width space behind it."""
+def twins(names: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Pairs of labels that probably mean the same, and in what they differ: what is not seen, case and width, or the
+    way a number is written (1 and 1.0)."""
+    found: list[tuple[str, str, str]] = []
     looks: dict[str, str] = {}
+    folded: dict[str, str] = {}
     for name in sorted(names):
         seen = "".join(character for character in name if unicodedata.category(character) not in UNSEEN)
         look = " ".join(seen.split())
+        fold = unicodedata.normalize("NFKC", look).casefold()
+        number = _WHOLE.fullmatch(fold)
+        fold = number[1] if number else fold
         if look in looks:
-            console.warn(f"{where}: the labels {ascii(looks[look])} and {ascii(name)} look the same, and count as two")
-        looks[look] = name
+            found.append((looks[look], name, "look the same"))
+        elif fold in folded:
+            way = "are one number" if number else "differ in case or width only"
+            found.append((folded[fold], name, way))
+        looks.setdefault(look, name)
+        folded.setdefault(fold, name)
+    return found
+
+
+def _warn_of_twins(names: Iterable[str], where: str) -> None:
+    found = twins(names)
+    for one, other, way in found[:SHOWN]:
+        shown = map(ascii if way == "look the same" else repr, (one, other))
+        console.warn(f"{where}: the labels {' and '.join(shown)} {way}, and count as two")
+    if len(found) > SHOWN:
+        console.warn(f"{where}: {len(found) - SHOWN:,} more pairs of labels are alike in such ways")
 
 
 def given_labels(data: DataSection) -> LabelSet | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from nlpctl.config.tasks.info import Start
 from nlpctl.data.annotated import Annotated, with_text
-from nlpctl.data.first_look import NAMES, Fit, Look, few_values
+from nlpctl.data.first_look import NAMES, Fit, Look, few_values, says_label
 from nlpctl.data.label_tree import ancestors, tidy, with_ancestors
 from nlpctl.data.labels import LabelSet, known_label, label_name, unpacked
 from nlpctl.data.text_rows import TextRows, checked_text
@@ -112,13 +112,14 @@ def _separator(look: Look, name: str) -> str | None:
     """What stands between the labels of a column, "" where it holds lists; None if it does not hold several labels."""
     values = [row[name] for row in look.rows if row.get(name)]
     if values and all(isinstance(value, list) and all(isinstance(each, str) for each in value) for value in values):
-        return "" if name in look.questions or few_values([each for value in values for each in value]) else None
+        labels = [each for value in values for each in value]
+        return "" if name in look.questions or few_values(labels, says_label(name)) else None
     if not all(isinstance(value, str) for value in values):
         return None
     for separator in _SEPARATORS:
         several = sum(separator in value for value in values)
         parts = [part.strip() for value in values for part in value.split(separator)]
-        if several > _SEVERAL * len(values) and few_values(parts):
+        if several > _SEVERAL * len(values) and few_values(parts, says_label(name)):
             return separator
     return None
 

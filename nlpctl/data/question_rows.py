@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.config.tasks.info import Start
 from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.task_rows import TaskRows
@@ -62,7 +63,10 @@ class QuestionRows(TaskRows):
         if answers is None or question is None or context is None:
             return None
         columns = {"question": question, "context": context, "answers": answers}
-        return Fit(columns, "there are questions, texts, and where the answers are in them", sure=9)
+        unanswered = sum(_has_no_answer(row.get(answers)) for row in look.rows)
+        why = f"{unanswered:,} of the first {len(look.rows):,} questions have no answer in their text"
+        starts = (Start("decode.null_threshold", 0.0, f"{why}: the model may say so"),) if unanswered else ()
+        return Fit(columns, "there are questions, texts, and where the answers are in them", 9, starts)
 
     @property
     def split_together(self) -> str:
@@ -142,6 +146,10 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
             got = f"the keys {listed(answer)}" if isinstance(answer, Mapping) else type(answer).__name__
             raise ValueError(f'bad answers: each needs "text" and "answer_start"; got {got}')
     return [(answer["text"], answer["answer_start"]) for answer in value]
+
+
+def _has_no_answer(value: Any) -> bool:
+    return not (value.get("text") if isinstance(value, Mapping) else value)
 
 
 def _is_list(value: Any) -> bool:

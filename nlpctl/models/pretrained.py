@@ -15,7 +15,7 @@ import yaml
 
 from nlpctl.data.word_spans import is_ideograph
 from nlpctl.errors import UserError
-from nlpctl.models.source import read_config, resolve_source
+from nlpctl.models.source import check_tokenizer, read_config, resolve_source
 from nlpctl.runtime.cache import cache_folder
 
 ENTRIES = Path(__file__).with_name("pretrained.yaml")
@@ -81,7 +81,7 @@ def available(language: str, small: bool) -> tuple[Encoder, State] | None:
 def named_encoder(name: str) -> tuple[Encoder, State]:
     """The encoder that a user names: of pretrained.yaml, a folder, or any name of the hub.
 
-    UserError: there is no such folder, or something is missing in it.
+    UserError: there is no such folder, something is missing in it, or its tokenizer cannot be used.
     """
     state: State = "here" if lies_here(name) else "hub"
     known = next((encoder for encoder in known_encoders() if encoder.name == name), None)
@@ -90,6 +90,7 @@ def named_encoder(name: str) -> tuple[Encoder, State]:
     source = resolve_source(name)
     if source.folder is None:
         return Encoder(name, ANY, None, False, "a model of PaddleNLP's hub"), state
+    check_tokenizer(source.folder)
     width = read_config(source.folder).get("hidden_size")
     return Encoder(name, ANY, width if isinstance(width, int) else None, False, "a folder of yours"), "here"
 

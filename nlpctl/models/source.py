@@ -80,6 +80,34 @@ def resolve_source(name_or_path: str) -> ModelSource:
     return ModelSource(kind="hub", folder=None, name=name_or_path)
 
 
+def check_tokenizer(folder: Path) -> None:
+    """UserError if the tokenizer files in `folder` cannot be used, as far as that shows without PaddleNLP."""
+    settings = folder / "tokenizer_config.json"
+    config = read_json(settings) if settings.is_file() else {}
+    present = [folder / name for name in VOCABULARY_FILES if (folder / name).is_file()]
+    hint = "copy the tokenizer files from where the model came from"
+    empty = next((file for file in present if not file.stat().st_size), None)
+    if empty is not None:
+        raise UserError("the vocabulary is empty", where=str(empty), hint=hint)
+    if present == [folder / FAST_TOKENIZER]:
+        model = read_json(present[0]).get("model")
+        kind = model.get("type") if isinstance(model, dict) else None
+        if kind != "WordPiece":
+            message = f"a tokenizer of the type {kind} is read from vocabulary files, which are missing"
+            raise UserError(message, str(present[0]), f"copy {' or '.join(VOCABULARY_FILES[:-1])} into the folder")
+    if [file.name for file in present if file.name != FAST_TOKENIZER] != ["vocab.txt"]:
+        return  # beside a sentencepiece model a vocab.txt means something else
+    try:
+        lines = present[0].read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the vocabulary cannot be read: {error}", where=str(present[0]), hint=hint) from None
+    entries = {line.rstrip().partition("\t")[0] for line in lines}
+    unknown = config.get("unk_token", "[UNK]")
+    unknown = unknown.get("content") if isinstance(unknown, dict) else unknown
+    if isinstance(unknown, str) and unknown not in entries:
+        raise UserError(f"the vocabulary has no {unknown}", where=str(present[0]), hint=hint)
+
+
 def weights_file(folder: Path) -> Path | None:
     """The weights (or their shard index) in `folder`; Paddle's before Hugging Face's; None if there are none."""
     for name in (*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS):

@@ -234,7 +234,11 @@ def _columns(look: Look, task: TaskInfo, given: Mapping[str, str], fit: Fit | No
     for role in dict.fromkeys((*needed, *found)):
         if role not in columns:
             text = f"Column for {role}" + ("" if role in needed else f"; {NONE}: leave it out")
-            question = Question(f"--columns {role}=COLUMN", text, found.get(role), names)
+            taken = [*found.values(), *columns.values()]
+            default = found.get(role) or look.named_as(role, taken)
+            if default is None and role == "text":
+                default = look.role(role, {}, ("text",), taken)
+            question = Question(f"--columns {role}=COLUMN", text, default, names)
             columns[role] = ask(dataclasses.replace(question, check=lambda column: _known_column(look, column)))
     return {role: name for role, name in columns.items() if name != NONE or role in needed}
 

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -81,6 +82,77 @@ def test_a_column_that_says_the_same_is_named(nlpctl, table) -> None:
     assert ended.code == 0 and load_recipe("all.yaml").data.columns.label == "label", ended.err
     told = "column 'label_desc' says the same as 'label'; in its place: --columns label=label_desc"
     assert told in ended.err and "'source'" not in ended.err
+
+
+def test_many_labels_of_few_rows_are_labels(nlpctl, table) -> None:
+    """As of intents: 24 of them with 4 rows each, in words or in numbers, in a column that says so."""
+    rows = [(f"{text} as for {number % 24}", f"intent {number % 24}") for number, text in enumerate(2 * REVIEWS)][:96]
+    table("named.tsv", ["text", "label"], rows)
+    table("numbered.csv", ["text", "intent"], [(text, label.removeprefix("intent ")) for text, label in rows])
+    for name in ("named.tsv", "numbered.csv"):
+        ended = nlpctl("new", name, "--model", "scratch")
+        recipe = load_recipe(f"{name.partition('.')[0]}.yaml")
+        assert recipe.task == "sequence_classification" and "one of 24 labels" in ended.err, ended.err
+
+
+def test_a_given_task_takes_the_columns_that_say_what_they_are(nlpctl, table) -> None:
+    """Whatever they seem to hold: three texts that come again and again, and a label that comes once."""
+    rows = [(("a b", "c d", "e f")[n % 3], f"label {n // 2 if n < 30 else n}") for n in range(40)]
+    table("odd.tsv", ["text", "label"], rows)
+    assert "--task: needed" in nlpctl("new", "odd.tsv", "--model", "scratch").err
+    ended = nlpctl("new", "odd.tsv", "--model", "scratch", "--task", "sequence_classification")
+    columns = load_recipe("odd.yaml").data.columns
+    assert ended.code == 0 and (columns.text, columns.label) == ("text", "label"), ended.err
+
+
+def test_labels_that_differ_in_case_width_or_digits_are_told(nlpctl, table) -> None:
+    names = ("positive", "Positive", "好！", "好!", "1", "1.0", "2")
+    table("twins.tsv", ["text", "label"], [(text, names[n % 7]) for n, text in enumerate(REVIEWS)])
+    ended = nlpctl("new", "twins.tsv", "--model", "scratch")
+    assert ended.code == 0 and "the labels '1' and '1.0' are one number, and count as two" in ended.err, ended.err
+    assert "the labels 'Positive' and 'positive' differ in case or width only" in ended.err
+    assert "the labels '好!' and '好！' differ in case or width only" in ended.err
+    assert ended.err.count("count as two") == 3
+
+
+def test_questions_without_an_answer_bring_a_threshold(nlpctl, folder: Path) -> None:
+    context = "the food was good and the room was clean"
+    answers = ({"text": "good", "answer_start": 13}, None)
+    asked = [
+        {"question": f"how was it {n}?", "context": context, "answers": [each] if (each := answers[n % 2]) else []}
+        for n in range(20)
+    ]
+    (folder / "asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    qas = [{"id": str(n), "is_impossible": not row["answers"]} | row for n, row in enumerate(asked)]
+    article = {"paragraphs": [{"context": context, "qas": qas}]}
+    (folder / "squad.json").write_text(json.dumps({"data": [article]}))
+    for name in ("asked", "squad"):
+        ended = nlpctl("new", str(next(folder.glob(f"{name}.json*"))), "--model", "scratch")
+        assert ended.code == 0 and load_recipe(f"{name}.yaml").decode.null_threshold == 0.0, ended.err
+        assert "10 of the first 20 questions have no answer" in (folder / f"{name}.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("tokenizer_config.json", b"{", "tokenizer_config.json: is not valid JSON"),
+        ("vocab.txt", b"", "vocab.txt: the vocabulary is empty"),
+        ("vocab.txt", "[PAD]\n[UNK]\n好\n".encode("gbk"), "vocab.txt: the vocabulary cannot be read"),
+        ("vocab.txt", b"[PAD]\n[CLS]\na\n", "vocab.txt: the vocabulary has no [UNK]"),
+        ("tokenizer.json", b'{"model": {"type": "BPE"}}', "a tokenizer of the type BPE is read from vocabulary files"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_used_is_told(
+    file: str, content: bytes, told: str, nlpctl, table, folder: Path
+) -> None:
+    table("reviews.tsv", ["id", "review", "stars"], labelled())
+    shutil.copytree(ROOT / "tests/models/huggingface/bert-encoder", folder / "encoder")
+    assert nlpctl("new", "reviews.tsv", "--model", "encoder", "-o", "good").code == 0
+    if file == "tokenizer.json":
+        (folder / "encoder" / "vocab.txt").unlink()
+    (folder / "encoder" / file).write_bytes(content)
+    ended = nlpctl("new", "reviews.tsv", "--model", "encoder", "-o", "bad")
+    assert ended.code == 2 and told in ended.err and not (folder / "bad.yaml").exists(), ended.err
 
 
 def test_without_a_header_or_dev(nlpctl, table, folder: Path) -> None:
@@ -268,7 +340,7 @@ def test_on_a_terminal_it_asks_until_the_answer_is_good(table, folder: Path) -> 
 def test_a_folder_of_an_encoder_is_named_from_the_recipe(nlpctl, table, folder: Path) -> None:
     table("reviews.tsv", ["id", "review", "stars"], labelled())
     (folder / "mine").mkdir()
-    for name, text in (("config.json", '{"hidden_size": 32}'), ("vocab.txt", "[PAD]"), ("model.safetensors", "x")):
+    for name, text in (("config.json", '{"hidden_size": 32}'), ("vocab.txt", "[UNK]"), ("model.safetensors", "x")):
         (folder / "mine" / name).write_text(text, encoding="utf-8")
     ended = nlpctl("new", "reviews.tsv", "--model", "mine", "-o", "recipes/my.yaml")
     assert ended.code == 0, ended.err
