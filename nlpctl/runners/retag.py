@@ -133,6 +133,7 @@ def retag(
     _check_plain(plain or {}, known)
     model = open_trained_model(recipe, set_up_process(recipe), model_source, BATCH)
     from nlpctl.inference.pipeline import answering, windows
+    from nlpctl.tasks.token_classification import tags_of
 
     task: TokenClassification = model.task
     if not task.in_words:
@@ -143,7 +144,7 @@ def retag(
     def finish(examples: Sequence[TaggedExample], predictions: Sequence[Sequence[Any]]) -> bytes:
         lines = []
         for example, parts in zip(examples, predictions, strict=True):
-            words = task.scheme.entities([labels[tag] for part in parts for tag in part])
+            words = task.scheme.entities([labels[tag] for tag in tags_of(parts)])
             tags = task.scheme.tags(changes.add(words, given.entities(example), made_plain), len(example))
             lines.append(_written(example.words(), tags, output))
         return "".join(lines).encode()

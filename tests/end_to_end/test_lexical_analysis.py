@@ -74,6 +74,16 @@ def lexical(work):
     return folder
 
 
+def test_retag_takes_an_analyser_that_tells_how_sure_it_is(work, lexical):
+    """One of nlpctl's own training, which is calibrated on dev; entities stand as they are given."""
+    assert (lexical / "base/model/calibration.json").exists()
+    (work / "named.txt").write_text("我\tB-PER\n去\tO\n北\tB-LOC\n京\tI-LOC\n")
+    done = work.nlpctl("data", "retag", "lexical/base", "named.txt", "-o", "renamed.txt")
+    assert done.returncode == 0, done.stderr
+    tags = [line.split("\t")[1] for line in (work / "renamed.txt").read_text().split("\n") if line]
+    assert tags == ["PER-B", "v-B", "LOC-B", "LOC-I"]
+
+
 def test_ids_of_words_and_tags_are_those_of_the_dictionaries(lexical):
     vocabulary = (lexical / "base/model/vocab.txt").read_text().splitlines()
     assert vocabulary[-3:] == ["OOV", "[PAD]", "[SEP]"]
