@@ -18,6 +18,8 @@ from nlpctl.layout import CALIBRATION
 
 FORMAT = 1
 TEMPERATURE, LOGISTIC = "temperature", "logistic"
+LARGEST = 4.0  # of the logarithm of a scale that is fitted; shifts and powers may be three times as large
+_FURTHEST = 3 * LARGEST + 1e-6
 _AGAIN = "copy the model folder again"
 
 
@@ -59,12 +61,18 @@ class Calibration:
         names = tuple(str(each) for each in content["names"])
         power = float(content["power"])
         before, after = (float(each) for each in content["ece"])
-        sound = all(math.isfinite(each) for each in (*scales, *shifts, power)) and all(scale > 0 for scale in scales)
+        # Further out the exponential function overflows, and answers have no probability.
+        sound = all(scale > 0 and abs(math.log(scale)) <= _FURTHEST for scale in scales)
+        sound = sound and all(abs(each) <= _FURTHEST for each in (*shifts, power))  # NaN is not
         if content["method"] not in (TEMPERATURE, LOGISTIC) or not sound:
             raise ValueError("numbers that no fit gives")
         if len(scales) != max(1, len(names)) or len(shifts) != len(scales):
             raise ValueError(f"{len(scales)} scales and {len(shifts)} shifts for {len(names)} names")
+        if not (0 <= before <= 1 and 0 <= after <= 1):
+            raise ValueError("an ECE that is none")
         ways = {str(way): Calibration.from_json(each) for way, each in content.get("ways", {}).items()}
+        if any(each.ways for each in ways.values()):
+            raise ValueError("ways inside of a way")
         told = str(content["split"]), int(content["rows"]), (before, after)
         return Calibration(content["method"], scales, shifts, names, power, *told, ways)
 

@@ -6,6 +6,7 @@ nor NumPy.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -79,13 +80,19 @@ class EngineSpeeds:
             int(given["cores"]),
         )
         speeds = {
-            str(name): {int(size): _positive(speed) for size, speed in by_size.items()}
+            str(name): {_size(size): _speed(speed) for size, speed in by_size.items()}
             for name, by_size in content["rows_per_second"].items()
         }
         return cls(conditions, speeds, {str(name): str(reason) for name, reason in content["failed"].items()})
 
 
-def _positive(value: Any) -> float:
-    if not float(value) > 0:
-        raise ValueError(f"{value!r} is no speed")
+def _size(value: Any) -> int:
+    if not 0 < int(value) < 1 << 32:
+        raise ValueError(f"{str(value)[:40]!r} is no batch size")
+    return int(value)
+
+
+def _speed(value: Any) -> float:
+    if not 0 < float(value) < math.inf:
+        raise ValueError(f"{str(value)[:40]!r} is no speed")
     return float(value)

@@ -14,10 +14,11 @@ Imports neither Paddle nor NumPy, so that a damaged folder is reported before th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
@@ -178,7 +179,7 @@ def _read(folder: Path) -> tuple[ExportManifest, dict[str, str]]:
         manifest = _parse(content)
         # Older versions listed a card that stood there, which may be written again.
         sums = {str(name): str(value) for name, value in content["sha256"].items() if is_part(str(name))}
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         message = f"is incomplete or damaged ({type(error).__name__}: {error})"
         raise UserError(message, where=str(file), hint=_AGAIN) from None
     elsewhere = [name for name in sums if Path(name).is_absolute() or ".." in Path(name).parts]
@@ -203,7 +204,7 @@ def _parse(content: Mapping[str, Any]) -> ExportManifest:
         versions={str(name): str(value) for name, value in content["versions"].items()},
         chosen=_chosen(content.get("chosen")),  # an export of an older nlpctl has no such entry
         speeds=None if content.get("speeds") is None else EngineSpeeds.of(content["speeds"]),  # the same
-        dev=None if content.get("dev") is None else DevScores(**content["dev"]),
+        dev=None if content.get("dev") is None else _dev(content["dev"]),
         weights=None if content.get("weights") is None else str(content["weights"]),  # the same
     )
 
@@ -212,14 +213,38 @@ def _chosen(value: Mapping[str, Any] | None) -> Chosen | None:
     return None if value is None else Chosen(str(value["engine"]), str(value["precision"]))
 
 
+def _dev(value: Mapping[str, Any]) -> DevScores:
+    scores = {str(name): _finite(score) for name, score in value["scores"].items()}
+    return DevScores(str(value["metric"]), int(value["rows"]), bool(value["falling"]), _finite(value["fp32"]), scores)
+
+
+def _finite(value: Any) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no score")
+    return float(value)
+
+
 def _tensor(value: Mapping[str, Any]) -> TensorSpec:
     shape = tuple(None if size is None else int(size) for size in value["shape"])
     return TensorSpec(str(value["name"]), str(value["dtype"]), shape)
 
 
 def _graph(value: Mapping[str, Any]) -> Graph:
-    checks = tuple(Check(**check) for check in value["checks"])
-    return Graph(value["format"], value["precision"], tuple(map(str, value["files"])), value["method"], checks)
+    checks = tuple(_check(check) for check in value["checks"])
+    kind, precision, method = value["format"], value["precision"], value["method"]
+    if kind not in get_args(GraphFormat) or precision not in ("fp32", "fp16", "int8"):
+        raise ValueError(f"a graph of the kind {str(kind)[:40]!r} and {str(precision)[:40]!r}")
+    return Graph(kind, precision, tuple(map(str, value["files"])), None if method is None else str(method), checks)
+
+
+def _check(value: Mapping[str, Any]) -> Check:
+    difference = value["difference"]  # it may be infinite: fp16 overflows
+    return Check(
+        str(value["engine"]),
+        str(value["precision"]),
+        None if difference is None else float(difference),
+        _finite(value["agreement"]),
+    )
 
 
 def _counts(path: Path) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
@@ -22,6 +23,7 @@ from typing import Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.task_file import COPIED, KEPT
+from nlpctl.data.lines import refuse_surrogates
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import CALIBRATION, LABELS, TASK
@@ -198,8 +200,12 @@ def read_labels(folder: Path) -> tuple[tuple[str, ...], tuple[float, ...] | None
     labels, thresholds = content.get("labels"), content.get("thresholds")
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise UserError('must hold {"labels": ["...", ...]}', where=str(file), hint=_AGAIN)
-    twice = sorted({label for label in labels if labels.count(label) > 1})
-    if twice:
+    for label in labels:
+        try:
+            refuse_surrogates(label, "a label")
+        except ValueError as error:
+            raise UserError(f"is damaged: {error}", where=str(file), hint=_AGAIN) from None
+    if twice := sorted(label for label, count in Counter(labels).items() if count > 1):
         label = json.dumps(twice[0], ensure_ascii=False)
         raise UserError(f"names the label {label} twice", where=str(file), hint=_AGAIN)
     if thresholds is None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.data.stored_tokenizer import FILE as STORED
 from nlpctl.data.stored_tokenizer import read_stored_tokenizer
 from nlpctl.data.units import UnitTokenizer
@@ -23,6 +24,7 @@ from nlpctl.models.source import FAST_TOKENIZER, read_config
 from nlpctl.runtime.process import import_paddlenlp
 from nlpctl.upstream.tokenizer_files import keep_resources
 
+_PADDING = 64  # rows of an embedding that are often more than its entries, and more in large ones
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _BESIDE = ("special_tokens_map.json", "added_tokens.json", FAST_TOKENIZER)  # what PaddleNLP reads besides vocabularies
 
@@ -154,12 +156,17 @@ def _unit_tokenizer(folder: Path, config: Mapping[str, Any]) -> UnitTokenizer:
 
 
 def check_vocabulary(entries: int, rows: int, where: str) -> None:
-    """Raise UserError when a vocabulary has more entries than the embedding has rows."""
+    """Raise UserError when a vocabulary has more entries than the embedding has rows; warn if it has far fewer."""
     if entries > rows:
         raise UserError(
             f"the vocabulary has {entries} entries and the embedding only {rows} rows",
             where=where,
             hint="vocabulary and weights belong to different models: copy both from the same place",
+        )
+    if entries < min(rows / 2, rows - _PADDING):
+        console.warn(
+            f"{where}: the vocabulary has only {entries:,} entries for the {rows:,} rows of the embedding: "
+            "if it is that of another model, every text is misread"
         )
 
 

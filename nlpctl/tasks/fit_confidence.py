@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from nlpctl.models.confidence import LOGISTIC, TEMPERATURE, Calibration
+from nlpctl.models.confidence import LARGEST, LOGISTIC, TEMPERATURE, Calibration
 from nlpctl.tasks.confidence import Judged, ece, margins
 
 LEAST = 50  # decisions to fit on
@@ -21,7 +21,6 @@ FOLDS = 5
 FEW = 20  # mistakes
 MOST = 50_000  # decisions that are looked at, drawn from more
 MOST_LOGITS = 10_000_000  # of theirs: 80 MB per array, of which an evaluation of the loss makes a few
-LARGEST = 4.0  # of the logarithm of a scale; shifts and powers may be three times as large
 _SEED = 95
 _LEAST_POWER = -0.9  # with less, a row that is further ahead would not be surer
 

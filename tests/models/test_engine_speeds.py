@@ -37,7 +37,11 @@ def test_cores_do_not_count_but_threads_do():
     assert dataclasses.replace(HERE, threads=1) != HERE != dataclasses.replace(HERE, versions={"onnxruntime": "2"})
 
 
-@pytest.mark.parametrize("damaged", [{"one": {"1": 0}}, {"one": {"1": "fast"}}, {"one": {"1": None}}, {"one": 5}, None])
+@pytest.mark.parametrize(
+    "damaged",
+    [{"one": {"1": 0}}, {"one": {"1": "fast"}}, {"one": {"1": None}}, {"one": 5}, None,
+     {"one": {"1": float("inf")}}, {"one": {"1": float("nan")}}, {"one": {"0": 5}}, {"one": {"-3": 5}}],
+)  # fmt: skip
 def test_damaged_figures_are_refused(damaged):
     with pytest.raises((ValueError, TypeError, AttributeError)):
         EngineSpeeds.of(SPEEDS.content() | {"rows_per_second": damaged})

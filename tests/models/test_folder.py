@@ -89,6 +89,19 @@ def test_bad_labels(folder, labels):
         read_labels(folder)
 
 
+def test_labels_that_no_file_can_hold(folder):
+    (folder / "labels.json").write_text('{"labels": ["a", "\\ud800"]}')
+    with pytest.raises(UserError, match="labels.json: is damaged: a label is not Unicode: half a surrogate pair"):
+        read_labels(folder)
+
+
+def test_many_labels_are_read_at_once(folder):
+    """Looking for each among all others would take a minute."""
+    names = [f"label {i}" for i in range(100_000)]
+    (folder / "labels.json").write_text(json.dumps({"labels": names}))
+    assert read_labels(folder)[0] == tuple(names)
+
+
 @pytest.mark.parametrize("version", [2, "1", None])
 def test_other_format(folder, version):
     task = json.loads((folder / "task.json").read_text())

@@ -14,6 +14,7 @@ from nlpctl.models.families import Head
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.network import max_positions
+from nlpctl.models.tokenizer import check_vocabulary
 
 HEAD = Head("SequenceClassification")
 
@@ -257,6 +258,15 @@ def test_vocabulary_longer_than_the_embedding(paddle_folder):
         file.write("l\nm\n")
     with pytest.raises(UserError, match="the vocabulary has 18 entries and the embedding only 16 rows"):
         load(folder)
+
+
+def test_a_vocabulary_of_another_model_is_told(capsys):
+    check_vocabulary(17_964, 18_000, "ernie")  # Paddle pads its vocabularies
+    check_vocabulary(20, 64, "small")
+    assert capsys.readouterr().err == ""
+    check_vocabulary(5, 495, "--to ernie")
+    told = "warning: --to ernie: the vocabulary has only 5 entries for the 495 rows of the embedding"
+    assert told in " ".join(capsys.readouterr().err.split())
 
 
 def test_damaged_tokenizer_files(paddle_folder):

@@ -382,7 +382,8 @@ def test_the_file_is_read_as_it_was_written(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [{"scales": []}, {"scales": [0]}, {"scales": "x"}, {"shifts": [float("nan")]}, {"names": ["a", "b"]}, {"ece": [1]},
-     {"method": "magic"}, {"format": 9}, {"ways": {"x": 3}}, {"rows": None}],
+     {"method": "magic"}, {"format": 9}, {"ways": {"x": 3}}, {"rows": None}, {"scales": [1e308]}, {"scales": [1e-308]},
+     {"shifts": [-1e300]}, {"power": 1e6}, {"power": float("nan")}, {"ece": [float("nan"), 0]}, {"ece": [0, 7]}],
 )  # fmt: skip
 def test_a_damaged_file_is_refused(tmp_path, change):
     write_calibration(tmp_path, Calibration("temperature", (0.7,), (0.0,)))
