@@ -94,11 +94,29 @@ def settle_streams() -> None:
             os.close(null)
 
 
-def result(text: str) -> None:
-    """Write `text` and a newline to stdout (rank 0 only)."""
+# What a terminal obeys in place of showing it: C0 but line breaks and tabs, DEL, C1, and what turns the direction of
+# writing. A text from elsewhere (data, a file name, a label) could clear the screen, set its title, or hide a line.
+_ORDERS = {code: f"\\x{code:02x}" for code in range(0x20) if chr(code) not in "\n\t"}
+# In JSON these stand unescaped, and \u009b is right there too.
+_ORDERS |= {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F)}
+_ORDERS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+
+
+def visible(text: str) -> str:
+    """`text` with what a terminal would obey written out, such as \\x1b for ESC."""
+    return text.translate(_ORDERS)
+
+
+def for_stdout(text: str) -> str:
+    """`text` as it is for a file or a pipe; `visible` for a terminal."""
+    return visible(text) if sys.stdout.isatty() else text
+
+
+def result(text: str, painted: bool = False) -> None:
+    """Write `text` and a newline to stdout (rank 0 only). `painted`: it has colours; all else in it is `visible`."""
     if is_main_rank() and not _given_otherwise:
         with standard_output():
-            sys.stdout.write(text + "\n")
+            sys.stdout.write((text if painted else for_stdout(text)) + "\n")
             sys.stdout.flush()
 
 
@@ -132,14 +150,14 @@ def table_again(columns: Sequence[str], rows: Callable[[], Sequence[Sequence[Any
 def note(message: str) -> None:
     """Write a progress note to stderr (rank 0 only)."""
     if is_main_rank():
-        _tell("note", message, message)
+        _tell("note", message, visible(message))
 
 
 def warn(message: str) -> None:
     """Write a warning to stderr."""
     if _warnings is not None:
         _warnings.append(message)
-    _tell("warning", message, f"{_paint('warning:', _YELLOW)} {message}")
+    _tell("warning", message, f"{_paint('warning:', _YELLOW)} {visible(message)}")
 
 
 def error(problem: NlpctlError | Problem | str) -> None:
@@ -149,7 +167,7 @@ def error(problem: NlpctlError | Problem | str) -> None:
     for place, each in enumerate(shown):
         if len(shown) < len(problems) and any(each.hint == later.hint for later in shown[place + 1 :]):
             each = dataclasses.replace(each, hint="")
-        _tell("error", str(each), f"{_paint('error:', _RED)} {each}")
+        _tell("error", str(each), f"{_paint('error:', _RED)} {visible(str(each))}")
     if len(shown) < len(problems):
         note(f"and {len(problems) - len(shown):,} more problems")
 
@@ -308,7 +326,7 @@ class PlainProgress:
         return f"{self._done / max(now - self._started, 1e-9):,.1f} {self._unit}/s"
 
     def _write(self, text: str) -> None:
-        self._stream.write(f"{self._description}: {text}\n")
+        self._stream.write(visible(f"{self._description}: {text}") + "\n")
         self._stream.flush()
 
 
@@ -333,7 +351,7 @@ def plain_table(title: str, columns: Sequence[str], cells: Sequence[Sequence[str
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
-    return "" if value is None else str(value)
+    return "" if value is None else visible(str(value))
 
 
 def display_width(text: str) -> int:
@@ -360,7 +378,7 @@ def _tell(kind: str, message: str, line: str) -> None:
 
 def _write_event(kind: str, **content: Any) -> None:
     event = {"event": kind, "time": round(time.time(), 3), **content}
-    _line(json.dumps(plain(event), ensure_ascii=False, allow_nan=False))
+    _line(visible(json.dumps(plain(event), ensure_ascii=False, allow_nan=False)))
 
 
 _dropping = False  # whether what nobody can read is dropped
@@ -402,9 +420,9 @@ def _drawn(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(title=Text(title) if title else None, title_justify="left")
+    drawn = Table(title=Text(visible(title)) if title else None, title_justify="left")
     for column in columns:
-        drawn.add_column(Text(column), overflow="fold")
+        drawn.add_column(Text(visible(column)), overflow="fold")
     for row in cells:
         drawn.add_row(*[Text(cell) for cell in row])  # Text: "[x]" in a cell must not be read as markup
     return drawn
@@ -434,7 +452,7 @@ def _rich_progress(total: int | None, description: str, unit: str) -> Iterator[P
         TimeRemainingColumn(),
     )
     with RichProgress(*columns, console=Console(file=sys.stderr)) as bar:
-        yield _RichBar(bar, bar.add_task(description, total=total, rate=""), unit)
+        yield _RichBar(bar, bar.add_task(visible(description), total=total, rate=""), unit)
 
 
 class _Silent:

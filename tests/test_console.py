@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import subprocess
@@ -122,10 +123,11 @@ console.error("broken")
 """
 
 
-def test_terminal_draws_and_takes_brackets_literally():
+def on_terminal(script: str) -> str:
+    """What a terminal gets of a script in Python."""
     controller, terminal = pty.openpty()
     env = {**os.environ, "TERM": "xterm"}
-    child = subprocess.Popen([sys.executable, "-c", TERMINAL_SCRIPT], stdout=terminal, stderr=terminal, env=env)
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=terminal, stderr=terminal, env=env)
     os.close(terminal)
     shown = b""
     while True:
@@ -138,7 +140,11 @@ def test_terminal_draws_and_takes_brackets_literally():
         shown += block
     os.close(controller)
     assert child.wait() == 0
-    text = shown.decode()
+    return shown.decode()
+
+
+def test_terminal_draws_and_takes_brackets_literally():
+    text = on_terminal(TERMINAL_SCRIPT)
     assert "[red]good" in text and "scores [x]" in text and "━" in text and "3/3" in text
     assert "\033[31merror:\033[0m broken" in text
 
@@ -154,3 +160,37 @@ def test_chinese_results_survive_an_ascii_locale():
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=True)
     assert (done.stdout, done.stderr) == ("好\n".encode(), "坏\n".encode())
+
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \r \u202eexe"
+SHOWN = r"\x1b[2J\x1b]0;title\x07 \u009b31m \x0d \u202eexe"
+
+
+def test_what_a_terminal_would_obey_is_written_out(capsys):
+    console.note(f"a {HOSTILE}\n\tb")
+    console.warn(HOSTILE)
+    console.error(UserError(HOSTILE, f"{HOSTILE}.tsv:3", HOSTILE))
+    console.table(HOSTILE, ["text"], [[HOSTILE]])
+    out, err = capsys.readouterr()
+    assert err == f"a {SHOWN}\n\tb\nwarning: {SHOWN}\nerror: {SHOWN}.tsv:3: {SHOWN}\n  -> {SHOWN}\n"
+    assert out.splitlines()[-1] == SHOWN
+
+
+def test_a_program_gets_results_as_they_are(capsys, monkeypatch):
+    console.result(HOSTILE)
+    assert capsys.readouterr().out == f"{HOSTILE}\n"
+    monkeypatch.setenv(console.PROGRESS, "json")
+    console.note(HOSTILE)
+    assert json.loads(capsys.readouterr().err)["message"] == HOSTILE
+
+
+def test_results_and_tables_on_a_terminal_give_no_orders():
+    code = f"""
+from nlpctl import console
+console.result({HOSTILE!r})
+console.table({HOSTILE!r}, [{HOSTILE!r}], [[{HOSTILE!r}]])
+with console.progress(1, {HOSTILE!r}) as bar: bar.advance()
+"""
+    text = on_terminal(code)
+    assert SHOWN in text and "\x1b[2J" not in text and "\x1b]0" not in text
+    assert not {"\x9b", "\u202e", "\x07"} & {*text}

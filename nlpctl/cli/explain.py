@@ -91,23 +91,26 @@ def explain(
             return
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         for row in rows:
-            console.result(told(row, colour))
+            console.result(told(row, colour), painted=colour)
 
 
 def told(row: Explained, colour: bool) -> str:
     """The label, the text, and the tokens that support and oppose the label most."""
+    clean = console.visible if colour else str
     most = max((abs(token.contribution) for token in row.tokens), default=0.0)
     shown = [(token, _shaded(token.text, token.contribution, most) if colour else token.text) for token in row.tokens]
     text = "".join(word if token.joined else f" {word}" for token, word in shown)
-    lines = [f"{row.label}  {row.probability:.3f}", f"  {text}"]
+    lines = [f"{clean(row.label)}  {row.probability:.3f}", f"  {text}"]
     for side, tokens in zip(("for", "against"), row.strongest(STRONGEST), strict=True):
         if tokens:
-            lines.append(f"  {side + ':':<9}" + ", ".join(f"{each.text} {each.contribution:+.3g}" for each in tokens))
+            told = [f"{clean(each.text)} {each.contribution:+.3g}" for each in tokens]
+            lines.append(f"  {side + ':':<9}" + ", ".join(told))
     return "\n".join(lines) + "\n"
 
 
 def _shaded(text: str, contribution: float, most: float) -> str:
     """A token; the stronger its background, the larger its contribution."""
+    text = console.visible(text)
     level = int(abs(contribution) / most * 4) if most else 0  # 0: none
     if not level:
         return text

@@ -108,7 +108,7 @@ def _asked(question: Question) -> str:
         console.note(f"  {and_more(question.options, 20)}")
     shown = "" if question.default is None else f" [{question.default}]"
     while True:
-        sys.stderr.write(f"{question.text}{shown}: ")  # not input(), whose prompt is standard output
+        sys.stderr.write(console.visible(f"{question.text}{shown}: "))  # not input(), whose prompt is standard output
         sys.stderr.flush()
         line = sys.stdin.readline()
         if not line:

@@ -247,7 +247,7 @@ class Answering:
                     note(skip + count + part.rows, part.truncated)
                 truncated += part.truncated
                 with console.standard_output() if stream is sys.stdout else nullcontext():
-                    stream.write(part.lines)
+                    stream.write(console.for_stdout(part.lines) if stream is sys.stdout else part.lines)
                     stream.flush()
                 count += part.rows
                 bad += part.bad

@@ -29,7 +29,7 @@ from nlpctl.serving.metrics import (
     process_metrics,
     read,
 )
-from nlpctl.serving.refused import Refused, failed, full, stopping, unusable
+from nlpctl.serving.refused import Refused, failed, full, refuse_framing, stopping, unusable
 from nlpctl.serving.secrets import ApiKeys
 from nlpctl.serving.settings import ServeSettings
 from nlpctl.serving.starting import HEALTH
@@ -179,6 +179,7 @@ class _Outermost:
             await send(message)
 
         try:
+            refuse_framing(scope)
             if self._service.access is not None and scope.get("path") not in HEALTH:
                 self._service.access.check(scope.get("headers", ()))
             if scope.get("path") == "/predict" and scope.get("method") == "POST":

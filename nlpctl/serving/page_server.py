@@ -5,19 +5,40 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
+from nlpctl.serving.refused import Refused, refuse_framing
+
 _HEAD = 1024 * 1024  # bytes of a request's address and headers; a form may send a long text in its address
+
+
+App = Callable[..., Awaitable[None]]
+
+
+def _framed(app: App) -> App:
+    """`app`, but a request whose end is not certain is refused."""
+
+    async def answer(scope: dict[str, Any], receive: Callable, send: Callable) -> None:
+        try:
+            refuse_framing(scope)
+        except Refused as error:
+            await send({"type": "http.response.start", "status": error.status, "headers": [(b"connection", b"close")]})
+            await send({"type": "http.response.body", "body": f"{error}\n".encode()})
+            return
+        await app(scope, receive, send)
+
+    return answer
 
 
 class PageServer(uvicorn.Server):
     """uvicorn whose `serve` returns at Ctrl-C and SIGTERM; at the second it does not wait for open requests."""
 
-    def __init__(self, app: Callable[..., Awaitable[None]], listens: Callable[[], None]):
+    def __init__(self, app: App, listens: Callable[[], None]):
         """`listens` is called once requests are answered."""
         kept = {"log_config": None, "access_log": False, "lifespan": "off", "ws": "none"}
-        super().__init__(uvicorn.Config(app, h11_max_incomplete_event_size=_HEAD, **kept))
+        super().__init__(uvicorn.Config(_framed(app), http="h11", h11_max_incomplete_event_size=_HEAD, **kept))
         self._listens = listens
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -34,6 +34,19 @@ def last_response(refused: Refused) -> bytes:
     return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
 
+def refuse_framing(scope: Mapping[str, Any]) -> None:
+    """Refused (400), and the connection closed: nobody can be sure where the body of this request ends.
+
+    A proxy that goes by Content-Length, and a server that goes by Transfer-Encoding, would take one body for different
+    requests (RFC 9112, 6.1). All else of the kind is refused where a head is read (h11).
+    """
+    names = [name for name, _ in scope.get("headers", ())]
+    if b"transfer-encoding" in names and (b"content-length" in names or scope.get("http_version") == "1.0"):
+        told = "has Content-Length too" if b"content-length" in names else "is of HTTP/1.0"
+        problem = Problem(f"a request with Transfer-Encoding {told}", "Transfer-Encoding", "send one of the two")
+        raise Refused(400, problem, headers={"Connection": "close"})
+
+
 def full(seconds: int) -> Refused:
     """503: the queue has no room for the request; `seconds`: when to try again."""
     problem = Problem("the service is busy: its queue is full", hint=f"try again after {seconds} s")

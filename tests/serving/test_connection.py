@@ -7,6 +7,8 @@ import contextlib
 import json
 import socket
 
+import pytest
+
 from nlpctl.serving import connection
 
 
@@ -140,3 +142,41 @@ def test_characters_of_a_request(running):
     (problem,) = several.json["errors"]
     assert problem["where"] == "body:$[1]" and "12 characters; the limit is 11" in problem["message"]
     assert json.loads(one.body)["errors"][0]["where"] == "body:$" and "shorter" in problem["hint"]
+
+
+HEAD = b"POST /predict HTTP/1.%d\r\nHost: x\r\nContent-Type: application/json\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\nd\r\n{\"text\": \"a\"}\r\n0\r\n\r\n"
+HIDDEN = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"  # the second request of whoever takes the other length
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [HEAD % 1 + b"Content-Length: 3\r\n" + CHUNKED, HEAD % 0 + b"Connection: keep-alive\r\n" + CHUNKED,
+     HEAD % 1 + b'Content-Length: 13\r\nContent-Length: 3\r\n\r\n{"text": "a"}',
+     HEAD % 1 + b'X: a\rContent-Length: 13\r\n\r\n{"text": "a"}',
+     HEAD % 1 + b'Content-Length : 13\r\n\r\n{"text": "a"}'],
+    ids=["both", "of HTTP/1.0", "two", "a bare CR", "a space before the colon"],
+)  # fmt: skip
+def test_a_request_whose_end_is_not_certain(running, sent):
+    """Refused, and nothing behind it is taken for a request."""
+
+    async def story():
+        async with running() as up:
+            reader, writer = await up.connect()
+            writer.write(sent + HIDDEN)
+            answer = await up.read(reader)
+            return answer, await asyncio.wait_for(reader.read(), 10)
+
+    answer, rest = asyncio.run(story())
+    assert answer.status == 400 and answer.headers["connection"] == "close"
+    assert b"HTTP/1.1 200" not in rest and b"HTTP/1.1" not in rest
+
+
+def test_a_chunked_request_is_answered_and_the_connection_stays_open(running):
+    async def story():
+        async with running() as up:
+            reader, writer = await up.connect()
+            writer.write(HEAD % 1 + CHUNKED + HIDDEN)
+            return [await up.read(reader) for _ in range(2)]
+
+    assert [answer.status for answer in asyncio.run(story())] == [200, 200]
