@@ -28,7 +28,7 @@ from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_
 from nlpctl.runners.seen_rows import members_of, warn_of_seen_rows
 from nlpctl.runners.side_by_side import Division
 from nlpctl.runners.truncated import warn_of_truncated
-from nlpctl.runners.useless import warn_of_useless
+from nlpctl.runners.useless import warn_of_missing_labels, warn_of_useless
 from nlpctl.runners.validate import refuse_columns
 from nlpctl.runtime.crew import Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -201,6 +201,7 @@ def _scored(
             report, tallies = full_report(model.task, examples, predictions, groups)
             warn_of_truncated(recipe, report.get(TRUNCATED, 0), len(examples), split=split)
             warn_of_useless(recipe.task, {split: report})
+            warn_of_missing_labels(recipe.task, split, report)
             wrong = model.task.mistakes(examples, predictions) if compared else []
             mistakes = {mistake.row: mistake for mistake in wrong}
             judged = model.task.judged(examples, predictions)
@@ -248,7 +249,7 @@ def _slices(split: str, scored: _Scored, by: str) -> list[Slice]:
     if by == LABEL:
         named = by_label(task, rows, examples)
     elif by == LENGTH:
-        named = by_length(examples)
+        named = by_length(rows, examples)
     else:
         values = column_values(rows, split, task.labels, by, len(examples), "--by")
         named = [(str(value),) for value in values]

@@ -46,14 +46,14 @@ def by_label(task: Task, rows: TaskRows, examples: ExampleList) -> Named:
     return [rows.counted(example, task.labels) or (_NO_LABEL,) for example in examples]
 
 
-def by_length(examples: ExampleList) -> Named:
-    """By quarters of the rows, from the shortest to the longest."""
+def by_length(rows: TaskRows, examples: ExampleList) -> Named:
+    """By quarters of the rows, from the shortest to the longest, in characters of their texts."""
     import numpy as np
 
-    lengths = examples.lengths()
+    lengths = np.array([sum(map(len, rows.passages(example).values())) for example in examples])
     cuts = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75]).astype(np.int64))
     ends = [0, *cuts.tolist(), int(lengths.max())]
-    told = [f"{low + 1} to {high} bytes" for low, high in pairwise(ends)]
+    told = [f"{low + 1} to {high} characters" for low, high in pairwise(ends)]
     return [(told[place],) for place in np.searchsorted(cuts, lengths).tolist()]
 
 
@@ -78,7 +78,7 @@ def slices_of_run(
 ) -> dict[str, Any]:
     """By label and by length, for a run's page: {"score": NAME, "by": {KIND: [slice]}}, without empty kinds."""
     score = main_score(task, report)
-    kinds = {LABEL: by_label(task, rows, examples), LENGTH: by_length(examples)}
+    kinds = {LABEL: by_label(task, rows, examples), LENGTH: by_length(rows, examples)}
     found = {kind: sliced(score, tallies, named, MOST_OF_A_RUN) for kind, named in kinds.items()}
     return {"score": score, "by": {kind: [asdict(each) for each in listed] for kind, listed in found.items() if listed}}
 

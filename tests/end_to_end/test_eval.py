@@ -127,6 +127,10 @@ def test_slices_and_groups(work, base):
     assert set(found["metrics"]["test"]["intervals"]["accuracy"]) <= {score for pair in ends for score in pair}
     assert "above the rest" in work.nlpctl("eval", "base", "sources.tsv", "--by", "label").stdout
     assert "no slice of ten rows" in work.nlpctl("eval", "base", "sources.tsv", "--by", "length").stderr
+    one_label = [line for line in (work / "test.tsv").read_text().splitlines() if not line.endswith("neg")]
+    (work / "positive.tsv").write_text("\n".join(one_label) + "\n")
+    done = work.nlpctl("eval", "base", "positive.tsv")
+    assert done.stderr.count("test has no row of the label 'neg': macro_f1 counts it as 0") == 1, done.stderr
     words = ("train", "recipe.yaml", "--set", "data.columns.group=origin", "--output_dir", "never-run-either")
     done = work.nlpctl(*words)
     assert done.returncode == 2 and "has no column 'origin'" in done.stderr and not (work / words[-1]).exists()

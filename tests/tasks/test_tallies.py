@@ -11,15 +11,18 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import nlpctl  # noqa: F401  before paddle
+from nlpctl.config.schema import DataSection
+from nlpctl.data.examples import ExampleList
 from nlpctl.data.multi_label_rows import MultiLabelExample
 from nlpctl.data.question_rows import GoldAnswer, QuestionExample
 from nlpctl.data.retrieval_rows import RetrievalExample
+from nlpctl.data.task_rows import task_rows
 from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import UserError
 from nlpctl.tasks import intervals as module
 from nlpctl.tasks.intervals import comparable, compare, full_report, intervals
 from nlpctl.tasks.sequence_classification import softmax
-from nlpctl.tasks.slices import slices
+from nlpctl.tasks.slices import by_length, slices
 from nlpctl.tasks.tallies import KINDS, Tallies, bins, class_columns, load_tallies, save_tallies, tally
 
 ROWS = 200
@@ -309,3 +312,11 @@ def test_a_true_null_is_rejected_in_5_of_100_comparisons(kind):
             rejected[name] = rejected.get(name, 0) + (each.p < 0.05)
     for name, count in rejected.items():
         assert 0.04 <= count / 2000 <= 0.06, (name, count / 2000)
+
+
+def test_slices_by_length_count_characters():
+    """A Chinese text is as long as an English one of as many characters, not three times as long."""
+    rows = task_rows("sequence_classification", DataSection())
+    examples = [TextExample(text * length, None, 0) for length in (1, 5, 9, 20) for text in "好a"]
+    named = by_length(rows, ExampleList(examples))
+    assert named[::2] == named[1::2] and named[0] != named[-1] and named[0][0].endswith(" characters")

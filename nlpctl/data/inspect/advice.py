@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nlpctl.config.tasks import task_info
 from nlpctl.data.inspect.profile import Inspection, SplitProfile
+from nlpctl.data.labels import twins
 from nlpctl.names import and_more
 from nlpctl.report.page import percent
 
@@ -65,19 +67,26 @@ def _labels(found: Inspection) -> Iterator[str]:
         yield f"Fewer than {FEW_ROWS} training examples of {and_more(few, 6)}: too few to learn them well."
     most, least = max(train.labels.values()), min(train.labels.values())
     one_each = sum(train.labels.values()) == train.rows
+    info = task_info(found.task)
     if one_each and most >= UNEVEN * least:
         first, last = next(iter(train.labels)), list(train.labels)[-1]
-        yield f"There are {most / least:.1f} times as many training examples of {first} as of {last}: compare models " \
-            "by macro F1, not by accuracy."  # fmt: skip
+        by = ": compare models by macro F1, not by accuracy" if "macro_f1" in info.metrics else ""
+        yield f"There are {most / least:.1f} times as many training examples of {first} as of {last}{by}."
+    names = {label for profile in found.splits for label in profile.labels}
+    alike = [f"{one!r} and {other!r} {way}" for one, other, way in twins(names)]
+    if alike:
+        yield f"Labels that may be one: {and_more(alike)}. They are learned as different ones."
     for profile in found.splits:
         if profile is not train and profile.labels:
-            yield from _compared(train, profile)
+            yield from _compared(train, profile, "macro_f1" in info.metrics and not info.tags)
 
 
-def _compared(train: SplitProfile, other: SplitProfile) -> Iterator[str]:
+def _compared(train: SplitProfile, other: SplitProfile, macro: bool) -> Iterator[str]:
+    """`macro`: the macro F1 of the task counts all labels, those without rows too."""
     missing = [label for label in train.labels if label not in other.labels]
     if missing:
-        yield f"{other.split} has no example of {and_more(missing, 6)}: their scores will be unknown."
+        as_zero = ", and macro F1 counts them as 0" if macro else ""
+        yield f"{other.split} has no example of {and_more(missing, 6)}: their scores will be unknown{as_zero}."
     shares = [
         abs(train.labels.get(label, 0) / sum(train.labels.values()) - count / sum(other.labels.values()))
         for label, count in {**dict.fromkeys(train.labels, 0), **other.labels}.items()

@@ -46,7 +46,8 @@ def test_nothing_is_said_of_good_data(tmp_path: Path) -> None:
         ([*TRAIN, *rows(3, 0, "pos")], DEV, "Rows of train that repeat an earlier one: 3."),
         ([*TRAIN, *rows(2, 0, "neg")], DEV, "Texts that occur with different labels: 2."),
         ([*TRAIN, *rows(4, 700, "odd")], DEV, "Fewer than 20 training examples of odd (4)"),
-        ([*TRAIN, *rows(4, 700, "odd")], DEV, "dev has no example of odd"),
+        ([*TRAIN, *rows(4, 700, "odd")], DEV, "odd: their scores will be unknown, and macro F1 counts them as 0."),
+        ([*TRAIN, *rows(30, 700, "Ｐos")], DEV, "one: 'pos' and 'Ｐos' differ in case or width only."),
         ([*TRAIN, *rows(60, 700, "pos")], DEV, "3.0 times as many training examples of pos as of neg"),
         (TRAIN, rows(20, 300, "neg"), "The label distribution of dev differs from train (50.0 %"),
         (TRAIN, [*DEV, "\tpos"], "Rows of dev that cannot be used stop the training"),
@@ -62,6 +63,15 @@ def test_what_is_cut_is_said(tmp_path: Path) -> None:
     assert lines == [
         "Cut at data.max_seq_length (6): 100.0 % of train, 100.0 % of dev. 8 tokens would hold 99 % of rows whole."
     ]
+
+
+def test_macro_f1_is_not_advised_where_there_is_none(tmp_path: Path) -> None:
+    pairs = [f"{text}\t{text} too\t{int(n % 5 == 0)}" for n, text in enumerate(row.split("\t")[0] for row in TRAIN)]
+    (tmp_path / "train.tsv").write_text("text\tother\tlabel\n" + "\n".join(pairs) + "\n", encoding="utf-8")
+    recipe = "task: semantic_indexing\ndata: {train: train.tsv, columns: {text_pair: other}}\n"
+    (tmp_path / "recipe.yaml").write_text(recipe, encoding="utf-8")
+    lines = advice(inspect_data(load_recipe(tmp_path / "recipe.yaml", purpose="apply"), estimate=True))
+    assert "There are 4.0 times as many training examples of no match as of match." in lines
 
 
 def test_bad_rows_that_are_skipped(tmp_path: Path) -> None:
