@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,13 +10,9 @@ from typing import Any
 from nlpctl import console
 from nlpctl.inference.auto import choices
 from nlpctl.inference.measure import time_choices
-from nlpctl.inference.speeds import conditions
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest
-from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.process import ProcessSetup
-
-BUSY = 1.0  # load above the number of cores
 
 
 def time_graphs(
@@ -31,13 +26,12 @@ def time_graphs(
     if len(names) < 2 or manifest.chosen is not None:
         return None
     console.note(f"timing {len(names)} ways to run the export, for auto (--timing 0 leaves it out)")
-    if os.getloadavg()[0] > physical_cores() + BUSY:
-        told = f"this machine is busy (load {os.getloadavg()[0]:.0f}), so auto may take a slower engine"
-        console.warn(f"{told}; export again when it is idle")
-    speeds, failed = time_choices(folder, manifest, names, setup, batches, seconds)
-    found = EngineSpeeds(conditions(setup), speeds, failed)
+    found = time_choices(folder, manifest, names, setup, batches, seconds)
     _tell(found, tuple(batches))
-    late = [name for name in names if name not in speeds and name not in failed]
+    if found.busy:
+        told = f"the engines were timed {found.busy}, so auto may take a slower one"
+        console.warn(f"{told}; export again when the machine is idle (`nlpctl serve` times them anew by itself)")
+    late = [name for name in names if name not in found.rows_per_second and name not in found.failed]
     if late:
         console.warn(f"{', '.join(late)} not timed: the time for timing was over ({seconds:g} s); see --timing")
     return found

@@ -35,7 +35,8 @@ Settle = Callable[[], "Opened | None"]
 class Opened:
     """An engine that "auto" has opened, and `way`, the name of its choice.
 
-    `settle`: what is left to do if it had to guess, for whoever has time.
+    `settle`: what is left to do if it had to guess, or the machine was busy when engines were timed, for whoever has
+    time.
 
     `settle` times the engines, keeps the figures, and gives a faster engine, warmed up, or None if this one is the
     fastest.
@@ -83,8 +84,9 @@ def open_predictor(
     """Load the export in `folder` by section `inference`, for batches of `batch_size` rows.
 
     If several engines and precisions remain, the one is taken that was the fastest when it was timed. Where nothing was
-    timed under these conditions, the most plausible one is: nothing is timed before the first answer, unless so many
-    `rows` are to be answered that it pays (a number, or a function that counts them up to a number; None: not known).
+    timed under these conditions, or on a busy machine, the most plausible one is: nothing is timed before the first
+    answer, unless so many `rows` are to be answered that it pays (a number, or a function that counts them up to a
+    number; None: not known).
     Fewer rows than a batch holds are what the fastest is chosen for. A note on stderr gives the reason. `own`: the
     export's own recipe. UserError if this machine or the export does not support the request.
     """
@@ -94,18 +96,19 @@ def open_predictor(
         return Opened(export.opened(found.choices[0]), found.choices[0].name)
     size = batch_size if rows is None else max(1, _at_most(rows, batch_size))
     known = known_speeds(folder, manifest, found.choices, setup)
-    if known is not None:
-        chosen = fastest(found.choices, known.speeds, size)
-        console.note(_why(chosen, found, known, size))
-        return Opened(export.opened(chosen), chosen.name)
-    guessed = usual_speeds(manifest, found.choices, setup)
-    chosen = fastest(found.choices, guessed.speeds, size)
+    told = usual_speeds(manifest, found.choices, setup) if known is None else known
+    chosen = fastest(found.choices, told.speeds, size)
     predictor = export.opened(chosen)
+    if known is not None and not known.speeds.busy:
+        console.note(_why(chosen, found, known, size))
+        return Opened(predictor, chosen.name)
 
     def settle(*, gently: bool = True) -> Opened | None:
-        known = measured_speeds(folder, found.choices, setup, gently=gently)
-        best = fastest(found.choices, known.speeds, size) if known.speeds.rows_per_second else chosen
-        console.note(_why(best, found, known, size))
+        anew = measured_speeds(folder, found.choices, setup, gently=gently)
+        if known is not None and known.speeds.others < anew.speeds.others:
+            anew = known  # still busy, and more so
+        best = fastest(found.choices, anew.speeds, size) if anew.speeds.rows_per_second else chosen
+        console.note(_why(best, found, anew, size))
         if best == chosen:
             return None
         faster = export.opened(best)
@@ -115,7 +118,7 @@ def open_predictor(
     if rows is not None and _pays(rows, predictor, export):
         console.note(f"auto: timing {len(found.choices)} ways to run this export, once on this machine")
         return settle(gently=False) or Opened(predictor, chosen.name)
-    console.note(_why(chosen, found, guessed, size))
+    console.note(_why(chosen, found, told, size))
     return Opened(predictor, chosen.name, settle)
 
 
@@ -205,7 +208,7 @@ def _why(chosen: Choice, found: Candidates, known: Known, batch_size: int) -> st
     speeds = known.speeds
     told = [(each.name, speed) for each in found.choices if (speed := speeds.speed(each.name, batch_size))]
     ranked = ", ".join(f"{name} {speed:,.0f}" for name, speed in sorted(told, key=lambda each: -each[1]))
-    lines = [f"auto takes {chosen.name}; rows per second, batch size {batch_size}, {known.origin}: "]
+    lines = [f"auto takes {chosen.name}; rows per second, batch size {batch_size}, {known.told}: "]
     lines[0] += ranked or "none was timed"
     lines += [f"  not {choice.name}: it {reason}" for choice, reason in found.left_out]
     failed = [(each.name, speeds.failed[each.name]) for each in found.choices if each.name in speeds.failed]

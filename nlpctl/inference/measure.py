@@ -3,7 +3,7 @@
     python -m nlpctl.inference.measure ORDER
 
 writes JSON lines: {"trying": NAME} before each choice is loaded, {"failed": {NAME: reason}}, and at the end
-{"rows_per_second": {NAME: {SIZE: ...}}}.
+{"rows_per_second": {NAME: {SIZE: ...}}, "others": SHARE} (models/engine_speeds.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import Any
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.recipe_of import recipe_of
-from nlpctl.inference.speeds import SIZES, Order
+from nlpctl.inference.speeds import SIZES, Order, conditions
+from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest, read_manifest
+from nlpctl.runtime.contention import Contention
 from nlpctl.runtime.process import ProcessSetup, quiet_import
 
 ROWS = 128  # synthetic rows
@@ -37,11 +39,11 @@ def time_choices(
     batches: Mapping[int, Sequence[Any]],
     seconds: float,
     trying: Callable[[str], None] = lambda name: None,
-) -> tuple[dict[str, dict[int, float]], dict[str, str]]:
-    """Rows per second by name and batch size, and the reasons of choices that failed; never raises.
+) -> EngineSpeeds:
+    """The speeds of the choices and the reasons of those that failed; never raises.
 
-    After `seconds` the choices and the batch sizes that are left, the largest, are not timed: they are in neither
-    result. `trying` hears what is opened next.
+    After `seconds` the choices and the batch sizes that are left, the largest, are not timed: they are in neither.
+    `trying` hears what is opened next.
     """
     from nlpctl.inference.auto import choices, open_choice
 
@@ -61,6 +63,7 @@ def time_choices(
         except Exception as error:
             failed[name] = reason_of(error)
     found: dict[str, dict[int, float]] = {name: {} for name in runs}
+    contention = Contention(setup.threads)
     for size, given in sorted(batches.items()):
         rows = sum(len(next(iter(batch.values()))) for batch in given)
         best = _best_rounds(runs, given, until, failed)
@@ -68,7 +71,8 @@ def time_choices(
             break
         for name, taken in best.items():
             found[name][size] = rows / taken
-    return {name: by_size for name, by_size in found.items() if by_size and name not in failed}, failed
+    speeds = {name: by_size for name, by_size in found.items() if by_size and name not in failed}
+    return EngineSpeeds(conditions(setup), speeds, failed, round(contention.share(), 3))
 
 
 def _best_rounds(
@@ -118,7 +122,7 @@ def main(argv: Sequence[str]) -> None:
     paddle.set_device(order.device)
     task, encoder, examples = synthetic_rows(folder, recipe_of(folder), ROWS)
     batches = timing_batches(task, encoder, examples, SIZES)
-    speeds, failed = time_choices(
+    found = time_choices(
         folder,
         read_manifest(folder),
         order.names,
@@ -127,8 +131,8 @@ def main(argv: Sequence[str]) -> None:
         order.seconds,
         lambda name: _say({"trying": name}),
     )
-    _say({"failed": failed})
-    _say({"rows_per_second": speeds})
+    _say({"failed": found.failed})
+    _say({"rows_per_second": found.rows_per_second, "others": found.others})
 
 
 def _say(event: Mapping[str, Any]) -> None:

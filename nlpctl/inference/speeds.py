@@ -18,7 +18,7 @@ from pathlib import Path
 from nlpctl.files import json_of, read_json, write_json_atomic
 from nlpctl.inference.choice import Choice
 from nlpctl.layout import EXPORT_MANIFEST
-from nlpctl.models.engine_speeds import Conditions, EngineSpeeds
+from nlpctl.models.engine_speeds import BUSY, Conditions, EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest
 from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.cpu import cpu_info, physical_cores
@@ -49,6 +49,11 @@ class Known:
 
     speeds: EngineSpeeds
     origin: str
+
+    @property
+    def told(self) -> str:
+        """Where they come from, and how busy the machine was."""
+        return ", ".join(filter(None, (self.origin, self.speeds.busy)))
 
 
 @dataclass(frozen=True)
@@ -86,13 +91,15 @@ def known_speeds(
     """The speeds of `found` under the conditions of this process, from the export or the cache; None: not timed yet.
 
     Figures of the export count if every choice was timed or failed. Those of the cache always do, so that timing is not
-    repeated where its time is too short for all.
+    repeated where its time is too short for all. Of both, those for which the machine was less busy.
     """
-    here = conditions(setup)
+    here, known = conditions(setup), []
     if manifest.speeds is not None and manifest.speeds.conditions == here and _covers(manifest.speeds, found):
-        return Known(manifest.speeds, _timed(here, "at export"))
-    kept = _read(_cache_file(folder, found, here))
-    return None if kept is None else Known(kept, _timed(here, "earlier"))
+        known.append(Known(manifest.speeds, _timed(here, "at export")))
+    if not known or known[0].speeds.busy:
+        kept = _read(_cache_file(folder, found, here))
+        known += [] if kept is None else [Known(kept, _timed(here, "earlier"))]
+    return min(known, key=lambda each: each.speeds.others, default=None)
 
 
 def usual_speeds(manifest: ExportManifest, found: Sequence[Choice], setup: ProcessSetup) -> Known:
@@ -111,15 +118,20 @@ def usual_speeds(manifest: ExportManifest, found: Sequence[Choice], setup: Proce
 
 
 def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, *, gently: bool = False) -> Known:
-    """The speeds of `found`, measured now and kept; never fails. `gently`: in the background of other work."""
+    """The speeds of `found`, measured now, and kept unless the machine was less busy earlier; never fails.
+
+    `gently`: in the background of other work.
+    """
     here = conditions(setup)
     speeds = measure(
         Order(str(folder), tuple(each.name for each in found), setup.device, setup.threads, gently=gently), here
     )
-    if _has_some(speeds, found):
+    file = _cache_file(folder, found, here)
+    earlier = _read(file)
+    if _has_some(speeds, found) and (earlier is None or speeds.others <= max(earlier.others, BUSY)):
         with contextlib.suppress(OSError):  # a cache that cannot be written costs only time
             content = {"format": FORMAT, "export": str(folder), **speeds.content()}
-            write_json_atomic(_cache_file(folder, found, here), content)
+            write_json_atomic(file, content)
     return Known(speeds, _timed(here, "now"))
 
 
@@ -131,16 +143,17 @@ def measure(order: Order, here: Conditions) -> EngineSpeeds:
         left = [name for name in order.names if name not in failed]
         words = {**asdict(order), "names": left}
         done = run_python("-m", "nlpctl.inference.measure", json.dumps(words), seconds=order.seconds + MARGIN)
-        trying, speeds = "", {}
+        trying, speeds, others = "", {}, 0.0
         for line in done.output.splitlines():
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
                 trying = event.get("trying", trying)
                 failed |= event.get("failed", {})
                 speeds |= event.get("rows_per_second", {})
+                others = event.get("others", others)
         if speeds or done.code == 0 or not trying or trying in failed:
             by_size = {name: {int(size): speed for size, speed in told.items()} for name, told in speeds.items()}
-            return EngineSpeeds(here, by_size, failed)
+            return EngineSpeeds(here, by_size, failed, others)
         # The process died or hung while loading `trying`: the others are measured in a new process without it.
         failed[trying] = how_ended(done.code) if done.code is not None else done.failure
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from nlpctl.names import counted
 
+BUSY = 0.2  # share of the processors that other programs may take while engines are compared
+
 
 @dataclass(frozen=True)
 class Conditions:
@@ -42,11 +44,20 @@ class Conditions:
 
 @dataclass(frozen=True)
 class EngineSpeeds:
-    """Rows per second by name of the choice (inference/choice.py) and batch size, and the reasons of failed ones."""
+    """Rows per second by name of the choice (inference/choice.py) and batch size, and the reasons of failed ones.
+
+    `others`: the share of the processors that other programs took meanwhile (runtime/contention.py).
+    """
 
     conditions: Conditions
     rows_per_second: Mapping[str, Mapping[int, float]]
     failed: Mapping[str, str] = field(default_factory=dict)
+    others: float = 0.0
+
+    @property
+    def busy(self) -> str:
+        """How busy the machine was, in words, if that may have decided which is the fastest; "" if it was quiet."""
+        return f"while other programs took {self.others:.0%} of the processors" if self.others > BUSY else ""
 
     def speed(self, name: str, batch_size: int) -> float | None:
         """Rows per second at any batch size; None if `name` was not timed.
@@ -83,7 +94,8 @@ class EngineSpeeds:
             str(name): {_size(size): _speed(speed) for size, speed in by_size.items()}
             for name, by_size in content["rows_per_second"].items()
         }
-        return cls(conditions, speeds, {str(name): str(reason) for name, reason in content["failed"].items()})
+        failed = {str(name): str(reason) for name, reason in content["failed"].items()}
+        return cls(conditions, speeds, failed, float(content.get("others", 0.0)))  # older versions did not look
 
 
 def _size(value: Any) -> int:

@@ -63,10 +63,13 @@ def cpu_info(root: Path = Path("/")) -> CpuInfo:
 
 def physical_cores(root: Path = Path("/")) -> int:
     """Cores this process may use: its affinity with hyper-threads counted once, cut to the container's quota."""
-    allowed = _allowed_processors()
-    cores = len({_core_of(processor, root) for processor in allowed})
-    quota = cpu_quota(root)
+    cores, quota = allowed_cores(root), cpu_quota(root)
     return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def allowed_cores(root: Path = Path("/")) -> int:
+    """Cores by the affinity of this process, with hyper-threads counted once, whatever its quota."""
+    return len({_core_of(processor, root) for processor in allowed_processors()})
 
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
@@ -76,7 +79,8 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     return min(limits, default=None)
 
 
-def _allowed_processors() -> set[int]:
+def allowed_processors() -> set[int]:
+    """The numbers of the logical processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return set(os.sched_getaffinity(0))
     return set(range(os.cpu_count() or 1))

@@ -77,7 +77,7 @@ def test_a_model_is_exported_for_the_engine(work, base, texts, expected):
     assert_alike(answers(done), expected)
 
 
-TAKEN = r"auto takes (.*); rows per second, batch size \d+, \d+ threads?, timed at export: (.*)"
+TAKEN = r"auto takes (.*); rows per second, batch size \d+, \d+ threads?, timed at export(?:, while [^:]*)?: (.*)"
 
 
 def test_auto_takes_what_was_the_fastest_at_export_and_times_nothing(work, export, texts, expected):

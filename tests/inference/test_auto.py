@@ -79,6 +79,22 @@ def test_where_nothing_was_timed_the_usual_one_answers_at_once(taken, capsys):
     assert taken(None, later=speeds_of({}, {"paddle bf16": "exit 1"})).settle() is None
 
 
+def test_engines_that_were_timed_on_a_busy_machine_are_timed_anew(taken, capsys):
+    """Beside the answers. Until then, and where the machine is busier still, their figures count."""
+    busy = dataclasses.replace(speeds_of({"paddle fp32": 2.0, "paddle bf16": 3.0}), others=0.5)
+    opened = taken(busy, later=speeds_of({"paddle fp32": 2.0, "paddle bf16": 1.0}))
+    assert opened.predictor == "paddle bf16"
+    how = "timed earlier, while other programs took 50% of the processors: paddle bf16 3"
+    assert how in capsys.readouterr().err
+    assert opened.settle().predictor == "paddle fp32"
+    assert "timed now: paddle fp32 2" in capsys.readouterr().err
+    busier = dataclasses.replace(speeds_of({"paddle fp32": 2.0, "paddle bf16": 1.0}), others=0.9)
+    assert taken(busy, later=busier).settle() is None
+    assert how in capsys.readouterr().err
+    quiet = dataclasses.replace(busy, others=0.1)
+    assert taken(quiet).settle is None
+
+
 def test_long_work_pays_for_timing_first(taken, capsys):
     later = speeds_of({"paddle fp32": 2.0, "paddle bf16": 1.0})
     enough = round(choose.PAYS * choose.LIMIT / 0.01)

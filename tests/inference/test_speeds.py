@@ -48,8 +48,9 @@ def trying(*names):
 
 
 def test_speeds_are_those_of_the_process(process):
-    orders = process([([*trying("one", "two"), {"rows_per_second": {"one": {"1": 5.0}, "two": {"8": 7.0}}}], 0)])
-    assert measure(ORDER, HERE) == EngineSpeeds(HERE, {"one": {1: 5.0}, "two": {8: 7.0}})
+    told = {"rows_per_second": {"one": {"1": 5.0}, "two": {"8": 7.0}}, "others": 0.3}
+    orders = process([([*trying("one", "two"), told], 0)])
+    assert measure(ORDER, HERE) == EngineSpeeds(HERE, {"one": {1: 5.0}, "two": {8: 7.0}}, others=0.3)
     assert orders[0]["names"] == ["one", "two", "three"]
     assert (orders[0]["seconds"], orders[0]["threads"], orders[0]["device"]) == (speeds.LIMIT, 2, "cpu")
 
@@ -154,6 +155,36 @@ def test_an_engine_that_was_not_reached_at_export_is_timed_later(export, measure
     assert known(export, manifest=some).speeds == SPEEDS
     failed = dataclasses.replace(some.speeds, failed={"onnxruntime fp32": "no"})
     assert known(export, manifest=dataclasses.replace(MANIFEST, speeds=failed)).origin == "2 threads, timed at export"
+
+
+BUSY = dataclasses.replace(SPEEDS, rows_per_second={"paddle fp32": {8: 9.0}, "onnxruntime fp32": {8: 7.0}}, others=0.5)
+HOW = ", while other programs took 50% of the processors"
+
+
+def test_figures_of_a_busy_machine_say_so_and_give_way_to_others(export, measured):
+    own = dataclasses.replace(MANIFEST, speeds=BUSY)
+    found = known(export, manifest=own)
+    assert found.speeds.busy and found.told == f"2 threads, timed at export{HOW}"
+    elsewhere = dataclasses.replace(BUSY, conditions=dataclasses.replace(HERE, processor="Intel Xeon"))
+    there = usual_speeds(dataclasses.replace(MANIFEST, speeds=elsewhere), CHOICES, SETUP)
+    assert there.told == f"not timed here yet, but on Intel Xeon, 2 threads{HOW}"
+    measured_speeds(export, CHOICES, SETUP)  # on a quiet one
+    assert known(export, manifest=own).speeds == SPEEDS
+    quiet = dataclasses.replace(MANIFEST, speeds=dataclasses.replace(SPEEDS, others=0.1))
+    assert known(export, manifest=quiet).told == "2 threads, timed at export"
+
+
+def test_figures_of_a_busier_machine_do_not_replace_earlier_ones(export, monkeypatch):
+    for others, kept in ((0.5, 0.5), (0.9, 0.5), (0.3, 0.3), (0.05, 0.05), (0.1, 0.1), (0.4, 0.1)):
+        now = dataclasses.replace(SPEEDS, others=others)
+        monkeypatch.setattr(speeds, "measure", lambda order, here, now=now: now)
+        assert measured_speeds(export, CHOICES, SETUP).speeds == now
+        assert known(export).speeds.others == kept
+
+
+def test_an_export_of_an_older_version_does_not_tell_how_busy_the_machine_was():
+    content = {name: value for name, value in SPEEDS.content().items() if name != "others"}
+    assert EngineSpeeds.of(json.loads(json.dumps(content))) == SPEEDS
 
 
 def test_a_timing_that_was_too_short_for_all_is_kept(export, monkeypatch):
