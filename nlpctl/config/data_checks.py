@@ -88,7 +88,7 @@ def _streaming(recipe: Recipe) -> Iterator[Finding]:
         hint = "set training.max_steps: rows divided by the batch size, times the epochs"
         yield Finding(keys, "a stream has no known length: data.streaming needs training.max_steps", hint)
     task = task_info(recipe.task)
-    if recipe.data.labels is None and (task is None or task.labelled):
+    if recipe.data.labels is None and recipe.data.numbered_labels is None and (task is None or task.labelled):
         keys = ("data.streaming", "data.labels")
         hint = "set data.labels to the list of labels, or a file with one per line"
         yield Finding(keys, "labels cannot be collected from a stream: data.streaming needs data.labels", hint)
@@ -138,23 +138,27 @@ def _columns_differ(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _label_list(recipe: Recipe) -> Iterator[Finding]:
-    labels = recipe.data.labels
-    if not isinstance(labels, tuple):
-        return
-    repeated = sorted(label for label, times in Counter(labels).items() if times > 1)
-    if repeated:
-        yield Finding(("data.labels",), f"data.labels repeats {and_more(repeated, 10)}", "name each label once")
-    elif len(labels) < 2:
-        yield Finding(("data.labels",), "data.labels has fewer than two labels", "name every label, or delete the key")
-    if any(not label.strip() for label in labels):
-        yield Finding(("data.labels",), "data.labels has a blank label", "delete it")
+    for key, labels in _lists_of_labels(recipe):
+        if not isinstance(labels, tuple):
+            continue
+        repeated = sorted(label for label, times in Counter(labels).items() if times > 1)
+        if repeated:
+            yield Finding((key,), f"{key} repeats {and_more(repeated, 10)}", "name each label once")
+        elif len(labels) < 2:
+            yield Finding((key,), f"{key} has fewer than two labels", "name every label, or delete the key")
+        if any(not label.strip() for label in labels):
+            yield Finding((key,), f"{key} has a blank label", "delete it")
 
 
 def _label_file_exists(recipe: Recipe) -> Iterator[Finding]:
-    labels = recipe.data.labels
-    if isinstance(labels, str) and not os.path.isfile(labels):
-        hint = "give a file with one label per line, or a list: [neg, pos]"
-        yield Finding(("data.labels",), f"data.labels: there is no file {display(labels)}", hint)
+    for key, labels in _lists_of_labels(recipe):
+        if isinstance(labels, str) and not os.path.isfile(labels):
+            hint = "give a file with one label per line, or a list: [neg, pos]"
+            yield Finding((key,), f"{key}: there is no file {display(labels)}", hint)
+
+
+def _lists_of_labels(recipe: Recipe) -> tuple[tuple[str, tuple[str, ...] | str | None], ...]:
+    return (("data.labels", recipe.data.labels), ("data.numbered_labels", recipe.data.numbered_labels))
 
 
 def _term_file_exists(recipe: Recipe) -> Iterator[Finding]:

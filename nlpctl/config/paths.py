@@ -40,7 +40,7 @@ INPUT_PATHS = (
 )
 OUTPUT_PATHS = ("training.output_dir", "training.logging_dir")
 # Paths when they are a single text, not when a list.
-TEXT_PATHS = ("data.labels", "model.add_tokens", "distillation.model.add_tokens")
+TEXT_PATHS = ("data.labels", "data.numbered_labels", "model.add_tokens", "distillation.model.add_tokens")
 # Mappings whose values are numbers, distributions or paths.
 VALUE_PATHS = ("model.set_parameters", "distillation.model.set_parameters")
 # Paths when they look like one, or when there is such a folder.

@@ -139,6 +139,10 @@ class DataSection:
     labels: tuple[str, ...] | str | None = key(
         None, "The label set: a list, or a file with one label per line. Default: collected from the training data."
     )
+    numbered_labels: tuple[str, ...] | str | None = key(
+        None,
+        "Names of labels or tags that the data writes as numbers, that of 0 first: a list, or a file with one a line.",
+    )
     tag_map: Mapping[str, str] = mapping_key(
         "Tagging, when a trained model is trained further: type (or tag) of the data to that of the model which means "
         "the same, such as PERSON: PER. What the model learnt of PER is where PERSON starts."

@@ -52,7 +52,8 @@ def _sections(recipe: Recipe) -> Iterator[Finding]:
 def _labels(recipe: Recipe) -> Iterator[Finding]:
     """Without data.labels, they are those of the training rows, and so others for each trial."""
     task = task_info(recipe.task)
-    if task is not None and task.labelled and recipe.data.labels is None and "data.train" in recipe.search.space:
+    given = recipe.data.labels is not None or recipe.data.numbered_labels is not None
+    if task is not None and task.labelled and not given and "data.train" in recipe.search.space:
         message = "search.space.data.train: trials with other rows may have other labels, which no score compares"
         yield Finding(("search.space.data.train",), message, "write data.labels: [A, B] for all of them")
 

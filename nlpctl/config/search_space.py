@@ -37,6 +37,7 @@ _FIXED: Mapping[str, str] = {
     "data.map": "trials are compared on the same rows of dev",
     "data.filter": "trials are compared on the same rows of dev",
     "data.labels": "trials are compared by the same labels",
+    "data.numbered_labels": "trials are compared by the same labels",
     "data.label_separator": "trials are compared by the same labels",
     "data.on_bad_row": "trials are compared on the same rows of dev",
     "training.output_dir": "every trial has a folder of its own",

@@ -281,6 +281,22 @@ def is_tags(values: Any) -> bool:
     )
 
 
+def _are_numbers(look: Look, name: str) -> bool:
+    """Whether lists hold whole numbers, as many as there are words: tags whose names the recipe must tell."""
+    tokens = look.role("tokens", {}, ("list",), [name])
+    rows = [row for row in look.rows if row.get(name)]
+    return (
+        tokens is not None
+        and bool(rows)
+        and all(
+            isinstance(row.get(tokens), list)
+            and len(row[tokens]) == len(row[name])
+            and all(type(tag) is int for tag in row[name])
+            for row in rows
+        )
+    )
+
+
 def _format(path: Path) -> str:
     """The format of a file by its ending and its beginning; a .txt may be a table, tagged words or lines of text."""
     try:
@@ -390,7 +406,8 @@ def tagged_columns(look: Look, given: Mapping[str, str]) -> tuple[str, str] | No
         return (TOKENS, TAGS) if look.column(TAGS) is not None else None
     lists = [column.name for column in look.of_kind("list")]
     tags = given.get("tags") or next(
-        (name for name in lists if all(is_tags(row[name]) for row in look.rows[:50] if row.get(name))), None
+        (name for name in lists if all(is_tags(row[name]) for row in look.rows[:50] if row.get(name))),
+        next((name for name in lists if name.casefold() in NAMES["tags"] and _are_numbers(look, name)), None),
     )
     tokens = look.role("tokens", given, ("list",), [tags] if tags else [])
     return None if tags is None or tokens is None else (tokens, tags)

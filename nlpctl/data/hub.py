@@ -11,11 +11,12 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import DataSection
+from nlpctl.data.labels import label_names
 from nlpctl.data.row import NAME_COLUMNS, BadRow, Row, missing_key
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
@@ -76,11 +77,12 @@ def open_dataset(data: DataSection, split: str, required: Sequence[str], label_c
     """
     name = data.dataset
     split_name = {"train": data.splits.train, "dev": data.splits.dev, "test": data.splits.test}[split]
-    if name.startswith(HF_PREFIX):
-        return _open_hugging_face(name.removeprefix(HF_PREFIX), split_name, required, label_column)
-    if Path(name).is_dir():
-        return _open_hugging_face(name, split_name, required, label_column)
-    return _open_builtin(name, split_name, required, label_column)
+    if name.startswith(HF_PREFIX) or Path(name).is_dir():
+        rows = _open_hugging_face(name.removeprefix(HF_PREFIX), split_name, required, label_column)
+    else:
+        rows = _open_builtin(name, split_name, required, label_column)
+    names = label_names(data)
+    return rows if names is None else replace(rows, label_names=names.names)
 
 
 def builtin_names() -> list[str]:

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Number
 from pathlib import Path
 from typing import Any
@@ -142,10 +142,36 @@ def _warn_of_twins(names: Iterable[str], where: str) -> None:
 
 
 def given_labels(data: DataSection) -> LabelSet | None:
-    """The label set that the recipe gives (data.labels); None if it gives none."""
-    if isinstance(data.labels, str):
-        return LabelSet.from_file(Path(data.labels))
-    return None if data.labels is None else LabelSet.from_list(data.labels)
+    """The label set that the recipe gives: data.labels, or data.numbered_labels; None if it gives none."""
+    return _given(data.labels, "data.labels") or label_names(data)
+
+
+def label_names(data: DataSection) -> LabelSet | None:
+    """data.numbered_labels: the names of labels that the data writes as numbers."""
+    return _given(data.numbered_labels, "data.numbered_labels")
+
+
+def _given(labels: Sequence[str] | str | None, key: str) -> LabelSet | None:
+    if isinstance(labels, str):
+        return LabelSet.from_file(Path(labels))
+    return None if labels is None else LabelSet.from_list(labels, key)
+
+
+def named_label(value: Any, names: Sequence[str]) -> Any:
+    """A label, or a list of labels, with names in place of numbers. What is no whole number stays as it is.
+
+    ValueError: a number has no name.
+    """
+    if isinstance(value, list | tuple):
+        return [named_label(each, names) for each in value]
+    number = value
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+        number = int(value)
+    if not isinstance(number, int) or isinstance(number, bool):
+        return value
+    if not 0 <= number < len(names):
+        raise ValueError(f"bad label: {number} is outside 0 to {len(names) - 1}")
+    return names[number]
 
 
 def known_label(value: Any, labels: LabelSet) -> int:

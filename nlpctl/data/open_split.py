@@ -12,6 +12,7 @@ from nlpctl.config.schema import DataSection, SplitFilesSection
 from nlpctl.data.annotation_rows import AnnotatedTask, OnlyAnnotated, recognised_format
 from nlpctl.data.changed_rows import ChangedRows
 from nlpctl.data.functions import import_function, raised
+from nlpctl.data.labels import label_names, named_label
 from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.readers import file_format, read_rows
 from nlpctl.data.row import BadRow, Row, RowSource, missing_key
@@ -90,7 +91,9 @@ def open_files(
     formats = tuple(_format_of(rows, path, declared) for path in files)
     header = rows.data.header if own.header is None else own.header
     named = {getattr(rows.data.columns, name): str(column) for name, column in own.columns.items()}
-    return FileRows(files, formats, header, tuple(required), named, task or rows, rows.plain_column)
+    names = label_names(rows.data)
+    naming = {} if names is None else {"label_names": names.names, "label_column": rows.label_column}
+    return FileRows(files, formats, header, tuple(required), named, task or rows, rows.plain_column, **naming)
 
 
 def _format_of(rows: TaskRows, path: Path, declared: str) -> str:
@@ -136,7 +139,8 @@ class FileRows:
     """Rows of local files, one after the other; `formats` are those of `files`.
 
     `named`: column of the recipe to what these files call it; a row has both names. `task`: as of `read_rows`. `plain`:
-    the column that a line of plain text is, whether it is required or not.
+    the column that a line of plain text is, whether it is required or not. `label_names`: of the numbers in the column
+    `label_column`.
     """
 
     files: tuple[Path, ...]
@@ -146,7 +150,8 @@ class FileRows:
     named: Mapping[str, str] = field(default_factory=dict)
     task: AnnotatedTask | None = None
     plain: str | None = None
-    label_names: None = None
+    label_names: tuple[str, ...] | None = None
+    label_column: str = ""
 
     @property
     def description(self) -> str:
@@ -163,13 +168,18 @@ class FileRows:
                     hint = "name another data.format, such as tsv or jsonl, or leave it out"
                     raise UserError(f"lines of plain text have {told}", str(path), hint)
             rows = read_rows(path, kind, self.header, wanted, self.task)
-            yield from map(self._renamed, rows) if self.named else rows
+            yield from map(self._renamed, rows) if self.named or self.label_names is not None else rows
 
     def _renamed(self, row: Row | BadRow) -> Row | BadRow:
         if isinstance(row, BadRow):
             return row
-        values = {name: row.values[own] for name, own in self.named.items() if own in row.values}
-        return row._replace(values={**row.values, **values})
+        values = {**row.values, **{name: row.values[own] for name, own in self.named.items() if own in row.values}}
+        if self.label_names is not None and self.label_column in values:
+            try:
+                values[self.label_column] = named_label(values[self.label_column], self.label_names)
+            except ValueError as error:
+                return BadRow(row.source, row.line, f"{error} (data.numbered_labels)")
+        return row._replace(values=values)
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,8 @@ def read_training_data(rows: TaskRows) -> TrainingData:
         train = load_examples(source, reader, log)
         rows.check_training(train, labels, source.description)
     files, skipped, others = [*source.files], {"train": log.summary()}, {}
-    if isinstance(data.labels, str):
-        # A label file is an input like the data: the manifest records its checksum.
-        files.append(Path(data.labels))
+    # A label file is an input like the data: the manifest records its checksum.
+    files += [Path(labels) for labels in (data.labels, data.numbered_labels) if isinstance(labels, str)]
     groups: dict[str, list[Any]] = {}
     for split in ("dev", "test"):
         others[split] = None

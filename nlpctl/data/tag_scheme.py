@@ -123,6 +123,9 @@ def _style(names: Sequence[str], where: str, places: Mapping[str, str]) -> Liter
                 return style
     odd = [tag for tag, *any_fit in zip(names, *fits.values(), strict=True) if not any(any_fit)]
     # Tags that fit no style are reported first: one typing error must not look like a mixture of styles.
+    if len(odd) == len(names) and all(map(str.isdecimal, names)):
+        hint = "name them, that of 0 first: data.numbered_labels: [O, B-PER, I-PER], or a file with a tag per line"
+        raise UserError(f"the tags are numbers: {listed(names)}", where=places.get(odd[0], where), hint=hint)
     if odd:
         message = f"{listed(odd)}: no mark B, I, E, S, M, L or U before or after a hyphen"
         raise UserError(message, where=places.get(odd[0], where), hint=_HINT)

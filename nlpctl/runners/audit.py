@@ -305,7 +305,7 @@ def _targets(rows: TrainingRows) -> Iterator[Target | None]:
     source, label = unchanged(rows.source), rows.rows.label_column
     column = source.named.get(label, label) if isinstance(source, FileRows) else label
     pairs = zip(rows.read.given, rows.read.rows, strict=True)
-    if not isinstance(source, FileRows) or not all(
+    if not isinstance(source, FileRows) or source.label_names is not None or not all(
         _same(given.values.get(column), row.values[label]) for given, row in pairs
     ):
         yield from (None for _ in rows.read.rows)

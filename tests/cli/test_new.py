@@ -255,6 +255,14 @@ def test_other_forms_of_files(nlpctl, folder: Path) -> None:
     assert load_recipe("below.yaml").data.label_separator == "\n"
 
 
+def test_numbers_for_tags_need_names(nlpctl, folder: Path) -> None:
+    rows = [{"tokens": list("他来了"), "ner_tags": [1, 0, 0]} for _ in range(12)]
+    (folder / "tags.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    ended = nlpctl("new", "tags.jsonl", "--model", "scratch")
+    assert ended.code == 2 and "the tags are numbers: '0', '1'" in ended.err
+    assert "data.numbered_labels: [O, B-PER, I-PER]" in ended.err
+
+
 def test_uneven_labels_unlike_files_and_bad_rows(nlpctl, table, folder: Path) -> None:
     rows = [(text, "rare" if number % 6 == 0 else "common") for number, text in enumerate(REVIEWS)]
     table("train.tsv", ["text", "label"], [*rows, ("", "rare")])

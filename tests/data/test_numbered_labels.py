@@ -1,0 +1,76 @@
+"""Labels that files write as numbers, and the names of these."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nlpctl.config.load import load_recipe
+from nlpctl.data.open_split import open_split
+from nlpctl.data.row import BadRow
+from nlpctl.data.splits import read_training_data
+from nlpctl.data.task_rows import task_rows
+from nlpctl.errors import UserError
+from nlpctl.runners.annotations import convert
+
+TAGS = ["O", "B-PER", "I-PER", "B-LOC"]
+
+
+def recipe_of(folder: Path, task: str, **data: Any) -> Any:
+    (folder / "r.yaml").write_text(json.dumps({"task": task, "model": {"from_scratch": {}}, "data": data}))
+    return load_recipe(folder / "r.yaml", purpose="apply")
+
+
+def test_tags_of_hugging_face_get_their_names(tmp_path: Path) -> None:
+    rows = [{"tokens": ["Ann", "Lee", "in", "Rome"], "ner_tags": [1, 2, 0, 3]}, {"tokens": ["no"], "ner_tags": [0]}]
+    (tmp_path / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "tags.txt").write_text("\n".join(TAGS) + "\n")
+    for names in (TAGS, "tags.txt"):
+        given = {"train": "train.jsonl", "columns": {"tags": "ner_tags"}, "numbered_labels": names}
+        recipe = recipe_of(tmp_path, "token_classification", **given)
+        data = read_training_data(task_rows(recipe.task, recipe.data))
+        assert data.labels.names == tuple(TAGS) and [list(each.tags) for each in data.train] == [[1, 2, 0, 3], [0]]
+        assert (tmp_path / "tags.txt" in data.files) == (names == "tags.txt")
+    convert(recipe, tmp_path / "out.jsonl", "doccano")
+    told = [json.loads(line)["label"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert told == [[[0, 7, "PER"], [11, 15, "LOC"]], []]
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl"])
+def test_labels_of_every_kind_of_file(name: str, tmp_path: Path) -> None:
+    rows = [("good", 1), ("bad", 0), ("odd", 2), ("negative", -1), ("named", "pos")]
+    line = {".tsv": "{}\t{}\n", ".csv": "{},{}\n"}.get(name[1:])
+    texts = [json.dumps({"text": text, "label": label}) + "\n" if line is None else line.format(text, label)
+             for text, label in (rows if line is None else [("text", "label"), *rows])]  # fmt: skip
+    (tmp_path / name).write_text("".join(texts))
+    recipe = recipe_of(tmp_path, "sequence_classification", train=name, numbered_labels=["neg", "pos"])
+    found = list(open_split(task_rows(recipe.task, recipe.data), "train"))
+    assert [row.reason if isinstance(row, BadRow) else row.values["label"] for row in found] == [
+        "pos", "neg", "bad label: 2 is outside 0 to 1 (data.numbered_labels)",
+        "bad label: -1 is outside 0 to 1 (data.numbered_labels)", "pos",
+    ]  # fmt: skip
+
+
+def test_lists_of_labels(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "x", "label": [2, 0]}\n{"text": "y", "label": []}\n')
+    recipe = recipe_of(tmp_path, "multi_label_classification", train="a.jsonl", numbered_labels=["c", "b", "a"])
+    data = read_training_data(task_rows(recipe.task, recipe.data))
+    assert data.labels.names == ("c", "b", "a") and [row.labels for row in data.train] == [(0, 2), ()]
+
+
+def test_tags_without_names_are_told_how_to_name_them(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"tokens": ["a", "b"], "tags": [0, 1]}\n')
+    recipe = recipe_of(tmp_path, "token_classification", train="a.jsonl")
+    with pytest.raises(UserError, match="the tags are numbers: '0', '1'.*\n.*data.numbered_labels") as told:
+        read_training_data(task_rows(recipe.task, recipe.data))
+    assert "a.jsonl:1" in told.value.problems[0].where
+
+
+def test_the_names_are_checked(tmp_path: Path) -> None:
+    for names, message in ((["a", "a"], "repeats"), (["a"], "fewer than two"), ("none.txt", "there is no file")):
+        recipe_of(tmp_path, "sequence_classification", train="r.yaml", numbered_labels=names)
+        with pytest.raises(UserError, match=f"data.numbered_labels.*{message}"):
+            load_recipe(tmp_path / "r.yaml")
