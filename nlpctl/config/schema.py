@@ -33,7 +33,7 @@ from nlpctl.config.task_sections import (
 from nlpctl.config.training_keys import TrainingKeys
 
 DataFormat = Literal[
-    "auto", "tsv", "csv", "quoted_tsv", "jsonl", "json", "text", "conll", "joined", "segmented", "squad",
+    "auto", "tsv", "csv", "quoted_tsv", "xlsx", "jsonl", "json", "text", "conll", "joined", "segmented", "squad",
     "label_studio", "doccano", "cluener",
 ]
 

@@ -29,7 +29,9 @@ _ENDS_CELL = re.compile(r'"[\t\r\n]')
 csv.field_size_limit(max(MAX_LINE, csv.field_size_limit()))  # 128 KiB by default
 
 
-class _Record(NamedTuple):
+class Record(NamedTuple):
+    """The cells of a row. `line`: its first line; `reason`: why they cannot be used."""
+
     line: int
     cells: list[str]
     reason: str | None
@@ -38,7 +40,7 @@ class _Record(NamedTuple):
 
 def table_records(
     lines: Iterable[tuple[int, bytes]], kind: str, header: bool, required: Sequence[str]
-) -> Iterator[_Record]:
+) -> Iterator[Record]:
     """The records of a table of the format `kind`. `required`: columns that tell what separates the cells of csv."""
     if kind == QUOTED_TSV:
         return csv_records(lines, "\t")
@@ -104,15 +106,15 @@ def _separator_of(first: str, header: bool, required: Sequence[str]) -> str:
     return SEMICOLON if not fits and len(columns[COMMA]) == 1 < len(columns[SEMICOLON]) else COMMA
 
 
-def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
+def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
     """tsv has no quoting: a tab always ends a cell."""
     for number, raw in lines:
         if raw:
             text, reason = decode(raw)
-            yield _Record(number, text.split("\t"), reason)
+            yield Record(number, text.split("\t"), reason)
 
 
-def csv_records(lines: Iterable[tuple[int, bytes]], separator: str = COMMA) -> Iterator[_Record]:
+def csv_records(lines: Iterable[tuple[int, bytes]], separator: str = COMMA) -> Iterator[Record]:
     """Records of RFC 4180. `line` is the first line of a record, since a quoted cell may span several lines.
 
     `lines` have their carriage returns: a line end inside of a quoted cell belongs to its text.
@@ -142,11 +144,11 @@ def csv_records(lines: Iterable[tuple[int, bytes]], separator: str = COMMA) -> I
         except csv.Error as error:
             # strict=True raises here; the reader stays usable and goes on with the next line.
             reason = None if filled > start else trouble
-            yield _Record(start, [], reason or f"broken csv: {_csv_reason(error)}", filled)
+            yield Record(start, [], reason or f"broken csv: {_csv_reason(error)}", filled)
             continue
         # A blank line is an empty record for the module, and no row for us.
         if cells:
-            yield _Record(start, cells, trouble)
+            yield Record(start, cells, trouble)
 
 
 def _csv_reason(error: csv.Error) -> str:
@@ -157,7 +159,7 @@ def _csv_reason(error: csv.Error) -> str:
 
 
 def table_rows(
-    records: Iterable[_Record], source: str, header: bool, required: Sequence[str]
+    records: Iterable[Record], source: str, header: bool, required: Sequence[str]
 ) -> Iterator[Row | BadRow]:
     """Rows with named cells: by the header if `header`, else "0", "1", ... The first record sets their number."""
     names: list[str] | None = None
@@ -181,7 +183,7 @@ def table_rows(
         yield Row(source, record.line, dict(zip(names, record.cells, strict=True)))
 
 
-def _refuse_lost_lines(record: _Record, source: str) -> None:
+def _refuse_lost_lines(record: Record, source: str) -> None:
     """UserError for broken csv of several lines: without the quotation mark most of them would be good rows."""
     if record.last > record.line:
         message = f"{record.reason} It takes the lines {record.line:,} to {record.last:,}, so it is never skipped"
@@ -189,7 +191,7 @@ def _refuse_lost_lines(record: _Record, source: str) -> None:
         raise UserError(message, where=f"{source}:{record.line}", hint=hint)
 
 
-def _header_names(record: _Record, source: str, required: Sequence[str]) -> list[str]:
+def _header_names(record: Record, source: str, required: Sequence[str]) -> list[str]:
     where = f"{source}:{record.line}"
     if record.reason is not None:
         raise UserError(f"the header line cannot be read: {record.reason}", where=where, hint="save the file as UTF-8")

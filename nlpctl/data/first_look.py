@@ -28,6 +28,7 @@ from nlpctl.data.readers import DELIMITED, OBJECTS, read_rows
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.segmented import SEGMENTED, is_segmented
 from nlpctl.data.word_spans import word_spans
+from nlpctl.data.xlsx_rows import XLSX
 from nlpctl.errors import UserError
 from nlpctl.layout import JSON_LINES
 from nlpctl.outputs import refuse_pipe
@@ -299,6 +300,8 @@ def _are_numbers(look: Look, name: str) -> bool:
 
 def _format(path: Path) -> str:
     """The format of a file by its ending and its beginning; a .txt may be a table, tagged words or lines of text."""
+    if suffix_of(path) == f".{XLSX}":
+        return XLSX
     try:
         with open_unpacked(path) as stream:
             beginning = stream.read(_BEGINNING).decode("utf-8", errors="replace").removeprefix("\ufeff")

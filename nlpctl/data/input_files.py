@@ -21,6 +21,7 @@ from nlpctl.data.packed import packing, suffix_of, unpacked, unpacking_told
 from nlpctl.data.parquet_rows import parquet_rows
 from nlpctl.data.readers import DELIMITED, DOCUMENTS, file_lines, parse_lines, plain_rows
 from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.xlsx_rows import XLSX, xlsx_rows
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.layout import MANIFEST, PARTS
 
@@ -129,6 +130,9 @@ def rows_at(file: InputFile, rows: TaskRows, place: Place, columns: Sequence[str
         if file.format == PARQUET:
             parts = (place.begin, place.end, place.first_line)
             yield from islice(parquet_rows(stream, file.name, required, parts, columns), place.skip, None)
+            return
+        if file.format == XLSX:
+            yield from islice(xlsx_rows(stream, file.name, header, required), place.skip, None)
             return
         part = Part(stream, place)
         lines = file_lines(part, file.name, file.format, place.line)

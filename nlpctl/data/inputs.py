@@ -32,6 +32,7 @@ from nlpctl.data.readers import after_header, no_rows
 from nlpctl.data.row import BadRow, is_bad
 from nlpctl.data.segmented import is_segmented
 from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.xlsx_rows import XLSX
 from nlpctl.errors import UserError
 
 _BEGINNING = 1 << 16  # bytes that are looked at
@@ -89,7 +90,7 @@ class PredictInput:
     def refuse_other_encodings(self) -> None:
         """UserError if the first line of a file shows that it is no text in UTF-8, before gigabytes are read."""
         for file in self.files:
-            if file.format != PARQUET:
+            if file.format not in (PARQUET, XLSX):
                 with file.open() as stream:
                     refuse_other_encodings(stream.read(_BEGINNING).split(b"\n", 1)[0], file.name)
 

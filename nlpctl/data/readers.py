@@ -19,11 +19,12 @@ from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.row import BadRow, BlankLine, Row
 from nlpctl.data.segmented import SEGMENTED, segmented_rows
 from nlpctl.data.squad import squad_rows
+from nlpctl.data.xlsx_rows import XLSX, xlsx_rows
 from nlpctl.errors import UserError
 
 OBJECTS = ("jsonl", "json")  # formats whose rows are objects, not lines of a table
-DELIMITED = ("tsv", "csv", QUOTED_TSV, "joined")  # formats with one set of columns for all rows
-DOCUMENTS = ("json", "squad", *ANNOTATED)  # formats of which a file is one text, read as a whole
+DELIMITED = ("tsv", "csv", QUOTED_TSV, "joined", XLSX)  # formats with one set of columns for all rows
+DOCUMENTS = ("json", "squad", XLSX, *ANNOTATED)  # formats of which a file is one text, read as a whole
 
 
 def file_format(path: Path, declared: str, endings: Mapping[str, str]) -> str:
@@ -63,7 +64,12 @@ def parse_rows(
 ) -> Iterator[Row | BadRow]:
     """Like `read_rows`, from an open binary stream such as standard input; `source` is its name in messages."""
     empty = True
-    for row in parse_lines(file_lines(stream, source, kind), source, kind, header, required, task):
+    rows: Iterator[Row | BadRow]
+    if kind == XLSX:
+        rows = xlsx_rows(stream, source, header, required)
+    else:
+        rows = parse_lines(file_lines(stream, source, kind), source, kind, header, required, task)
+    for row in rows:
         empty = False
         yield row
     if empty:

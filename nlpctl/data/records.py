@@ -17,6 +17,7 @@ from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.readers import DELIMITED
 from nlpctl.data.row import Row, RowSource
 from nlpctl.data.segmented import SEGMENTED
+from nlpctl.data.xlsx_rows import XLSX
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
 
@@ -32,8 +33,8 @@ def article_of(row: Row) -> str | None:
 class Records:
     """The rows of a source, in order, as pieces of files. `suffix`: the ending that a file of them needs.
 
-    Lines are copied as they are, with the header of their file. The rows of a named data set or of a reader become
-    lines of jsonl.
+    Lines are copied as they are, with the header of their file. The rows of an Excel file, of a named data set or of a
+    reader become lines of jsonl.
     """
 
     def __init__(self, source: RowSource, rows: Sequence[Row], starts: Mapping[str, Sequence[int]]):
@@ -44,6 +45,8 @@ class Records:
         self._rows = rows
         if isinstance(source, FileRows):
             self._kind, self.suffix = _one_format(source)
+            if self._kind == XLSX:
+                self._kind, self.suffix = "values", ".jsonl"
             if self._kind in ANNOTATED:  # rows of a table are copied as they are
                 self._kind = table_format(source.files[0]) or self._kind
         else:

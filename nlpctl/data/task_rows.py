@@ -19,7 +19,7 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import RowSource
 from nlpctl.layout import JSON_LINES
 
-TABLES = {".tsv": "tsv", ".csv": "csv", **dict.fromkeys(JSON_LINES, "jsonl"), ".json": "json"}
+TABLES = {".tsv": "tsv", ".csv": "csv", ".xlsx": "xlsx", **dict.fromkeys(JSON_LINES, "jsonl"), ".json": "json"}
 
 
 class Example(Protocol):

@@ -264,7 +264,7 @@ def test_read_rows_from_disk(tmp_path: Path):
 def test_format_by_ending():
     assert file_format(Path("a/B.JSONL"), "auto", TABLES) == "jsonl"
     assert file_format(Path("a.txt"), "csv", TABLES) == "csv"
-    with pytest.raises(UserError, match=r"\.tsv, \.csv, \.jsonl, \.ndjson, \.json"):
+    with pytest.raises(UserError, match=r"\.tsv, \.csv, \.xlsx, \.jsonl, \.ndjson, \.json"):
         file_format(Path("a.txt"), "auto", TABLES)
 
 
