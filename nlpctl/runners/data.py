@@ -23,6 +23,7 @@ from nlpctl.data.inspect.readable import read_split
 from nlpctl.data.inspect.summary import Shown, Table, all_tables, current_folder
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.records import Records
+from nlpctl.data.repeated_keys import rows_with_repeated_keys
 from nlpctl.data.row import RowSource
 from nlpctl.data.split_rows import cut, label_counts, no_row_left, read_readable
 from nlpctl.data.splits import resolve_labels
@@ -63,7 +64,8 @@ def inspect_data(
     read = []
     for split, source in sources.items():
         console.note(f"reading {split}: {source.description}")
-        read.append(read_split(source, split, rows, labels, counter, most=most, shown=shown))
+        repeated = rows_with_repeated_keys(source, most)
+        read.append(read_split(source, split, rows, labels, counter, most=most, shown=shown, repeated=repeated))
     return inspect_rows(read, recipe, counter, rows, shown)
 
 

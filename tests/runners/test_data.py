@@ -17,7 +17,7 @@ from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.open_split import open_split
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.files import write_text_atomic
-from nlpctl.runners.data import inspect_data, part_sizes, split_data, write_page
+from nlpctl.runners.data import inspect_data, part_sizes, split_data, told, write_page
 
 ADJECTIVES = ("clean", "noisy", "large", "dark", "cheap", "old", "modern", "cosy", "damp", "bright")
 NOUNS = ("room", "lobby", "garden", "kitchen", "terrace", "bathroom")
@@ -405,3 +405,35 @@ def test_a_device_takes_the_page_and_is_no_folder(tmp_path, device, capsys):
     assert main(["data", "split", str(tmp_path / "my.yaml"), "-o", str(null), "--dev", "1"]) == 2
     assert "--overwrite" not in capsys.readouterr().err
     assert null.is_char_device() and full.is_char_device()
+
+
+def test_unknown_tokens_and_what_stands_behind_them(tmp_path: Path) -> None:
+    """A vocabulary of a few letters: full-width punctuation and whole words become [UNK]."""
+    folder = Path(__file__).resolve().parents[1] / "models" / "huggingface" / "bert-encoder"
+    (tmp_path / "train.tsv").write_text("text\tlabel\na b，c\tp\na xyz，\tn\nb c d\tp\n", encoding="utf-8")
+    values = {
+        "task": "sequence_classification",
+        "model": {"name_or_path": str(folder)},
+        "data": {"train": str(tmp_path / "train.tsv")},
+    }
+    found = inspect_data(load_recipe(values, (), "apply"))
+    (split,) = found.to_json()["splits"].values()
+    assert split["unknown"] == {"tokens": 3, "share": 0.3, "words": {"，": 2, "xyz": 1}}
+    (table,) = [each for each in told(found, 5, 40)[0] if "does not know" in each.title]
+    assert table.rows == [["train", 3, "30.0 %", "， (2), xyz (1)"]]
+    (line,) = [line for line in told(found, 5, 40)[1] if "[UNK]" in line]
+    assert "30.0 % of the tokens of train" in line and "， (2), xyz (1)" in line
+    assert inspect_data(load_recipe(values, (), "apply"), estimate=True).to_json()["splits"]["train"]["unknown"] is None
+
+
+def test_keys_that_stand_twice_are_told(tmp_path: Path) -> None:
+    lines = ['{"text": "a b", "label": "p", "label": "n"}', ""]
+    lines += ['{"text": "c d", "label": "p", "more": {"a": 1, "a": 2}}']
+    lines += ['{"text": "e f", "label": "n", "more": "label"}', '{"text": "g h", "text": "", "label": "n"}']
+    (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    data = {"train": str(tmp_path / "train.jsonl"), "labels": ["n", "p"]}
+    found = inspect_data(load_recipe({"task": "sequence_classification", "data": data}, (), "apply"), estimate=True)
+    (odd,) = [each for each in found.suspicions if each.kind == "a key twice"]
+    assert [(where.rpartition(":")[2], details.partition(",")[0]) for where, _, details, _ in odd.first] == [
+        ("1", "'label'"), ("3", "'a'"),
+    ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nlpctl.config.tasks import task_info
-from nlpctl.data.inspect.profile import Inspection, SplitProfile
+from nlpctl.data.inspect.profile import Inspection, SplitProfile, told_unknown
 from nlpctl.data.labels import twins
 from nlpctl.names import and_more
 from nlpctl.report.page import percent
@@ -14,12 +14,14 @@ FEW_ROWS = 20  # training rows of a label
 UNEVEN = 2.0  # the most frequent label has this many times the rows of the rarest
 OTHER_SPREAD = 0.1  # of labels between two splits: half the sum of the differences of shares
 OFTEN_CUT = 0.05  # share of rows
+MANY_UNKNOWN = 0.01  # share of tokens
 MANY_LEAKED = 0.01  # share of rows
 
 
 def advice(found: Inspection) -> list[str]:
     """The findings that matter for training and for trusting the scores, the gravest first."""
-    return [*_unusable(found), *_leaks(found), *_contradictions(found), *_labels(found), *_lengths(found), *_odd(found)]
+    about_rows = [*_unusable(found), *_leaks(found), *_contradictions(found), *_labels(found)]
+    return [*about_rows, *_lengths(found), *_unknown(found), *_odd(found)]
 
 
 def _unusable(found: Inspection) -> Iterator[str]:
@@ -102,6 +104,15 @@ def _lengths(found: Inspection) -> Iterator[str]:
         told = ", ".join(f"{percent(share)} of {split}" for split, share in shares.items())
         enough = max(profile.lengths.percentiles[99] for profile in measured)
         yield f"Cut at data.max_seq_length ({found.limit}): {told}. {enough:,} tokens would hold 99 % of rows whole."
+
+
+def _unknown(found: Inspection) -> Iterator[str]:
+    worst = max(found.splits, key=lambda profile: profile.unknown.share, default=None)
+    if worst is not None and worst.unknown.share > MANY_UNKNOWN:
+        words = ", ".join(told_unknown(worst.unknown, 6))
+        share = f"{percent(worst.unknown.share)} of the tokens of {worst.split}"
+        yield f"The tokenizer does not know {share} ([UNK]), most of all {words}: the network cannot tell them " \
+            "apart. model.add_tokens makes them known, data.map can write them otherwise."  # fmt: skip
 
 
 def _odd(found: Inspection) -> Iterator[str]:

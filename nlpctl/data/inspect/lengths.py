@@ -7,9 +7,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.word_spans import IDEOGRAPHS
+from nlpctl.data.word_spans import IDEOGRAPHS, word_spans
 
 PERCENTILES = (50, 90, 95, 99)
 _NO_LIMIT = 1 << 30
@@ -32,6 +33,14 @@ class TokenCounter(ABC):
     def overhead(self, pair: bool) -> int:
         """Special tokens around a text, or a pair of texts."""
 
+    def unknown(self, text: str) -> int:
+        """The unknown tokens of `text` ([UNK])."""
+        return 0
+
+    def unknown_words(self, text: str) -> list[str]:
+        """What of `text` the tokenizer does not know: characters of Chinese, words of other texts."""
+        return []
+
 
 class CountedTokens(TokenCounter):
     """By the model's tokenizer."""
@@ -41,10 +50,25 @@ class CountedTokens(TokenCounter):
     def __init__(self, encoder: TextEncoder, description: str):
         self.encoder, self.description = encoder, description
         self._alone = encoder.overhead(pair=False)
+        self._ids = lru_cache(maxsize=8)(self._encoded)  # of the texts of a row, which are asked about twice
+
+    def _encoded(self, text: str) -> list[int]:
+        (encoding,) = self.encoder.encode([text], None, _NO_LIMIT)
+        return encoding.input_ids
 
     def count(self, text: str) -> int:
-        (encoding,) = self.encoder.encode([text], None, _NO_LIMIT)
-        return len(encoding.input_ids) - self._alone
+        return len(self._ids(text)) - self._alone
+
+    def unknown(self, text: str) -> int:
+        return self._ids(text).count(self.encoder.tokenizer.unk_token_id)
+
+    def unknown_words(self, text: str) -> list[str]:
+        unknown = self.encoder.tokenizer.unk_token_id
+        if self.encoder.kind == "units":
+            words = self.encoder.tokenizer.units(text)
+        else:
+            words = [text[start:end] for start, end in word_spans(text)]
+        return [word for word, ids in zip(words, self.encoder.pieces(words), strict=True) if unknown in ids]
 
     def overhead(self, pair: bool) -> int:
         return self.encoder.overhead(pair)

@@ -22,6 +22,7 @@ from nlpctl.data.inspect.summary import (
     pair_table,
     split_table,
     suspicion_tables,
+    unknown_table,
 )
 from nlpctl.report.html import Html
 from nlpctl.report.page import Section, figures, page, percent, place, side_by_side, table, warnings
@@ -83,6 +84,8 @@ def _lengths(found: Inspection) -> Iterator[Html | str]:
     if longest >= edges[-1]:
         yield f"The last column holds the longer rows too, of up to {longest:,} tokens."
     yield _drawn(length_table(found))
+    if any(profile.unknown.unknown for profile in found.splits):
+        yield _drawn(unknown_table(found))
 
 
 def _binned(tokens: tuple[int, ...], edges: list[float]) -> list[int]:

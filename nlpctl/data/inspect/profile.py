@@ -10,10 +10,11 @@ from typing import Any
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inspect.duplicates import Duplicates, NearPair, find_duplicates
 from nlpctl.data.inspect.lengths import Lengths, TokenCounter, measure
-from nlpctl.data.inspect.readable import Seen, SplitRows
+from nlpctl.data.inspect.readable import Seen, SplitRows, UnknownTokens
 from nlpctl.data.inspect.suspicious import odd_rows
 from nlpctl.data.task_rows import TaskRows
 
+WORDS_TOLD = 50  # unknown words in JSON
 TEXT_SHOWN = 200  # characters of a row in JSON and on the page
 
 
@@ -22,6 +23,7 @@ class SplitProfile:
     """One split: good rows, bad ones by reason, rows (or entities) per label, lengths in tokens.
 
     `unlabelled`: good rows without any label. `lengths` is None if no row is good. `tokens`: of each good row.
+    `unknown`: tokens that the tokenizer does not know; empty where tokens are estimated.
     """
 
     split: str
@@ -33,6 +35,7 @@ class SplitProfile:
     unlabelled: int
     lengths: Lengths | None
     tokens: tuple[int, ...]
+    unknown: UnknownTokens
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,7 @@ def _profile(split: SplitRows, limit: int) -> SplitProfile:
         sum(not row.labels for row in split.good),
         measure(tokens, limit) if tokens else None,
         tokens,
+        split.unknown,
     )
 
 
@@ -158,6 +162,15 @@ def shortened(text: str, length: int = TEXT_SHOWN) -> str:
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
+def told_unknown(unknown: UnknownTokens, most: int) -> list[str]:
+    """The `most` frequent words behind unknown tokens, and how often they come."""
+    found = []
+    for word, times in unknown.words.most_common(most):
+        shown = word if word.isprintable() else ascii(word)[1:-1]
+        found.append(f"{shortened(shown, 20)} ({times:,})")
+    return found
+
+
 def told_labels(row: Seen) -> str:
     """The labels of a row in one text; of a sentence with entities how many of each type."""
     return ", ".join(f"{label} ×{times}" if times > 1 else label for label, times in Counter(row.labels).items())
@@ -174,7 +187,11 @@ def _split_json(profile: SplitProfile) -> dict[str, Any]:
         lengths = {"mean": round(of.mean, 2), **{f"p{share}": value for share, value in of.percentiles.items()}}
         lengths |= {"longest": of.longest, "longer": of.longer, "share_longer": round(of.longer / profile.rows, 6)}
     counts = {"rows": profile.rows, "bad_rows": profile.bad, "labels": profile.labels, "unlabelled": profile.unlabelled}
-    return {"source": profile.source, **counts, "tokens": lengths}
+    of_unknown = None
+    if profile.unknown.tokens:
+        words = dict(profile.unknown.words.most_common(WORDS_TOLD))
+        of_unknown = {"tokens": profile.unknown.unknown, "share": round(profile.unknown.share, 6), "words": words}
+    return {"source": profile.source, **counts, "tokens": lengths, "unknown": of_unknown}
 
 
 def _row_json(row: Seen) -> dict[str, Any]:

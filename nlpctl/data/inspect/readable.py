@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -15,7 +15,9 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.row import BadRow, Row, RowSource
 from nlpctl.data.task_rows import TaskRows
+from nlpctl.names import and_more
 
+ATTRIBUTED = 20_000  # texts of a split in which unknown words are looked for
 BETWEEN = " ∥ "  # between the texts of a row, where they are shown
 
 
@@ -47,6 +49,32 @@ class Seen:
 
 
 @dataclass
+class UnknownTokens:
+    """Tokens of the texts of a split, without special ones; how many are unknown ([UNK]), and what stands behind them.
+
+    `words`: of the first ATTRIBUTED texts that have such tokens.
+    """
+
+    tokens: int = 0
+    unknown: int = 0
+    texts: int = 0
+    words: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def share(self) -> float:
+        return self.unknown / self.tokens if self.tokens else 0.0
+
+    def add(self, text: str, counter: TokenCounter) -> None:
+        self.tokens += counter.count(text)
+        unknown = counter.unknown(text)
+        if unknown:
+            self.unknown += unknown
+            self.texts += 1
+            if self.texts <= ATTRIBUTED:
+                self.words.update(counter.unknown_words(text))
+
+
+@dataclass
 class SplitRows:
     """The good rows of a split, how many were bad for which reason, and the first of each."""
 
@@ -55,6 +83,7 @@ class SplitRows:
     good: list[Seen] = field(default_factory=list)
     bad: Counter[str] = field(default_factory=Counter)
     first_bad: dict[str, list[BadRow]] = field(default_factory=dict)
+    unknown: UnknownTokens = field(default_factory=UnknownTokens)  # empty where tokens are estimated
 
 
 def read_split(
@@ -66,8 +95,12 @@ def read_split(
     *,
     most: int | None,
     shown: int,
+    repeated: Mapping[tuple[str, int | str], Sequence[str]] | None = None,
 ) -> SplitRows:
-    """The first `most` rows of a split (None: all of them), with `shown` bad ones of each kind."""
+    """The first `most` rows of a split (None: all of them), with `shown` bad ones of each kind.
+
+    `repeated`: the keys that stand twice in a row, by file and line.
+    """
     reader, found = ExampleReader(rows, labels), SplitRows(split, source)
     columns, given = rows.required(labelled=True), unchanged(source)
     tables: set[str] = set()  # where a quotation mark is one of the text
@@ -81,6 +114,14 @@ def read_split(
             if len(first) < shown:
                 first.append(example)
             continue
+        texts = list(rows.texts(example))
+        if counter.exact:
+            for text in texts:
+                found.unknown.add(text, counter)
+        doubts = [*rows.doubts(example, labels), *(_in_quotes(row, columns) if row.source in tables else ())]
+        if repeated and (row.source, row.line) in repeated:
+            keys = and_more([repr(key) for key in repeated[row.source, row.line]])
+            doubts.append(f"a key twice: {keys}, of which the last one is read")
         found.good.append(
             Seen(
                 split,
@@ -89,8 +130,8 @@ def read_split(
                 tuple(rows.passages(example).values()),
                 rows.counted(example, labels),
                 rows.truth(example),
-                (*rows.doubts(example, labels), *(_in_quotes(row, columns) if row.source in tables else ())),
-                row_tokens(list(rows.texts(example)), counter, rows.together),
+                tuple(doubts),
+                row_tokens(texts, counter, rows.together),
             )
         )
     return found

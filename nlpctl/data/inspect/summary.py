@@ -10,7 +10,7 @@ from typing import Any
 
 from nlpctl.data.inspect.duplicates import NearPair
 from nlpctl.data.inspect.lengths import PERCENTILES
-from nlpctl.data.inspect.profile import Inspection, SplitProfile, shortened, told_labels
+from nlpctl.data.inspect.profile import Inspection, SplitProfile, shortened, told_labels, told_unknown
 from nlpctl.data.inspect.readable import Seen
 from nlpctl.report.page import percent
 
@@ -101,6 +101,16 @@ def length_table(found: Inspection) -> Table:
     return Table(f"Tokens per row, {found.tokens_by}", columns, rows)
 
 
+def unknown_table(found: Inspection) -> Table:
+    """Tokens that the tokenizer does not know, and what stands behind them."""
+    rows = []
+    for profile in found.splits:
+        of = profile.unknown
+        if of.unknown:
+            rows.append([profile.split, of.unknown, percent(of.share), ", ".join(told_unknown(of, 10))])
+    return Table("Tokens that the tokenizer does not know ([UNK])", ["split", "tokens", "share", "most of all"], rows)
+
+
 def overlap_table(found: Inspection) -> Table:
     """Rows of one split in another."""
     rows = [
@@ -163,6 +173,7 @@ def all_tables(found: Inspection, shown: Shown) -> Iterator[Table]:
         split_table(found),
         label_table(found),
         length_table(found),
+        unknown_table(found),
         overlap_table(found),
         group_table(SAME, same, shown),
         pair_table(NEAR, near, shown),
