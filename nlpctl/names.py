@@ -1,12 +1,15 @@
-"""Lists of names and "did you mean" guesses for messages; the names in which two mappings differ."""
+"""Lists of names and "did you mean" guesses for messages; the names in which two mappings differ; names in UTF-8."""
 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
+
+from nlpctl.errors import UserError
 
 _SHOWN = 12
 
@@ -47,6 +50,31 @@ def listed(options: Iterable[str]) -> str:
     names = [str(option) for option in options]
     more = f", ... ({len(names)} in all)" if len(names) > _SHOWN else ""
     return (", ".join(repr(name) for name in names[:_SHOWN]) or "none") + more
+
+
+def is_utf8(name: str) -> bool:
+    """Whether UTF-8 can hold `name`. Those of files are bytes; in Python half surrogates stand for what is no UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def in_utf8(name: str | os.PathLike[str]) -> str:
+    """`name` for messages, in which half surrogates are escaped."""
+    return str(name).encode("utf-8", "backslashreplace").decode()
+
+
+def refuse_not_utf8(name: str | os.PathLike[str], where: str = "", what: str = "this name") -> None:
+    """UserError if `name`, of a file or a folder, is not UTF-8: manifests, pages and graphs could not tell it.
+
+    `where`: what names it; by default the message begins with the name, and calls it `what`.
+    """
+    if not is_utf8(str(name)):
+        message = f"the name {in_utf8(name)} is not UTF-8" if where else f"{what} is not UTF-8"
+        hint = "rename the file or the folder: nlpctl writes names down in UTF-8"
+        raise UserError(message, where or in_utf8(name), hint)
 
 
 def counted(count: int, unit: str) -> str:

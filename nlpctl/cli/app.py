@@ -34,7 +34,7 @@ from nlpctl.errors import (
     UserError,
     remedy,
 )
-from nlpctl.names import nearest
+from nlpctl.names import nearest, refuse_not_utf8
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,7 @@ def _outcome(words: list[str], debug: bool, restarts: bool) -> tuple[int, Nlpctl
     """
     try:
         _check_progress()
+        _check_names(words)
         code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
         with console.standard_output():
             sys.stdout.flush()
@@ -248,8 +249,11 @@ def _take_debug(words: list[str]) -> bool:
 
 def _asks_for_json(words: list[str]) -> bool:
     """Whether the command is to print JSON, and not its help."""
-    flags = words[: _end_of_flags(words)]
-    return FLAG in flags and not {"--help", "-h", "--version"} & set(flags)
+    return FLAG in words[: _end_of_flags(words)] and not _asks_for_help(words)
+
+
+def _asks_for_help(words: list[str]) -> bool:
+    return not words or not {"--help", "-h", "--version"}.isdisjoint(words[: _end_of_flags(words)])
 
 
 def _end_of_flags(words: list[str]) -> int:
@@ -271,6 +275,16 @@ def _check_progress() -> None:
     value = os.environ.get(console.PROGRESS, "")
     if value not in ("", "json"):
         raise UserError(f"there is no progress format {value!r}", console.PROGRESS, "set it to json, or unset it")
+
+
+def _check_names(words: list[str]) -> None:
+    """UserError for an argument, or the folder that paths are relative to, of which the name is not UTF-8."""
+    for word in words:
+        refuse_not_utf8(word, what="this argument")
+    if _asks_for_help(words):
+        return
+    with contextlib.suppress(FileNotFoundError):  # it was deleted, which whatever needs it reports
+        refuse_not_utf8(os.getcwd(), what="the name of the current folder")
 
 
 def _usage_problem(error: typer.TyperException) -> Problem | str:

@@ -29,7 +29,7 @@ from nlpctl.layout import (
     config_file,
     holds,
 )
-from nlpctl.names import nearest, nearest_file
+from nlpctl.names import in_utf8, nearest, nearest_file
 
 GIVEN = "recipe"  # what messages call a recipe that a program gives as a mapping
 # What stands beside the recipe.yaml of a run, of several, of an index. One of these is enough: a stranger may have
@@ -119,7 +119,8 @@ def _as_yaml(recipe: Mapping[str, Any]) -> str:
     """A recipe that a program gives, as the text of a file: what it may hold is decided in one place."""
     try:
         # JSON is YAML, so a mapping passes the same parser and the same checks as a file.
-        return json.dumps(dict(recipe), ensure_ascii=False, default=os.fspath)
+        text = json.dumps(dict(recipe), ensure_ascii=False, default=os.fspath)
+        return in_utf8(text)  # the name of a file that is not UTF-8 becomes an escape, which is refused with its key
     except (TypeError, ValueError) as error:
         hint = "give what YAML can hold: texts, numbers, true and false, None, lists, dicts"
         raise UserError(f"a value cannot be part of a recipe: {error}", GIVEN, hint) from None

@@ -6,6 +6,7 @@ The order of precedence: default < extended config < recipe < command line.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
 from nlpctl.config.settled import as_trained
 from nlpctl.config.tasks import known_tasks, nearest_task, task_info
 from nlpctl.errors import UserError
+from nlpctl.names import refuse_not_utf8
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ def load_recipe(
     The code that a run or model names which is opened is not to be run: see config/own_code.py.
     Raises UserError with every problem found, and for files that such a folder names outside of it (opened_files.py).
     """
+    if not isinstance(source, Mapping):
+        refuse_not_utf8(os.path.abspath(source))
     log = LoadLog()
     tree, path = read_source(source, log, purpose, task_given=any(each.key == "task" for each in overrides))
     for override in overrides:
@@ -74,6 +78,7 @@ def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog
     """The recipe of a tree with everything laid over it. UserError with what `log` holds, and all that is found."""
     tree = _without_managed(tree, log)
     tree = resolve_paths(interpolate(tree, log))
+    _refuse_not_utf8(tree)
     task = _task(tree, log)
     sections = coerce_sections(tree, log)
     sections["training"] = _with_metric(_absolute_output_dir(sections["training"]), task, log)
@@ -83,6 +88,18 @@ def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog
     if log.problems:
         raise UserError(problems=log.problems)
     return recipe if purpose == "train" else as_trained(recipe)
+
+
+def _refuse_not_utf8(node: Node, key: str = "") -> None:
+    """UserError for a value that is not UTF-8: the path of a file that a program names, or an escape in the YAML."""
+    if isinstance(node, TableNode):
+        for name, entry in node.entries.items():
+            _refuse_not_utf8(entry, f"{key}.{name}".lstrip("."))
+    elif isinstance(node, ListNode):
+        for item in node.items:
+            _refuse_not_utf8(item, key)
+    else:
+        refuse_not_utf8(node.text, f"{node.origin} ({key})")
 
 
 def _absolute_output_dir(training: Any) -> Any:

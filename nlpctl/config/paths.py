@@ -17,6 +17,7 @@ from nlpctl.config.distributions import is_distribution
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 from nlpctl.layout import EXPORT_MANIFEST, TASK, is_run
+from nlpctl.names import refuse_not_utf8
 
 if TYPE_CHECKING:
     from nlpctl.config.schema import Recipe
@@ -68,7 +69,10 @@ def further_files(recipe: Recipe) -> list[Path]:
     found = [] if masked is None else [Path(masked)]
     if scratch is not None and scratch.dictionaries is not None:
         found += sorted(file for file in Path(scratch.dictionaries).glob("*") if file.is_file())
-    return [*found, *dataset_files(recipe)]
+    found += dataset_files(recipe)
+    for file in found:
+        refuse_not_utf8(file)  # a run's manifest names them
+    return found
 
 
 def dataset_files(recipe: Recipe) -> list[Path]:

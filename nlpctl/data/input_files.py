@@ -24,6 +24,7 @@ from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.xlsx_rows import XLSX, xlsx_rows
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.layout import MANIFEST, PARTS
+from nlpctl.names import refuse_not_utf8
 
 PLAIN, PARQUET = "text", "parquet"
 STDIN = "-"
@@ -211,6 +212,13 @@ def found_files(name: str, endings: Collection[str] | None) -> list[str]:
         return [name]
     if is_url(name):
         return _found_at(name, endings)
+    found = _found_here(name, endings)
+    for file in found:
+        refuse_not_utf8(file)
+    return found
+
+
+def _found_here(name: str, endings: Collection[str] | None) -> list[str]:
     path = Path(name)
     if path.is_dir():
         names = (str(each) for each in path.iterdir() if each.is_file() and _counts(each.name, endings))

@@ -121,10 +121,6 @@ def _missing_file(path: Path, where: str) -> Problem | None:
     if path.is_dir():
         return Problem(f"{path} is a folder, not a file", where, "name the files in it")
     if path.exists():
-        try:
-            str(path).encode()
-        except UnicodeEncodeError:  # a run's manifest names its files
-            return Problem(f"the name of {path} is not UTF-8", where, "rename the file")
         return None
     if not path.parent.is_dir():
         return Problem(f"{path} does not exist: there is no folder {path.parent}", where, "check the path")

@@ -15,6 +15,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import STAGING_PREFIX, json_of, read_json, sha256_of, write_json_atomic
 from nlpctl.layout import CALIBRATION, CARD, CONVERSION, EXPORT_MANIFEST, LABELS, MANIFEST, REPORTS, TASK
 from nlpctl.models.source import WEIGHTS
+from nlpctl.names import refuse_not_utf8
 from nlpctl.outputs import refuse_foreign
 
 FORMAT = 1
@@ -32,7 +33,10 @@ class AlteredFiles(UserError):
 
 
 def sums_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """SHA-256 of each file of `folder` that is named."""
+    """SHA-256 of each file of `folder` that is named. UserError: a name is not UTF-8."""
+    names = list(names)
+    for name in names:
+        refuse_not_utf8(folder / name)
     return {name: sha256_of(folder / name) for name in sorted(names)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
 from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step, real_path
-from nlpctl.names import nearest
+from nlpctl.names import in_utf8, is_utf8, nearest
 from nlpctl.report.score_tables import figures, without_counts
 from nlpctl.runners.run_files import (
     DAMAGED,
@@ -208,6 +209,20 @@ def open_all(folder: Path) -> tuple[list[RunRecord], list[UnreadableRun]]:
     return records, unreadable
 
 
+def _in_utf8(place: str, folders: list[str]) -> list[str]:
+    """Those of `folders` whose names a page, an address or JSON can hold."""
+    for name in folders:
+        if not is_utf8(name):
+            _leave_out(Path(place, name))
+    return [name for name in folders if is_utf8(name)]
+
+
+@functools.cache
+def _leave_out(folder: Path) -> None:
+    """Told once, and not whenever a page is made anew."""
+    console.warn(f"{in_utf8(folder)} is left out: its name is not UTF-8; rename it")
+
+
 def find_runs(folder: Path) -> Iterator[Path]:
     """The run directories in `folder`, at any depth; anything else, such as an index, is ignored.
 
@@ -224,7 +239,7 @@ def find_runs(folder: Path) -> Iterator[Path]:
             yield Path(place)
         elif Path(place) != folder and other_kind(Path(place)):  # a stray file beside the runs must not hide them
             folders.clear()
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = _in_utf8(place, sorted(name for name in folders if not name.startswith(".")))
         # Links are not walked into, which may lead round in circles; but a run may have been moved to another disk.
         for path in (Path(place, name) for name in folders if os.path.islink(os.path.join(place, name))):
             real = real_path(path)

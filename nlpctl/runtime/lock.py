@@ -16,6 +16,7 @@ from pathlib import Path
 
 from nlpctl.errors import UserError
 from nlpctl.files import LOCK_PREFIX, remove_leftovers_of, writing
+from nlpctl.names import refuse_not_utf8
 from nlpctl.outputs import refuse_lost_link
 
 LET_GO = 60.0  # seconds in which a process on a node that was lost has ended too
@@ -35,6 +36,7 @@ def sole_writer(output: Path) -> Iterator[None]:
     refuse_lost_link(given)
     # Two paths to one folder, of which one leads through a link, have one lock.
     output = output.parent.resolve() / output.name
+    refuse_not_utf8(output)
     file = output.with_name(f"{LOCK_PREFIX}{output.name}")
     made = [folder for folder in output.parents if not folder.exists()]
     with writing(given, "name another place: -o FOLDER"):

@@ -346,7 +346,7 @@ class RunDirectory:
 def describe_run(command: Sequence[str], seed: int, data_files: Sequence[Path], versions: Mapping[str, str]) -> dict:
     """The part of the manifest that is known before the run: command, versions, commit, seed, data hashes."""
     return {
-        "command": [each.encode("utf-8", "backslashreplace").decode() for each in command],  # names may be other bytes
+        "command": list(command),
         "versions": dict(versions),
         "git_commit": git_commit(),
         "seed": seed,

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from nlpctl.errors import UserError
+from nlpctl.names import refuse_not_utf8
 from nlpctl.static_graph.archive import MOST_FILES
 from nlpctl.static_graph.sniff import Kind, kind_of
 
@@ -55,4 +56,7 @@ def walk(folder: Path) -> list[Path]:
         files += [Path(parent, name) for name in sorted(names) if not _LEFT_OUT.fullmatch(name)]
         if len(files) > MOST_FILES:
             raise UserError(f"holds over {MOST_FILES} files", where=str(folder), hint="give the model's own folder")
-    return [file for file in files if file.is_file()]
+    found = [file for file in files if file.is_file()]
+    for file in found:
+        refuse_not_utf8(file)
+    return found

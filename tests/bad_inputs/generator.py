@@ -7,13 +7,14 @@ of the folder of conftest.py. A new command needs a line in GOOD, which a test d
 from __future__ import annotations
 
 import functools
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from hostile import FILES, PIPE, device, put
+from hostile import FILES, NOT_UTF8, PIPE, device, put
 
 from nlpctl.cli.app import COMMANDS, _load
 from nlpctl.cli.options import RecipeCommand
@@ -170,6 +171,7 @@ def commands() -> dict[str, Any]:
 def attacks() -> list[Attack]:
     """All of them, in a fixed order; names are unique."""
     made = [*_keys(), *_large(), *_named_files(), *_inputs(), *_endings(), *_numbers(), *_texts(), *_outputs()]
+    made += _names()
     twice = [name for name, count in Counter((each.family, each.name) for each in made).items() if count > 1]
     assert not twice, twice[:5]
     return made
@@ -374,6 +376,38 @@ def _outputs() -> Iterator[Attack]:
                         told = f"{place}.yaml"
                     name = f"{command}{mark} {flag} {place[:40]}{' --overwrite' if more else ''}"
                     yield Attack("outputs", name, (*begun, *target, *after, *more), prepare, told)
+
+
+def _names() -> Iterator[Attack]:
+    """Names that are not UTF-8: of every path of a command line, written or read, and of what lies in folders."""
+    for command, words, mark in _lines():
+        for place, word in enumerate(words):
+            path = Path(word)
+            if word.startswith("-") or (not path.suffix and "/" not in word and word not in ("new", "exported")):
+                continue
+            for hostile in (path.with_name(NOT_UTF8 + path.name), Path(NOT_UTF8, path.name)):
+                line = (*words[:place], str(hostile), *words[place + 1 :])
+                name = f"{command}{mark}, {word} {place}: {ascii(str(hostile))}"
+                yield Attack("names", name, line, _moved(word, hostile))
+    for folder, readers in READERS.items():
+        for command in readers:
+            words = ["recipe", "show", folder] if command == "recipe show" else GOOD[command][0].split()
+            for inside in (NOT_UTF8, f"{NOT_UTF8}.txt", f"{NOT_UTF8}/manifest.json", f"{NOT_UTF8}.pdparams"):
+                make = _making(put(b"{}"), f"{folder}/{inside}")
+                yield Attack("names", f"{command}, {folder}: {ascii(inside)}", tuple(words), make, _output_of(words))
+
+
+def _moved(word: str, hostile: Path) -> Callable[[Path], None]:
+    """What a command line names under its `hostile` name too, so that the name alone is wrong."""
+
+    def make(folder: Path) -> None:
+        (folder / hostile).parent.mkdir(parents=True, exist_ok=True)
+        if (folder / word).is_dir():
+            shutil.copytree(folder / word, folder / hostile)
+        elif (folder / word).is_file():
+            shutil.copy(folder / word, folder / hostile)
+
+    return make
 
 
 def _flags(command: str, kind: str) -> list[str]:

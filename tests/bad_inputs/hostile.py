@@ -9,6 +9,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+NOT_UTF8 = os.fsdecode(b"n\xff")  # a name
 DEEP = "[" * 100_000 + "]" * 100_000
 
 

@@ -26,7 +26,8 @@ from generator import Attack, attacks, folder_attacks
 SECONDS, MEMORY = 30, 2 << 30
 PLACES = 11  # ten, and what they have in common
 PLACE = re.compile(r"error: \S.*(: |`)", re.DOTALL)  # `where: message`, or the command line itself
-FAMILIES = ("keys", "large numbers", "named files", "inputs", "endings", "numbers", "texts", "outputs", "folders")
+FAMILIES = ("keys", "large numbers", "named files", "inputs", "endings", "numbers", "texts", "outputs", "names")
+FAMILIES += ("folders",)
 LIBRARIES = (".ses", "jieba.cache")  # what ONNX Runtime and jieba leave
 SAMPLE = 3  # attacks of each family
 PAIRS = """\
