@@ -128,6 +128,12 @@ SCENARIOS = (
         ("manifest.json", "events.jsonl", "recipe.yaml", "metrics.json", "mistakes.json", "report.html"),
         "manifest.json", share=4,
     ),
+    Scenario(
+        "loaders", ("train", "recipe.yaml", "--dataloader_num_workers", "2"), "out/run", "out/run/manifest.json",
+        ("--resume",),
+        ("manifest.json", "events.jsonl", "recipe.yaml", "metrics.json", "mistakes.json", "report.html"),
+        "manifest.json",
+    ),
     Scenario("predict", ("predict", "base", "texts.txt", "-o", "out/a.jsonl", "--batch-size", "4"), "out/a.jsonl",
              "out/a.jsonl.partial.json", ("--resume",), share=3),
     Scenario("export", ("export", "base", "-o", "out/export", "--format", "paddle,onnx"), "out/export", share=3),

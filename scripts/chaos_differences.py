@@ -10,7 +10,7 @@ from typing import Any
 
 from check_resume import different_values
 
-CLOCKS = {"time", "seconds", "started", "ended", "pid", "resumed", "command", "train_runtime", "eval_runtime"}
+CLOCKS = {"time", "seconds", "left", "started", "ended", "pid", "resumed", "command", "train_runtime", "eval_runtime"}
 CLOCKS |= {"eval_samples_per_second", "eval_steps_per_second", "interval_samples_per_second", "interval_runtime"}
 CLOCKS |= {"interval_steps_per_second", "train_samples_per_second", "train_steps_per_second", "source", "output_dir"}
 # The first is found out by training steps: a run killed after the last one has lost it. The order in the second varies.
