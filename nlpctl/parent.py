@@ -1,6 +1,6 @@
 """Processes that end with the process that started them, also after SIGKILL, when no code of that one runs any more.
 
-    python -m nlpctl.parent PARENT ARGUMENTS...     `python ARGUMENTS...`, which the kernel ends with the process PARENT
+    python parent.py PARENT ARGUMENTS...     `python ARGUMENTS...`, which the kernel ends with the process PARENT
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def python_until_parent_ends(*arguments: str) -> list[str]:
     The new process sees to it itself. A preexec_fn would run Python between fork and exec, beside locks that threads of
     this process may have held, and would have the system copy the tables of all its memory.
     """
-    return [sys.executable, "-m", __name__, str(os.getpid()), *arguments]
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *arguments]
 
 
 def main(argv: Sequence[str]) -> None:

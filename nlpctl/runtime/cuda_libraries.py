@@ -19,12 +19,12 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nlpctl.parent import python_until_parent_ends
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
 from nlpctl.runtime.versions import pin
 
@@ -116,7 +116,7 @@ def _first(folder: str, searched: str | None) -> str:
 def ask_libraries(environ: Mapping[str, str]) -> dict[str, Library]:
     """What a process that starts under `environ` gets by the names of PACKAGES, asked in such a process."""
     script = Path(__file__).with_name("cuda_library_probe.py")
-    command = [sys.executable, "-I", "-S", str(script), *PACKAGES]
+    command = python_until_parent_ends("-I", "-S", str(script), *PACKAGES)
     found: dict[str, list[str]] = {}
     with contextlib.suppress(subprocess.TimeoutExpired, ValueError):  # it crashed or hangs: none is usable
         done = subprocess.run(command, capture_output=True, text=True, env=dict(environ), timeout=PROBE_SECONDS)

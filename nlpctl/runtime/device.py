@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from nlpctl import console
 from nlpctl.errors import NeedsRestart, UserError
 from nlpctl.paddle_version import release_of
+from nlpctl.parent import python_until_parent_ends
 from nlpctl.runtime.cuda_code import Capability, CudaCode, installed_code
 from nlpctl.runtime.cuda_libraries import SEARCH_PATH, CudaLibraries, cuda_libraries
 from nlpctl.runtime.versions import installed_version, pin
@@ -70,7 +70,7 @@ def ask_driver(environ: Mapping[str, str]) -> Driver:
     try:
         done = subprocess.run(
             # Isolated: neither the user's site-packages nor PYTHONPATH can slow it down or import CUDA.
-            [sys.executable, "-I", "-S", str(script)],
+            python_until_parent_ends("-I", "-S", str(script)),
             capture_output=True,
             text=True,
             env=dict(environ),
