@@ -135,6 +135,7 @@ class InputRounding(paddle.nn.Layer):
     def __init__(self, simulation: Simulation):
         super().__init__()
         self.moving_rate = simulation.moving_rate if simulation.inputs == "moving_average_abs_max" else None
+        self._to_pass_again = 0
         self._number("bound")
         if self.moving_rate is not None:
             self._number("total")
@@ -162,7 +163,13 @@ class InputRounding(paddle.nn.Layer):
         return float(self._buffers["first_bound"]) * math.exp(float(self.clip)) if self.clipped else math.inf
 
     def observe(self, inputs: paddle.Tensor) -> None:
-        """Let `bound` follow the largest value of a batch."""
+        """Let `bound` follow the largest value of a batch, once if it is passed twice (training.recompute): without a
+        gradient for the loss, and again for the gradient, which must be rounded as the loss was."""
+        if not paddle.is_grad_enabled():
+            self._to_pass_again += 1
+        elif self._to_pass_again:
+            self._to_pass_again -= 1
+            return
         largest = min(float(inputs.detach().abs().max()), self._clip_limit())
         if self.moving_rate is None:
             self.bound.set_value(paddle.to_tensor([max(float(self.bound), largest)]))

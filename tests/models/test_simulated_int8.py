@@ -19,6 +19,7 @@ from nlpctl.models.simulated_int8 import (
     KEY,
     STEPS,
     InputRounding,
+    SimulatedLinear,
     Simulation,
     make_plain,
     rounded_weight,
@@ -160,6 +161,26 @@ def test_damaged(loaded, tmp_path, change, message):
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=message):
         load_trained(folder, HEAD)
+
+
+def test_a_recomputed_layer_sees_a_batch_once():
+    """training.recompute computes a layer without a gradient first, and again in the backward pass."""
+    from paddle.distributed.fleet.utils import recompute
+
+    paddle.seed(3)
+    linear, batches, found = paddle.nn.Linear(4, 4), [paddle.randn([6, 4]) * scale for scale in (1, 3, 2)], []
+    for again in (False, True):
+        layer = SimulatedLinear(linear, rounding(1.0, clipped=False), "abs_max", first=True)
+        steps = []
+        for batch in batches:
+            inputs = batch.detach()
+            inputs.stop_gradient = False
+            output = recompute(layer, inputs) if again else layer(inputs)
+            (output**2).sum().backward()
+            steps.append([inputs.grad.numpy(), layer.input_rounding.limit(), float(layer.input_rounding.total)])
+        found.append(steps)
+    for plain, recomputed in zip(*found, strict=True):
+        assert (plain[0] == recomputed[0]).all() and plain[1:] == recomputed[1:]
 
 
 def test_a_change_in_place_after_rounding_is_refused():
