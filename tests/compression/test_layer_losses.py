@@ -101,6 +101,23 @@ def test_relations_of_the_last_layer(pair) -> None:
     np.testing.assert_allclose(computed(section, *pair), np.mean(wanted), rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["hidden", "attention", "relations"])
+def test_a_student_whose_layers_are_recomputed_learns_as_much(kind) -> None:
+    """training.recompute: what is inside a layer has no gradient in the forward pass."""
+    found = []
+    for recomputed in (False, True):
+        teacher, student = network(1, 3), network(2, 2)
+        losses = LayerLosses(teacher, student, DistillationSection(**{kind: 1.0}), (0, 2))
+        student.bert.encoder.enable_recompute = recomputed
+        inputs = {"input_ids": paddle.to_tensor(IDS)}
+        answers = student(**inputs).sum()
+        (losses.loss(inputs) + answers).backward()
+        found.append({name: each.grad.numpy() for name, each in student.named_parameters() if each.grad is not None})
+    assert found[0].keys() == found[1].keys() and len(found[0]) > 30
+    for name, gradient in found[0].items():
+        np.testing.assert_allclose(found[1][name], gradient, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 def test_nothing_is_to_be_learned_from_oneself() -> None:
     section = DistillationSection(hidden=1.0, attention=1.0, relations=1.0)
     assert computed(section, network(3, 2), network(3, 2), (0, 1)) < 1e-6

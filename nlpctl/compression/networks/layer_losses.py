@@ -19,6 +19,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.pruned import encoder_layers
 
 PROJECTION = "distillation_projection"  # the sublayer that a student has only during training
+QUERIES, KEYS, VALUES = PROJECTIONS = ("q_proj", "k_proj", "v_proj")  # of attention
 _HIDDEN_BY_MASK = -1e4
 
 
@@ -32,27 +33,34 @@ def spread_layers(teacher: int, student: int) -> tuple[int, ...]:
 class Taps:
     """Activations of chosen layers of a network, from its last forward pass.
 
-    `hidden`: [batch, length, width], before the first layer and after each chosen one. `queries`, `keys`, `values`:
-    [batch, length, width] of the chosen layers, heads side by side.
+    `hidden`: [batch, length, width], before the first layer and after each chosen one.
     """
 
     def __init__(self, network: nn.Layer, chosen: Sequence[int]):
         layers = encoder_layers(network)
         self.heads = layers[0].self_attn.num_heads
         self.hidden: dict[int, paddle.Tensor] = {}
-        self.queries: dict[int, paddle.Tensor] = {}
-        self.keys: dict[int, paddle.Tensor] = {}
-        self.values: dict[int, paddle.Tensor] = {}
+        self._chosen = [layers[index] for index in chosen]
+        self._inputs: dict[int, paddle.Tensor] = {}
+        self._projected: dict[tuple[str, int], paddle.Tensor] = {}
         layers[0].register_forward_pre_hook(lambda _, inputs: self.hidden.__setitem__(0, inputs[0]))
-        for place, index in enumerate(chosen):
-            attention = layers[index].self_attn
-            _tap(layers[index], self.hidden, place + 1)
-            _tap(attention.q_proj, self.queries, place)
-            _tap(attention.k_proj, self.keys, place)
-            _tap(attention.v_proj, self.values, place)
+        for place, layer in enumerate(self._chosen):
+            _tap(layer, self.hidden, place + 1)
+            layer.register_forward_pre_hook(lambda _, inputs, place=place: self._inputs.__setitem__(place, inputs[0]))
+            for name in PROJECTIONS:
+                _tap(getattr(layer.self_attn, name), self._projected, (name, place))
+
+    def projected(self, name: str, place: int) -> paddle.Tensor:
+        """What one of PROJECTIONS gave in a chosen layer: [batch, length, width], heads side by side."""
+        found, states = self._projected[name, place], self._inputs[place]
+        if not found.stop_gradient or states.stop_gradient:
+            return found
+        # The layer is recomputed in the backward pass (training.recompute), so what is inside it has no gradient yet.
+        layer = self._chosen[place]
+        return getattr(layer.self_attn, name)(layer.norm1(states) if layer.normalize_before else states)
 
 
-def _tap(layer: nn.Layer, into: dict[int, paddle.Tensor], place: int) -> None:
+def _tap(layer: nn.Layer, into: dict[Any, paddle.Tensor], place: Any) -> None:
     def take(_: nn.Layer, inputs: Any, output: Any) -> None:
         into[place] = output[0] if isinstance(output, tuple) else output
 
@@ -71,6 +79,7 @@ class LayerLosses:
         self._section = section
         self._teacher = teacher
         self._pad_id = teacher.config.pad_token_id
+        self._layers = len(chosen)
         self._of_teacher = Taps(teacher, chosen)
         self._of_student = Taps(student, range(len(chosen)))
         first = [encoder_layers(network)[0] for network in (teacher, student)]
@@ -117,9 +126,11 @@ class LayerLosses:
         ours, theirs = self._of_student, self._of_teacher
         pairs = (mask.unsqueeze(1) * mask.unsqueeze(2)).unsqueeze(1)
         losses = []
-        for place in ours.queries:
-            mine = _products(ours.queries[place], ours.keys[place], ours.heads)
-            other = _products(theirs.queries[place], theirs.keys[place], theirs.heads)
+        for place in range(self._layers):
+            mine, other = (
+                _products(each.projected(QUERIES, place), each.projected(KEYS, place), each.heads)
+                for each in (ours, theirs)
+            )
             if ours.heads != theirs.heads:
                 mine, other = mine.mean(1, keepdim=True), other.mean(1, keepdim=True)
             losses.append((((mine - other) ** 2) * pairs).sum() / (pairs.sum() * mine.shape[1]))
@@ -128,11 +139,11 @@ class LayerLosses:
     def _relation_loss(self, mask: paddle.Tensor) -> paddle.Tensor:
         """KL divergence of softmax(A A^T / sqrt(d)) for A the queries, keys and values of the last layer, mean over
         the three, relation heads and real tokens (Wang et al., 2021, MiniLMv2, eq. 4 and 5)."""
-        last = max(self._of_student.queries)
+        last = self._layers - 1
         hidden = ((1 - mask) * _HIDDEN_BY_MASK).unsqueeze(1).unsqueeze(1)
         losses = []
-        for kind in ("queries", "keys", "values"):
-            ours, theirs = vars(self._of_student)[kind][last], vars(self._of_teacher)[kind][last]
+        for name in PROJECTIONS:
+            ours, theirs = (each.projected(name, last) for each in (self._of_student, self._of_teacher))
             mine = F.log_softmax(_products(ours, ours, self._relation_heads) + hidden, axis=-1)
             other = F.softmax(_products(theirs, theirs, self._relation_heads) + hidden, axis=-1)
             # Clipped: the teacher's probability of a masked position is 0, and 0 * log 0 would be NaN.
