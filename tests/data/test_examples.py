@@ -58,7 +58,7 @@ def test_numbers_are_labels_but_not_text():
         ({"text": "a", "label": "Poss"}, "unknown label: 'Poss'; did you mean 'pos'?"),
         ({"text": "a", "label": "好"}, "unknown label: '好'; known are neg, pos"),
         ({"text": "a", "label": ""}, "blank label"),
-        ({"text": "a", "label": {}}, "bad label: expected text or a number, got dict"),
+        ({"text": "a", "label": {}}, "bad label: an object without 'choices': the keys are none"),
     ],
 )
 def test_bad_values(values, reason):
