@@ -67,7 +67,7 @@ def _open(rows: TaskRows, split: str, required: Sequence[str], task: AnnotatedTa
         return open_dataset(data, split, tuple(required), rows.label_column)
     files = tuple(Path(name) for name in files_of(data, split))
     if data.reader is not None:
-        return FunctionRows(data.reader, files, tuple(required))
+        return FunctionRows(data.reader, files, tuple(required), **_naming(rows))
     return open_files(rows, files, required, where=f"data.{split}", own=getattr(data.by_split, split), task=task)
 
 
@@ -91,9 +91,23 @@ def open_files(
     formats = tuple(_format_of(rows, path, declared) for path in files)
     header = rows.data.header if own.header is None else own.header
     named = {getattr(rows.data.columns, name): str(column) for name, column in own.columns.items()}
+    return FileRows(files, formats, header, tuple(required), named, task or rows, rows.plain_column, **_naming(rows))
+
+
+def _naming(rows: TaskRows) -> dict[str, Any]:
+    """The names of labels that are written as numbers, and their column."""
     names = label_names(rows.data)
-    naming = {} if names is None else {"label_names": names.names, "label_column": rows.label_column}
-    return FileRows(files, formats, header, tuple(required), named, task or rows, rows.plain_column, **naming)
+    return {} if names is None else {"label_names": names.names, "label_column": rows.label_column}
+
+
+def _with_names(row: Row | BadRow, column: str, names: Sequence[str] | None) -> Row | BadRow:
+    """The row with `names` in place of the numbers in its column of labels."""
+    if names is None or isinstance(row, BadRow) or column not in row.values:
+        return row
+    try:
+        return row._replace(values={**row.values, column: named_label(row.values[column], names)})
+    except ValueError as error:
+        return BadRow(row.source, row.line, f"{error} (data.numbered_labels)")
 
 
 def _format_of(rows: TaskRows, path: Path, declared: str) -> str:
@@ -169,13 +183,9 @@ class FileRows:
     def _renamed(self, row: Row | BadRow) -> Row | BadRow:
         if isinstance(row, BadRow):
             return row
-        values = {**row.values, **{name: row.values[own] for name, own in self.named.items() if own in row.values}}
-        if self.label_names is not None and self.label_column in values:
-            try:
-                values[self.label_column] = named_label(values[self.label_column], self.label_names)
-            except ValueError as error:
-                return BadRow(row.source, row.line, f"{error} (data.numbered_labels)")
-        return row._replace(values=values)
+        values = {name: row.values[own] for name, own in self.named.items() if own in row.values}
+        renamed = row._replace(values={**row.values, **values})
+        return _with_names(renamed, self.label_column, self.label_names)
 
 
 @dataclass(frozen=True)
@@ -188,7 +198,8 @@ class FunctionRows:
     reader: str
     files: tuple[Path, ...]
     required: tuple[str, ...]
-    label_names: None = None
+    label_names: tuple[str, ...] | None = None
+    label_column: str = ""
 
     @property
     def description(self) -> str:
@@ -203,7 +214,8 @@ class FunctionRows:
             for number, values in enumerate(_call_reader(function, arguments, source), 1):
                 empty = False
                 reason = missing_key(values, self.required)
-                yield Row(source, number, values) if reason is None else BadRow(source, number, reason)
+                row = Row(source, number, values) if reason is None else BadRow(source, number, reason)
+                yield _with_names(row, self.label_column, self.label_names)
             if empty:
                 raise UserError("the reader yields no rows", where=source, hint="check what it was given and reads")
 

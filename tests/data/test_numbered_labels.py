@@ -54,6 +54,15 @@ def test_labels_of_every_kind_of_file(name: str, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_labels_of_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "def rows():\n    yield {'text': 'a', 'label': 1}\n    yield {'text': 'b', 'label': 0}\n"
+    (tmp_path / "own_numbers.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    recipe = recipe_of(tmp_path, "sequence_classification", reader="own_numbers:rows", numbered_labels=["neg", "pos"])
+    data = read_training_data(task_rows(recipe.task, recipe.data))
+    assert data.labels.names == ("neg", "pos") and [row.label for row in data.train] == [1, 0]
+
+
 def test_lists_of_labels(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "x", "label": [2, 0]}\n{"text": "y", "label": []}\n')
     recipe = recipe_of(tmp_path, "multi_label_classification", train="a.jsonl", numbered_labels=["c", "b", "a"])
