@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -123,7 +124,8 @@ def refuse_other_encodings(first: bytes, source: str) -> None:
 
 
 def _convert(encoding: str, source: str) -> str:
-    return f"convert it: iconv -f {encoding} -t UTF-8 {source}"
+    named = f" {shlex.quote(source)}" if Path(source).is_file() else ""  # others, such as standard input, have no name
+    return f"convert it: iconv -f {encoding} -t UTF-8{named}"
 
 
 def _refuse_gbk(piece: bytes, source: str) -> None:
