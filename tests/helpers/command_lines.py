@@ -31,7 +31,8 @@ SET_BY_IMPORTS = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")  # a library sets 
 
 # Nothing is downloaded: every request is refused at once. No byte code, which would look like a file written.
 ENVIRONMENT = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""}
-ENVIRONMENT |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT)}
+PATHS = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+ENVIRONMENT |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": PATHS}
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def command_lines(scratch: Path, *modules: str) -> Iterator[CommandLines]:
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
-        [sys.executable, __file__, str(theirs.fileno()), *modules],
+        [sys.executable, __file__, str(theirs.fileno()), str(SECONDS), *modules],
         stdin=subprocess.DEVNULL,
         pass_fds=[theirs.fileno()],
         env={**os.environ, **ENVIRONMENT},
@@ -253,4 +254,5 @@ def _run(job: dict, streams: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])
+    SECONDS = int(sys.argv[2])
+    _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[3:])
