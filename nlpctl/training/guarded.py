@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import tempfile
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import paddle
+from paddle.nn.layer.norm import _BatchNormBase as BatchNorm
 from paddlenlp.trainer import Trainer
 from paddlenlp.trainer.trainer import TRAINER_STATE_NAME
 from paddlenlp.trainer.trainer_utils import TrainOutput
@@ -25,6 +26,13 @@ from nlpctl.training.checkpoints import UnloggedLoss, read_state, read_unlogged
 from nlpctl.training.guards import StepGuard
 from nlpctl.training.oom import Division, OutOfMemory, is_out_of_memory, record_division
 from nlpctl.training.time_shares import TimeShares
+
+
+def moved_by_passes(network: paddle.nn.Layer) -> list[paddle.Tensor]:
+    """What a forward pass in training may change: buffers, such as the bounds of simulated int8, and the moving means
+    of batch normalisation, which Paddle keeps as parameters."""
+    norms = [layer for layer in network.sublayers(include_self=True) if isinstance(layer, BatchNorm)]
+    return [*network.buffers(), *(moved for norm in norms for moved in (norm._mean, norm._variance))]
 
 
 class GuardedTrainer(Trainer):
@@ -45,6 +53,7 @@ class GuardedTrainer(Trainer):
     _stop: StopRequest
     _loss_sum: paddle.Tensor | None = None  # the stock loop's, of the steps since the last line of the log
     _carried: UnloggedLoss | None = None  # of the checkpoint, until the first step adds it
+    _before: Sequence[tuple[paddle.Tensor, paddle.Tensor]] = ()  # what forward passes change, as it was before the step
     _ended_step = -1  # the step that ended an epoch or the training and was seen once already
 
     def run(self, checkpoint: Path | None, stop: StopRequest) -> None:
@@ -61,6 +70,8 @@ class GuardedTrainer(Trainer):
     def training_step(self, model: paddle.nn.Layer, inputs: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
         """Loss and gradients of one micro-batch of an update. Raises OutOfMemory."""
         self.guard.begin_part(inputs)
+        if self.guard.part == 0:
+            self._before = [(each, each.clone()) for each in moved_by_passes(model)]
         try:
             loss = super().training_step(model, inputs)
         # Paddle's allocator raises MemoryError; cuDNN and cuBLAS report theirs as OSError.
@@ -149,8 +160,10 @@ class GuardedTrainer(Trainer):
         self.divide(smaller)
 
     def _forget_step(self) -> None:
-        """Free the remains of a failed step: gradients, batches, cached memory."""
+        """Free the remains of a failed step: gradients, batches, cached memory; undo what its forward pass changed."""
         self.guard.begin_step()
+        for tensor, value in self._before:
+            tensor.set_value(value)
         self.optimizer.clear_grad()
         gc.collect()
         if self.args.device == "gpu":

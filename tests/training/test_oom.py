@@ -21,6 +21,7 @@ from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.training import fast_cpu
 from nlpctl.training.fine_tune import _divide
 from nlpctl.training.oom import Division, is_out_of_memory, record_division, recorded_division
+from tests.training.conftest import weights
 
 # As Paddle 2.6.2 words it on a GPU (fluid/memory/allocation/cuda_allocator.cc) and, with CUDA's libraries, elsewhere.
 ON_GPU = (
@@ -94,6 +95,32 @@ def test_from_step_k_on_it_is_the_run_with_that_accumulation(tiny, plain_parts, 
     assert divisions(run) == [(k, 4, 2)]
     assert 0.0 < difference(run.model, plain_parts.model) < 1e-5
     assert [event["step"] for event in EventLog(run.events_file).read() if event["event"] == "log"] == [*range(1, 13)]
+
+
+BATCH_NORM = """
+from paddle import nn
+
+class Normed(nn.Layer):
+    def __init__(self, config):
+        super().__init__()
+        self.words, self.norm = nn.Embedding(config.vocab_size, 8), nn.BatchNorm1D(8)
+        self.out = nn.Linear(8, config.num_labels)
+
+    def forward(self, input_ids):
+        return self.out(self.norm(self.words(input_ids).mean(1)))
+"""
+
+
+def test_what_the_failed_forward_pass_changed_is_undone(tiny, no_room, monkeypatch):
+    """The moving means of batch normalisation, which no gradient trains."""
+    (tiny.folder / "batch_norm.py").write_text(BATCH_NORM)
+    monkeypatch.chdir(tiny.folder)
+    expected = tiny("normed-parts", *PARTS, "model.network=batch_norm:Normed")
+    no_room(4)
+    found = tiny("normed", "model.network=batch_norm:Normed")
+    assert divisions(found) == [(0, 4, 2)]
+    one, other = (weights(run.model) for run in (found, expected))
+    assert "network.norm._mean" in one and all((one[name] == other[name]).all() for name in one)
 
 
 def test_resumed_it_ends_with_the_same_bits(tiny, no_room, difference, monkeypatch):
