@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -34,6 +35,7 @@ __all__ = ["Answer", "Export", "Model", "Row", "Run", "RunFailed", "UserError", 
 Answer = dict[str, Any]  # one line of `nlpctl predict`: the input and the prediction
 Row = str | Mapping[str, Any]  # a text, or a dict with the columns of the task
 Kept = str | Sequence[str] | None  # "all", "none", or keys of a row
+_loading = threading.Lock()  # it switches modes of the process, and seeds its random numbers
 _SKIP = 'fix it; or answer bad rows by {"error": ...}: load(..., set={"data.on_bad_row": "skip"})'
 
 
@@ -73,14 +75,15 @@ def load(
         changes.append(Override("inference.min_confidence", str(min_confidence), "min_confidence"))
     from nlpctl.runners.named_model import named_model
 
-    given = [change.text for change in changes if change.key == "runtime.cache_dir"]
-    named = named_model(os.fspath(path), str(given[-1]) if given else None)
-    recipe = _in_this_process(load_recipe(named, changes, "observe"), [change.key for change in changes])
-    from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
+    with _loading:
+        given = [change.text for change in changes if change.key == "runtime.cache_dir"]
+        named = named_model(os.fspath(path), str(given[-1]) if given else None)
+        recipe = _in_this_process(load_recipe(named, changes, "observe"), [change.key for change in changes])
+        from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 
-    with located(recipe):
-        source = find_model(recipe)
-        trained = open_trained_model(recipe, set_up_to_answer(recipe, source), source, batch_size)
+        with located(recipe):
+            source = find_model(recipe)
+            trained = open_trained_model(recipe, set_up_to_answer(recipe, source), source, batch_size)
     return Model(recipe, Path(source), trained, batch_size)
 
 

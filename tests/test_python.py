@@ -234,7 +234,10 @@ def test_models_side_by_side_and_a_recipe_that_is_a_dict(model, texts, place, mo
 
 
 def test_threads_that_use_one_model_get_their_own_answers(run, texts):
-    """Lists, single rows, iterators and scores at once; in the engine that mixed them up."""
+    """Lists, single rows, iterators and scores at once; in the engine that mixed them up. Loading meets, too."""
+    with ThreadPoolExecutor(2) as threads:
+        others = list(threads.map(lambda _: run.model(batch_size=16), range(2)))
+    assert [other.predict(texts[0])["label"] for other in others] == [others[0].predict(texts[0])["label"]] * 2
     model = run.model(engine="paddle", batch_size=16)
     rows = [{"text": text, "label": label} for text, label in zip(texts[:40], ["好评", "差评"] * 20, strict=True)]
     shares = [texts[:40], texts[40:80], texts[5:30]]

@@ -13,6 +13,7 @@ from nlpctl.errors import UserError
 from nlpctl.formats.safe_pickle import BROKEN_HINT
 from nlpctl.outputs import refuse_pipe
 from nlpctl.paddle_version import described_tensor, describes_tensor
+from nlpctl.upstream.eager_mode import keep_eager_mode
 
 
 @contextmanager
@@ -27,6 +28,7 @@ def static_mode() -> Iterator[None]:
     finally:
         if was_dynamic:
             paddle.disable_static()
+            keep_eager_mode()
 
 
 @dataclass(frozen=True)

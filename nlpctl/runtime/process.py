@@ -51,6 +51,7 @@ from nlpctl.runtime.cpu import CpuInfo, cpu_info, physical_cores
 from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.ranks import is_child, local_size, rank, world_size
 from nlpctl.runtime.versions import require_known_paddle
+from nlpctl.upstream.eager_mode import keep_eager_mode
 
 # Both are known to GPU builds only; a CPU build ignores them and is deterministic without.
 DETERMINISTIC_FLAGS = {"FLAGS_cudnn_deterministic": "1", "FLAGS_embedding_deterministic": "1"}
@@ -177,6 +178,7 @@ def import_paddle(setup: ProcessSetup) -> None:
     with _sigterm_kept(), quiet_import():
         import paddle
 
+    keep_eager_mode()
     paddle.set_device(setup.device)
 
 
@@ -184,6 +186,7 @@ def import_paddlenlp() -> None:
     """Import PaddleNLP, and with it Paddle, without their useless output. After prepare_process."""
     with _sigterm_kept(), quiet_import():
         import paddlenlp  # noqa: F401  (quiet_libraries needs its logger)
+    keep_eager_mode()
     quiet_libraries()
 
 
