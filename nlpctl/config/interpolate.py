@@ -77,6 +77,8 @@ class _Interpolator:
         return dataclasses.replace(node, text=_PATTERN.sub(replaced, node.text), folder=folder)
 
     def _variable(self, name: str, node: ScalarNode, dotted: str) -> str:
+        if node.origin.opened is not None:  # what nlpctl writes there is resolved; a stranger would learn of secrets
+            self._fail(node, dotted, "the recipe of a run reads no environment variables", "write the value out")
         value = os.environ.get(name, "")
         if not value:
             state = "empty" if name in os.environ else "not set"

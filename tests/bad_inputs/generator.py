@@ -7,6 +7,7 @@ of the folder of conftest.py. A new command needs a line in GOOD, which a test d
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,12 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+import yaml
+from damage import damage
 from hostile import FILES, NOT_UTF8, PIPE, device, put
 
 from nlpctl.cli.app import COMMANDS, _load
 from nlpctl.cli.options import RecipeCommand
 from nlpctl.config.keys import Key, all_keys, keys_of
 from nlpctl.config.model_section import ScratchSection
+from nlpctl.config.own_code import CODE_KEYS
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 from nlpctl.config.schema import DataFormat
 from nlpctl.data.packed import PACKED
@@ -123,6 +127,24 @@ READERS = {  # folder whose every file is damaged -> the commands that read it
     "outputs/folds/audit": ("data apply",),
 }
 
+# Command lines that open a folder as a recipe, besides those of GOOD, and where each kind of folder says what it is.
+OPENING = (
+    "train outputs/finished --output_dir outputs/new --max_steps 1",
+    "train outputs/finished --output_dir outputs/new --max_steps 1 --folds 2",
+    "data show outputs/finished", "data inspect outputs/finished", "data curve outputs/finished -o new --shares 2",
+    "data split outputs/finished -o new --dev 1 --test 0", "data convert outputs/finished -o new.jsonl --to doccano",
+    "eval outputs/finished --split dev", "eval outputs/finished/recipe.yaml --split dev", "calibrate outputs/finished",
+    "export outputs/finished/model -o new --format onnx --timing 0", "eval exported dev.tsv",
+    "predict outputs/finished/model texts.txt", "recipe validate outputs/finished/recipe.yaml",
+    "params ls outputs/finished/recipe.yaml",
+    "params set outputs/finished/model --value classifier.bias=0 -o new",
+)  # fmt: skip
+OPENED = ("outputs/finished/recipe.yaml", "outputs/finished/model/task.json", "exported/task.json",
+          "outputs/index/recipe.yaml", "outputs/folds/recipe.yaml", "outputs/folds/fold-1/recipe.yaml")  # fmt: skip
+TOLD = ("task.json", "config.json", "tokenizer_config.json", "special_tokens_map.json", "manifest.json", "export.json",
+        "series.json")  # fmt: skip
+RAN, STOLEN = "it-ran", "stolen-text-4711"
+EVIL = f"import pathlib\npathlib.Path({RAN!r}).touch()\ndef run(*words): raise SystemExit(words)\n"
 LONG = "n" * 300
 MANY = "9" * 25  # more than any machine has of anything, or can count to
 NUMBERS = ("-1", "0", MANY, "1e400", "nan", "-inf", "1.5", "x", "")
@@ -302,6 +324,137 @@ def folder_attacks(start: Path) -> Iterator[Attack]:
                     yield Attack(
                         "folders", f"{command}, {name}: {kind}", tuple(words), _making(make, name), _output_of(words)
                     )
+
+
+def name_attacks(start: Path) -> Iterator[Attack]:
+    """Code that only an opened folder names, under every key of this kind. If it runs it makes the file RAN."""
+    for file in OPENED:
+        for words in _opening(file):
+            for key in CODE_KEYS:
+                name = "runpy:run_path" if key == "data.reader" else "evil:run"
+                prepare = functools.partial(_name, file=file, key=key, value=name)
+                yield Attack("names in folders", f"{' '.join(words)}, {file} {key}", tuple(words), prepare, _new(words))
+
+
+def path_attacks(start: Path) -> Iterator[Attack]:
+    """A file outside in place of every text of the files by which folders tell what they are, under every key of a
+    recipe that is a path, and a link in place of every file. What holds STOLEN afterwards was copied."""
+    for file in OPENED:
+        keys = ("decode.terms", "masking.dictionary")
+        keys = (*INPUT_PATHS, *TEXT_PATHS, "data.dataset") if file.endswith(".yaml") else keys
+        for words in _opening(file):
+            for key in keys:
+                for how in ("absolute", "relative"):
+                    prepare = functools.partial(_name, file=file, key=key, value=how)
+                    name = f"{' '.join(words)}, {file} {key} {how}"
+                    yield Attack("paths in folders", name, tuple(words), prepare, _new(words))
+        folder = Path(file).parent
+        for told in sorted(path for path in (start / folder).glob("*.json") if path.name in TOLD):
+            for place in _texts_in(json.loads(told.read_text(encoding="utf-8"))):
+                for words in _opening(file)[:4]:
+                    prepare = functools.partial(_exchange, file=f"{folder}/{told.name}", place=place)
+                    name = f"{' '.join(words)}, {folder}/{told.name} {'.'.join(map(str, place))[:60]}"
+                    yield Attack("paths in folders", name, tuple(words), prepare, _new(words))
+        for each in sorted(path for path in (start / folder).glob("*") if path.is_file()):
+            for words in _opening(file):
+                prepare = functools.partial(_link, file=f"{folder}/{each.name}")
+                name = f"{' '.join(words)}, link {folder}/{each.name}"
+                yield Attack("paths in folders", name, tuple(words), prepare, _new(words))
+
+
+def _opening(file: str) -> list[list[str]]:
+    """The command lines that open the folder of `file`, those first that copy it."""
+    folder = file.rpartition("/")[0]
+    lines = [*OPENING, *(line for name, command in GOOD.items() if name != "runs send" for line in command)]
+    found = [line.split() for line in lines if {folder, file} & {*line.split()}]
+    found += [words.split() for words in OPENING if folder == "outputs/finished/model" and "outputs/finished" in words]
+    unique = [words for place, words in enumerate(found) if words not in found[:place]]
+    return sorted(unique, key=lambda words: words[0] not in ("export", "params", "train", "ensemble"))
+
+
+def _new(words: list[str]) -> str | None:
+    """What a command line writes; one that writes into a run or its model alone is told apart by `RAN` and STOLEN."""
+    if words[0] in ("calibrate", "report", "train", "bench", "compress", "data"):
+        return "."
+    return _output_of(words)
+
+
+def _name(folder: Path, file: str, key: str, value: str) -> None:
+    """Set a key in the recipe or task.json of a folder, which lists no checksums any more."""
+    _plant(folder)
+    path = folder / file
+    content = (yaml.safe_load if path.suffix == ".yaml" else json.loads)(path.read_text(encoding="utf-8"))
+    _unlist(path.parent)
+    value = {"absolute": str(folder / "secret.txt"), "relative": "../" * 5 + "secret.txt"}.get(value, value)
+    inner = content
+    for part in key.split(".")[:-1]:
+        inner[part] = inner.get(part) or {}
+        inner = inner[part]
+    inner[key.rpartition(".")[2]] = value
+    if value == "runpy:run_path":
+        content["data"] |= {split: [str(path.parent / "evil.py")] for split in ("train", "dev", "test")}
+    path.write_text(json.dumps(content), encoding="utf-8")  # which is YAML too
+    if path.name == "task.json" and key == "model.network":
+        config = json.loads((path.parent / "config.json").read_text(encoding="utf-8"))
+        config["own_network"] = {"class": value}
+        (path.parent / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    _list_anew(path.parent)
+
+
+def _exchange(folder: Path, file: str, place: tuple[Any, ...]) -> None:
+    """The path of a file outside in place of one text in a JSON file."""
+    _plant(folder)
+    path = folder / file
+    content = json.loads(path.read_text(encoding="utf-8"))
+    inner: Any = content
+    for part in place[:-1]:
+        inner = inner[part]
+    inner[place[-1]] = str(folder / "secret.txt")
+    if path.name not in ("manifest.json", "export.json", "series.json"):
+        _unlist(path.parent)
+    path.write_text(json.dumps(content), encoding="utf-8")
+    if path.name != "export.json":
+        _list_anew(path.parent)
+
+
+def _link(folder: Path, file: str) -> None:
+    _plant(folder)
+    (folder / file).unlink()
+    (folder / file).symlink_to(folder / "secret.txt")
+    if Path(file).name != "manifest.json":
+        _unlist((folder / file).parent)
+    if Path(file).name != "export.json":
+        _list_anew((folder / file).parent)
+
+
+def _plant(folder: Path) -> None:
+    """evil.py, which tells when it runs, and secret.txt, which could be a vocabulary of the model, words or labels."""
+    for place in (folder, folder / "outputs" / "finished", folder / "outputs" / "folds"):
+        if place.is_dir():
+            (place / "evil.py").write_text(EVIL, encoding="utf-8")
+    *pieces, _ = (folder / "outputs/finished/model/vocab.txt").read_text(encoding="utf-8").splitlines()
+    (folder / "secret.txt").write_text("\n".join([*pieces, STOLEN, ""]), encoding="utf-8")
+
+
+def _unlist(folder: Path) -> None:
+    """A stranger writes no list of checksums, or one that is right."""
+    content = folder / "manifest.json"
+    if content.is_file() and json.loads(content.read_text(encoding="utf-8")).get("kind") == "model":
+        content.unlink()
+
+
+def _list_anew(folder: Path) -> None:
+    if (folder / "export.json").is_file():
+        damage(folder.parent, f"sign {folder.name}")
+
+
+def _texts_in(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where texts stand in a JSON value; of many in a list or a table the first."""
+    if isinstance(value, str) and place:
+        yield place
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, each in list(inside)[: 3 if isinstance(value, list) else 20]:
+        yield from _texts_in(each, (*place, name))
 
 
 def _numbers() -> Iterator[Attack]:

@@ -21,13 +21,13 @@ from pathlib import Path
 import generator
 import pytest
 from command_lines import CommandLines, Ended
-from generator import Attack, attacks, folder_attacks
+from generator import Attack, attacks, folder_attacks, name_attacks, path_attacks
 
 SECONDS, MEMORY = 30, 2 << 30
 PLACES = 11  # ten, and what they have in common
 PLACE = re.compile(r"error: \S.*(: |`)", re.DOTALL)  # `where: message`, or the command line itself
 FAMILIES = ("keys", "large numbers", "named files", "inputs", "endings", "numbers", "texts", "outputs", "names")
-FAMILIES += ("folders",)
+FAMILIES += ("folders", "names in folders", "paths in folders")
 LIBRARIES = (".ses", "jieba.cache")  # what ONNX Runtime and jieba leave
 SAMPLE = 3  # attacks of each family
 PAIRS = """\
@@ -100,6 +100,11 @@ def wrong(attack: Attack, top: Path, here: Path, lines: CommandLines) -> list[st
     after = fingerprint(here)
     changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     own = attack.writes if ended.code == 0 else None
+    if generator.RAN in after:
+        found.append("code ran that only the folder names")
+    copied = [name for name in changed if name != "secret.txt" and _holds(here / name, generator.STOLEN)]
+    if copied:
+        found.append(f"copied into {', '.join(copied[:4])}")
     harmed = [name for name in changed if own != "." and (own is None or not f"{name}/".startswith(f"{own}/"))]
     if (ended.code == 0 or _diverged(ended)) and attack.words[0] == "train":  # its run directory is no flag
         harmed = [name for name in harmed if not name.startswith("outputs/new")]
@@ -110,6 +115,11 @@ def wrong(attack: Attack, top: Path, here: Path, lines: CommandLines) -> list[st
         found.append(f"left in the folder for temporary files: {', '.join(left[:4])}")
     _log(attack, ended, time.monotonic() - began, found)
     return [f"{problem}\n{ended.err[-500:]}" for problem in found[:1]] + found[1:]
+
+
+def _holds(path: Path, text: str) -> bool:
+    known = path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 28
+    return known and text.encode() in path.read_bytes()
 
 
 def _diverged(ended: Ended) -> bool:
@@ -160,14 +170,18 @@ def check(chosen: list[Attack], top: Path, tmp_path: Path, lines: CommandLines) 
 
 
 def test_a_sample(top: Path, tmp_path: Path, with_paddle: CommandLines) -> None:
-    check(sampled([*attacks(), *folder_attacks(top)]), top, tmp_path, with_paddle)
+    check(sampled(all_of(top)), top, tmp_path, with_paddle)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all(family: str, top: Path, tmp_path: Path, with_paddle: CommandLines) -> None:
-    made = [attack for attack in (*attacks(), *folder_attacks(top)) if attack.family == family and drawn(attack)]
+    made = [attack for attack in all_of(top) if attack.family == family and drawn(attack)]
     check(made, top, tmp_path, with_paddle)
+
+
+def all_of(top: Path) -> list[Attack]:
+    return [*attacks(), *folder_attacks(top), *name_attacks(top), *path_attacks(top)]
 
 
 def drawn(attack: Attack) -> bool:
@@ -190,4 +204,5 @@ def test_every_command_is_attacked() -> None:
 
 def test_there_are_many() -> None:
     counts = Counter(attack.family for attack in attacks())
-    assert set(counts) | {"folders"} == set(FAMILIES) and sum(counts.values()) > 8000, counts
+    assert {*counts, "folders", "names in folders", "paths in folders"} == {*FAMILIES}
+    assert sum(counts.values()) > 8000, counts

@@ -217,3 +217,20 @@ def test_closed_streams_are_no_error(tmp_path: Path) -> None:
         command = f"{sys.executable} -m nlpctl recipe ls {closed}"
         ended = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=dict(os.environ, PYTHONPATH=str(ROOT)))
         assert ended.returncode == 0
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 always looks in the current folder first")
+def test_further_processes_take_no_modules_of_the_current_folder(tmp_path: Path) -> None:
+    """In the folder of a stranger's run a json.py would run."""
+    for name in ("json", "multiprocessing"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('it ran')\n")
+    code = """
+import sys
+from nlpctl.cli.app import main
+from nlpctl.runtime.worker import run_python
+sys.argv = ["nlpctl", "--version"]
+main()
+print(run_python("-c", "import json, multiprocessing"))
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "code=0" in done.stdout, done.stdout

@@ -152,3 +152,15 @@ def test_a_series_lists_runs_of_its_own(tmp_path, name):
     (tmp_path / "series.json").write_text(json.dumps(content))
     with pytest.raises(UserError, match=f"{name} is not in the folder"):
         read_series(tmp_path)
+
+
+def test_a_run_reads_no_environment_variables(model, monkeypatch):
+    """A new run holds the resolved recipe, which would tell the variable to whoever gets that run."""
+    monkeypatch.setenv("SECRET_KEY", "stolen")
+    text = "task: text_matching\ntraining: {run_name: '${env:SECRET_KEY}'}\n"
+    (model.parent / "manifest.json").write_text("{}")
+    (model.parent / "recipe.yaml").write_text(text)
+    with pytest.raises(UserError, match="the recipe of a run reads no environment variables"):
+        recipe_of(model.parent)
+    (model.parent.parent / "mine.yaml").write_text(text)
+    assert load_recipe(model.parent.parent / "mine.yaml", purpose="apply").training.run_name == "stolen"

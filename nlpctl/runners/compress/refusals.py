@@ -16,7 +16,7 @@ from nlpctl.compression.strategies.registry import every_strategy, int8_of_graph
 from nlpctl.compression.user_functions import check_user_functions
 from nlpctl.config.checks import check
 from nlpctl.config.model_section import ModelSection
-from nlpctl.config.own_code import require_rows_named
+from nlpctl.config.own_code import refuse_unnamed, require_rows_named
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import files_of, has_split, open_split
 from nlpctl.data.task_rows import task_rows
@@ -40,6 +40,7 @@ def refuse_early(recipe: Recipe, source: str, strategies: Sequence[Strategy]) ->
         message = "the score of compression.evaluate cannot be resampled, so nothing says how sure a loss in it is"
         raise UserError(message, recipe.where("compression.sure"), "leave one of the two out")
     require_rows_named(recipe.data)
+    refuse_unnamed(recipe.model.network, "model.network")
     check_user_functions(recipe)
     found = resolve_source(source)
     if static_model(recipe) is not None:
