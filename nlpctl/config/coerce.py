@@ -19,6 +19,7 @@ from nlpctl.names import nearest
 TRUE = {"true", "yes", "on", "1"}
 FALSE = {"false", "no", "off", "0"}
 ALL = {"all", "none", "null"}  # words for the entry None of a list; None is what PaddleNLP's documents write
+_GUESSED = 100  # problems; beyond them unknown keys get no guess
 _FRACTION = re.compile(r"\s*([+-]?\d+(?:\.\d*)?)\s*/\s*(\d+(?:\.\d*)?)\s*")
 _LARGEST = 2**63 - 1  # what Paddle and NumPy hold
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][+-]?\d+)?")
@@ -165,7 +166,7 @@ def _free_mapping(key: Key, node: Node, log: LoadLog) -> dict[str, Scalar]:
 
 
 def _unknown(dotted: str, node: Node, log: LoadLog) -> None:
-    near = nearest_key(dotted)
+    near = nearest_key(dotted) if len(log.problems) < _GUESSED else None  # a guess takes milliseconds
     log.broken |= {dotted} | ({near} if near else set())
     hint = f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys"
     log.problems.append(Problem(f"unknown key {dotted}", where=str(node.origin), hint=hint))

@@ -162,6 +162,13 @@ def test_bad_overrides_name_the_flag(problems) -> None:
     assert found[1].hint == "did you mean data.max_seq_length?"
 
 
+def test_of_thousands_of_unknown_keys_the_first_get_a_guess(problems) -> None:
+    keys = ", ".join(f"max_seq_length{number}: 1" for number in range(200))
+    found = problems(f"task: sequence_classification\ndata: {{train: t.tsv, {keys}}}\n")
+    guessed = [each.hint.startswith("did you mean") for each in found if each.message.startswith("unknown key")]
+    assert guessed == [True] * 100 + [False] * 100
+
+
 def test_managed_fields_are_refused_with_the_remedy(problems) -> None:
     found = problems(
         GOOD + "training:\n  device: gpu\n  no_cuda: true\n", Override("training.do_train", "true", "--do_train")
