@@ -19,6 +19,7 @@ from nlpctl.data.frames import frames_of, is_frame, rows_of, with_files, write_f
 from nlpctl.errors import Interrupted, Problem, RunFailed, UserError
 from nlpctl.files import read_json
 from nlpctl.layout import EXPORT_REPORT
+from nlpctl.outputs import inputs_noted, note_inputs
 from nlpctl.report.notebook import Scores, export_html, facts_html, run_html
 
 if TYPE_CHECKING:
@@ -111,13 +112,14 @@ def train(
     source: Any = recipe if isinstance(recipe, Mapping) else os.fspath(recipe)
     source, keys = _with_frames_written(source, set or {}, fields, resume, overwrite)
     changes = overrides_of(keys, fields)
-    resolved = load_recipe(source, changes)
     from nlpctl.runners.train import train as run_training
 
     command = command_line(source, changes, resume=resume, overwrite=overwrite)
     try:
-        with located(resolved):
-            result = run_training(resolved, resume=resume, overwrite=overwrite, command=command)
+        with inputs_noted():
+            resolved = load_recipe(source, changes)
+            with located(resolved):
+                result = run_training(resolved, resume=resume, overwrite=overwrite, command=command)
     except Interrupted as stop:  # what a program expects of Ctrl-C
         raise KeyboardInterrupt(str(stop)) from stop
     return Run(result.run.path, Scores(result.metrics))
@@ -283,7 +285,8 @@ class Model:
         from nlpctl.inference.speeds import LIMIT
         from nlpctl.runners.export import Wanted, export
 
-        with located(self._recipe):
+        with located(self._recipe), inputs_noted():
+            note_inputs([self._path], "the model")
             wanted = Wanted(tuple(formats), tuple(precisions), timing=LIMIT, scored=True)
             folder = None if output is None else Path(output)
             made = export(self._recipe, str(self._path), wanted, output=folder, overwrite=overwrite)

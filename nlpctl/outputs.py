@@ -2,22 +2,26 @@
 
 A device or a pipe must be opened and written into. Renaming a file onto /dev/null would replace the device for the
 whole machine.
+
+No output is an input of the same command. Whatever a command reads is noted: the words of its command line, what its
+recipes name, and the files that patterns stand for. Whatever replaces a file or a folder asks here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import re
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import nlpctl
 from nlpctl.errors import UserError
-from nlpctl.layout import CARD, part_of
+from nlpctl.layout import CARD, part_of, real_path
 from nlpctl.names import and_more
 
 READ_AGAIN = "write its content to a file first, and name that"
@@ -25,6 +29,50 @@ ELSEWHERE = "name another file"
 NO_ARRAYS = ("arrays are not written sequentially", ELSEWHERE)  # for refuse_stream
 _SIGNATURE = re.compile(r"\n<!-- nlpctl \S+, sha256 ([0-9a-f]{16}) -->\n\Z")
 _UNFIT = ((stat.S_ISBLK, "a disk (block device)"), (stat.S_ISSOCK, "a socket"))
+
+
+_inputs: dict[Path, str] | None = None  # of the command in progress, with what names them; None: there is none
+
+
+@contextlib.contextmanager
+def inputs_noted() -> Iterator[None]:
+    """A command: inside the context, what `note_inputs` is told is no output."""
+    global _inputs
+    before, _inputs = _inputs, {**(_inputs or {})}
+    try:
+        yield
+    finally:
+        _inputs = before
+
+
+def note_inputs(paths: Iterable[str | Path], named_by: str) -> None:
+    """The command in progress reads these, which need not exist. `named_by`: a flag, a key or the like."""
+    if _inputs is not None:
+        for path in paths:
+            _inputs.setdefault(Path(os.path.abspath(path)), named_by)
+
+
+def refuse_inputs(*outputs: Path) -> None:
+    """UserError if one of `outputs`, which are to be replaced or removed, is an input, or a folder that holds one.
+
+    The same file under another name, by a link or a hard link, is the same.
+    """
+    for output in outputs:
+        if not _inputs or is_stream(output) or not os.path.lexists(output):
+            continue
+        for path, named_by in _inputs.items():
+            if _is_or_holds(output, path):
+                told = "this is an input" if path == output or not output.is_dir() else f"this holds an input, {path}"
+                raise UserError(f"{told} ({named_by}), and is not replaced", str(output), "name another place")
+
+
+def _is_or_holds(output: Path, path: Path) -> bool:
+    with contextlib.suppress(OSError):  # a link that leads nowhere; the prefix of several files
+        if output.samefile(path):
+            return True
+    # A link in the folder is lost with it, whatever it leads to.
+    spelt, real = Path(os.path.abspath(output)), real_path(output)
+    return path.is_relative_to(spelt) or path.is_relative_to(real) or real_path(path).is_relative_to(real)
 
 
 def is_stream(path: Path) -> bool:
@@ -58,10 +106,12 @@ def open_stream(path: Path) -> BinaryIO:
 def refuse_output(
     path: Path, overwrite: bool, *, exists: str = "the output file exists", elsewhere: str = ELSEWHERE
 ) -> None:
-    """UserError if `path` is a folder, a disk or a socket, a part of a model, a lost link, or exists and must not be
-    replaced."""
+    """UserError if `path` is a folder, a disk or a socket, an input, a part of a model, a lost link, or exists and must
+    not be replaced."""
     refuse_below_file(path.parent, str(path))
     refuse_lost_link(path)
+    if not path.is_dir():
+        refuse_inputs(path)
     refuse_part(path)
     if path.is_dir():
         raise UserError("this is a folder", where=str(path), hint="name a file in it")

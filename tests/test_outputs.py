@@ -11,13 +11,60 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, staged_file, write_text_atomic, writing
-from nlpctl.outputs import is_stream, refuse_below_file, refuse_foreign, refuse_output, refuse_stream, signed
+from nlpctl.outputs import (
+    inputs_noted,
+    is_stream,
+    note_inputs,
+    refuse_below_file,
+    refuse_foreign,
+    refuse_inputs,
+    refuse_output,
+    refuse_stream,
+    signed,
+)
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.run_directory import RunDirectory
 
 
 def names(folder) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def test_no_input_of_a_command_is_replaced(tmp_path):
+    """Whatever its name is, and whatever folder it lies in."""
+    (tmp_path / "rows").mkdir()
+    rows = tmp_path / "rows" / "train.tsv"
+    rows.write_text("text\n")
+    (tmp_path / "link.tsv").symlink_to(rows)
+    (tmp_path / "hard.tsv").hardlink_to(rows)
+    (tmp_path / "folder").symlink_to("rows")
+    (tmp_path / "other.tsv").touch()
+    with inputs_noted():
+        note_inputs([rows, tmp_path / "missing"], "data.train")
+        for name in ("rows/train.tsv", "link.tsv", "hard.tsv", "folder/train.tsv", "rows/../rows/train.tsv"):
+            with pytest.raises(UserError, match="is an input .data.train., and is not replaced"):
+                refuse_output(tmp_path / name, overwrite=True)
+        for name in ("rows", "folder", "."):
+            with pytest.raises(UserError, match="holds an input, .*train.tsv"):
+                refuse_inputs(tmp_path / name)
+        refuse_output(tmp_path / "other.tsv", overwrite=True)
+        refuse_inputs(tmp_path / "missing", tmp_path / "none")
+        with inputs_noted():
+            note_inputs([tmp_path / "other.tsv"], "--data")
+            with pytest.raises(UserError, match="--data"):
+                refuse_output(tmp_path / "other.tsv", overwrite=True)
+        refuse_output(tmp_path / "other.tsv", overwrite=True)
+    refuse_output(rows, overwrite=True)  # the next command
+
+
+def test_a_link_in_a_folder_is_an_input_that_would_be_lost(tmp_path):
+    (tmp_path / "rows.tsv").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "rows.tsv").symlink_to(tmp_path / "rows.tsv")
+    with inputs_noted():
+        note_inputs([tmp_path / "folder" / "rows.tsv"], "INPUT")
+        with pytest.raises(UserError, match="holds an input"):
+            refuse_inputs(tmp_path / "folder")
 
 
 def test_a_device_stays_one(tmp_path, device):

@@ -74,7 +74,7 @@ def explain(
     with located(recipe):
         source = input_of(recipe, [input], format)
         if output is not None:
-            refuse_output(output, source, overwrite)
+            refuse_output(output, overwrite)
         rows = run_explanation(recipe, source, method=method, label=label, baseline=baseline)
         if output is not None:
             explained = []
@@ -82,7 +82,7 @@ def explain(
                 for row in rows:
                     explained.append(row)
                     bar.advance()
-            write_explanations(explained, model, output, source, overwrite=overwrite)
+            write_explanations(explained, model, output, overwrite=overwrite)
             give({"output": output, "texts": len(explained)})
             console.note(f"{counted(len(explained), 'texts')} -> {output}")
             return

@@ -1,18 +1,23 @@
 """Values that commands take: no number is infinite, or larger than the libraries below can count.
 
-No path is "-", unless the help of its option says that it is standard output.
+No path is "-", unless the help of its option says that it is standard output. Whatever else names a file or a folder,
+but for the outputs, is noted as an input (outputs.py).
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import Problem, UserError
+from nlpctl.outputs import inputs_noted, note_inputs
 
+# The parameters that name what is written, as the functions of the commands call them; all others are read.
+WRITTEN = frozenset(("output", "embeddings", "html", "dest", "split"))
 LARGEST = 2**32 - 1  # also the largest seed
 
 
@@ -33,9 +38,25 @@ def _checked(callback: Callable, params: dict[str, Any]) -> Callable:
         ]
         if wrong:
             raise UserError(problems=wrong)
-        return callback(**values)
+        with inputs_noted():
+            for name, value in values.items():
+                if name in params and name not in WRITTEN:
+                    note_inputs(_paths(value), _shown(params[name]))
+            return callback(**values)
 
     return checked
+
+
+def _shown(param: Any) -> str:
+    """How the help shows a parameter: by its flag, or the name of the argument."""
+    return (param.metavar or param.name) if param.param_type_name == "argument" else param.opts[0]
+
+
+def _paths(value: Any) -> list[str]:
+    """The files and folders that a value names, or several values."""
+    words = value if isinstance(value, list | tuple) else [value]
+    paths = [os.path.expanduser(word) for word in words if isinstance(word, str | Path) and str(word)]
+    return [path for path in paths if os.path.lexists(path)]
 
 
 def _wrong(value: Any, param: Any) -> list[tuple[str, str]]:

@@ -21,14 +21,16 @@ from nlpctl.config.load_log import LoadLog
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.opened_files import refuse_files_outside
 from nlpctl.config.own_code import marked
-from nlpctl.config.paths import absolute, resolve_paths
+from nlpctl.config.paths import NAMES, absolute, inputs_of, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
 from nlpctl.config.settled import as_trained
 from nlpctl.config.tasks import known_tasks, nearest_task, task_info
 from nlpctl.errors import UserError
+from nlpctl.layout import MODEL
 from nlpctl.names import refuse_not_utf8
+from nlpctl.outputs import note_inputs
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog
     log.problems += check(recipe, purpose, log.broken)
     if log.problems:
         raise UserError(problems=log.problems)
+    _note_inputs(recipe, purpose, log)
     return recipe if purpose == "train" else as_trained(recipe)
 
 
@@ -100,6 +103,15 @@ def _refuse_not_utf8(node: Node, key: str = "") -> None:
             _refuse_not_utf8(item, key)
     else:
         refuse_not_utf8(node.text, f"{node.origin} ({key})")
+
+
+def _note_inputs(recipe: Recipe, purpose: Purpose, log: LoadLog) -> None:
+    """No output of the command is the recipe, a file that it extends, or one that it names."""
+    note_inputs((file for file, _ in log.trees), "the recipe")
+    for path, dotted in inputs_of(recipe):
+        note_inputs([path], recipe.where(dotted))
+        if purpose == "train" and dotted in NAMES and (Path(path) / MODEL).is_dir():  # of a run, this is what is read
+            note_inputs([Path(path) / MODEL], recipe.where(dotted))
 
 
 def _absolute_output_dir(training: Any) -> Any:

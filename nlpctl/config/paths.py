@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,22 @@ def further_files(recipe: Recipe) -> list[Path]:
     for file in found:
         refuse_not_utf8(file)  # a run's manifest names them
     return found
+
+
+def inputs_of(recipe: Recipe) -> Iterator[tuple[str, str]]:
+    """The files and folders that the recipe names to be read, with the keys; they need not exist."""
+    for dotted in (*INPUT_PATHS, *TEXT_PATHS, *NAMES, *VALUE_PATHS):
+        value: Any = recipe
+        for part in dotted.split("."):
+            value = getattr(value, part, None)
+        if dotted in VALUE_PATHS:
+            texts = _files_of(value or {})
+        elif isinstance(value, str):
+            texts = [value]
+        else:  # of TEXT_PATHS, a list holds texts and no paths
+            texts = [] if value is None or dotted in TEXT_PATHS else list(value)
+        if dotted != "runtime.cache_dir":  # which is written, too
+            yield from ((text, dotted) for text in texts if os.path.isabs(text))
 
 
 def dataset_files(recipe: Recipe) -> list[Path]:

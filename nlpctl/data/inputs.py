@@ -34,6 +34,7 @@ from nlpctl.data.segmented import is_segmented
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.xlsx_rows import XLSX
 from nlpctl.errors import UserError
+from nlpctl.outputs import note_inputs
 
 _BEGINNING = 1 << 16  # bytes that are looked at
 _ENDINGS = {".txt": PLAIN, ".parquet": PARQUET}  # and those of the task
@@ -165,7 +166,9 @@ def open_inputs(rows: TaskRows, names: Sequence[str], format: str) -> PredictInp
     twice = [place for place, times in Counter(places).items() if times > 1]
     if twice:
         raise UserError("this file is named twice", twice[0], "name it once")
-    return PredictInput(rows, tuple(_input_file(rows, place, format) for place in places))
+    found = PredictInput(rows, tuple(_input_file(rows, place, format) for place in places))
+    note_inputs(found.paths, "the input")
+    return found
 
 
 def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:

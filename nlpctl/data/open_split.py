@@ -20,6 +20,7 @@ from nlpctl.data.segmented import SEGMENTED, is_segmented
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest_file
+from nlpctl.outputs import note_inputs
 
 _AS_ALL = SplitFilesSection()
 _LOOKED_AT, _LONGEST = 10, 1 << 16  # lines that tell the format, and bytes of each
@@ -50,13 +51,11 @@ def open_split(rows: TaskRows, split: str, labelled: bool = True) -> RowSource:
         raise UserError(f"the recipe names no {split} data", where=f"data.{split}", hint=f"set data.{split}: FILE")
     require_rows_named(data)
     required = rows.required(labelled)
-    if not data.map and not data.filter:
-        return _open(rows, split, required)
-    if not data.map:
-        return ChangedRows(_open(rows, split, required), (), data.filter, required)
     # What the task needs may be what data.map makes of a row.
-    source = _open(rows, split, (), OnlyAnnotated(rows) if labelled else rows)
-    return ChangedRows(source, data.map, data.filter, required)
+    needed, task = ((), OnlyAnnotated(rows) if labelled else rows) if data.map else (required, None)
+    source = _open(rows, split, needed, task)
+    note_inputs(source.files, f"data.{split}")
+    return ChangedRows(source, data.map, data.filter, required) if data.map or data.filter else source
 
 
 def _open(rows: TaskRows, split: str, required: Sequence[str], task: AnnotatedTask | None = None) -> RowSource:

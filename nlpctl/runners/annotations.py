@@ -47,7 +47,7 @@ def convert(recipe: Recipe, output: Path, kind: str, *, overwrite: bool = False)
         prepare_to_read(recipe)
     source = open_split(rows, "train")
     interface = interface_of(output, kind)
-    refuse_files([path for path in (output, interface) if path is not None], source.files, overwrite)
+    refuse_files([path for path in (output, interface) if path is not None], overwrite)
     labels = resolve_labels(rows, source)
     writer = AnnotationWriter(kind, rows, labels.names)
     reader, log, records, first = ExampleReader(rows, labels), BadRowLog(recipe.data.on_bad_row), [], None

@@ -45,13 +45,13 @@ def augment_data(
         hint = f"it works for {', '.join(task.name for task in known_tasks() if task.augmentable)}"
         raise UserError(f"rows of {recipe.task} cannot be augmented", where=recipe.where("task"), hint=hint)
     rows = task_rows(recipe.task, recipe.data)
-    refuse_files([output], (), overwrite)
+    refuse_files([output], overwrite)
     prepare_to_read(recipe)
     from nlpctl.data.augment import open_augmenter  # imports PaddleNLP
 
     source = open_split(rows, "train")
     read = read_readable(source, rows, resolve_labels(rows, source))
-    refuse_files([output], source.files, overwrite)
+    refuse_files([output], overwrite)
     augmenter = open_augmenter(method, recipe.data.columns.text, copies=copies, share=share, synonyms=synonyms)
     new = 0
     with writing(output, "name another file: -o"), staged_file(output) as stream:

@@ -16,7 +16,7 @@ from nlpctl.data.audit.found import OUTLIER, WRONG, Finding, read_findings
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file, writing
 from nlpctl.names import counted
-from nlpctl.outputs import refuse_below_file
+from nlpctl.outputs import note_inputs, refuse_below_file
 from nlpctl.runners.data import refuse_files
 
 
@@ -68,7 +68,8 @@ def apply_findings(
     copies = _copies(edits, output)
     refuse_below_file(output, "-o")
     audited = {each.edit.file for each in findings if each.edit is not None}  # also those of which nothing is ticked
-    refuse_files(list(copies.values()), [file, *map(Path, audited)], overwrite)
+    note_inputs([file, *audited], "the findings")
+    refuse_files(list(copies.values()), overwrite)
     contents = {name: corrected(Path(name), *kinds[name], rows) for name, rows in edits.items()}
     # All are written to temporary files before the first is renamed.
     with writing(output, "name another folder: -o"), contextlib.ExitStack() as staged:

@@ -30,7 +30,6 @@ from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, staged_file, write_text_atomic, writing
-from nlpctl.layout import real_path
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.source import resolve_source
 from nlpctl.models.sums import AlteredFiles
@@ -120,7 +119,7 @@ def split_data(
     records = Records(unchanged(source), read.given, read.starts)
     targets = part_sizes(len(read.rows), shares)
     files = {part: folder / f"{part}{records.suffix}" for part, size in targets.items() if size}
-    refuse_files([*files.values(), folder / MANIFEST], source.files, overwrite)
+    refuse_files([*files.values(), folder / MANIFEST], overwrite)
     _refuse_older_parts(folder, files)
     seed = recipe.training.seed
     likeness = NEAR if near else None
@@ -169,11 +168,9 @@ def _refuse_older_parts(folder: Path, files: Mapping[str, Path]) -> None:
             raise UserError(message, where=str(path), hint="delete it, or name another folder: -o")
 
 
-def refuse_files(written: Sequence[Path], read: Sequence[Path], overwrite: bool) -> None:
-    inputs = {real_path(path) for path in read}
+def refuse_files(written: Sequence[Path], overwrite: bool) -> None:
+    """UserError if `outputs.refuse_output` refuses one of the files."""
     for path in written:
-        if real_path(path) in inputs:
-            raise UserError("this is an input file and is not replaced", str(path), "name another place: -o")
         refuse_output(path, overwrite, exists="the file exists", elsewhere="name another place: -o")
 
 

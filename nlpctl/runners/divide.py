@@ -32,9 +32,8 @@ from nlpctl.data.kept import KEEP_NONE, Keep, keep_of
 from nlpctl.data.packed import packing
 from nlpctl.data.readers import DOCUMENTS
 from nlpctl.errors import UserError
-from nlpctl.layout import real_path
 from nlpctl.names import counted
-from nlpctl.outputs import refuse_stream
+from nlpctl.outputs import refuse_inputs, refuse_stream
 from nlpctl.runners.desks import desks
 from nlpctl.runners.embed import require_vectors
 from nlpctl.runners.open_model import find_model
@@ -100,9 +99,8 @@ def predict_divided(
     _refuse_unfit(source)
     if parts is not None:
         refuse_parts(output, overwrite)
-        _refuse_own_input(source, output)
     else:
-        _refuse_file(source, output, overwrite)
+        _refuse_file(output, overwrite)
     order = Order(recipe, model, source.files, kept, batch_size, output.absolute(), truncated=truncated)
     identity = {**answers_identity(recipe, model, source, kept, batch_size, truncated), "parts": parts}
     division = Division(workers, cluster, resume)
@@ -123,7 +121,7 @@ def embed_divided(
     """Write what `write_embeddings` (runners/embed.py) would write to the .npy file `output`, divided like answers."""
     require_vectors(recipe)
     find_model(recipe)
-    _refuse_file(source, output, overwrite)
+    _refuse_file(output, overwrite)
     division = Division(workers, cluster, resume)
     return vectors_divided(recipe, source, output, batch_size, division, ShardFolder.finish_array)
 
@@ -165,6 +163,7 @@ def _divided(
     order = dataclasses.replace(order, files=source.files)
     with sigterm_interrupts(), sole_writer(folder.folder), contextlib.ExitStack() as ended:
         folder.refuse_foreign()
+        refuse_inputs(folder.folder)
         plan = _plan_to_resume(folder, identity, order.recipe) if division.resume else None
         begun = plan is not None
         with desks(order, division, folder.log) as crew:
@@ -207,15 +206,9 @@ def _refuse_unfit(source: PredictInput) -> None:
     source.refuse_other_encodings()
 
 
-def _refuse_file(source: PredictInput, output: Path, overwrite: bool) -> None:
-    refuse_output(output, source, overwrite)
+def _refuse_file(output: Path, overwrite: bool) -> None:
+    refuse_output(output, overwrite)
     refuse_stream(output, "a divided prediction cannot be written to it", "name a file: -o FILE")
-
-
-def _refuse_own_input(source: PredictInput, output: Path) -> None:
-    """UserError if rows are read from the folder that the answers are to replace."""
-    if any(real_path(output) in real_path(path).parents for path in source.paths):
-        raise UserError("the output folder holds the input", where=str(output), hint="name another folder")
 
 
 def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recipe) -> dict[str, Any] | None:

@@ -52,7 +52,7 @@ def write_embeddings(
     """
     require_vectors(recipe)
     model_source = find_model(recipe)
-    refuse_output(output, source, overwrite)
+    refuse_output(output, overwrite)
     refuse_stream(output, *NO_ARRAYS)
     total = source.check() if source.rereadable else None  # finds a bad row in the last line before an hour of work
     model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, total)

@@ -114,9 +114,9 @@ def _incomplete(row: int, given: dict[str, Any], explanation: Explanation) -> st
 
 
 def write_explanations(
-    rows: Sequence[Explained], name: str, output: Path, source: PredictInput, *, overwrite: bool = False
+    rows: Sequence[Explained], name: str, output: Path, *, overwrite: bool = False
 ) -> None:
     """The explanations as one self-contained HTML file. UserError if the file exists and must not be replaced."""
-    refuse_output(output, source, overwrite)
+    refuse_output(output, overwrite)
     with writing(output, "name another file: -o FILE.html"):
         write_text_atomic(output, explanations_page(rows, name))

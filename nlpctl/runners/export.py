@@ -31,7 +31,7 @@ from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
 from nlpctl.models.sums import weights_sum
 from nlpctl.names import did_you_mean
-from nlpctl.outputs import refuse_part
+from nlpctl.outputs import refuse_inputs, refuse_part
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import ProcessSetup, set_up_process
@@ -193,6 +193,7 @@ def _refuse_output(output: Path, source: str, layout: str | None, overwrite: boo
         raise UserError("already exists", where=str(output), hint="use --overwrite, or name another folder: -o")
     if not _replaceable(output, layout):
         raise UserError("is not an export and is not replaced", where=str(output), hint=ELSEWHERE)
+    refuse_inputs(output)
     if layout is None:
         refuse_foreign_files(output)
 

@@ -26,7 +26,7 @@ from nlpctl.inference.index_folder import (
     write_manifest,
 )
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS, MANIFEST, RECIPE
-from nlpctl.outputs import refuse_foreign, refuse_mounted, refuse_part
+from nlpctl.outputs import refuse_foreign, refuse_inputs, refuse_mounted, refuse_part
 from nlpctl.runners.divide import vectors_divided
 from nlpctl.runners.embed import embedded, require_vectors
 from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model, set_up_to_answer
@@ -180,4 +180,5 @@ def _refuse_folder(folder: Path, overwrite: bool) -> None:
     if is_index(folder):
         if not overwrite:
             raise UserError("the index exists", where=str(folder), hint="use --overwrite, or another -o FOLDER")
+        refuse_inputs(folder)
         refuse_foreign(folder, (MANIFEST, RECIPE, INDEX_TEXTS, INDEX_VECTORS))

@@ -145,7 +145,7 @@ def next_rows(
         hint = "name the run or the model folder that was exported"
         raise UserError("an export gives answers, but not the vectors of texts", model_source, hint)
     if output is not None:
-        refuse_output(output, source, overwrite)
+        refuse_output(output, overwrite)
         refuse_outputs(output, kind, overwrite)
     total = source.check() if source.rereadable else None  # finds a bad row in the last line before an hour of work
     known = known_texts(recipe, source.task_rows)

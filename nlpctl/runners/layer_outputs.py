@@ -64,7 +64,7 @@ def write_layer_outputs(
     model_source = find_trained_model(recipe)
     if output.suffix != ".npz":
         raise UserError("must be a .npz file", where=str(output), hint="-o OUTPUTS.npz")
-    refuse_output(output, source, overwrite)
+    refuse_output(output, overwrite)
     refuse_stream(output, *NO_ARRAYS)
     count = source.check() if source.rereadable else None  # finds a bad row in the last line before an hour of work
     setup = set_up_process(recipe)

@@ -29,7 +29,7 @@ from nlpctl.models.sums import (
     write_model_sums,
 )
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
-from nlpctl.outputs import NO_ARRAYS, refuse_output, refuse_part, refuse_stream
+from nlpctl.outputs import NO_ARRAYS, refuse_inputs, refuse_output, refuse_part, refuse_stream
 from nlpctl.runners.named_model import model_with_weights
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
@@ -385,4 +385,5 @@ def _refuse_folder(output: Path, source: Path, overwrite: bool) -> None:
     if output.exists() and not overwrite:
         raise UserError(_EXISTS, where=str(output), hint=f"use --overwrite, or {_OTHER_NAME}")
     if output.exists():
+        refuse_inputs(output)
         refuse_foreign_files(output)

@@ -97,7 +97,7 @@ def predict(
     kept = None if keep is None else keep_of(keep)
     model_source = find_model(recipe)
     if output is not None:
-        refuse_output(output, source, overwrite)
+        refuse_output(output, overwrite)
         if resume:
             refuse_stream(output, "an interrupted prediction cannot be resumed in it", "leave out --resume")
     # Check all rows first, so that a bad last line does not fail after an hour. A pipe cannot be read twice.
@@ -134,15 +134,13 @@ def predict(
     return PredictResult(rows, bad, cut, result.seconds, output)
 
 
-def refuse_output(output: Path, source: PredictInput, overwrite: bool) -> None:
-    """UserError if `output` is the input, or `outputs.refuse_output` refuses it."""
-    file = output.exists() and not output.is_char_device()  # a terminal may be input and output
-    if file and any(output.samefile(path) for path in source.paths):
-        raise UserError("the output file is the input", where=str(output), hint="name another file")
+def refuse_output(output: Path, overwrite: bool) -> None:
+    """UserError if answers cannot be written packed, or `outputs.refuse_output` refuses the file."""
     if (packed := packing(str(output))) is not None and not is_stream(output):
         hint = f"name it {output.stem}, or leave out -o: nlpctl predict ... | {packed} > {output.name}"
         raise UserError("answers are not written packed", where=str(output), hint=hint)
     outputs.refuse_output(output, overwrite)
+    outputs.refuse_inputs(*PartialOutput(output).files)
 
 
 def check_bad_row(row: BadRow, policy: str) -> None:
@@ -344,6 +342,7 @@ class PartialOutput:
         self.file = output.with_name(output.name + ".partial")
         self.note = output.with_name(output.name + ".partial.json")
         self.cuts = output.with_name(output.name + ".partial.truncated")
+        self.files = self.file, self.note, self.cuts
         self._lock: Lock | None = None  # held from `begin` to `finish`, or to the end of the process
 
     def check(self, identity: dict[str, Any], resume: bool) -> None:

@@ -118,7 +118,7 @@ def retag(
     if not task_info(recipe.task).tags:
         hint = "give a lexical analyser, such as a converted LAC"
         raise UserError(f"a model for {recipe.task} does not tag words", recipe.where("task"), hint)
-    refuse_files([output], [file], overwrite)
+    refuse_files([output], overwrite)
     rows = task_rows(recipe.task, recipe.data)
     model_source = find_model(recipe)
     labels, _ = read_labels(resolve_source(model_source).folder)

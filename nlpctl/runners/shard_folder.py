@@ -252,6 +252,7 @@ def refuse_parts(output: Path, overwrite: bool) -> None:
     outputs.refuse_lost_link(output)
     outputs.refuse_part(output)
     outputs.refuse_mounted(output)
+    outputs.refuse_inputs(output)
     if not os.path.exists(output):
         return
     manifest = output / MANIFEST

@@ -49,7 +49,7 @@ from nlpctl.layout import (
     checkpoints_in,
 )
 from nlpctl.names import and_more, differing
-from nlpctl.outputs import is_signed, refuse_lost_link, refuse_part
+from nlpctl.outputs import is_signed, refuse_inputs, refuse_lost_link, refuse_part
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import Lock, take_lock
 
@@ -94,6 +94,12 @@ class RunDirectory:
     @property
     def mistakes_file(self) -> Path:
         return self.path / MISTAKES
+
+    @property
+    def _results(self) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+        """The folders and the files that an earlier run left, but the checkpoints, the manifest and the recipe."""
+        files = self.events_file, self.metrics_file, self.mistakes_file, self.report_file
+        return (self.model, self.logs, self.path / TALLIES), files
 
     @property
     def report_file(self) -> Path:
@@ -164,7 +170,10 @@ class RunDirectory:
         if self.manifest_file.exists():
             self._refuse_if_in_progress()
             old = self.read_manifest()
-            if not overwrite:
+            if overwrite:
+                folders, files = self._results
+                refuse_inputs(self.checkpoints, *folders, *files)
+            else:
                 self._refuse_to_replace("killed" if old["state"] == "running" else old["state"], resume)
         elif self.path.exists() and any(not path.name.startswith(STAGING_PREFIX) for path in self.path.iterdir()):
             raise UserError(
@@ -288,10 +297,10 @@ class RunDirectory:
 
     def _clear(self) -> None:
         """Remove the other files of an earlier run, except the manifest and files that nlpctl did not write."""
-        remove_dir(self.model)
-        remove_dir(self.logs)
-        remove_dir(self.path / TALLIES)
-        for file in (self.events_file, self.metrics_file, self.mistakes_file, self.report_file):
+        folders, files = self._results
+        for folder in folders:
+            remove_dir(folder)
+        for file in files:
             file.unlink(missing_ok=True)
         if is_signed(self.path / CARD):
             (self.path / CARD).unlink()

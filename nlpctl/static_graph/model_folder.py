@@ -16,7 +16,7 @@ from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.network import max_positions
 from nlpctl.models.sums import refuse_foreign_files, write_model_sums
-from nlpctl.outputs import refuse_part
+from nlpctl.outputs import refuse_inputs, refuse_part
 from nlpctl.static_graph.convert import Conversion
 from nlpctl.static_graph.report import ConversionReport, markdown
 
@@ -85,4 +85,5 @@ def refuse_folder(output: Path, overwrite: bool, inputs: Sequence[Path] = ()) ->
         raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
     if not overwrite:
         raise UserError("this exists already", where=str(output), hint="use --overwrite, or name another folder: -o")
+    refuse_inputs(output)
     refuse_foreign_files(output)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -193,7 +194,7 @@ def commands() -> dict[str, Any]:
 def attacks() -> list[Attack]:
     """All of them, in a fixed order; names are unique."""
     made = [*_keys(), *_large(), *_named_files(), *_inputs(), *_endings(), *_numbers(), *_texts(), *_outputs()]
-    made += _names()
+    made += [*_names(), *_inputs_as_outputs()]
     twice = [name for name, count in Counter((each.family, each.name) for each in made).items() if count > 1]
     assert not twice, twice[:5]
     return made
@@ -561,6 +562,36 @@ def _moved(word: str, hostile: Path) -> Callable[[Path], None]:
             shutil.copy(folder / word, folder / hostile)
 
     return make
+
+
+def _inputs_as_outputs() -> Iterator[Attack]:
+    """What a command reads, as what it is to write: under its own name, by a link, and by a hard link."""
+    for command, words, mark in _lines():
+        for flag in (each for each in _flags(command, "Path") if each not in READ and (each in words or not mark)):
+            begun = words[: words.index(flag)] if flag in words else words
+            after = words[words.index(flag) + 2 :] if flag in words else []
+            written = words[len(begun) : len(begun) + 2] if flag in words else []
+            for word in dict.fromkeys(word for word in words if word not in written and _is_path(word)):
+                kinds = {"itself": None, "a link": os.symlink, "a hard link": os.link}
+                for kind, make in kinds.items():
+                    if make is os.link and not Path(word).suffix:  # a folder
+                        continue
+                    name = word if make is None else f"other{Path(word).suffix}"
+                    told = f"{name}.yaml" if command == "new" else None  # which adds the ending
+                    more = ("--overwrite",) if _has(command, "--overwrite") else ()
+                    yield Attack(
+                        "inputs as outputs", f"{command}{mark} {flag} {word}: {kind}",
+                        (*begun, flag, name, *after, *more), functools.partial(_linked, make, word, name), told,
+                    )  # fmt: skip
+
+
+def _is_path(word: str) -> bool:
+    return ("." in word or "/" in word or word == "exported") and not set(word) & set("=*:")
+
+
+def _linked(make: Callable[[Path, Path], None] | None, word: str, name: str, folder: Path) -> None:
+    if make is not None and (folder / word).exists():
+        make(folder / word, folder / name)
 
 
 def _flags(command: str, kind: str) -> list[str]:

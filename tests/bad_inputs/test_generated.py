@@ -23,11 +23,13 @@ import pytest
 from command_lines import CommandLines, Ended
 from generator import Attack, attacks, folder_attacks, name_attacks, path_attacks
 
+from nlpctl.cli.values import WRITTEN
+
 SECONDS, MEMORY = 30, 2 << 30
 PLACES = 11  # ten, and what they have in common
 PLACE = re.compile(r"error: \S.*(: |`)", re.DOTALL)  # `where: message`, or the command line itself
 FAMILIES = ("keys", "large numbers", "named files", "inputs", "endings", "numbers", "texts", "outputs", "names")
-FAMILIES += ("folders", "names in folders", "paths in folders")
+FAMILIES += ("folders", "names in folders", "paths in folders", "inputs as outputs")
 LIBRARIES = (".ses", "jieba.cache")  # what ONNX Runtime and jieba leave
 SAMPLE = 3  # attacks of each family
 PAIRS = """\
@@ -200,6 +202,15 @@ def _digest(attack: Attack, seed: str = "") -> bytes:
 def test_every_command_is_attacked() -> None:
     """A new command needs a right command line in GOOD."""
     assert set(generator.GOOD) | set(generator.NO_FILES) == set(generator.commands())
+
+
+def test_what_is_written_is_known_from_what_is_read() -> None:
+    """A new flag with a path is read (READ), or must be in WRITTEN of nlpctl/cli/values.py."""
+    for name, command in generator.commands().items():
+        options = [param for param in command.params if param.param_type_name == "option"]
+        paths = {flag: param.name for param in options for flag in param.opts}
+        for flag in generator._flags(name, "Path"):
+            assert (paths[flag] in WRITTEN) == (flag not in generator.READ), f"{name} {flag}"
 
 
 def test_there_are_many() -> None:

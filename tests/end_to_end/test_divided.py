@@ -161,7 +161,7 @@ def test_what_cannot_be_divided(work, export):
         (("-", "-o", "divided/x.jsonl"), "a pipe is answered by one process"),
         (("divided/some.txt",), "name it: -o FILE"),
         (("divided/some.txt", "-o", "divided/x.jsonl", "--flush"), "--flush"),
-        (("divided/some.txt", "-o", "divided/some.txt"), "the output file is the input"),
+        (("divided/some.txt", "-o", "divided/some.txt"), "this is an input (INPUT...), and is not replaced"),
         (("divided/some.txt", "-o", "/dev/null"), "a divided prediction cannot be written to it"),
         (("divided/some.txt", "-", "-o", "divided/x.jsonl"), "beside files"),
     ):

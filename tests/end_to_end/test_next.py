@@ -177,4 +177,8 @@ def test_what_it_refuses(work, pool):
     assert "margin, entropy" in refused("base", pool, "--by", "guess")
     assert "--pool" in refused("base", pool, "-n", "5", "--pool", "4")
     assert "jsonl, label_studio, doccano" in refused("base", pool, "--to", "xml")
-    assert "the output file is the input" in refused("base", "pool.jsonl", "-o", "pool.jsonl", "--overwrite")
+    told = refused("base", "pool.jsonl", "-o", "pool.jsonl", "--overwrite")
+    assert "pool.jsonl: this is an input (UNLABELLED...), and is not replaced" in told
+    before = (work / "train.tsv").read_bytes()
+    assert "train.tsv: this is an input" in refused("base", "pool.jsonl", "-o", "train.tsv", "--overwrite")
+    assert (work / "train.tsv").read_bytes() == before

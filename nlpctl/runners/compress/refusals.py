@@ -26,7 +26,7 @@ from nlpctl.layout import COMPRESS, EXPORT, MODEL, RECIPE
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import check_edits, check_export
 from nlpctl.models.source import read_config, resolve_source
-from nlpctl.outputs import refuse_lost_link
+from nlpctl.outputs import note_inputs, refuse_inputs, refuse_lost_link
 from nlpctl.runners.compress.scorer import check_scorable
 from nlpctl.runners.compress.source import require_fp32, static_model
 from nlpctl.runners.export import ELSEWHERE, is_free
@@ -190,8 +190,8 @@ def refuse_output(
         check_plan(folder, plan, recipe, training)
         return
     for where, path in _inputs(recipe):
-        if folder.resolve() in path.resolve().parents:
-            raise UserError("--overwrite would delete this input", where, ELSEWHERE)
+        note_inputs([path], where)
+    refuse_inputs(folder)
 
 
 def _inputs(recipe: Recipe) -> list[tuple[str, Path]]:

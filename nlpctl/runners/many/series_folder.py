@@ -28,7 +28,7 @@ from nlpctl.files import (
 )
 from nlpctl.layout import RECIPE, is_inside, is_run
 from nlpctl.names import and_more, differing
-from nlpctl.outputs import refuse_lost_link, refuse_part
+from nlpctl.outputs import refuse_inputs, refuse_lost_link, refuse_part
 from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys
 from nlpctl.runtime.lock import take_lock
 from nlpctl.training.begin import refuse_changed_functions
@@ -175,9 +175,11 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _clear(folder: Path, names: Iterable[str]) -> None:
-    for path in (folder / str(name) for name in (*names, DATA)):
-        if path.parent != folder or path.name == "..":  # a damaged series.json; the parent of folder/.. is folder
-            continue
+    paths = [folder / str(name) for name in (*names, DATA)]
+    # Not those of a damaged series.json; the parent of folder/.. is folder.
+    paths = [path for path in paths if path.parent == folder and path.name != ".."]
+    refuse_inputs(*paths)
+    for path in paths:
         if path.is_dir():
             remove_dir(path)
         else:
