@@ -98,6 +98,8 @@ def part_of(path: Path) -> str | None:
     path = real_path(path)
     if path.name in RUN_FILES and is_run(path.parent) and any((path.parent / name).is_dir() for name in _PROGRESS):
         return f"the run {path.parent}"
+    if path.parent.name == CHECKPOINTS and is_run(path.parent.parent):
+        return f"the run {path.parent.parent}"
     for folder in path.parents:
         if folder.parent.name == CHECKPOINTS and is_run(folder.parent.parent):
             return f"the checkpoint {folder}"

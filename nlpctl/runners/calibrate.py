@@ -10,7 +10,7 @@ from nlpctl import console
 from nlpctl.config.own_code import with_names_of
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import task_info
+from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.open_split import SPLITS, has_split
@@ -62,7 +62,9 @@ def calibrate(recipe: Recipe, split: str = "dev") -> Calibrated:
     nlpctl's.
     """
     if not task_info(recipe.task).reads("inference.min_confidence"):
-        raise UserError(f"answers of {recipe.task} have no probability to calibrate", recipe.where("task"))
+        known = ", ".join(task.name for task in known_tasks() if task.reads("inference.min_confidence"))
+        message = f"answers of {recipe.task} have no probability to calibrate"
+        raise UserError(message, recipe.where("task"), f"calibrate is for {known}")
     if split not in SPLITS:
         raise UserError(f"there is no split {split!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
     found = resolve_source(find_model(recipe))

@@ -17,7 +17,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
-from nlpctl.errors import Interrupted, UserError
+from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_json_atomic
 from nlpctl.layout import is_run, real_path
 from nlpctl.models.folder import ModelCard, read_trained_card
@@ -29,7 +29,7 @@ from nlpctl.runners.open_model import find_model
 from nlpctl.runners.report import write_report
 from nlpctl.runners.seen_rows import MEMBER_RUNS, warn_of_seen_rows
 from nlpctl.runtime.process import set_up_process
-from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.run_directory import OF_ENSEMBLE, RunDirectory
 from nlpctl.training.begin import begin_run
 
 if TYPE_CHECKING:
@@ -92,25 +92,21 @@ def ensemble(
         raise UserError(f"answers of {info.name} cannot be averaged", _FLAG, f"it is for {known}")
     _refuse_unlike(parts)
     recipe = _recipe(parts, models, output, given)
-    run = RunDirectory(recipe.run_dir)
+    run = RunDirectory(recipe.run_dir, "name another folder: -o")
     run.check(resume=False, overwrite=overwrite)
     setup = set_up_process(recipe)
     data = _data(recipe)
     loaded = [_load(part) for part in parts]
     network, tokenizer = _joined(recipe, parts, loaded)
-    facts = {"device": setup.device, "processes": 1, "made_by": "ensemble", "members": [each.name for each in parts]}
+    facts = {**OF_ENSEMBLE, "device": setup.device, "processes": 1, "members": [each.name for each in parts]}
     facts[MEMBER_RUNS] = runs = [str(part.folder.parent) for part in parts if is_run(part.folder.parent)]
     begin_run(recipe, run, facts, data, command=command, resume=False, overwrite=overwrite)
-    try:
-        with run.recorded():
-            # Thresholds and calibration of a member are not those of the mean, which gets its own where there is dev.
-            card = replace(parts[0].card, thresholds=None, calibration=None)
-            _write(run, card, network, tokenizer)
-            metrics = _score(run, recipe, data, runs)
-            write_json_atomic(run.metrics_file, metrics)
-    except Interrupted as error:
-        hint = "call the same command with --overwrite"
-        raise Interrupted(error.problems[0].message, str(run.path), hint) from None
+    with run.recorded():
+        # Thresholds and calibration of a member are not those of the mean, which gets its own where there is dev.
+        card = replace(parts[0].card, thresholds=None, calibration=None)
+        _write(run, card, network, tokenizer)
+        metrics = _score(run, recipe, data, runs)
+        write_json_atomic(run.metrics_file, metrics)
     write_report(run.path)
     return Ensemble(run, tuple(each.name for each in parts), metrics)
 
@@ -119,7 +115,12 @@ def _expanded(models: Sequence[str]) -> Iterator[str]:
     for name in models:
         folder = Path(name)
         if is_series(folder):
-            yield from (str(folder / run) for run in read_series(folder)["runs"])
+            runs = [folder / str(run) for run in read_series(folder)["runs"]]
+            missing = next((run for run in runs if not is_run(run)), None)
+            if missing is not None:
+                hint = "the command that made the folder makes it again, with --resume; or name the runs that are there"
+                raise UserError("this run of the folder is not there", str(missing), hint)
+            yield from map(str, runs)
         else:
             yield name
 

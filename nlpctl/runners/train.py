@@ -300,6 +300,9 @@ def _refuse_early(
     if origin is not None:
         _refuse_changed_origin(recipe, run, origin)
     run.check(resume=resume, overwrite=overwrite)
+    if resume and run.made_by is not None:  # of one that it replaces, the recipe is none of an ensemble
+        message = f"this run is of `nlpctl {run.made_by}`, not of `nlpctl train`, which cannot go on with it"
+        raise UserError(message, str(run.path), f"call {run.to_go_on()}")
     if recipe.training.logging_dir is not None:
         refuse_below_file(Path(recipe.training.logging_dir), recipe.where("training.logging_dir"))
     _refuse_wrong_model(recipe)
@@ -336,8 +339,8 @@ def _device(recipe: Recipe, processes: int, nodes: Nodes | None) -> str:
 
 def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) -> None:
     """UserError if a continued run would write into the finished one, or see its steps with other settings."""
-    if real_path(run.path) == real_path(origin.run.path):
-        hint = "leave out --output_dir, or name another folder"
+    if real_path(run.path).is_relative_to(real_path(origin.run.path)):
+        hint = "leave out --output_dir, or name a folder outside of it"
         raise UserError("the finished run itself is never changed", where="training.output_dir", hint=hint)
     changed = changed_keys(origin.recipe, recipe, FREE_TO_CONTINUE)
     if changed:

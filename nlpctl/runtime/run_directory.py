@@ -56,14 +56,16 @@ from nlpctl.runtime.lock import Lock, take_lock
 FORMAT = 1
 FURTHER = "further_files"  # in the manifest: what a training depends on besides its data
 KEPT = ("continues", "time", "steps")  # facts of the manifest that a resumed run keeps
-OF_COMPRESS = {"made_by": "compress"}  # in the manifest of a network that `nlpctl compress` makes
+# In the manifests of networks that other commands than `nlpctl train` make
+OF_COMPRESS, OF_ENSEMBLE = {"made_by": "compress"}, {"made_by": "ensemble"}
 
 
 class RunDirectory:
     """One run on disk. Only the process that called `begin` changes its state; process 0 of several may add facts."""
 
-    def __init__(self, path: Path):
-        self.path = Path(path)
+    def __init__(self, path: Path, elsewhere: str = "use another training.output_dir"):
+        """`elsewhere`: for hints, how to name another folder."""
+        self.path, self._elsewhere = Path(path), elsewhere
         self._lock: Lock | None = None  # held from `begin` to the end of `recorded`
 
     @property
@@ -123,17 +125,25 @@ class RunDirectory:
         return self.manifest_file.is_file() and self.read_manifest()["state"] == "finished" and self.model.is_dir()
 
     @property
+    def made_by(self) -> str | None:
+        """The command that made this run, if it was not `nlpctl train`: compress or ensemble."""
+        try:
+            return self.read_manifest().get("made_by")
+        except UserError:  # missing, or unreadable, which the code that needs it reports
+            return None
+
+    @property
     def is_of_compress(self) -> bool:
         """Whether this is a network of `nlpctl compress`, whose recipe does not include the teacher."""
-        try:
-            return self.read_manifest().get("made_by") == OF_COMPRESS["made_by"]
-        except UserError:  # missing, or unreadable, which the code that needs it reports
-            return False
+        return self.made_by == OF_COMPRESS["made_by"]
 
     def to_go_on(self, change: str = "") -> str:
-        """For hints: the command that resumes this run, with the flags `change`."""
-        if self.is_of_compress:
-            return "the same `nlpctl compress` command" + (f" with `{change}`" if change else "")
+        """For hints: the command that resumes this run, with the flags `change`, or that makes it anew."""
+        maker = self.made_by
+        if maker == OF_ENSEMBLE["made_by"]:
+            change = f"--overwrite {change}".rstrip()
+        if maker is not None:
+            return f"the same `nlpctl {maker}` command" + (f" with `{change}`" if change else "")
         return f"`nlpctl train {self.path} --resume{f' {change}' if change else ''}`"
 
     def read_manifest(self) -> dict[str, Any]:
@@ -147,7 +157,7 @@ class RunDirectory:
             raise UserError(
                 f"the manifest cannot be read ({error})",
                 where=str(self.manifest_file),
-                hint="use another training.output_dir, or delete this folder if it is not needed",
+                hint=f"{self._elsewhere}, or delete this folder if it is not needed",
             ) from None
 
     def last_checkpoint(self) -> Path | None:
@@ -179,7 +189,7 @@ class RunDirectory:
             raise UserError(
                 "the folder is not empty and is not a run directory; nlpctl does not write into it",
                 where=str(self.path),
-                hint="use another training.output_dir",
+                hint=self._elsewhere,
             )
 
     def begin(self, manifest: Mapping[str, Any], recipe_yaml: str, *, resume: bool, overwrite: bool) -> None:
@@ -198,7 +208,7 @@ class RunDirectory:
             raise UserError(
                 f"cannot write the run directory ({error.strerror})",
                 where=str(self.path),
-                hint="choose a writable training.output_dir with free space",
+                hint=f"free space and make it writable, or {self._elsewhere}",
             ) from None
         except BaseException:  # Ctrl-C too: in a notebook the process goes on
             self._let_go()
@@ -250,7 +260,7 @@ class RunDirectory:
                 f"the folder holds a run that is {state}",
                 where=str(self.path),
                 hint="use " + ("" if state == "finished" else "--resume to continue, ")
-                + "--overwrite to train again, or another training.output_dir",
+                + f"--overwrite to train again; or {self._elsewhere}",
             )
 
     def _refuse_if_in_progress(self) -> None:
@@ -267,7 +277,7 @@ class RunDirectory:
             raise UserError(
                 f"the run is in progress (process {self.read_manifest()['pid']})",
                 where=str(self.path),
-                hint="wait for it, stop it, or use another training.output_dir",
+                hint=f"wait for it, stop it, or {self._elsewhere}",
             )
 
     def _let_go(self) -> None:
@@ -332,6 +342,8 @@ class RunDirectory:
             self._let_go()
 
     def _resume_hint(self) -> str:
+        if self.made_by == OF_ENSEMBLE["made_by"]:
+            return f"{self.to_go_on()} begins again"
         checkpoint = self.last_checkpoint()
         place = "the start, since there is no checkpoint yet" if checkpoint is None else checkpoint.name
         return f"{self.to_go_on()} goes on from {place}"

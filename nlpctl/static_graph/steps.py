@@ -5,6 +5,7 @@ A step maps a list of arrays to a list: most change each array, some join all in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,6 +60,7 @@ def run_steps(steps: Sequence[Step], arrays: Sequence[np.ndarray], targets: Shap
     return current
 
 
+_SMALL = 1 << 20  # values that any array may have
 _MEND = "correct the step; `nlpctl convert-static ... --plan` shows the shapes of all variables and parameters"
 
 
@@ -117,9 +119,13 @@ def _reorder(arrays: Arrays, order: list[int], targets: Shapes) -> Arrays:
 
 def _pad(arrays: Arrays, to: list[int] | str, targets: Shapes) -> Arrays:
     """Zeros behind the end of each axis."""
+    shapes, known = _shapes(arrays, to, targets), sum(map(math.prod, targets)) + sum(array.size for array in arrays)
+    for shape in shapes:
+        if math.prod(shape) > max(known, _SMALL):
+            raise ValueError(f"{list(shape)} is larger than all that goes in, and than the parameters")
     return [
         np.pad(array, [(0, size - have) for have, size in zip(array.shape, shape, strict=True)])
-        for array, shape in zip(arrays, _shapes(arrays, to, targets), strict=True)
+        for array, shape in zip(arrays, shapes, strict=True)
     ]
 
 

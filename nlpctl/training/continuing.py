@@ -49,9 +49,9 @@ class Finished:
 def require_finished(run: RunDirectory) -> None:
     """UserError if there is no finished training in the folder."""
     path = run.path
-    if run.is_of_compress:
+    if run.made_by is not None:
         hint = "to train it further, name it as model.name_or_path of a recipe"
-        raise UserError("this network was trained by `nlpctl compress`", where=str(path), hint=hint)
+        raise UserError(f"this network was made by `nlpctl {run.made_by}`", where=str(path), hint=hint)
     if not run.manifest_file.is_file():
         hint = "give the run directory of a finished run, or its recipe"
         raise UserError("there is no finished run to continue", where=str(path), hint=hint)

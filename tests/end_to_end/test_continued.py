@@ -105,6 +105,7 @@ def test_a_stream_goes_on(work, same_bits):
         (("first-half", "--continue", "1", "--per_device_train_batch_size", "4"), "per_device_train_batch_size"),
         (("first-half", "--continue", "1", "--set", "data.train=dev.tsv"), "data.train"),
         (("first-half", "--continue", "1", "--output_dir", "first-half"), "the finished run itself is never changed"),
+        (("first-half", "--continue", "1", "--output_dir", "first-half/more"), "the finished run itself is never"),
         (("elsewhere.yaml", "--continue", "1"), "there is no finished run to continue"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,3 +128,12 @@ def test_models_that_do_not_fit(work, base, units):
     assert "data.max_seq_length is 12, not 16" in refused("units/fold-1", "of-12-tokens")
     assert "in another way" in refused("base", "units/fold-1")
     assert "nonesuch" in refused("base", "nonesuch")
+
+
+def test_train_does_not_go_on_with_one(work, base):
+    """It would train a single network in its place."""
+    run = Path(shutil.copytree(work / "base", work / "half-ensemble", ignore=shutil.ignore_patterns("checkpoints")))
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "state": "failed", "made_by": "ensemble"}))
+    done = work.nlpctl("train", "half-ensemble", "--resume")
+    assert done.returncode == 2 and "call the same `nlpctl ensemble` command with `--overwrite`" in done.stderr

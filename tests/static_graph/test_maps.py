@@ -139,3 +139,10 @@ def test_the_map_that_the_documentation_works_through_is_the_built_in_one(tmp_pa
     assert len(shown) == 7
     built_in = [content(rule) for rule in built_in_map("lac").rules]
     assert [content(rule) for rule in shown if content(rule) not in built_in] == []
+
+
+def test_a_pad_larger_than_everything_is_told_at_its_line():
+    with pytest.raises(UserError, match="map.yaml:3") as told:
+        run_steps([parse_step({"pad": [10**12, 8]}, "map.yaml:3")], [np.zeros((2, 8))], [(4, 8)])
+    assert "larger than" in str(told.value)
+    assert run_steps([parse_step({"pad": [4, 8]}, "map.yaml:3")], [np.ones((2, 8))], [(4, 8)])[0].sum() == 16

@@ -215,7 +215,7 @@ def _rows_name(member: Member) -> str:
 
 
 def _write(file: Path, content: bytes) -> None:
-    with writing(file, "free disk space, or use another training.output_dir"), staged_file(file) as stream:
+    with writing(file, "free disk space, or name another folder"), staged_file(file) as stream:
         stream.write(content)
 
 

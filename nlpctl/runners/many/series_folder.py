@@ -31,13 +31,13 @@ from nlpctl.names import and_more, differing
 from nlpctl.outputs import refuse_inputs, refuse_lost_link, refuse_part
 from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys
 from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.begin import refuse_changed_functions
 
 SERIES, DATA = "series.json", "data"
 FORMAT = 1
 AGAIN = "the same command with --resume goes on; finished runs are kept"
-ELSEWHERE = "use another training.output_dir"
-FREE_SPACE = "choose a writable training.output_dir with free space"
+FREE_SPACE = "choose a writable folder with free space"
 
 
 def read_series(folder: Path) -> dict[str, Any]:
@@ -60,8 +60,18 @@ def read_series(folder: Path) -> dict[str, Any]:
         hint = "name the folder that holds all runs"
         raise UserError("there are no runs of folds or seeds here", str(folder), hint) from None
     except (OSError, ValueError) as error:
-        hint = "train again with --overwrite, or use another training.output_dir"
+        hint = "begin again with --overwrite, or name another folder"
         raise UserError(f"the list of the runs cannot be read ({error})", str(file), hint) from None
+
+
+def elsewhere(kind: str) -> str:
+    """For hints: how to name another folder."""
+    return "use another training.output_dir" if kind == "folds" else "name another folder: -o"
+
+
+def missing_runs(folder: Path, names: Iterable[Any]) -> list[str]:
+    """The runs of a finished series that are not there any more."""
+    return [str(name) for name in names if not RunDirectory(folder / str(name)).is_finished]
 
 
 def is_series(folder: Path) -> bool:
@@ -79,23 +89,26 @@ def refuse_early(recipe: Recipe, kind: str, *, resume: bool, overwrite: bool, gr
     if is_series(folder):
         content = {} if overwrite else read_series(folder)
         if content and content["kind"] != kind:
-            hint = f"{ELSEWHERE}, or --overwrite to replace it"
+            hint = f"{elsewhere(kind)}, or --overwrite to replace it"
             raise UserError(f"the folder was written by another command ({content['kind']})", str(folder), hint)
-        if content and resume and content["state"] == "finished" and not grows:
+        ended = bool(content) and content["state"] == "finished" and not missing_runs(folder, content["runs"])
+        if resume and ended and not grows:
             message = "all runs are finished; there is nothing to resume"
             raise UserError(message, str(folder), "use --overwrite to train again")
         if content and not resume:
             what = "finished" if content["state"] == "finished" else "unfinished"
-            hint = f"use {'' if what == 'finished' else '--resume to continue, '}--overwrite to train again, "
-            raise UserError(f"the folder holds {what} runs", str(folder), f"{hint}or {ELSEWHERE.removeprefix('use ')}")
+            hint = f"use {'' if what == 'finished' else '--resume to continue, '}--overwrite to train again"
+            raise UserError(f"the folder holds {what} runs", str(folder), f"{hint}; or {elsewhere(kind)}")
     elif is_run(folder):
-        hint = f"{ELSEWHERE}, such as --output_dir {display(folder)}-{kind}"
+        flag = "--output_dir" if kind == "folds" else "-o"
+        hint = f"name another folder, such as {flag} {display(folder)}-{kind}"
         raise UserError("the folder holds a single run, which is not replaced", str(folder), hint)
     elif folder.is_dir() and _holds_more(folder):
         message = "the folder is not empty and was not written by this command; nlpctl does not write into it"
-        raise UserError(message, where=str(folder), hint=ELSEWHERE)
+        raise UserError(message, where=str(folder), hint=elsewhere(kind))
     elif folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is a file, not a folder", "training.output_dir", "name another folder")
+        where = "training.output_dir" if kind == "folds" else "-o"
+        raise UserError(f"{folder} is a file, not a folder", where, "name another folder")
     else:
         refuse_part(folder)
 
@@ -126,7 +139,7 @@ def open_folder(
         folder.mkdir(parents=True, exist_ok=True)
         lock = take_lock(folder)
     if lock is None:
-        raise UserError("another command is writing here", str(folder), f"wait for it, or {ELSEWHERE}")
+        raise UserError("another command is writing here", str(folder), f"wait for it, or {elsewhere(kind)}")
     try:
         # now that nobody else can change it
         refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=bool(free))

@@ -34,8 +34,8 @@ from nlpctl.layout import RECIPE, REPORT
 from nlpctl.names import counted
 from nlpctl.runners.many.outcome import BEST, TRIALS, Swept
 from nlpctl.runners.many.series import data_files, settle
-from nlpctl.runners.many.series_folder import FREE_SPACE, finish, open_folder, refuse_early
-from nlpctl.runners.many.study import RUNNING, Study, Told, require_optuna
+from nlpctl.runners.many.series_folder import FREE_SPACE, finish, missing_runs, open_folder, refuse_early
+from nlpctl.runners.many.study import FINISHED, RUNNING, Study, Told, require_optuna
 from nlpctl.runners.many.training_crew import LOGS
 from nlpctl.runners.many.trials import Trials, ranking, watched_metric
 from nlpctl.runners.pages.sweep import sweep_page
@@ -98,6 +98,7 @@ def _sweep(
     with open_folder(recipe, files, KIND, (), {"metric": metric}, **flags) as folder:
         text = _kept(text, folder / GIVEN)
         study = Study(section, folder / JOURNAL, recipe.training.seed, better)
+        _refuse_missing(study, folder)
         _refuse_done(study, folder, wanted)
         if section.pruner != "none" and recipe.training.evaluation_strategy == EVALUATES_NEVER:
             console.note("no trial is stopped early: training.evaluation_strategy is no, so nothing is compared")
@@ -159,6 +160,14 @@ def _files(recipe: Recipe) -> tuple[Path, ...]:
     for value in () if axis is None else axis.choices:
         files += open_split(task_rows(recipe.task, replace(recipe.data, train=value)), "train").files
     return tuple(dict.fromkeys(files))
+
+
+def _refuse_missing(study: Study, folder: Path) -> None:
+    """UserError if a finished trial, with which the others are compared, is not there any more."""
+    finished = [f"{TRIALS}/{each.name}" for each in study.trials() if each.state == FINISHED]
+    if missing := missing_runs(folder, finished):
+        hint = "restore its folder, or begin again with --overwrite"
+        raise UserError("this trial is finished, and its run is not there any more", str(folder / missing[0]), hint)
 
 
 def _refuse_done(study: Study, folder: Path, wanted: int | None) -> None:
