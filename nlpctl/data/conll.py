@@ -28,20 +28,22 @@ def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
     out. A sentence with a bad line is a BadRow at that line. UserError: the cells are joined by \\002 (format joined).
     """
     sentence: list[tuple[int, list[str], str | None]] = []
+    tagged = TAGS in required
     for number, raw in lines:
         text, reason = decode(raw)
         if JOINT in text:
             hint = "the cells of this file are joined by \\002: set data.format: joined"
             raise UserError("not a CoNLL line", where=f"{source}:{number}", hint=hint)
-        if ends_sentence(text, TAGS in required or any(len(cells) > 1 for _, cells, _ in sentence)):
+        if ends_sentence(text, tagged):
             yield from _sentence(sentence, source, required)
-            sentence = []
+            sentence, tagged = [], TAGS in required
         elif sentence or not _COMMENT.fullmatch(text):
             # Not split(): a word may be U+3000, or hold a no-break space.
             cells = text.split("\t") if "\t" in text else [cell for cell in text.split(" ") if cell]
             # CoNLL-2003 marks documents by such lines; they belong to no sentence.
             if cells and cells[0] != DOCUMENT:
                 sentence.append((number, cells, reason))
+                tagged = tagged or len(cells) > 1
     yield from _sentence(sentence, source, required)
 
 
