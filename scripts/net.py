@@ -430,7 +430,7 @@ SIGNS = tuple((re.compile(pattern), sign) for pattern, sign in (
     (r"(?m)^.*(: # s so far|\d/[\d,]+ \w+ \(\d+%\), # [a-z]+/s(, TIME left)?)\n", ""),  # told of what takes long
     (r"\.staging-(\S+)-[a-z0-9_]{8}\b", r".staging-\1-#"),
     (r"(?<=\S) {2,}", "  "), (r"-{3,}", "---"), (r" +(?=\n|$)", ""),
-    (r"  [\d.]+  \d+%(?=\n|$)", "  #  #%"),  # where the time of a training went
+    (r"  [\d.]+  \d+%(?=\n|\\n|\"|$)", "  #  #%"),  # where the time of a training went
     (r"(?<=worker \d: )\d+(?= rows)|(?<=sha256 )[0-9a-f]{16}(?= -->)", "#"),
 ))  # fmt: skip
 
