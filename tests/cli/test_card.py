@@ -175,7 +175,7 @@ def test_a_copied_export_knows_its_run_until_it_is_trained_again(nlpctl, run, tm
     trained("first")
     export = tmp_path / "export"
     export.mkdir()
-    recipe = load_recipe(run.recipe_file)
+    recipe = load_recipe(run.recipe_file, purpose="apply")
     told = {"format": 1, "task": recipe.task, "trained": True, **make_card(recipe, ()).recipe}
     (export / "task.json").write_text(json.dumps(told))
     shutil.copy(run.model / "labels.json", export)

@@ -28,7 +28,7 @@ def running(made):
     run.events_file.unlink()
     log, now = EventLog(run.events_file), time.time()
     for step in (10, 20, 30):
-        log.append("log", step, loss=1 / step)
+        log.append("log", step, loss=1 / step, left=34.5)
     lines = [json.loads(line) for line in run.events_file.read_text().splitlines()]
     for seconds, line in zip((-10, -5, 0), lines, strict=True):
         line["time"] = now + seconds

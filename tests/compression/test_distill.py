@@ -76,7 +76,7 @@ def opened(folder: Path, words: tuple[str, ...], *settings: str):
     """A recipe with `settings` for a made teacher, its folder, and the process."""
     recipe = make_run(folder, *words)
     overrides = [Override(*setting.split("=", 1), "--set") for setting in (*SHORT, *settings)]
-    recipe = with_student(load_recipe(recipe.run_dir, overrides))
+    recipe = with_student(load_recipe(recipe.run_dir, overrides, "apply"))
     return recipe, str(recipe.run_dir / "model"), set_up_process(recipe)
 
 
