@@ -85,7 +85,9 @@ def warn_if_useless(recipe: Recipe, run: RunDirectory, reports: Mapping[str, Any
         return
     log = EventLog(run.events_file)
     before = log.read()
-    log.append(USELESS, before[-1]["step"] if before else 0, split=split, told=told)
+    step = before[-1]["step"] if before else 0
+    if not log.has(USELESS, step):  # it was killed after this, and is resumed
+        log.append(USELESS, step, split=split, told=told)
     if run.is_of_compress:  # its recipe is not the user's
         console.warn(f"{run.path}: this model is of no use on {split}: {told}")
         return
