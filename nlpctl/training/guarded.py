@@ -32,7 +32,8 @@ def moved_by_passes(network: paddle.nn.Layer) -> list[paddle.Tensor]:
     """What a forward pass in training may change: buffers, such as the bounds of simulated int8, and the moving means
     of batch normalisation, which Paddle keeps as parameters."""
     norms = [layer for layer in network.sublayers(include_self=True) if isinstance(layer, BatchNorm)]
-    return [*network.buffers(), *(moved for norm in norms for moved in (norm._mean, norm._variance))]
+    moved = [*network.buffers(), *(each for norm in norms for each in (norm._mean, norm._variance))]
+    return [each for each in moved if each._is_initialized()]  # the dropout state of an LSTM is empty on a CPU
 
 
 class GuardedTrainer(Trainer):
