@@ -14,6 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.library import shipped_root
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS, VALUE_PATHS, dataset_files
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
@@ -86,8 +87,11 @@ def _of_libraries(recipe: Recipe) -> Iterator[Problem]:
 
 
 def _is_of(path: Path, opened: Path, recipe: Recipe) -> bool:
-    """Whether the folder holds `path`, or a copy or the SHA-256 of it. What does not exist is told by what reads it."""
-    if not path.is_absolute() or not path.exists() or is_inside(path, opened):
+    """Whether the folder holds `path`, or a copy or the SHA-256 of it, or it came with nlpctl.
+
+    What does not exist is told by what reads it.
+    """
+    if not path.is_absolute() or not path.exists() or is_inside(path, opened) or is_inside(path, shipped_root()):
         return True
     if path.is_dir():
         files = dataset_files(recipe) if str(path) == recipe.data.dataset else sorted(path.glob("*"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.checks import refuse_half_precision_on_cpu, refuse_wrong_sharding
-from nlpctl.config.dump import flat, recipe_values
+from nlpctl.config.dump import dump_recipe, flat, recipe_values
 from nlpctl.config.own_code import require_named
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
@@ -26,7 +26,8 @@ from nlpctl.data.examples import require_full_batch
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
-from nlpctl.layout import real_path
+from nlpctl.files import write_text_atomic, writing
+from nlpctl.layout import RECIPE, real_path
 from nlpctl.models.find import check_edits
 from nlpctl.models.source import resolve_source
 from nlpctl.names import and_more, differing
@@ -257,9 +258,14 @@ def _settle(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
 def _launch(recipe: Recipe, run: RunDirectory, processes: int, resume: bool, head: Head | None) -> int:
     """Run all processes; restart them with smaller micro-batches after out-of-memory. Returns the exit code."""
     log = EventLog(run.events_file)
+    # Not the run's recipe.yaml: what only that names is no code to run. This one was checked, and is the user's.
+    file = run.logs / RECIPE
+    with writing(run.path, "choose a writable training.output_dir with free space"):
+        file.parent.mkdir(exist_ok=True)
+        write_text_atomic(file, dump_recipe(recipe))
     while True:
         before = recorded_division(log, sys.maxsize)
-        argv = ["train", str(run.recipe_file), *(["--resume"] if resume else [])]
+        argv = ["train", str(file), *(["--resume"] if resume else [])]
         if head is not None:
             head.resume = resume
         code = launch(argv, processes, recipe.runtime.devices, run.logs, head=head)
