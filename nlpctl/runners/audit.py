@@ -164,7 +164,7 @@ class _Auditor:
         self._recipe, self._rows, self._lines = recipe, rows, lines
         self._shares = shares.of_rows()
         self._examples = rows.examples(range(len(rows)))
-        self._targets = list(_targets(rows))
+        self._targets = list(_targets(rows, task_class(recipe.task).independent))
 
     def findings(self) -> list[Finding]:
         """Wrong labels, then contradictions, then outliers."""
@@ -299,9 +299,10 @@ def _pairs(groups: Sequence[Sequence[Seen]]) -> Iterator[tuple[Seen, Seen]]:
         yield from ((row, usual) for row in group if row.truth != most)
 
 
-def _targets(rows: TrainingRows) -> Iterator[Target | None]:
+def _targets(rows: TrainingRows, several: bool) -> Iterator[Target | None]:
     """Where the label of each row is; None for rows that are in no file of a kind that can be changed, and for all of
-    them if data.map makes the labels, for the names of labels are not those of the file then."""
+    them if data.map makes the labels, for the names of labels are not those of the file then. `several`: as in Target.
+    """
     source, label = unchanged(rows.source), rows.rows.label_column
     column = source.named.get(label, label) if isinstance(source, FileRows) else label
     pairs = zip(rows.read.given, rows.read.rows, strict=True)
@@ -315,7 +316,8 @@ def _targets(rows: TrainingRows) -> Iterator[Target | None]:
     for row, at in zip(rows.read.rows, rows.read.places, strict=True):
         kind = formats[row.source]
         known = kind in FORMATS and packing(row.source) is None
-        yield Target(row.source, sums[row.source], at, kind, source.header, column) if known else None
+        told = (row.source, sums[row.source], at, kind, source.header, column) if known else None
+        yield None if told is None else Target(*told, several=several or None)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -23,6 +23,7 @@ from nlpctl.data.readers import read_rows
 from nlpctl.data.row import BadRow, Row
 from nlpctl.errors import UserError
 from nlpctl.files import sha256_of
+from nlpctl.outputs import refuse_pipe
 
 _AGAIN = "audit the data as they are now: train the folds again, then nlpctl data audit"
 
@@ -46,6 +47,7 @@ def corrected(path: Path, sha256: str, kind: str, header: bool, edits: Mapping[i
     UserError: the file cannot be read, has another checksum than `sha256` (a row added above moves all others), or a
     row is not what its edit says.
     """
+    refuse_pipe(path)
     rows = list(read_rows(path, kind, header, ()))
     if sha256_of(path) != sha256:
         raise UserError("the file changed since it was audited", str(path), f"restore it, or {_AGAIN}")

@@ -9,13 +9,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from nlpctl.data.audit.corrected import FORMATS
+from nlpctl.data.conll import JOINT
 from nlpctl.data.kept import json_line
+from nlpctl.data.lines import is_blank, refuse_surrogates
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json, small_text, staged_file
 from nlpctl.outputs import refuse_pipe
@@ -29,7 +32,8 @@ KINDS = (WRONG, CONFLICT, OUTLIER)
 class Target:
     """The label of a row in its file: `row` counts the file's rows from 0. `word`: the first of some tagged words.
 
-    `sha256`: of the file when it was audited. In another one `row` may be another row.
+    `sha256`: of the file when it was audited. In another one `row` may be another row. `several`: the column holds any
+    number of labels, so that it may be empty.
     """
 
     file: str
@@ -39,6 +43,7 @@ class Target:
     header: bool
     column: str
     word: int | None = None
+    several: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ def _finding(values: Any, number: int) -> Finding:
 
 def _target(edit: Any) -> Target:
     names = {each.name for each in fields(Target)}
-    if not isinstance(edit, Mapping) or not names - {"word"} <= edit.keys() <= names:
+    if not isinstance(edit, Mapping) or not names - {"word", "several"} <= edit.keys() <= names:
         raise ValueError("edit is incomplete")
     return Target(**edit)
 
@@ -133,10 +138,17 @@ def _check_target(target: Target, values: Mapping[str, Any]) -> None:
     wrong = [name for name, kind in kinds.items() if not isinstance(getattr(target, name), kind)]
     if wrong or target.row < 0 or target.format not in FORMATS:
         raise ValueError(f"edit.{wrong[0] if wrong else 'row'} is wrong")
+    if "\0" in target.file:
+        raise ValueError("edit.file is no name of a file")
+    if target.several not in (None, True, False):
+        raise ValueError("edit.several is wrong")
+    refuse_surrogates(target.file, "edit.file")
+    proposed = values.get("proposed")
+    for each in proposed if isinstance(proposed, list) else () if proposed is None else (proposed,):
+        _check_label(each, may_be_blank=bool(target.several) and not isinstance(proposed, list))
     if target.word is not None:
-        if not isinstance(target.word, int) or target.word < 0 or not isinstance(values.get("given"), list):
+        if type(target.word) is not int or target.word < 0 or not isinstance(values.get("given"), list):
             raise ValueError("edit.word is wrong")
-        proposed = values.get("proposed")
         same = isinstance(proposed, list) and len(proposed) == len(values["given"])
         tags = same and all(isinstance(tag, str) and tag.split() == [tag] for tag in proposed)
         if proposed is not None and not tags:
@@ -146,6 +158,20 @@ def _check_target(target: Target, values: Mapping[str, Any]) -> None:
         raise ValueError(f"proposed is not of the kind of given, {told}")
     elif target.format in ("tsv", "joined") and set("\t\n\r") & set(str(values.get("proposed"))):
         raise ValueError("proposed holds a tab or a line break, which this file cannot")
+    if target.format == "joined" and any(JOINT in str(tag) for tag in proposed or ()):
+        raise ValueError("proposed holds U+0002, which stands between tags in this file")
+
+
+def _check_label(label: Any, may_be_blank: bool) -> None:
+    """ValueError if no file can hold this label, or no task can have it."""
+    if isinstance(label, str):
+        refuse_surrogates(label, "proposed")
+        if "\0" in label:
+            raise ValueError("proposed holds the character NUL")
+        if is_blank(label) and not may_be_blank:
+            raise ValueError("proposed is blank, which is no label")
+    elif not isinstance(label, int | float) or not math.isfinite(label):
+        raise ValueError("proposed is neither a text nor a number")
 
 
 def _fits(proposed: Any, given: Any, format: str) -> bool:

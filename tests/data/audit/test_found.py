@@ -1,0 +1,73 @@
+"""Findings that were written by hand: what no file can hold, and what would hang, is refused with its line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nlpctl.data.audit.found import read_findings
+from nlpctl.errors import UserError
+from nlpctl.files import sha256_of
+from nlpctl.runners.corrections import apply_findings
+
+
+def write(folder: Path, kind: str = "tsv", edit: Any = None, **values: Any) -> Path:
+    """A ticked finding about the second row of train.tsv."""
+    data = folder / "train.tsv"
+    if not data.exists():
+        data.write_text("text\tlabel\na\tpos\nb\tpos\n", encoding="utf-8")
+    digest = sha256_of(data) if data.is_file() else ""
+    target = {"file": str(data), "sha256": digest, "row": 1, "format": kind, "header": True, "column": "label"}
+    finding = {"kind": "wrong label", "where": "train.tsv:3", "text": "b", "given": "pos", "proposed": "neg"}
+    file = folder / "findings.jsonl"
+    line = finding | values | {"apply": True, "edit": target | (edit or {})}
+    file.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    return file
+
+
+def test_a_right_one_is_applied(tmp_path: Path) -> None:
+    apply_findings(write(tmp_path), tmp_path / "out")
+    assert (tmp_path / "out" / "train.tsv").read_text(encoding="utf-8") == "text\tlabel\na\tpos\nb\tneg\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"proposed": "\ud800"}, "proposed is not Unicode"),
+        ({"proposed": "a\0b"}, "proposed holds the character NUL"),
+        ({"proposed": ""}, "proposed is blank"),
+        ({"proposed": "\u200b "}, "proposed is blank"),
+        ({"proposed": float("nan"), "given": 1, "kind_": "jsonl"}, "neither a text nor a number"),
+        ({"proposed": ["a", ["b"]], "given": ["pos"], "kind_": "jsonl"}, "neither a text nor a number"),
+        ({"proposed": ["a", ""], "given": ["pos"], "kind_": "jsonl"}, "proposed is blank"),
+        ({"proposed": ["O", "\ud800"], "given": ["O", "O"], "kind_": "conll", "edit": {"word": 0}}, "not Unicode"),
+        ({"proposed": ["O", "B\2"], "given": ["O", "O"], "kind_": "joined", "edit": {"word": 0}}, "U\\+0002"),
+        ({"edit": {"file": "a\0b"}}, "edit.file is no name of a file"),
+        ({"edit": {"file": "\ud800"}}, "edit.file is not Unicode"),
+        ({"edit": {"several": 3}}, "edit.several is wrong"),
+        ({"edit": {"word": True}, "given": ["a"], "proposed": ["b"]}, "edit.word is wrong"),
+    ],
+)
+def test_what_no_file_can_hold(tmp_path: Path, values: dict, message: str) -> None:
+    file = write(tmp_path, values.pop("kind_", "tsv"), values.pop("edit", None), **values)
+    with pytest.raises(UserError, match=f"findings.jsonl:1: this is no finding .*{message}"):
+        read_findings(file)
+
+
+def test_a_column_of_several_labels_may_become_empty(tmp_path: Path) -> None:
+    apply_findings(write(tmp_path, edit={"several": True}, proposed=""), tmp_path / "out")
+    assert (tmp_path / "out" / "train.tsv").read_text(encoding="utf-8").endswith("\nb\t\n")
+
+
+def test_a_file_that_is_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train.tsv")
+    with pytest.raises(UserError, match="train.tsv is a pipe or a device, not a file"):
+        apply_findings(write(tmp_path), tmp_path / "out")
+    (tmp_path / "train.tsv").unlink()
+    (tmp_path / "train.tsv").mkdir()
+    with pytest.raises(UserError, match=r"train.tsv: cannot .*read"):
+        apply_findings(write(tmp_path), tmp_path / "out")
