@@ -38,7 +38,7 @@ from nlpctl.models.head_labels import (
 )
 from nlpctl.models.hub import fetch
 from nlpctl.models.huggingface import is_huggingface_layout, of_head, to_paddle_layout
-from nlpctl.models.network import build_network, make_config
+from nlpctl.models.network import build_network, make_config, refuse_unlike_file
 from nlpctl.models.own_network import KEY as OWN_KEY
 from nlpctl.models.own_network import check_named, starts_from_weights
 from nlpctl.models.scratch import make_vocabulary
@@ -47,7 +47,7 @@ from nlpctl.models.tag_map import KEY as TAG_MAP
 from nlpctl.models.tag_map import learnt_tags
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
 from nlpctl.models.vectors import fill_embedding
-from nlpctl.models.weights import Weights, read_weights_file
+from nlpctl.models.weights import Weights, read_weights_file, weights_size
 from nlpctl.names import listed
 
 
@@ -294,6 +294,8 @@ def _load(
     where, prefix = str(parts.weights_file), parts.family.prefix
     tokenizer = parts.tokenizer if added is None else added.tokenizer
     config = _config(parts.family, parts.config, labels, overrides, head)
+    if not overrides and head.own is None:
+        refuse_unlike_file(config, weights_size(parts.weights_file), where)
     network = _build(parts.family, head, config, tokenizer, added, where)
     arrays = paddle_arrays(read_weights_file(parts.weights_file), parts.family, head)
     if added is not None:

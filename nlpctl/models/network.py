@@ -22,6 +22,9 @@ from nlpctl.upstream.use_cache import without_use_cache
 _NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "architectures", "model_type", "dtype", KEY,
                     SIMULATED_KEY, OWN_KEY)  # fmt: skip
 
+_SIZES = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size", "max_position_embeddings")
+_ALWAYS_BUILT = 64_000_000  # weights of a network that is built whatever file it came with
+_MOST_PRUNED = 16  # weights per byte of a file: of 64 weights one is left
 LEAST_LAYER = 2_500  # numbers: the objects of the narrowest layer take some 10 kB
 
 
@@ -33,7 +36,12 @@ def make_config(
     `own`: for a class of the user's own, which may have keys of its own. Raises UserError for override keys that the
     config does not have.
     """
-    config = family.config_class.from_dict(_without_label_count(values))
+    try:
+        config = family.config_class.from_dict(_without_label_count(values))
+    except Exception as error:  # it takes any values, and fails on some
+        reason = (str(error).splitlines() or [""])[0][:200]
+        message = f"the config describes no {family.name} network ({type(error).__name__}: {reason})"
+        raise UserError(message, "config.json", "copy config.json again from where the model came from") from error
     _check_overrides(config, overrides, own)
     for key, value in overrides.items():
         setattr(config, key, value)
@@ -93,26 +101,38 @@ def build_layers(family: Family, head: Head, config: Any, where: str) -> Any:
 
 
 def _refuse_too_large(config: Any, where: str) -> None:
-    """UserError if the memory of this machine is too small for the weights alone, by the sizes that most configs have.
-
-    An estimate that is never too high: a network that is refused here cannot be built.
-    """
-    names = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size", "max_position_embeddings")
-    width, layers, inner, words, positions = (_size(config, name) for name in names)
-    shared = _size(config, "num_hidden_groups")  # ALBERT's layers share their weights
-    layer = max(4 * width * width + 2 * width * inner, LEAST_LAYER)
-    numbers = (min(layers, shared) if shared else layers) * layer
-    numbers += words * (_size(config, "embedding_size") or width) + positions * width
-    sizes = memory_sizes()
+    """UserError if the memory of this machine is too small for the weights alone."""
+    numbers, sizes = _fewest_numbers(vars(config)), memory_sizes()
     if sizes is not None and 4 * numbers > sizes["MemTotal"]:
         message = f"this network has some {numbers:,} weights, {4 * numbers / 1e9:,.0f} GB"
-        hint = f"this machine has {sizes['MemTotal'] / 1e9:,.0f} GB: make {', '.join(names[:-1])} smaller"
+        hint = f"this machine has {sizes['MemTotal'] / 1e9:,.0f} GB: make {', '.join(_SIZES[:-1])} smaller"
         raise UserError(message, where=where, hint=hint)
 
 
-def _size(config: Any, name: str) -> int:
+def refuse_unlike_file(config: Any, size: int, where: str) -> None:
+    """UserError if a network is so large that its weights cannot be those of a file of `size` bytes, however it was
+    pruned: a config of a few lines can claim all the memory there is."""
+    numbers = _fewest_numbers(vars(config))
+    if numbers > _ALWAYS_BUILT + _MOST_PRUNED * size:
+        message = f"the config describes a network of at least {numbers:,} weights, and its file has {size:,} bytes"
+        raise UserError(message, where, "config.json and weights belong to different models: copy both again")
+
+
+def _fewest_numbers(config: Mapping[str, Any]) -> int:
+    """How many weights a network has, by the sizes that most configs have; an estimate that is never too high."""
+    members = config.get("members")
+    if isinstance(members, list):  # of an ensemble
+        return sum(_fewest_numbers(each) for each in members if isinstance(each, Mapping))
+    width, layers, inner, words, positions = (_size(config, name) for name in _SIZES)
+    shared = _size(config, "num_hidden_groups")  # ALBERT's layers share their weights
+    layer = max(4 * width * width + 2 * width * inner, LEAST_LAYER)
+    numbers = (min(layers, shared) if shared else layers) * layer
+    return numbers + words * (_size(config, "embedding_size") or width) + positions * width
+
+
+def _size(config: Mapping[str, Any], name: str) -> int:
     """A whole number above 0 in a config; 0 if it has none, or something else there."""
-    value = vars(config).get(name)
+    value = config.get(name)
     return value if type(value) is int and value > 0 else 0
 
 

@@ -157,6 +157,8 @@ def _unit_tokenizer(folder: Path, config: Mapping[str, Any]) -> UnitTokenizer:
 
 def check_vocabulary(entries: int, rows: int, where: str) -> None:
     """Raise UserError when a vocabulary has more entries than the embedding has rows; warn if it has far fewer."""
+    if type(rows) is not int:
+        raise UserError(f"vocab_size is {str(rows)[:40]!r}, which is no number", where, "copy config.json again")
     if entries > rows:
         raise UserError(
             f"the vocabulary has {entries} entries and the embedding only {rows} rows",

@@ -33,6 +33,9 @@ _SAFETENSORS_DTYPES = {
 }
 
 
+_SUFFIXES = (".pdparams", ".safetensors", ".bin")
+
+
 @dataclass(frozen=True)
 class Weights:
     """The content of a weights file: parameter name -> array, in the names and layout of the file."""
@@ -49,6 +52,13 @@ def read_weights_file(file: Path) -> Weights:
     if not arrays:
         raise UserError("holds no parameters", where=str(file), hint=BROKEN_HINT)
     return Weights(file, arrays)
+
+
+def weights_size(file: Path) -> int:
+    """The bytes of a weights file, or of the shards beside an index file."""
+    if not file.name.endswith(".index.json"):
+        return file.stat().st_size
+    return sum(path.stat().st_size for path in file.parent.iterdir() if path.suffix in _SUFFIXES and path.is_file())
 
 
 def to_float32(array: np.ndarray) -> np.ndarray:
@@ -106,7 +116,7 @@ def _read_shards(index: Path) -> dict[str, np.ndarray]:
     for name in sorted(set(weight_map.values())):
         shard = index.parent / name
         # An index from elsewhere could name ../../secret or a file that is unpickled.
-        if Path(name).name != name or shard.suffix not in (".pdparams", ".safetensors", ".bin"):
+        if Path(name).name != name or shard.suffix not in _SUFFIXES:
             raise UserError(f"names a shard outside the folder: {json.dumps(name)}", where=str(index), hint=BROKEN_HINT)
         if not shard.is_file():
             raise UserError(f"shard {name} is missing", where=str(index), hint="copy all shards of the weights")

@@ -84,7 +84,8 @@ def make_ui(folder: Path, models: TriedModels, hosts: list[str]) -> Starlette:
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
-    from starlette.responses import HTMLResponse, RedirectResponse
+    from starlette.requests import ClientDisconnect
+    from starlette.responses import HTMLResponse, RedirectResponse, Response
     from starlette.routing import Route
 
     def index(request: Request) -> HTMLResponse:
@@ -132,6 +133,10 @@ def make_ui(folder: Path, models: TriedModels, hosts: list[str]) -> Starlette:
     def not_routed(request: Request, error: Exception) -> HTMLResponse:
         return HTMLResponse(problem_page(getattr(error, "detail", "")), getattr(error, "status_code", 404))
 
+    def gone(request: Request, error: Exception) -> Response:
+        """The client has closed the connection before it sent the whole form: nobody reads an answer."""
+        return Response(status_code=400)
+
     def failed(request: Request, error: Exception) -> HTMLResponse:
         return HTMLResponse(problem_page(f"{type(error).__name__}: {error}"), 500)
 
@@ -143,7 +148,7 @@ def make_ui(folder: Path, models: TriedModels, hosts: list[str]) -> Starlette:
             Route("/compare", compare),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
-        exception_handlers={UserError: refused, HTTPException: not_routed, Exception: failed},
+        exception_handlers={UserError: refused, ClientDisconnect: gone, HTTPException: not_routed, Exception: failed},
     )
 
 

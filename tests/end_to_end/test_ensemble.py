@@ -137,3 +137,23 @@ def test_train_does_not_go_on_with_one(work, base):
     (run / "manifest.json").write_text(json.dumps({**manifest, "state": "failed", "made_by": "ensemble"}))
     done = work.nlpctl("train", "half-ensemble", "--resume")
     assert done.returncode == 2 and "call the same `nlpctl ensemble` command with `--overwrite`" in done.stderr
+
+
+LARGE = {"vocab_size": 10**12, "embedding_size": 10**3, "hidden_size": 8}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"members": 3}, {"members": [3]}, {"members": None}, {"members": ["ab"]}, {"pool": "x"}, {"pool": [1]},
+     {"max_position_embeddings": "a"}, LARGE],
+)  # fmt: skip
+def test_a_damaged_config_is_refused(work, ensemble, damage):
+    folder = work / "damaged_ensemble"
+    shutil.copytree(work / "ensemble" / "model", folder, dirs_exist_ok=True)
+    (folder / "manifest.json").unlink()
+    config = json.loads((work / "ensemble" / "model" / "config.json").read_text())
+    if damage == LARGE:  # of a few lines, and more memory than there is
+        damage = {"members": [{**config["members"][0], **LARGE}]}
+    (folder / "config.json").write_text(json.dumps(config | damage))
+    done = work.nlpctl("predict", folder, stdin=TEXTS)
+    assert done.returncode == 2 and "config" in done.stderr and "internal error" not in done.stderr, done.stderr

@@ -52,6 +52,15 @@ def address(work, runs):
     assert process.returncode == 0 and err.strip().endswith("stopped") and "Traceback" not in err
 
 
+def test_a_client_that_leaves_before_its_form_is_whole(address):
+    """No traceback on standard error (see `address`), and the next one is answered."""
+    where = address.removeprefix("http://").rstrip("/").split(":")
+    head = f"POST /run HTTP/1.1\r\nHost: {':'.join(where)}\r\nContent-Length: 100\r\n"
+    with socket.create_connection((where[0], int(where[1]))) as connection:
+        connection.sendall(f"{head}Content-Type: application/x-www-form-urlencoded\r\n\r\nrun=first".encode())
+    assert get(address)[0] == 200
+
+
 def test_the_list_has_all_runs(address):
     status, page = get(address)
     assert status == 200 and 'href="/run?run=first"' in page and 'value="second"' in page

@@ -252,6 +252,16 @@ def test_nonsense_in_the_config(paddle_folder, value):
         load(folder)
 
 
+@pytest.mark.parametrize(("value", "message"), [("x", "vocab_size is 'x', which is no"), (10**12, "its file has")])
+def test_a_vocabulary_size_that_is_none(paddle_folder, value, message):
+    """The second claims all memory there is, in a few bytes."""
+    folder = paddle_folder("Bert")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"vocab_size": value}))
+    with pytest.raises(UserError, match=message):
+        load(folder)
+
+
 def test_vocabulary_longer_than_the_embedding(paddle_folder):
     folder = paddle_folder()
     with (folder / "vocab.txt").open("a") as file:

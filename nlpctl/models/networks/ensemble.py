@@ -44,6 +44,8 @@ class EnsembleConfig(NetworkConfig):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
+        if pool not in (SHARES, ODDS, SCORES) or type(max_position_embeddings) is not int:
+            raise ValueError("pool or max_position_embeddings are none of an ensemble")
         self.members = [dict(each) for each in members]
         self.pool, self.tables, self.crf = pool, tables, crf
         self.max_position_embeddings = max_position_embeddings
