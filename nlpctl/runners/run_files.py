@@ -265,6 +265,10 @@ def _is_score(name: str, value: Any, report: Mapping[str, Any]) -> bool:
         size = len(labels) if _is_table(labels, _LABEL) else -1
         lines = isinstance(value, list) and len(value) == size
         return lines and all(_list_of(_is_number)(line) and len(line) == size for line in value)
+    if name == "confusions":
+        labels = report.get("labels")
+        whole = _is_table(labels, _LABEL) and isinstance(value, list)
+        return whole and all(_is_confusion(each) and {*each[:2]} <= labels.keys() for each in value)
     if name == OWN_SCORES:
         return isinstance(value, dict) and all(each is None or _is_number(each) for each in value.values())
     if name == INTERVALS:
@@ -276,6 +280,11 @@ def _is_score(name: str, value: Any, report: Mapping[str, Any]) -> bool:
     if name in ("labels", "levels"):
         return _is_table(value, _LABEL if name == "labels" else _LEVEL)
     return _is_number(value)
+
+
+def _is_confusion(value: Any) -> bool:
+    """[label, predicted as, rows]"""
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_text, value[:2])) and _is_number(value[2])
 
 
 def _is_confidence(value: Any, *names: str) -> bool:

@@ -21,6 +21,7 @@ FOLDS = 5
 FEW = 20  # mistakes
 MOST = 50_000  # decisions that are looked at, drawn from more
 MOST_LOGITS = 10_000_000  # of theirs: 80 MB per array, of which an evaluation of the loss makes a few
+MOST_NAMES = 1000  # labels that may have a temperature each: 10,000 fits take minutes, on a row or two each
 _SEED = 95
 _LEAST_POWER = -0.9  # with less, a row that is further ahead would not be surer
 
@@ -45,7 +46,9 @@ def fit_temperature(logits: np.ndarray, gold: np.ndarray, names: Sequence[str]) 
         scaled = below[rows] * np.exp(theta[0] + power * ahead[rows, None])
         return np.log(np.exp(scaled).sum(-1)) - scaled[np.arange(len(rows)), gold[rows]]
 
-    ways = {"": _one(loss, 1), "names": _each(loss, 1, logits.argmax(-1), len(names)), "power": _one(loss, 2)}
+    ways = {"": _one(loss, 1), "power": _one(loss, 2)}
+    if len(names) <= MOST_NAMES:
+        ways = {"": ways[""], "names": _each(loss, 1, logits.argmax(-1), len(names)), "power": ways["power"]}
     way, found = _best(ways, logits.argmax(-1) == gold, rows)
     if found is None:
         return None

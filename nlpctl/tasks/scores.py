@@ -7,15 +7,20 @@ from typing import Any
 
 import numpy as np
 
+MOST_SQUARED = 100  # labels; above, nothing has a figure per pair of labels
+MOST_CONFUSIONS = 1000
+
 
 def classification_report(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
-    """Accuracy, macro/micro/weighted F1, figures per label, and the confusion matrix.
+    """Accuracy, macro/micro/weighted F1, figures per label, and what was confused.
 
     `gold` and `predicted` are int [n] label ids. A label that never occurs and is never predicted
     scores 0, as scikit-learn does with zero_division=0. `confusion[i][j]` counts rows of label i
-    that were given label j.
+    that were given label j. A table of 10,000 labels has 100 million cells, so with more than
+    MOST_SQUARED labels there are `confusions` in its place: [label, predicted as, rows], the
+    MOST_CONFUSIONS most frequent first.
     """
-    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+    from sklearn.metrics import precision_recall_fscore_support
 
     ids = np.arange(len(names))
     precision, recall, f1, support = precision_recall_fscore_support(gold, predicted, labels=ids, zero_division=0)
@@ -30,8 +35,19 @@ def classification_report(gold: np.ndarray, predicted: np.ndarray, names: Sequen
         "micro_f1": average("micro"),
         "weighted_f1": average("weighted"),
         "labels": figures_by_label(names, precision, recall, f1, support),
-        "confusion": confusion_matrix(gold, predicted, labels=ids).tolist(),
+        **_confused(gold, predicted, names),
     }
+
+
+def _confused(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    size = len(names)
+    pairs = np.asarray(gold, np.int64) * size + predicted
+    if size <= MOST_SQUARED:
+        return {"confusion": np.bincount(pairs, minlength=size * size).reshape(size, size).tolist()}
+    found, counts = np.unique(pairs[gold != predicted], return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:MOST_CONFUSIONS]
+    told = zip(found[order].tolist(), counts[order].tolist(), strict=True)
+    return {"confusions": [[names[pair // size], names[pair % size], count] for pair, count in told]}
 
 
 def figures_by_label(
@@ -44,18 +60,19 @@ def figures_by_label(
     }
 
 
-def confusion(gold: np.ndarray, given: np.ndarray, labels: int) -> np.ndarray:
-    """int [labels, labels], rows of label i that were given label j, from int [rows] label ids."""
-    return np.bincount(gold * labels + given, minlength=labels * labels).reshape(labels, labels)
+def label_counts(gold: np.ndarray, given: np.ndarray, labels: int) -> np.ndarray:
+    """int [3, labels], from int [rows] label ids: the rows of each label that were given it, its rows, and the rows
+    that were given it."""
+    return np.stack([np.bincount(each, minlength=labels) for each in (gold[gold == given], gold, given)])
 
 
-def table_score(tables: np.ndarray, metric: str) -> np.ndarray:
-    """One figure of the report for each of int [..., labels, labels] `confusion` tables: float [...].
+def counted_score(counts: np.ndarray, metric: str) -> np.ndarray:
+    """One figure of the report for each of int [..., 3, labels] `label_counts`: float [...].
 
     accuracy, macro_f1, weighted_f1, or f1 of label 1. Computed here because a search of thresholds asks for
     thousands of them.
     """
-    right, support, given = tables.diagonal(axis1=-2, axis2=-1), tables.sum(-1), tables.sum(-2)
+    right, support, given = (counts[..., i, :] for i in range(3))
     if metric == "accuracy":
         return right.sum(-1) / support.sum(-1)
     f1 = 2 * right / np.maximum(support + given, 1)

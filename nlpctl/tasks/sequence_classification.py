@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nlpctl.models.load import LoadedModel
 
 
+_AT_ONCE = 1024  # rows
 LEAST = 1e-30  # probability whose logarithm is still taken
 
 
@@ -104,14 +105,16 @@ class SequenceClassification(Task):
 
     def mistakes(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
         """The misclassified rows. The size of a mistake is 1 minus the probability of the true label."""
-        probabilities = self._told(predictions)
         gold, chosen = _gold(examples), self._given(predictions)
-
-        def told(row: int, label: int) -> str:
-            return f"{self.labels.names[label]} ({probabilities[row, label]:.3f})"
-
+        true, given = self._told_of(predictions, gold, chosen)
+        names = self.labels.names
         return [
-            Mistake(row, 1 - float(probabilities[row, gold[row]]), told(row, gold[row]), told(row, chosen[row]))
+            Mistake(
+                row,
+                1 - float(true[row]),
+                f"{names[gold[row]]} ({true[row]:.3f})",
+                f"{names[chosen[row]]} ({given[row]:.3f})",
+            )
             for row in np.flatnonzero(gold != chosen).tolist()
         ]
 
@@ -153,7 +156,7 @@ class SequenceClassification(Task):
     def judged(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Judged:
         """The label of each row, with its probability."""
         chosen, rows = self._given(predictions), np.arange(len(examples))
-        return Judged("rows", self._told(predictions)[rows, chosen], chosen == _gold(examples), rows)
+        return Judged("rows", *self._told_of(predictions, chosen), chosen == _gold(examples), rows)
 
     def fit_calibration(
         self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
@@ -168,13 +171,34 @@ class SequenceClassification(Task):
 
     def _given(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
         """int [rows]: the labels given. Calibration has no say in them."""
-        return chosen_labels(_probabilities(predictions), self.thresholds)
+        if self.thresholds is None:
+            # The largest logit is the largest probability. Row by row: of 10,000 labels a row is a megabyte of copies.
+            return np.array([int(np.argmax(logits)) for (logits,) in predictions], np.int64)
+        parts = [chosen_labels(_probabilities(part), self.thresholds) for part in _parts(predictions)]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def _told(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
         """float64 [rows, labels]: the probabilities in answers, calibrated if the task is."""
         if self.calibration is None:
             return _probabilities(predictions)
         return softmax(tempered(stacked(predictions), self.calibration, self.labels.names))
+
+    def _told_of(self, predictions: Sequence[Sequence[np.ndarray]], *labels: np.ndarray) -> list[np.ndarray]:
+        """Of `_told` the probability of one label per row, float64 [rows], for each of `labels`, int [rows]."""
+        found: list[list[np.ndarray]] = [[np.zeros(0)] for _ in labels]
+        start = 0
+        for part in _parts(predictions):
+            probabilities, rows = self._told(part), np.arange(len(part))
+            for kept, chosen in zip(found, labels, strict=True):
+                kept.append(probabilities[rows, chosen[start : start + len(part)]])
+            start += len(part)
+        return [np.concatenate(each) for each in found]
+
+
+def _parts(predictions: Sequence[Sequence[np.ndarray]]) -> Iterator[Sequence[Sequence[np.ndarray]]]:
+    """The rows in parts: computing probabilities takes several copies of their logits in float64."""
+    for start in range(0, len(predictions), _AT_ONCE):
+        yield predictions[start : start + _AT_ONCE]
 
 
 def asked(examples: Sequence[TextExample]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nlpctl.tasks.scores import confusion, table_score
+from nlpctl.tasks.scores import counted_score, label_counts
 
 GRID = 64  # candidate thresholds per label where there are more than two
 ROUNDS = 3  # times that each label's threshold is tried anew
@@ -34,14 +34,14 @@ def best_thresholds(probabilities: np.ndarray, gold: np.ndarray, metric: str) ->
     if labels == 2:
         return _best_cut(probabilities[:, 1], gold, metric)
     thresholds = np.full(labels, 1 / labels)
-    best = table_score(confusion(gold, chosen_labels(probabilities, thresholds), labels), metric)
+    best = counted_score(label_counts(gold, chosen_labels(probabilities, thresholds), labels), metric)
     for _ in range(ROUNDS):
         before = best
         for label in range(labels):
             rivals, turning = _turning_points(probabilities, thresholds, label)
             for value in _candidates(turning):
                 given = np.where(turning > value, label, rivals)
-                reached = table_score(confusion(gold, given, labels), metric)
+                reached = counted_score(label_counts(gold, given, labels), metric)
                 if reached > best:
                     best, thresholds[label] = reached, value
         if best == before:
@@ -50,17 +50,19 @@ def best_thresholds(probabilities: np.ndarray, gold: np.ndarray, metric: str) ->
 
 
 def _best_cut(probabilities: np.ndarray, gold: np.ndarray, metric: str) -> tuple[float, float]:
-    """The best of all cuts. The confusion table of a cut follows from the number of rows of each label above it."""
+    """The best of all cuts. The counts of a cut follow from the number of rows of each label above it."""
     probabilities = probabilities.astype(np.float64)  # the middle between 1 and the number before it is neither
     values = np.unique(probabilities)
     # Only cuts between two probabilities can change an answer; 0.5 is kept where it is as good.
     cuts = np.array([0.5, *((values[:-1] + values[1:]) / 2)])
-    tables = np.empty((len(cuts), 2, 2), np.int64)
+    counts = np.zeros((len(cuts), 3, 2), np.int64)  # as of `label_counts`
     for label in (0, 1):
         own = np.sort(probabilities[gold == label])
-        tables[:, label, 0] = np.searchsorted(own, cuts, side="right")
-        tables[:, label, 1] = len(own) - tables[:, label, 0]
-    scores = table_score(tables, metric)
+        below = np.searchsorted(own, cuts, side="right")
+        counts[:, 0, label] = len(own) - below if label else below
+        counts[:, 1, label] = len(own)
+        counts[:, 2] += np.stack([below, len(own) - below], 1)
+    scores = counted_score(counts, metric)
     best = cuts[scores == scores.max()]
     cut = float(best[np.argmin(np.abs(best - 0.5))])
     return (1 - cut, cut)

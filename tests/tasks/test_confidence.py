@@ -18,6 +18,7 @@ from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import UserError
 from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
 from nlpctl.models.viterbi import path_steps, viterbi
+from nlpctl.tasks import fit_confidence
 from nlpctl.tasks.calibrate import calibrated, recalibrated
 from nlpctl.tasks.confidence import LEVELS, Judged, coverage, ece, reliability, tempered
 from nlpctl.tasks.fit_confidence import LEAST, fit_first, fit_logistic, fit_temperature
@@ -63,6 +64,19 @@ def test_a_temperature_is_found():
     found = fit_temperature(logits, gold, ("a", "b", "c"))
     assert found.names == () and 1 / found.scales[0] == pytest.approx(2.5, rel=0.1)
     assert fit_temperature(logits[: LEAST - 1], gold[: LEAST - 1], ("a", "b", "c")) is None
+
+
+def test_of_very_many_labels_none_has_a_temperature_of_its_own(monkeypatch):
+    """As many fits as labels, on a row or two each, would take minutes."""
+    fitted = []
+    each = fit_confidence._each
+    monkeypatch.setattr(fit_confidence, "_each", lambda *given: fitted.append(given[-1]) or each(*given))
+    logits = np.random.default_rng(3).normal(size=(200, 4))
+    gold = logits.argmax(1)
+    fit_temperature(logits, gold, ("a", "b", "c", "d"))
+    monkeypatch.setattr(fit_confidence, "MOST_NAMES", 3)
+    fit_temperature(logits, gold, ("a", "b", "c", "d"))
+    assert fitted == [4]
 
 
 def test_temperatures_per_label_are_taken_where_they_pay():

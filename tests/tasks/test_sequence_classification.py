@@ -13,6 +13,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_rows import TextExample
+from nlpctl.tasks import sequence_classification
 from nlpctl.tasks.base import make_task
 from nlpctl.tasks.scores import classification_report
 from nlpctl.tasks.sequence_classification import softmax
@@ -33,6 +34,36 @@ def test_scores_by_hand():
     assert report["macro_f1"] == pytest.approx((0.75 + 0.5 + 0.75 + 0) / 4)
     assert report["weighted_f1"] == pytest.approx((4 * 0.75 + 2 * 0.5 + 4 * 0.75) / 10)
     json.dumps(report)  # no NumPy types
+
+
+def test_many_labels_have_no_table_of_all_pairs():
+    """That of 10,000 labels would have 100 million cells."""
+    names = [f"label {i}" for i in range(10_000)]
+    gold = np.arange(10_000)
+    predicted = np.where(gold < 3, 7, gold)
+    gold, predicted = np.append(gold, [1, 1]), np.append(predicted, [7, 7])
+    report = classification_report(gold, predicted, names)
+    assert "confusion" not in report and len(json.dumps(report)) < 1_500_000
+    expected = [["label 1", "label 7", 3], ["label 0", "label 7", 1], ["label 2", "label 7", 1]]
+    assert report["confusions"] == expected
+
+
+@pytest.mark.parametrize("thresholds", [None, (0.2, 0.8)])
+def test_probabilities_of_parts_are_those_of_all_rows(monkeypatch, thresholds):
+    """Confidence and mistakes are computed a part of the rows at a time, for the memory."""
+    recipe, chance = load_recipe("quickstart"), np.random.default_rng(3)
+    examples = [TextExample(f"text {i}", None, int(chance.integers(2))) for i in range(10)]
+    predictions = [[chance.normal(size=2).astype("float32")] for _ in examples]
+    found = []
+    for rows in (1024, 3):
+        monkeypatch.setattr(sequence_classification, "_AT_ONCE", rows)
+        task = make_task(recipe, LabelSet(("neg", "pos")), thresholds)
+        judged = task.judged(examples, predictions)
+        found.append((judged.confidence.tolist(), judged.right.tolist(), task.mistakes(examples, predictions)))
+    assert found[0] == found[1]
+    shares = softmax(np.stack([logits for (logits,) in predictions]))
+    chosen = shares.argmax(-1) if thresholds is None else (shares / thresholds).argmax(-1)
+    assert found[0][0] == shares[np.arange(10), chosen].tolist()
 
 
 @pytest.fixture

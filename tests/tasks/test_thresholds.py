@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
 from nlpctl.tasks import thresholds
-from nlpctl.tasks.scores import confusion, table_score
+from nlpctl.tasks.scores import counted_score, label_counts
 from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
 
 
@@ -22,7 +22,7 @@ def rows(count: int, labels: int, seed: int, rare: float = 0.15):
 
 
 def score(gold, metric, given, labels):
-    return float(table_score(confusion(gold, given, labels), metric))
+    return float(counted_score(label_counts(gold, given, labels), metric))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -50,8 +50,8 @@ def test_two_labels_get_the_best_cut_there_is(metric):
 def test_the_search_does_not_score_the_rows_cut_by_cut(monkeypatch):
     """It runs at every evaluation, so its time must not grow with the square of the rows."""
     calls = []
-    monkeypatch.setattr(thresholds, "table_score", lambda *given: calls.append(0) or table_score(*given))
-    monkeypatch.setattr(thresholds, "confusion", lambda *given: calls.append(0) or confusion(*given))
+    monkeypatch.setattr(thresholds, "counted_score", lambda *given: calls.append(0) or counted_score(*given))
+    monkeypatch.setattr(thresholds, "label_counts", lambda *given: calls.append(0) or label_counts(*given))
     best_thresholds(*rows(500, 2, seed=1), "f1")
     assert len(calls) == 1
 

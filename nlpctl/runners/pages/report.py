@@ -231,26 +231,31 @@ def _slices(found: Mapping[str, Any] | None) -> Iterator[Html | str]:
 
 
 def _confusions(record: RunRecord) -> Iterator[Html | str]:
-    found = {split: report for split, report in record.metrics.items() if "confusion" in report}
+    kept = ("confusion", "confusions")
+    found = {split: report for split, report in record.metrics.items() if any(name in report for name in kept)}
     if not found:
         return
     names = list(next(iter(found.values()))["labels"])
-    if len(names) <= LARGEST_MATRIX:
+    if len(names) <= LARGEST_MATRIX and all("confusion" in report for report in found.values()):
         yield "Lines: true labels; columns: predicted labels."
         yield side_by_side(
             *[element("h3", split) + matrix(names, names, report["confusion"]) for split, report in found.items()]
         )
         return
-    yield side_by_side(*[_confusion_table(split, names, report["confusion"]) for split, report in found.items()])
+    yield side_by_side(*[_confusion_table(split, report) for split, report in found.items()])
 
 
-def _confusion_table(split: str, names: Sequence[str], confusion: Sequence[Sequence[int]]) -> Html:
+def _confusion_table(split: str, report: Mapping[str, Any]) -> Html:
+    labels = report["labels"]
+    names = list(labels)
     rows = [
         [names[i], names[j], count, percent(count / sum(line))]
-        for i, line in enumerate(confusion)
+        for i, line in enumerate(report.get("confusion", ()))
         for j, count in enumerate(line)
         if count and i != j
     ]
+    for gold, given, count in report.get("confusions", ()):
+        rows.append([gold, given, count, percent(count / max(labels[gold]["support"], 1))])
     rows.sort(key=lambda row: -row[2])
     columns = ["label", "predicted as", "rows", "share of the label"]
     return table(columns, rows[:MOST_CONFUSIONS], f"{split}, the most frequent confusions of {len(names)} labels")
