@@ -115,5 +115,5 @@ def test_what_is_refused(work, base, audited):
         assert "changed since it was audited" in refused("apply", audited["findings"], "--first", "1", "-o", "never")
     finally:
         (work / "noisy.tsv").write_bytes(noisy)
-    assert "input file" in refused("apply", audited["findings"], "--all", "-o", ".", "--overwrite")
+    assert "this is an input" in refused("apply", audited["findings"], "--all", "-o", ".", "--overwrite")
     assert not (work / "never").exists()
