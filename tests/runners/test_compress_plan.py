@@ -14,6 +14,7 @@ from nlpctl.config.recipe_of import with_student
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.engine_speeds import Conditions
+from nlpctl.outputs import inputs_noted
 from nlpctl.runners.compress import command as compress
 from nlpctl.runners.compress.refusals import refuse_output
 from nlpctl.runners.compress.score_key import score_key
@@ -62,11 +63,11 @@ def test_overwriting_spares_what_the_student_starts_from(tmp_path, source):
     start = model_folder(out / "networks" / "student" / "model")
     (tmp_path / "student.yaml").write_text(f"task: sequence_classification\nmodel:\n  name_or_path: {start}\n")
     recipe = recipe_in(tmp_path, f"distillation.student={tmp_path / 'student.yaml'}")
-    with pytest.raises(UserError, match="--overwrite would delete this") as told:
+    with inputs_noted(), pytest.raises(UserError, match="this holds an input") as told:
         refuse_output(out, source, {}, recipe, overwrite=True, training=True)
     assert "student.yaml:3 (model.name_or_path)" in str(told.value)
     recipe = recipe_in(tmp_path, f"distillation.model.name_or_path={start}")
-    with pytest.raises(UserError, match="distillation.model.name_or_path.*would delete this"):
+    with inputs_noted(), pytest.raises(UserError, match="this holds an input.*distillation.model.name_or_path"):
         refuse_output(out, source, {}, recipe, overwrite=True, training=True)
     refuse_output(out, source, {}, recipe_in(tmp_path), overwrite=True, training=True)
 
@@ -77,7 +78,7 @@ def test_overwriting_spares_rows(tmp_path, source, key):
     (out / "best").mkdir()
     (out / "best" / "rows.tsv").write_text("text\tlabel\na\tx\n")
     recipe = recipe_in(tmp_path, f"{key}={out / 'best' / 'rows.tsv'}")
-    with pytest.raises(UserError, match=f"{key}.*would delete this"):
+    with inputs_noted(), pytest.raises(UserError, match=f"this holds an input.*{key}"):
         refuse_output(out, source, {}, recipe, overwrite=True, training=True)
 
 
