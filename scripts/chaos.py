@@ -39,7 +39,7 @@ SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGINT": signa
 FAULTS = {"ENOSPC": 28, "EIO": 5}  # the first lasts to the end of the process, the second hits one write
 HARMS = (*SIGNALS, *FAULTS)
 STAGING = ".staging-"
-UNFINISHED = (".partial", ".partial.json")
+UNFINISHED = (".partial", ".partial.json", ".partial.truncated")
 IN_PROGRESS = ("checkpoints/", "logs/", ".shards/")  # folders whose files are not final
 
 # Loaded before libc: from a moment on, writes into regular files fail. A process is told by CHAOS_FAULT="ERRNO TIME".

@@ -144,8 +144,9 @@ def read_card(folder: Path) -> ModelCard:
         raise UserError(f"is incomplete or damaged ({wrong[0]})", where=str(task_file), hint=_AGAIN)
     labels, thresholds = read_labels(folder)
     _compare_names(folder, labels)
-    calibration = read_calibration(folder)
-    return ModelCard(task["task"], labels, sections, thresholds, task["trained"], calibration=calibration)
+    named = [name for section, key, name in COPIED if sections.get(section, {}).get(key) is not None]
+    files = {name: str(folder / name) for name in named}
+    return ModelCard(task["task"], labels, sections, thresholds, task["trained"], files, read_calibration(folder))
 
 
 def read_trained_card(folder: Path) -> ModelCard:

@@ -18,7 +18,7 @@ from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
-from nlpctl.files import staged_dir, write_json_atomic
+from nlpctl.files import sha256_of, staged_dir, write_json_atomic
 from nlpctl.layout import is_run, real_path
 from nlpctl.models.folder import ModelCard, read_trained_card
 from nlpctl.models.source import resolve_source
@@ -154,8 +154,9 @@ def _refuse_unlike(parts: Sequence[_Part]) -> None:
 
 
 def _values(card: ModelCard) -> dict[str, Any]:
-    """What a card says of reading and answering, by dotted key."""
-    return {f"{section}.{name}": value for section, values in card.recipe.items() for name, value in values.items()}
+    """What a card says of reading and answering, by dotted key, and the SHA-256 of the files beside it."""
+    said = {f"{section}.{name}": value for section, values in card.recipe.items() for name, value in values.items()}
+    return {**said, **{name: sha256_of(Path(path)) for name, path in card.files.items()}}
 
 
 def _recipe(parts: Sequence[_Part], models: Sequence[str], output: Path, given: Sequence[Override]) -> Recipe:

@@ -68,6 +68,8 @@ def test_terms_travel_with_the_model(tmp_path):
     assert (tmp_path / "model" / "terms.tsv").read_text(encoding="utf-8") == "北京\tLOC\n"
     recipe = load_recipe(tmp_path / "model", purpose="apply")
     assert recipe.decode.terms == str(tmp_path / "model" / "terms.tsv")
+    save_model_folder(tmp_path / "copy", Saves(), Saves(), read_card(tmp_path / "model"))  # as an ensemble does
+    assert (tmp_path / "copy" / "terms.tsv").read_text(encoding="utf-8") == "北京\tLOC\n"
 
 
 def test_missing_files(folder):
