@@ -33,7 +33,9 @@ class PairDraw:
         self._pairs = pairs
         self._random = np.random.default_rng([seed, len(rows)])
         self._of: defaultdict[int | None, list[TextExample]] = defaultdict(list)
+        self._places: defaultdict[int, list[int]] = defaultdict(list)  # data.balance repeats a row
         for row in rows:
+            self._places[id(row)].append(len(self._of[row.label]))
             self._of[row.label].append(row)
 
     def __call__(self, row: TextExample) -> list[RowPair]:
@@ -47,8 +49,13 @@ class PairDraw:
         return drawn
 
     def _alike(self, row: TextExample, alike: Sequence[TextExample]) -> TextExample:
-        place = int(self._random.integers(len(alike)))
-        return alike[(place + 1) % len(alike)] if alike[place] is row else alike[place]
+        own = self._places[id(row)]
+        if len(own) == len(alike):
+            return row
+        place = int(self._random.integers(len(alike) - len(own)))
+        for each in own:
+            place += place >= each
+        return alike[place]
 
     def _different(self, row: TextExample, alike: int) -> TextExample:
         place = int(self._random.integers(len(self._rows) - alike))

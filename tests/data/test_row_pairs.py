@@ -34,6 +34,15 @@ def test_equal_rows_may_stand_beside_each_other() -> None:
     assert all(pair.second is twins[1] for pair in draw(twins[0]) if pair.second.label == 0)
 
 
+def test_a_row_that_balancing_repeats_stands_beside_none_of_its_copies() -> None:
+    repeated = [row for row in ROWS for _ in range(3)]
+    draw = PairDraw(repeated, 50, 1)
+    for row in ROWS[:5]:
+        alike = {pair.second.text for pair in draw(row) if pair.second.label == row.label}
+        assert alike == {other.text for other in ROWS if other.label == row.label and other is not row}
+    assert all(pair.second is ROWS[5] for pair in draw(ROWS[5]) if pair.second.label == 2)
+
+
 def test_rows_of_one_label_have_no_different_ones() -> None:
     draw = PairDraw(ROWS[:3], 5, 1)
     assert len(draw(ROWS[0])) == 5

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise, permutations, product
+from itertools import pairwise, permutations, product
 
 import numpy as np
 
@@ -42,12 +42,17 @@ def near_rows(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[Pair]
     # Rows that differ in punctuation only are found without n-grams, short ones too; one of them stands for all.
     members = [found for form, found in by_letters.items() if all(form)]
     for found in members:
-        yield from ((i, j, 1.0) for i, j in combinations(found[:CROWD], 2))
+        # Of a crowd every row is linked with some, so that all of them are one group.
+        yield from ((i, j, 1.0) for place, j in enumerate(found) for i in found[: min(place, CROWD)])
     for a, b in _sharing([letters[found[0]] for found in members], threshold):
         least = _row_similarity(letters[members[a][0]], letters[members[b][0]], threshold)
         if least >= threshold:
-            pairs = product(members[a][:CROWD], members[b][:CROWD])
-            yield from ((min(pair), max(pair), least) for pair in pairs)
+            yield from ((min(pair), max(pair), least) for pair in _across(members[a], members[b]))
+
+
+def _across(first: Sequence[int], second: Sequence[int]) -> list[tuple[int, int]]:
+    """Pairs of a row of `first` and one of `second`, in order; of crowds those with the first rows of the other."""
+    return sorted({*product(first[:CROWD], second), *product(first, second[:CROWD])})
 
 
 def _sharing(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[tuple[int, int]]:
@@ -63,7 +68,15 @@ def _sharing(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[tuple[
             codes = _pairs_of(found, len(rows))
             known.update(zip((codes // len(rows)).tolist(), (codes % len(rows)).tolist(), strict=True))
     for s, t, _ in near_duplicates(texts, threshold):
-        pairs = product(having[s][:CROWD].tolist(), having[t][:CROWD].tolist())
+        first, second = having[s].tolist(), having[t].tolist()
+        pairs = _across(first, second)
+        if max(len(first), len(second)) > CROWD:
+            # Rows beyond that share another text too are near duplicates, wherever they are in the crowds.
+            sharing: dict[str, list[int]] = defaultdict(list)
+            for j in second:
+                for text in rows[j]:
+                    sharing[text].append(j)
+            pairs += [(i, j) for i in first for text in rows[i] for j in sharing[text][:CROWD]]
         known.update((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
     yield from sorted(known)
 

@@ -73,6 +73,25 @@ def test_a_crowd_of_variants_stays_linked() -> None:
     assert linked == set(range(1, len(texts)))
 
 
+def test_every_row_of_a_crowd_with_equal_letters_is_linked_with_one_before_it() -> None:
+    base = "the breakfast was good and the room was large and quiet"
+    rows = [(base + "!" * i,) for i in range(3 * CROWD)]
+    assert {j for _, j, _ in near_rows(rows, 0.8)} == set(range(1, len(rows)))
+    # Of another text that is near, too.
+    both = [*rows, *((base + " too" + "!" * i,) for i in range(3 * CROWD))]
+    first, second = set(range(len(rows))), set(range(len(rows), len(both)))
+    across = {(i, j) for i, j, _ in near_rows(both, 0.8) if i in first and j in second}
+    assert {i for i, _ in across} == first and {j for _, j in across} == second
+
+
+def test_pairs_beyond_a_crowd_with_one_text_near_and_the_other_equal_are_found() -> None:
+    question, count = "how long does the battery of this telephone last when it is charged", 2 * CROWD
+    answers = [f"{i} hours" for i in range(count)]  # too short for n-grams
+    rows = [(question, each) for each in answers] + [(question + "s", each) for each in reversed(answers)]
+    found = {(i, j) for i, j, _ in near_rows(rows, 0.8)}
+    assert {(i, 2 * count - 1 - i) for i in range(count)} <= found
+
+
 def test_the_same_input_gives_the_same_pairs() -> None:
     texts = sentences(120, seed=3)
     assert near_duplicates(texts, 0.8) == near_duplicates(texts, 0.8)
