@@ -13,7 +13,8 @@ from typing import Any
 from nlpctl.data.word_spans import word_spans
 
 _NAMES = ("pad", "unk", "cls", "sep", "mask")
-# What a WordPiece tokenizer may drop from between two characters: no letters, digits, blanks or marks of ASCII.
+# Holds whatever a WordPiece tokenizer may drop from between two characters, and more, such as 。: no letters, digits,
+# blanks or marks of ASCII.
 _DROPPED = r"(?:[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|[^\w\s!-/:-@\[-`{-~]){0,8}?"
 
 
@@ -35,6 +36,6 @@ class SpelledTokens:
 
 
 def _pattern(token: str, dropped: str) -> str:
-    """A group for each word of `token`."""
-    words = [dropped.join(map(re.escape, token[start:end])) for start, end in word_spans(token)]
-    return dropped.join(f"({word})" for word in words)
+    """A group for each word of `token`; together they hold the whole match, so that nothing of the text is lost."""
+    first, *others = (dropped.join(map(re.escape, token[start:end])) for start, end in word_spans(token))
+    return f"({first})" + "".join(f"({dropped}{word})" for word in others)

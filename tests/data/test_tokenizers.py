@@ -151,6 +151,11 @@ def test_equal_on_random_strings(tokenizer):
     assert sum(pieces.words(text, UNCUT) is not None for text in random_texts(1500, seed=1)) > 300
 
 
+def test_what_spells_a_token_loses_no_character(bert):
+    as_text = SpelledTokens(bert).as_text
+    assert as_text("好[MASK]吗[，MASK]，[\u200bSE\u200bP😀]") == "好[ MASK ]吗[ ，MASK ]，[ \u200bSE\u200bP 😀]"
+
+
 def test_equal_where_normalisation_reorders_marks(tmp_path):
     """U+302E and U+1D165 change places, so what becomes of one depends on the other."""
     marks = ["\u302e", "\U0001d165"]
