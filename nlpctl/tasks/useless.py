@@ -16,7 +16,7 @@ def told_useless(task: str, report: Mapping[str, Any], watched: str | None = Non
     `watched`: another score that may not be 0, such as the one that chose the model.
     """
     labels = report.get("labels", {})
-    expected = {name: figures["support"] for name, figures in labels.items()}
+    expected = {name: figures.get("support", 0) for name, figures in labels.items()}
     if "labels" in report and not sum(expected.values()):
         return None  # there was nothing to find
     if "micro_f1" in report and "accuracy" in report:  # one label for each row

@@ -104,6 +104,10 @@ def test_a_folder_of_parts(work, rows, whole):
     done = work.nlpctl(*words(rows, "divided/parts", "--parts", "jsonl", "--overwrite"))
     assert done.returncode == 2 and "mine.txt" in done.stderr
     done = work.nlpctl(*words(rows, "divided/rows", "--parts", "jsonl", "--overwrite"))
+    assert done.returncode == 2 and "this holds an input" in done.stderr
+    (out.parent / "other").mkdir()
+    (out.parent / "other" / "mine.txt").touch()
+    done = work.nlpctl(*words(rows, "divided/other", "--parts", "jsonl", "--overwrite"))
     assert done.returncode == 2 and "not a folder of parts" in done.stderr
 
 

@@ -62,9 +62,9 @@ def test_it_is_a_run_like_any_other(work, ensemble):
 
 def test_scores_of_rows_that_a_member_knows_are_told(work, ensemble):
     done = work.nlpctl("eval", "ensemble", "dev.tsv", "--json")
-    assert done.returncode == 0 and json.loads(done.stdout)["warnings"] == [], done.stderr
+    assert done.returncode == 0 and "members" not in str(json.loads(done.stdout)["warnings"]), done.stderr
     done = work.nlpctl("eval", "ensemble", "more.tsv", "--json")
-    (warning,) = json.loads(done.stdout)["warnings"]
+    (warning,) = (each for each in json.loads(done.stdout)["warnings"] if "members" in each)
     assert "members were trained on 63 of these 63 rows" in warning and "units/scores.json (held)" in warning
 
 

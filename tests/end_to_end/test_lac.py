@@ -133,7 +133,7 @@ def test_the_entities_of_a_file_go_among_its_words(work, lac):
     assert first["tags"][:3] == ["PERSON-B", "PERSON-I", "PERSON-I"] and first["tokens"][:2] == ["邓", "颖"]
     assert "PERSON is a type that the model does not know (first at given.txt:1)" in " ".join(unmapped.stderr.split())
     odd = work.nlpctl("data", "retag", lac[0], "odd.txt", "-o", "none.txt")
-    assert odd.returncode == 2 and "odd.txt:5: 'LOC': no mark B, I, E, S or M" in odd.stderr
+    assert odd.returncode == 2 and "odd.txt:5: 'LOC': no mark B, I, E, S, M, L or U" in odd.stderr
     assert not (work / "none.txt").exists()
 
 

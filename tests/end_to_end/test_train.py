@@ -18,6 +18,7 @@ MODEL_FILES = {
     "tokenizer_config.json", "vocab.txt",
 }  # fmt: skip
 TRAINING_STATE = {"optimizer.pdopt", "scheduler.pdparams", "trainer_state.json", "checksums.json"}
+TRAINING_STATE |= {"reached_parameters.json"}
 REPORT = {"rows", "accuracy", "macro_f1", "micro_f1", "weighted_f1", "labels", "confusion"}
 REPORT |= {"intervals", "ece", "confidence"}
 

@@ -22,6 +22,7 @@ from nlpctl.compression.plan.strategy import parse_strategy, strategies_of
 from nlpctl.compression.strategies.base import Step
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.outputs import inputs_noted
 from nlpctl.runners.compress import command as compress
 from nlpctl.runners.compress import makers
 from nlpctl.runners.compress.refusals import refuse_output, warn_unread
@@ -414,7 +415,7 @@ def test_what_is_to_be_read_is_not_deleted(tmp_path):
     (tmp_path / "model" / "config.json").write_text('{"model_type": "ernie"}')
     for name in ("model_state.pdparams", "vocab.txt"):
         (tmp_path / "model" / name).write_text("something")
-    with pytest.raises(UserError, match="--overwrite would delete this"):
+    with inputs_noted(), pytest.raises(UserError, match="this holds an input"):
         refuse_output(tmp_path / "out", str(tmp_path / "model"), {}, recipe, overwrite=True, training=True)
 
 

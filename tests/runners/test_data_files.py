@@ -26,8 +26,8 @@ def recipe_in(folder: Path) -> Path:
 
 
 def test_a_page_replaces_a_page_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe, data = str(recipe_in(tmp_path)), tmp_path / "all.tsv"
-    before = data.read_bytes()
+    recipe, data = str(recipe_in(tmp_path)), tmp_path / "other.tsv"
+    data.write_bytes(before := (tmp_path / "all.tsv").read_bytes())
     assert main(["data", "inspect", recipe, "--estimate", "--html", str(data)]) == 2
     assert "was not written by nlpctl" in capsys.readouterr().err and data.read_bytes() == before
     for _ in range(2):

@@ -105,7 +105,7 @@ def test_labels_that_a_map_leaves_alone_are_corrected(case: str, names: Any, tmp
     rows = read_rows(recipe)
     assert len(rows) == 54
     file = Path(recipe.data.train[0])
-    chosen, target = rows.read.given[1], list(_targets(rows))[1]  # the second row of the file is left out
+    chosen, target = rows.read.given[1], list(_targets(rows, False))[1]  # the second row of the file is left out
     edit = Edit(target.column, chosen.values["label"], "other")
     content = corrected(file, target.sha256, target.format, target.header, {target.row: [edit]})
     file.write_bytes(content)
@@ -122,7 +122,7 @@ def test_bad_rows_of_a_json_document_on_one_line_count(tmp_path: Path) -> None:
         "data: {train: all.json, labels: [x, y], on_bad_row: skip}\n",
     )
     read = read_rows(load_recipe(tmp_path / "r.yaml", purpose="apply"))
-    assert [target.row for target in _targets(read)] == [0, 2, 3]
+    assert [target.row for target in _targets(read, False)] == [0, 2, 3]
 
 
 def test_contradictions_on_one_line_are_those_rows(tmp_path: Path) -> None:
@@ -143,14 +143,14 @@ def test_contradictions_on_one_line_are_those_rows(tmp_path: Path) -> None:
 
 def test_labels_that_a_map_makes_are_not(tmp_path: Path, functions: Any) -> None:
     """They are not called in the file what the audit calls them."""
-    assert set(_targets(read_rows(recipe_for("tsv", tmp_path, *functions("named"))))) == {None}
+    assert set(_targets(read_rows(recipe_for("tsv", tmp_path, *functions("named"))), False)) == {None}
 
 
 def test_a_map_that_changes_lists_in_place_does_not_change_the_row_before(tmp_path: Path, functions: Any) -> None:
     rows = read_rows(recipe_for("tagged jsonl", tmp_path, *functions("in_place")))
     assert {row.values["tags"][0] for row in rows.read.rows} == {"B-LOC"}
     assert [dict(row.values) for row in rows.read.given] == [tagged(i) for i in range(60)]
-    assert set(_targets(rows)) == {None}
+    assert set(_targets(rows, False)) == {None}
 
 
 def test_a_filter_alone_keeps_the_lines_of_words(tmp_path: Path, functions: Any) -> None:
