@@ -48,10 +48,11 @@ def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
 
 
 def ends_sentence(text: str, tagged: bool) -> bool:
-    """Whether a line parts two sentences: it holds white space alone.
+    """Whether a line, with or without its carriage return, parts two sentences: it holds white space alone.
 
     Where words have no tags, a line of U+3000 is a word like any.
     """
+    text = text.rstrip("\r")
     return not text.strip(" \t") or (tagged and text.isspace() and "\t" not in text)
 
 

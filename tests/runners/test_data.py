@@ -133,6 +133,18 @@ def test_parts_hold_every_row_once_as_it_was(case: str, tmp_path: Path) -> None:
         assert sum(profile.labels.get(label, 0) for profile in found.splits) == count
 
 
+def test_bad_sentences_are_not_copied(tmp_path: Path) -> None:
+    recipe = recipe_for("conll", tmp_path, ("data.on_bad_row", "skip"))
+    file = Path(recipe.data.train[0])
+    lines = file.read_text("utf-8").splitlines()
+    lines[lines.index("")] = "\t"  # of Windows, and a tab alone ends the sentence
+    lines[lines.index("\t") + 1 : lines.index("\t") + 1] = ["good\tO", "untagged", ""]
+    file.write_text("\r\n".join([*lines, ""]), encoding="utf-8", newline="")
+    made = split_data(recipe, tmp_path / "parts", {"dev": 0.2, "test": 10})
+    copied = b"".join(path.read_bytes() for path in made.files.values())
+    assert sum(made.rows.values()) == N and not {b"good\tO\r", b"untagged\r"} & {*copied.split(b"\n")}
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if case not in ("squad", "json")])
 def test_lines_are_copied_byte_for_byte(case: str, tmp_path: Path) -> None:
     recipe = recipe_for(case, tmp_path)

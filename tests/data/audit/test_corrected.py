@@ -66,6 +66,8 @@ def test_tags(tmp_path):
     content = CONLL.partition(b"\n")[2]
     assert copy(tmp_path, "a.txt", content, edits) == expected.partition(b"\n")[2]
     assert copy(tmp_path, "a.txt", content, {0: [Edit("tags", ["O"], None, 1)]}) == content.partition(b"\n\n")[2]
+    windows = b"Jim\tB-PER\r\n\t\r\n# id 2\r\nRome\tB-LOC\r\n"  # the line of a tab ends the sentence
+    assert copy(tmp_path, "b.txt", windows, {0: [Edit("tags", ["B-PER"], None, 0)]}) == windows.partition(b"\t\r\n")[2]
 
 
 def test_an_edit_of_another_row(tmp_path):
