@@ -19,7 +19,7 @@ from nlpctl.config.keys import find_key
 from nlpctl.config.layers import read_source, tree_of_values
 from nlpctl.config.load_log import LoadLog
 from nlpctl.config.managed import MANAGED
-from nlpctl.config.opened_files import refuse_files_outside
+from nlpctl.config.opened_files import refuse_files_outside, with_copies
 from nlpctl.config.own_code import marked
 from nlpctl.config.paths import NAMES, absolute, inputs_of, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
@@ -67,6 +67,7 @@ def load_recipe(
         tree = _apply(tree, override, log)
     recipe = _resolved(tree, path, purpose, log)
     if reads_files:
+        recipe = recipe if purpose == "train" else with_copies(recipe)
         refuse_files_outside(recipe, trains=purpose == "train")
     return marked(recipe, trains=purpose == "train")
 

@@ -8,16 +8,18 @@ passed on that its sender did not have. The recipe of the user may name any file
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.config.library import shipped_root
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS, VALUE_PATHS, dataset_files
 from nlpctl.config.positions import display
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Recipe, with_value
 from nlpctl.config.task_file import COPIED
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import json_of, sha256_of
@@ -25,32 +27,49 @@ from nlpctl.layout import CHECKPOINTS, MANIFEST, MODEL, checkpoints_in, is_insid
 
 _SERIES = "series.json"
 _LISTS = {MANIFEST: ("data", "further_files"), _SERIES: ("data", "others")}  # where SHA-256 of files stand, by path
-_STUDENT = "distillation.model"
-# What ends up in a model without a training, or in the student of a compression.
-_PASSED_ON = (*(f"{section}.{key}" for section, key, _ in COPIED), f"{_STUDENT}.from_scratch.vocabulary")
-_PASSED_ON += (f"{_STUDENT}.from_scratch.dictionaries", f"{_STUDENT}.add_tokens")
+_PASSED_ON = tuple(f"{section}.{key}" for section, key, _ in COPIED)  # what an export holds without a training
 _OF_TRAINING = tuple(key for key in INPUT_PATHS if key != "runtime.cache_dir")  # where downloads are
 _OWN = "or give your own recipe in place of the folder"
 
 
-def refuse_files_outside(recipe: Recipe, *, trains: bool) -> None:
+def refuse_files_outside(recipe: Recipe, *, trains: bool, unread: tuple[str, ...] = ()) -> None:
     """UserError for files that an opened folder names and that it neither holds nor knows.
 
-    `trains`: the command makes a model of the data too; else it reads them for the user alone.
+    `trains`: the command makes a model of the data too; else it reads them for the user alone. `unread`: what keys
+    begin with that this command does not read.
     """
     problems = [*_of_libraries(recipe)]
     for key in (*_OF_TRAINING, *TEXT_PATHS, *VALUE_PATHS, "data.dataset") if trains else _PASSED_ON:
+        if key.startswith(unread):
+            continue
         for dotted, paths in _paths(recipe, key):
             origin = recipe.origins.get(dotted)
             if origin is None or origin.opened is None:
                 continue
             outside = next((path for path in paths if not _is_of(path, origin.opened, recipe)), None)
             if outside is not None:
-                told = f"{display(origin.opened)} names {outside}, which is neither in it nor what it was made from"
+                changed = any(_known(origin.opened, str(outside)))
+                state = "has changed since" if changed else "is neither in it nor what it was made from"
+                told = f"{display(origin.opened)} names {outside}, which {state}"
                 flag = _flag(dotted, ",".join(map(str, paths)))
                 problems.append(Problem(f"{dotted}: {told}", str(origin), f"if you want it read: {flag}; {_OWN}"))
     if problems:
         raise UserError(problems=problems)
+
+
+def with_copies(recipe: Recipe) -> Recipe:
+    """`recipe` with the copy in the opened run's model for a file that has changed since: the model answers with it."""
+    for section, name, copied in COPIED:
+        key = f"{section}.{name}"
+        path, origin = attrgetter(key)(recipe), recipe.origins.get(key)
+        if path is None or origin is None or origin.opened is None or _is_of(Path(path), origin.opened, recipe):
+            continue
+        copy = next((file for file in _copies(origin.opened) if file.name == copied), None)
+        if copy is not None:
+            hint = f"{_flag(key, path)} takes the new one"
+            console.warn(f"{path} has changed since the training; {display(copy)} is taken, as trained; {hint}")
+            recipe = with_value(recipe, key, os.path.abspath(copy))
+    return recipe
 
 
 def _flag(key: str, value: str) -> str:
@@ -113,5 +132,8 @@ def _known(opened: Path, path: str) -> Iterator[str]:
 
 
 def _copies(opened: Path) -> Iterator[Path]:
-    folders = [opened / MODEL, *checkpoints_in(opened / CHECKPOINTS)]
-    yield from (file for folder in folders for *_, name in COPIED if (file := folder / name).is_file())
+    """The files that models of the folder hold a copy of, the model's before the newest checkpoint's. A link to a file
+    outside is no copy."""
+    folders = [opened / MODEL, *reversed(checkpoints_in(opened / CHECKPOINTS))]
+    files = (folder / name for folder in folders for *_, name in COPIED)
+    yield from (file for file in files if file.is_file() and is_inside(file, opened))

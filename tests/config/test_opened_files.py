@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from nlpctl.compression.plan.strategy import parse_strategy, strategies_of, trains
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.task_file import COPIED
 from nlpctl.errors import UserError
 from nlpctl.layout import link_out
 from nlpctl.models.source import resolve_source
+from nlpctl.runners.compress.refusals import refuse_missing
 from nlpctl.runners.many.series_folder import read_series
 
 TASKS = {"decode.terms": "token_classification", "masking.dictionary": "masked_language_model"}
@@ -164,3 +166,42 @@ def test_a_run_reads_no_environment_variables(model, monkeypatch):
         recipe_of(model.parent)
     (model.parent.parent / "mine.yaml").write_text(text)
     assert load_recipe(model.parent.parent / "mine.yaml", purpose="apply").training.run_name == "stolen"
+
+
+def test_an_export_takes_the_models_copy_of_a_file_that_has_changed(model, secret, capfd):
+    run = model.parent
+    (run / "manifest.json").write_text("{}")
+    (run / "recipe.yaml").write_text(f"task: token_classification\ndecode: {{terms: {secret}}}\n")
+    (model / "terms.tsv").write_text("old\tPER\n")
+    assert load_recipe(run, purpose="apply").decode.terms == str(model / "terms.tsv")
+    told = capfd.readouterr().err
+    assert told.count("has changed since the training") == 1 and f"--set decode.terms={secret} takes the new" in told
+    assert load_recipe(run, [Override("decode.terms", str(secret), "--set")], "apply").decode.terms == str(secret)
+
+
+def test_a_link_in_a_checkpoint_is_no_copy(model, secret):
+    run = model.parent
+    (run / "manifest.json").write_text("{}")
+    (run / "recipe.yaml").write_text(f"task: token_classification\ndecode: {{terms: {secret}}}\n")
+    (run / "checkpoints" / "checkpoint-5").mkdir(parents=True)
+    (run / "checkpoints" / "checkpoint-5" / "terms.tsv").symlink_to(secret)
+    with pytest.raises(UserError, match="decode.terms: run names .*secret, which is neither in it"):
+        load_recipe(run, purpose="apply")
+
+
+@pytest.mark.parametrize("strategy", ["distill", "qat", "ort-dynamic"])
+def test_a_compression_makes_models_of_files_that_the_run_knows(model, secret, strategy):
+    run = model.parent
+    (run / "manifest.json").write_text(json.dumps({"data": {str(secret): "0" * 64}}))
+    (run / "recipe.yaml").write_text(f"task: sequence_classification\ndata: {{train: {secret}}}\n"
+                                     f"distillation: {{unlabelled: [{secret}]}}\n")  # fmt: skip
+    recipe = load_recipe(run, [Override("compression.strategy", strategy, "--strategy")], "apply")
+    chains = parse_strategy(strategy)
+    used = strategies_of(chains, recipe.compression)
+    if not trains(chains):
+        refuse_missing(recipe, str(model), used, False)
+        return
+    with pytest.raises(UserError, match="data.train: run names .*secret, which has changed since") as told:
+        refuse_missing(recipe, str(model), used, True)
+    keys = [problem.message.partition(":")[0] for problem in told.value.problems]
+    assert keys == ["data.train", *(["distillation.unlabelled"] if strategy == "distill" else [])]

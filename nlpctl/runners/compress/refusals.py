@@ -16,6 +16,7 @@ from nlpctl.compression.strategies.registry import every_strategy, int8_of_graph
 from nlpctl.compression.user_functions import check_user_functions
 from nlpctl.config.checks import check
 from nlpctl.config.model_section import ModelSection
+from nlpctl.config.opened_files import refuse_files_outside
 from nlpctl.config.own_code import refuse_unnamed, require_rows_named
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import files_of, has_split, open_split
@@ -63,6 +64,9 @@ def refuse_missing(recipe: Recipe, source: str, strategies: Sequence[Strategy], 
 
     `training`: whether a network is still to be trained.
     """
+    reads_train = training or any(strategy.reads_rows for strategy in strategies)
+    if reads_train:
+        _refuse_files_outside(recipe, strategies)
     if training:
         # training starts from the source, so its own origin does not matter
         folder = resolve_source(source).folder
@@ -74,10 +78,18 @@ def refuse_missing(recipe: Recipe, source: str, strategies: Sequence[Strategy], 
             check_edits(resolve_source(start), recipe)
     for strategy in strategies:
         strategy.refuse_missing(recipe)
-    reads_train = training or any(strategy.reads_rows for strategy in strategies)
     for split in ("train", "dev", "test") if reads_train else ("dev", "test"):
         if files_of(recipe.data, split):
             open_split(task_rows(recipe.task, recipe.data), split)
+
+
+def _refuse_files_outside(recipe: Recipe, strategies: Sequence[Strategy]) -> None:
+    """UserError for files that an opened run names and that words or weights of a compressed model would be made of."""
+    distils = any(strategy.name == "distill" for strategy in strategies)
+    # The teacher is made already, so that what it was made from is not read.
+    refuse_files_outside(recipe, trains=True, unread=("model.",) if distils else ("model.", "distillation."))
+    if distils and recipe.student is not None:
+        refuse_files_outside(recipe.student, trains=True, unread=("data.", "distillation."))
 
 
 def warn_unread(recipe: Recipe, strategies: Sequence[Strategy]) -> None:
