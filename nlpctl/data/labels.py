@@ -174,6 +174,13 @@ def named_label(value: Any, names: Sequence[str]) -> Any:
     return names[number]
 
 
+def numbered_label(value: Any, names: LabelSet) -> Any:
+    """The opposite of `named_label`: numbers in place of `names`. What is no name stays as it is."""
+    if isinstance(value, list | tuple):
+        return [numbered_label(each, names) for each in value]
+    return names.id(value) if isinstance(value, str) and value in names else value
+
+
 def known_label(value: Any, labels: LabelSet) -> int:
     """The id of a label value of a row. ValueError for an unknown label, with the nearest known one."""
     # As it stands first: a model may have been trained on labels that look like a list.

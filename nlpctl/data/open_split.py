@@ -12,7 +12,7 @@ from nlpctl.config.schema import DataSection, SplitFilesSection
 from nlpctl.data.annotation_rows import AnnotatedTask, OnlyAnnotated, recognised_format
 from nlpctl.data.changed_rows import ChangedRows
 from nlpctl.data.functions import import_function, raised
-from nlpctl.data.labels import label_names, named_label
+from nlpctl.data.labels import LabelSet, label_names, named_label, numbered_label
 from nlpctl.data.packed import open_unpacked, suffix_of
 from nlpctl.data.readers import file_format, read_rows
 from nlpctl.data.row import BadRow, Row, RowSource, missing_key
@@ -107,6 +107,14 @@ def _with_names(row: Row | BadRow, column: str, names: Sequence[str] | None) -> 
         return row._replace(values={**row.values, column: named_label(row.values[column], names)})
     except ValueError as error:
         return BadRow(row.source, row.line, f"{error} (data.numbered_labels)")
+
+
+def with_numbers(rows: TaskRows, values: Mapping[str, Any], names: LabelSet | None) -> dict[str, Any]:
+    """A row for a file that the same recipe reads: numbers in place of data.numbered_labels, the `names`."""
+    column = rows.label_column
+    if names is None or column not in values:
+        return dict(values)
+    return {**values, column: numbered_label(values[column], names)}
 
 
 def _format_of(rows: TaskRows, path: Path, declared: str) -> str:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from nlpctl.config.schema import DataSection
 from nlpctl.data.changed_rows import pairs
 from nlpctl.data.examples import BadRowLog, ExampleReader
 from nlpctl.data.inspect.normalise import row_key
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.open_split import FileRows
 from nlpctl.data.records import article_of
 from nlpctl.data.row import BadRow, Row, RowSource
 from nlpctl.data.stratify import Group, group_rows, stratify
 from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.xlsx_rows import XLSX
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
 
@@ -62,6 +65,31 @@ def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> Readab
         counted.append(rows.counted(example, labels))
     log.finish()
     return Readable(good, given, passages, counted, log.summary(), dict(starts), places)
+
+
+def as_written(source: RowSource, read: Readable, data: DataSection) -> list[Row]:
+    """The rows of `read`, before data.map, as `source` holds them: labels as data.numbered_labels finds them, columns
+    as data.by_split calls them. A recipe that reads copies of them names both again.
+
+    Rows of files whose lines are copied stay as they are.
+    """
+    plain: Any = None
+    if isinstance(source, FileRows):
+        chosen = [i for i, kind in enumerate(source.formats) if kind in ("json", XLSX)]
+        if chosen and (source.named or source.label_names is not None):
+            files, formats = (tuple(given[i] for i in chosen) for given in (source.files, source.formats))
+            required = tuple(source.named.get(column, column) for column in source.required)
+            plain = replace(source, files=files, formats=formats, required=required, named={}, label_names=None)
+    elif data.numbered_labels is not None:
+        changed: Any = source  # FunctionRows or NamedRows, whose module imports the data set libraries
+        plain = replace(changed, label_names=None)
+    if plain is None:
+        return read.given
+    held: dict[str, list[Any]] = defaultdict(list)
+    for row in plain:
+        held[row.source].append(row)
+    found = zip(read.given, read.places, strict=True)
+    return [held[row.source][at] if row.source in held else row for row, at in found]
 
 
 def cut(

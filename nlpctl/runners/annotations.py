@@ -14,7 +14,8 @@ from nlpctl.data.annotation_files import INTERFACE, JSONL, WRITTEN, AnnotationWr
 from nlpctl.data.annotation_rows import LABEL_STUDIO
 from nlpctl.data.changed_rows import warn_of_map
 from nlpctl.data.examples import BadRowLog, ExampleReader, no_good_row
-from nlpctl.data.open_split import open_split
+from nlpctl.data.labels import label_names
+from nlpctl.data.open_split import open_split, with_numbers
 from nlpctl.data.row import BadRow
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import task_rows
@@ -51,6 +52,7 @@ def convert(recipe: Recipe, output: Path, kind: str, *, overwrite: bool = False)
     labels = resolve_labels(rows, source)
     writer = AnnotationWriter(kind, rows, labels.names)
     reader, log, records, first = ExampleReader(rows, labels), BadRowLog(recipe.data.on_bad_row), [], None
+    names = label_names(recipe.data)
     for row in source:
         example = reader.read(row)
         if isinstance(example, BadRow):
@@ -58,7 +60,7 @@ def convert(recipe: Recipe, output: Path, kind: str, *, overwrite: bool = False)
             continue
         first = example if first is None else first
         if kind == JSONL:
-            records.append(dict(row.values))
+            records.append(with_numbers(rows, row.values, names))
         else:
             records.append(writer.record(row.values, example, Answer(*rows.annotation_of(row.values, example, labels))))
     log.finish()

@@ -9,7 +9,8 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.changed_rows import warn_of_map
 from nlpctl.data.kept import json_line
-from nlpctl.data.open_split import open_split
+from nlpctl.data.labels import label_names
+from nlpctl.data.open_split import open_split, with_numbers
 from nlpctl.data.split_rows import read_readable
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import task_rows
@@ -53,10 +54,10 @@ def augment_data(
     read = read_readable(source, rows, resolve_labels(rows, source))
     refuse_files([output], overwrite)
     augmenter = open_augmenter(method, recipe.data.columns.text, copies=copies, share=share, synonyms=synonyms)
-    new = 0
+    new, names = 0, label_names(recipe.data)
     with writing(output, "name another file: -o"), staged_file(output) as stream:
         for values in augmenter.rows(read.rows, recipe.training.seed):
-            stream.write(f"{json_line(values)}\n".encode())
+            stream.write(f"{json_line(with_numbers(rows, values, names))}\n".encode())
             new += 1
         if not new:  # inside, so that no file is left behind
             hint = "Latin letters and digits stay as they are, and so do texts of very few words"

@@ -25,7 +25,7 @@ from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.records import Records
 from nlpctl.data.repeated_keys import rows_with_repeated_keys
 from nlpctl.data.row import RowSource
-from nlpctl.data.split_rows import cut, label_counts, no_row_left, read_readable
+from nlpctl.data.split_rows import as_written, cut, label_counts, no_row_left, read_readable
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
@@ -116,7 +116,8 @@ def split_data(
     source = open_split(rows, "train")
     read = read_readable(source, rows, resolve_labels(rows, source))
     # As they were before data.map, which a recipe that reads the parts calls again.
-    records = Records(unchanged(source), read.given, read.starts)
+    given = unchanged(source)
+    records = Records(given, as_written(given, read, recipe.data), read.starts)
     targets = part_sizes(len(read.rows), shares)
     files = {part: folder / f"{part}{records.suffix}" for part, size in targets.items() if size}
     refuse_files([*files.values(), folder / MANIFEST], overwrite)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from nlpctl.data.splits import read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.runners.annotations import convert
+from nlpctl.runners.data import split_data
+from nlpctl.runners.many.series import Member, Series, read_rows
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC"]
 
@@ -83,3 +86,72 @@ def test_the_names_are_checked(tmp_path: Path) -> None:
         recipe_of(tmp_path, "sequence_classification", train="r.yaml", numbered_labels=names)
         with pytest.raises(UserError, match=f"data.numbered_labels.*{message}"):
             load_recipe(tmp_path / "r.yaml")
+
+
+NUMBERS = [1, 0, 0, 1, 1, 0]  # called "0", "1", "1", ... : a second naming would swap them
+
+
+def numbered_file(folder: Path, name: str) -> None:
+    rows = [{"text": f"text {i}", "label": label} for i, label in enumerate(NUMBERS)]
+    if name.endswith(".xlsx"):
+        import openpyxl
+
+        book = openpyxl.Workbook()
+        for row in [("text", "label"), *(tuple(row.values()) for row in rows)]:
+            book.active.append(row)
+        book.save(folder / name)
+    else:
+        (folder / name).write_text(json.dumps(rows))
+
+
+def labels_by_text(recipe: Any) -> dict[str, str]:
+    return {row.values["text"]: row.values["label"] for row in open_split(task_rows(recipe.task, recipe.data), "train")}
+
+
+RIGHT = {f"text {i}": "10"[label] for i, label in enumerate(NUMBERS)}
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.xlsx"])
+def test_what_is_written_for_the_same_recipe_keeps_its_numbers(name: str, tmp_path: Path) -> None:
+    numbered_file(tmp_path, name)
+    recipe = recipe_of(tmp_path, "sequence_classification", train=name, numbered_labels=["1", "0"])
+    assert labels_by_text(recipe) == RIGHT
+    made = split_data(recipe, tmp_path / "parts", {"dev": 2, "test": 0})
+    convert(recipe, tmp_path / "out.jsonl", "jsonl")
+    files = [str(file) for file in made.files.values()]
+    member = Member("fold-1", 1, (0, 1, 4))
+    fold = Series(recipe, read_rows(recipe), tmp_path / "folds", [member], False).member_recipe(member)
+    assert labels_by_text(fold) == {f"text {i}": RIGHT[f"text {i}"] for i in member.rows or ()}
+    for written in (files, "out.jsonl"):
+        again = recipe_of(tmp_path, "sequence_classification", train=written, numbered_labels=["1", "0"])
+        assert labels_by_text(again) == RIGHT
+
+
+@pytest.mark.parametrize("own", [{"reader": "numbered_rows:rows"}, {"train": "a.json", "map": ["numbered_rows:same"]}])
+def test_folds_of_rows_that_a_function_gives_keep_their_names(
+    own: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbered_file(tmp_path, "a.json")
+    code = f"""import json\ndef rows():\n    yield from json.load(open({str(tmp_path / "a.json")!r}))
+def same(row):\n    return row\n"""
+    (tmp_path / "numbered_rows.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "numbered_rows", raising=False)
+    recipe = recipe_of(tmp_path, "sequence_classification", numbered_labels=["1", "0"], **own)
+    member = Member("fold-1", 1, (0, 1, 4))
+    fold = Series(recipe, read_rows(recipe), tmp_path / "folds", [member], False).member_recipe(member)
+    assert labels_by_text(fold) == {f"text {i}": RIGHT[f"text {i}"] for i in member.rows or ()}
+    made = split_data(recipe, tmp_path / "parts", {"dev": 2, "test": 0})
+    again = {"map": own["map"]} if "map" in own else {}
+    for part in made.files.values():
+        of_part = recipe_of(tmp_path, "sequence_classification", train=str(part), numbered_labels=["1", "0"], **again)
+        assert labels_by_text(of_part).items() <= RIGHT.items()
+
+
+def test_a_split_of_json_keeps_the_columns_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([{"a": f"a{i}", "b": f"b{i}", "label": i % 2} for i in range(6)]))
+    given: dict[str, Any] = {"columns": {"text": "a", "text_pair": "b"}}
+    given["by_split"] = {"train": {"columns": {"text": "b", "text_pair": "a"}}}
+    recipe = recipe_of(tmp_path, "sequence_classification", train="a.json", **given)
+    made = split_data(recipe, tmp_path / "parts", {"dev": 2, "test": 0})
+    assert all(row["a"][0] == "a" and row["b"][0] == "b" for row in json.loads(made.files["train"].read_text()))

@@ -28,7 +28,7 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.open_split import FileRows, has_split, open_split
 from nlpctl.data.records import Records
 from nlpctl.data.row import RowSource
-from nlpctl.data.split_rows import Readable, read_readable
+from nlpctl.data.split_rows import Readable, as_written, read_readable
 from nlpctl.data.splits import groups_of, read_labelled_split, resolve_labels
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import Interrupted, RunFailed, UserError
@@ -65,6 +65,7 @@ class TrainingRows:
         given, starts = self.read.rows, self.read.starts
         if not isinstance(self.source, FileRows):
             return [(Records(self.source, given, starts), range(len(given)))]
+        given = as_written(self.source, self.read, self.rows.data)
         found, begin = [], 0
         for file, kind in zip(self.source.files, self.source.formats, strict=True):
             end, name = begin, str(file)
@@ -170,7 +171,7 @@ class Series:
         # What named data sets and the user's functions give is written out, so dev and test have to be, too.
         others = {split: self._written_split(split) for split in ("dev", "test") if has_split(self.recipe.data, split)}
         plain = DataSection()
-        read = ("dataset", "splits", "reader", "map", "filter", "header")
+        read = ("dataset", "splits", "reader", "map", "filter", "header", "numbered_labels")
         kept = {name: getattr(plain, name) for name in read}
         kept["format"] = "jsonl"  # "auto" would take rows with spans for doccano's, though the recipe read them itself
         return {**kept, "by_split": BySplitSection(), "train": train, "dev": (), "test": (), **others}
