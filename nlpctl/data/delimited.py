@@ -54,7 +54,8 @@ def separated(
     lines: Iterable[tuple[int, bytes]], header: bool, required: Sequence[str] = ()
 ) -> tuple[Iterator[tuple[int, bytes]], str]:
     """The lines of csv, and what separates the cells: what a first line sep=; says, which is taken away; a semicolon
-    where commas would not give the `required` columns, or but one column, and semicolons several; else a comma."""
+    where commas give one column, not the `required` ones, and semicolons several; else a comma. Where `required` does
+    not tell, a semicolon before a blank is one of a sentence."""
     lines = iter(lines)
     blank: list[tuple[int, bytes]] = []
     for number, raw in lines:
@@ -102,8 +103,11 @@ def _separator_of(first: str, header: bool, required: Sequence[str]) -> str:
         except csv.Error:  # too long
             return COMMA
         columns[separator] = cells if header else list(map(str, range(len(cells))))
-    fits = required and set(required) <= set(columns[COMMA])
-    return SEMICOLON if not fits and len(columns[COMMA]) == 1 < len(columns[SEMICOLON]) else COMMA
+    if not len(columns[COMMA]) == 1 < len(cells):
+        return COMMA
+    known = {name for name in required if header or name.isdigit()}  # without a header the columns are "0", "1", ...
+    sentence = known <= set(columns[COMMA]) if known else any(cell[:1].isspace() for cell in cells)
+    return COMMA if sentence else SEMICOLON
 
 
 def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from nlpctl.data.annotation_rows import ANNOTATED, AnnotatedTask, annotation_rows, table_format
+from nlpctl.data.annotation_rows import ANNOTATED, AnnotatedTask, OnlyAnnotated, annotation_rows, table_format
 from nlpctl.data.conll import conll_rows, joined_rows
 from nlpctl.data.delimited import QUOTED, QUOTED_TSV, table_records, table_rows
 from nlpctl.data.json_rows import json_rows, jsonl_rows
@@ -112,7 +112,9 @@ def parse_lines(
         return segmented_rows(lines, source, required)
     if kind == "joined":
         return joined_rows(lines, source, header, required)
-    return table_rows(table_records(lines, kind, header, required), source, header, required)
+    # Rows that data.map is to change need no column, but those of the recipe tell what separates the cells.
+    columns = required or (() if task is None else task.required(labelled=isinstance(task, OnlyAnnotated)))
+    return table_rows(table_records(lines, kind, header, columns), source, header, required)
 
 
 def after_header(kind: str, header: bool) -> str:

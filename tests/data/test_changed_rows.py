@@ -128,3 +128,12 @@ def test_sums_follow_the_source(rows, tmp_path, monkeypatch):
     with (tmp_path / "row_code.py").open("a") as file:
         file.write("# changed\n")
     assert part_sums(recipe) != before
+
+
+@pytest.mark.parametrize("label, cells", [("label", [{"0": "came;saw"}]), ("1", [{"0": "came", "1": "saw"}])])
+def test_the_columns_of_the_recipe_tell_what_separates_the_cells(tmp_path, label, cells):
+    """Though data.map may make others, and none of them is required."""
+    (tmp_path / "train.csv").write_text("came;saw\n")
+    columns = ColumnsSection(text="0", label=label)
+    data = DataSection(train=(str(tmp_path / "train.csv"),), columns=columns, header=False, map=("row_code:upper",))
+    assert [row.values for row in open_split(TextRows(data), "train").source] == cells

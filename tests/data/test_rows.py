@@ -179,6 +179,7 @@ def test_a_semicolon_separates_nothing_where_commas_give_the_columns():
     assert values(parse("hello; world\nyes\n", "csv", header=False, required=("0",))) == [
         (1, ("hello; world",)), (2, ("yes",)),
     ]  # fmt: skip
+    assert values(parse("I came; I saw\n", "csv", header=False, required=())) == [(1, ("I came; I saw",))]
 
 
 def test_quoted_tables_with_tabs_as_pandas_writes_them():
