@@ -71,6 +71,35 @@ def test_the_spread_of_the_scores(work, folds):
     assert "fold-2/report.html" in page and "standard deviation" in page
 
 
+def test_seeds_that_are_joined_decide_by_their_mean_thresholds(work):
+    """As each run of several labels decides by those that it tuned on dev."""
+    rows = [{"text": f"{a} {b} {i}", "label": [a, b][: i % 3]} for i, (a, b) in enumerate([("one", "two")] * 24)]
+    (work / "sets.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (work / "sets.yaml").write_text(
+        "task: multi_label_classification\nmodel: {from_scratch: {architecture: textcnn}}\n"
+        "data: {train: sets.jsonl, dev: sets.jsonl}\ntraining: {output_dir: sets}\n"
+    )
+    done = work.nlpctl("train", "sets.yaml", "--folds", "2", "--seeds", "1,2", *QUICK)
+    assert done.returncode == 0, done.stderr
+    tuned = [
+        np.mean(
+            [
+                json.loads((work / f"sets/seed-{seed}-fold-{fold}/model/labels.json").read_text())["thresholds"]
+                for seed in (1, 2)
+            ],
+            0,
+        )
+        for fold in (1, 2)
+    ]
+    shares, names = read_shares(work / "sets" / "probabilities.npz")
+    found = lines(work / "sets" / "predictions.jsonl")
+    given = [[name in line["labels"] for name in names] for line in found]
+    assert given == [
+        (share >= tuned[line["fold"] - 1]).tolist() for share, line in zip(shares.values, found, strict=True)
+    ]
+    assert given != (shares.values >= 0.5).tolist()
+
+
 def test_finished_folds_are_kept(work, folds):
     again = work.nlpctl(*WORDS)
     assert again.returncode == 2 and "--overwrite" in again.stderr

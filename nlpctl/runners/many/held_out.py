@@ -1,9 +1,9 @@
 """Predictions of the rows that a run was not trained on.
 
-    FOLDER/held/NAME/predictions.jsonl    a line per row that run NAME did not see, with its place
-                     probabilities.npz    those of its labels, where the task has labels
-                     scores.json          the scores of these rows
-    FOLDER/predictions.jsonl, probabilities.npz    one prediction for every training row
+FOLDER/held/NAME/predictions.jsonl    a line per row that run NAME did not see, with its place
+                 probabilities.npz    those of its labels, where the task has labels
+                 scores.json          the scores of these rows
+FOLDER/predictions.jsonl, probabilities.npz    one prediction for every training row
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from nlpctl.files import (
     writing,
 )
 from nlpctl.formats.array_files import read_npz
+from nlpctl.models.folder import read_labels
 from nlpctl.runners.many.series import Member, Series, TrainingRows
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -128,7 +129,9 @@ def fold_name(seed: int, fold: int, seeds: Sequence[int]) -> str:
 
 
 def gather(series: Series, folds: Sequence[Sequence[int]], seeds: Sequence[int]) -> Path:
-    """Write one prediction for every row; with several seeds that of their mean probabilities. Returns the file."""
+    """Write one prediction for every row; with several seeds that of their mean probabilities and
+    thresholds. Returns the file.
+    """
     file = series.folder / PREDICTIONS
     count = len(series.rows)
     place_of = series.folder / HELD
@@ -148,21 +151,31 @@ def gather(series: Series, folds: Sequence[Sequence[int]], seeds: Sequence[int])
         with writing(file, ROOM):
             write_shares(series.folder / PROBABILITIES, shares_of(means), labels)
         if len(seeds) > 1:
-            lines = list(_decided(series, means, lines))
+            for fold, chosen in enumerate(folds):
+                names = [fold_name(seed, fold, seeds) for seed in seeds]
+                decided = _decided(series, names, chosen, [means[row] for row in chosen], fold + 1)
+                for row, line in zip(chosen, decided, strict=True):
+                    lines[row] = line
     with writing(file, ROOM):
         _write_lines(file, lines)
     return file
 
 
-def _decided(series: Series, means: Sequence[np.ndarray], lines: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
-    """The lines with the answers that the mean probabilities give."""
+def _decided(
+    series: Series, names: Sequence[str], chosen: Sequence[int], means: Sequence[np.ndarray], fold: int
+) -> Iterator[dict[str, Any]]:
+    """Lines of the rows `chosen` with the answers that their mean probabilities give.
+
+    `names`: the runs that did not see these rows. Each has tuned thresholds of its own; their means decide.
+    """
     from nlpctl.tasks.base import make_task
 
-    task: Task = make_task(series.recipe, series.rows.labels)
-    rows = range(len(lines))
-    examples = series.rows.examples(rows)
-    answers = task.labelled_answers(examples, [[task.decided(share)] for share in means])
-    yield from _lines(series.rows, rows, answers, [line["fold"] for line in lines])
+    tuned = [read_labels(RunDirectory(series.folder / name).model)[1] for name in names]
+    found = [each for each in tuned if each is not None]
+    thresholds = tuple(np.mean(found, 0).tolist()) if found else None
+    task: Task = make_task(series.recipe, series.rows.labels, thresholds)
+    answers = task.labelled_answers(series.rows.examples(chosen), [[task.decided(share)] for share in means])
+    yield from _lines(series.rows, chosen, answers, [fold] * len(chosen))
 
 
 def _lines(
