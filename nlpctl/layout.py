@@ -41,7 +41,7 @@ INDEX_VECTORS, INDEX_TEXTS = "index.faiss", "texts.jsonl"
 # What `nlpctl compress` adds to a run directory
 COMPRESS = "compress"
 
-_WEIGHTS = (".pdparams", ".safetensors", ".bin", ".pdiparams", ".onnx")
+_WEIGHTS = (".pdparams", ".pdopt", ".safetensors", ".bin", ".pdiparams", ".onnx")
 _PROGRESS = (CHECKPOINTS, MODEL)
 RUN_FILES = (MANIFEST, RECIPE, EVENTS, METRICS, MISTAKES)
 _MARKS = {"export": (EXPORT_MANIFEST,), "model": (TASK, CONFIG_FILES[0]), "index": (INDEX_VECTORS, MANIFEST)}

@@ -11,6 +11,10 @@ import signal
 import sys
 from collections.abc import Sequence
 
+# A new Python would look in the current folder first, even for json: in a stranger's folder, for a json.py of his. An
+# option and no variable, which processes of the user's own code would inherit, and then miss the modules beside their
+# scripts. Python 3.10 does not know it.
+SAFE_PATH = ("-P",) if sys.version_info >= (3, 11) else ()
 _PR_SET_PDEATHSIG = 1
 
 
@@ -33,7 +37,7 @@ def python_until_parent_ends(*arguments: str) -> list[str]:
 
 def main(argv: Sequence[str]) -> None:
     die_with_parent(int(argv[0]))
-    os.execv(sys.executable, [sys.executable, *argv[1:]])  # which keeps what the kernel was asked
+    os.execv(sys.executable, [sys.executable, *SAFE_PATH, *argv[1:]])  # which keeps what the kernel was asked
 
 
 if __name__ == "__main__":

@@ -122,10 +122,6 @@ class LazyGroup(TyperGroup):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code: 0 done, 1 failed, 2 wrong input, 130 interrupted."""
-    if argv is None:  # the command itself
-        # Every process that is started from here would look in the current folder first, even for json: in a stranger's
-        # folder, for a json.py of his. The user's own parts are imported all the same. Python 3.10 does not know it.
-        os.environ.setdefault("PYTHONSAFEPATH", "1")
     words = list(sys.argv[1:] if argv is None else argv)
     debug, restarts = _take_debug(words), argv is None
     console.set_up_streams()

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import resource_tracker
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ from nlpctl.errors import NlpctlError, RunFailed
 from nlpctl.runners.service import make_service, note_serving, note_starting, note_stopping, set_up_to_serve
 from nlpctl.runtime.crew import MOST_LOSSES
 from nlpctl.runtime.shares import shares
-from nlpctl.runtime.worker import Worker, ask_back
+from nlpctl.runtime.worker import Worker, ask_back, start_resource_tracker
 from nlpctl.serving.address import url
 from nlpctl.serving.metrics import Read, of_workers
 from nlpctl.serving.secrets import ApiKeys, Secrets, read_tls
@@ -84,7 +83,7 @@ def serve_side_by_side(
     KeyboardInterrupt at the second signal later.
     """
     address = url(listening, secrets.tls is not None)
-    resource_tracker.ensure_running()  # would unblock the signals in the thread that starts the first process
+    start_resource_tracker()  # would unblock the signals in the thread that starts the first process
     with _noted_signals() as signals:
         with _Workers(Order(recipe, source, settings, secrets.access), listening, signals) as workers:
             with Starting(listening, settings, secrets.tls) as starting:

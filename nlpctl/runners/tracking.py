@@ -35,6 +35,7 @@ from nlpctl.config.training_checks import INSTALL_MLFLOW, MLFLOW
 from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
 from nlpctl.files import json_of, write_json_atomic
 from nlpctl.layout import CARD, INTERVALS
+from nlpctl.parent import SAFE_PATH
 from nlpctl.report.score_tables import without_counts
 from nlpctl.runners.card import card_facts
 from nlpctl.runners.pages.card import card_page
@@ -119,7 +120,7 @@ def tracked(recipe: Recipe, run: RunDirectory) -> Iterator[Callable[[], None]]:
 def _start(run: RunDirectory) -> subprocess.Popen[bytes]:
     """Its own process, since MLflow's import takes seconds, and its requests may hang."""
     run.logs.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "nlpctl", "runs", "send", str(run.path), "--follow"]
+    command = [sys.executable, *SAFE_PATH, "-m", "nlpctl", "runs", "send", str(run.path), "--follow"]
     env = {**os.environ, "PYTHONPATH": module_path()}
     with (run.logs / "mlflow.log").open("ab") as log:
         return subprocess.Popen(

@@ -35,6 +35,7 @@ from nlpctl.runners.pages.ui import (
 from nlpctl.runners.report import page_of
 from nlpctl.runners.runs import RunRecord, differences, find_runs, open_all, open_run, paired
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.worker import module_path
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.settings import ServeSettings
 
@@ -248,6 +249,7 @@ class TriedModel:
         self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             python_until_parent_ends("-m", "nlpctl", "serve", str(run), "--port", "0"),
+            env={**os.environ, "PYTHONPATH": module_path()},
             stdout=self._log,
             stderr=self._log,
         )

@@ -23,6 +23,7 @@ from pathlib import Path
 from nlpctl import console
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
+from nlpctl.parent import SAFE_PATH
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -169,8 +170,8 @@ def _command(argv: Sequence[str], nproc: int, exchange: Path, program: Sequence[
         "--max_restart": "0",
     }
     flat = [word for option in options.items() for word in option]
-    rank = [sys.executable, "-m", "nlpctl.runtime.rank_main", *program, *argv]
-    return [sys.executable, "-m", "nlpctl.runtime.launcher", *flat, *rank]
+    rank = [sys.executable, *SAFE_PATH, "-m", "nlpctl.runtime.rank_main", *program, *argv]
+    return [sys.executable, *SAFE_PATH, "-m", "nlpctl.runtime.launcher", *flat, *rank]
 
 
 def _environment(
@@ -179,9 +180,8 @@ def _environment(
     """The launcher's environment, which the ranks inherit."""
     kept = {name: value for name, value in environ.items() if name not in _LAUNCHER_VARIABLES}
     added = {
-        # The ranks find the same modules as this process, and none from the current folder by accident.
+        # The ranks find the same modules as this process.
         "PYTHONPATH": module_path(),
-        "PYTHONSAFEPATH": "1",
         "PYTHONIOENCODING": "utf-8",
         "NLPCTL_PARENT": str(os.getpid()),
         "NLPCTL_EXCHANGE": str(exchange),

@@ -27,6 +27,8 @@ from nlpctl.parent import die_with_parent, python_until_parent_ends
 
 TELLING = 10.0  # seconds between two calls of GoesOn
 
+_SAFE_PATH, _OURS = "PYTHONSAFEPATH", "nlpctl"
+
 GoesOn = Callable[[float], None]  # hears how many seconds an answer has taken so far
 
 
@@ -275,6 +277,8 @@ def ask_back(content: Any) -> Any:
 
 def _main(connection: Connection, parent: int, opened: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """The main function of the process."""
+    if os.environ.get(_SAFE_PATH) == _OURS:
+        del os.environ[_SAFE_PATH]
     with contextlib.suppress(KeyboardInterrupt):
         try:
             _serve(connection, parent, opened, arguments)
@@ -333,12 +337,33 @@ def undisturbed() -> Iterator[None]:
     """Start processes inside this context: Ctrl-C is delayed until its end, and in the new processes until they call
     `listen_for_interrupts`. A terminal's Ctrl-C reaches them too, and during imports it would print a traceback.
     """
-    resource_tracker.ensure_running()  # starts with the first process, and unblocks signals
+    start_resource_tracker()  # it starts with the first process, and unblocks signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with _safe_path():
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def start_resource_tracker() -> None:
+    """Start multiprocessing's process that removes what others leave behind, if it does not run."""
+    with _safe_path():
+        resource_tracker.ensure_running()
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """What multiprocessing starts in this context gets parent.SAFE_PATH, as a variable: it takes no options. The new
+    process removes it.
+    """
+    asked = _SAFE_PATH in os.environ  # by the user: hers stays, in the new processes too
+    os.environ.setdefault(_SAFE_PATH, _OURS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if not asked:
+            os.environ.pop(_SAFE_PATH, None)
 
 
 def listen_for_interrupts(handler: Callable[[int, FrameType | None], object] = signal.default_int_handler) -> None:

@@ -53,7 +53,7 @@ def run_program(
         }
         (folder / _JOB).write_text(json.dumps(job), encoding="utf-8")
         code = f"from nlpctl.static_graph.run_program import main; main({str(folder)!r})"
-        answer = run_python("-c", code, environ={"PYTHONSAFEPATH": "1"}, seconds=seconds)
+        answer = run_python("-c", code, seconds=seconds)
         if answer.failure:
             raise CannotRun(f"the process that ran it failed: {answer.failure[:200]}")
         # The last line only: operators and libraries may print before it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -224,13 +225,35 @@ def test_further_processes_take_no_modules_of_the_current_folder(tmp_path: Path)
     """In the folder of a stranger's run a json.py would run."""
     for name in ("json", "multiprocessing"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('it ran')\n")
-    code = """
+    assert processes_of_each_kind(tmp_path, "import json, multiprocessing") == {"command": 0, "worker": 0}
+
+
+def test_the_user_s_own_processes_find_the_modules_beside_their_scripts(tmp_path: Path) -> None:
+    """A reader may run `python tools/prep.py`, which imports tools/shared.py."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "shared.py").touch()
+    (tmp_path / "tools" / "prep.py").write_text("import shared\n")
+    code = "import subprocess, sys; subprocess.run([sys.executable, 'tools/prep.py'], check=True)"
+    assert processes_of_each_kind(tmp_path, code) == {"command": 0, "worker": 0}
+
+
+def processes_of_each_kind(folder: Path, code: str) -> dict[str, int]:
+    """The exit codes of `code`, run in `folder` in processes of each kind that a command line starts."""
+    (folder / "bin").mkdir()
+    (folder / "bin" / "part.py").write_text("def opened():\n    return lambda code: exec(code) or 0\n")
+    (folder / "bin" / "main.py").write_text(f"""
 import sys
+import part
 from nlpctl.cli.app import main
-from nlpctl.runtime.worker import run_python
-sys.argv = ["nlpctl", "--version"]
-main()
-print(run_python("-c", "import json, multiprocessing"))
-"""
-    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "code=0" in done.stdout, done.stdout
+from nlpctl.runtime.worker import Worker, run_python
+
+if __name__ == "__main__":
+    sys.argv[1:] = ["--version"]
+    main()
+    worker = Worker(part.opened, grace=5, daemon=True)
+    worker.start()
+    print({{"command": run_python("-c", {code!r}).code, "worker": worker.ask({code!r}, "worker")}})
+    worker.end()
+""")
+    done = subprocess.run([sys.executable, "bin/main.py"], cwd=folder, capture_output=True, text=True)
+    return ast.literal_eval(done.stdout.splitlines()[-1]) if done.returncode == 0 else {done.stderr: done.returncode}
