@@ -58,16 +58,20 @@ def refuse_files_outside(recipe: Recipe, *, trains: bool, unread: tuple[str, ...
 
 
 def with_copies(recipe: Recipe) -> Recipe:
-    """`recipe` with the copy in the opened run's model for a file that has changed since: the model answers with it."""
+    """`recipe` with the copy in the opened run's model for a file that has changed or is gone."""
     for section, name, copied in COPIED:
         key = f"{section}.{name}"
         path, origin = attrgetter(key)(recipe), recipe.origins.get(key)
-        if path is None or origin is None or origin.opened is None or _is_of(Path(path), origin.opened, recipe):
+        if path is None or origin is None or origin.opened is None:
+            continue
+        gone = not Path(path).exists()
+        if not gone and _is_of(Path(path), origin.opened, recipe):
             continue
         copy = next((file for file in _copies(origin.opened) if file.name == copied), None)
         if copy is not None:
-            hint = f"{_flag(key, path)} takes the new one"
-            console.warn(f"{path} has changed since the training; {display(copy)} is taken, as trained; {hint}")
+            hint = "" if gone else f"; {_flag(key, path)} takes the new one"
+            state = "is gone" if gone else "has changed since the training"
+            console.warn(f"{path} {state}; {display(copy)} is taken, as trained{hint}")
             recipe = with_value(recipe, key, os.path.abspath(copy))
     return recipe
 

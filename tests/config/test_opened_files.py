@@ -168,7 +168,7 @@ def test_a_run_reads_no_environment_variables(model, monkeypatch):
     assert load_recipe(model.parent.parent / "mine.yaml", purpose="apply").training.run_name == "stolen"
 
 
-def test_an_export_takes_the_models_copy_of_a_file_that_has_changed(model, secret, capfd):
+def test_an_export_takes_the_models_copy_of_a_file_that_has_changed_or_is_gone(model, secret, capfd):
     run = model.parent
     (run / "manifest.json").write_text("{}")
     (run / "recipe.yaml").write_text(f"task: token_classification\ndecode: {{terms: {secret}}}\n")
@@ -177,6 +177,8 @@ def test_an_export_takes_the_models_copy_of_a_file_that_has_changed(model, secre
     told = capfd.readouterr().err
     assert told.count("has changed since the training") == 1 and f"--set decode.terms={secret} takes the new" in told
     assert load_recipe(run, [Override("decode.terms", str(secret), "--set")], "apply").decode.terms == str(secret)
+    secret.unlink()
+    assert load_recipe(run, purpose="apply").decode.terms == str(model / "terms.tsv")
 
 
 def test_a_link_in_a_checkpoint_is_no_copy(model, secret):
