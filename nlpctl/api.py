@@ -248,7 +248,7 @@ class Model:
         """
         from nlpctl.data.examples import BadRowLog, ExampleReader, load_examples
         from nlpctl.data.given_rows import GivenRows
-        from nlpctl.data.splits import groups_of, read_labelled_split
+        from nlpctl.data.splits import groups_of, read_labelled_split, values_of
         from nlpctl.runners.evaluate import require_scorable, score
 
         labels = self._trained.task.labels
@@ -264,7 +264,9 @@ class Model:
                     raise UserError("there are no rows", "data", "give one row or more")
                 source = GivenRows(self._rows, values, "data", labelled=True)
                 log = BadRowLog(self._recipe.data.on_bad_row)
-                examples, groups = load_examples(source, ExampleReader(self._rows, labels), log), None
+                reader, column = ExampleReader(self._rows, labels), self._rows.data.columns.group
+                examples = load_examples(source, reader, log)
+                groups = None if column is None else values_of(source, reader, column, "data.columns.group")
             batch_size = self._recipe.training.per_device_eval_batch_size
             return Scores(score(self._trained, examples, batch_size, groups))
 

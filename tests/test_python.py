@@ -179,6 +179,20 @@ def test_scores_are_those_of_the_run(model, run):
         model.evaluate(split="tests")
 
 
+def test_rows_of_a_program_are_scored_as_those_of_a_file(run, tmp_path):
+    frame = pd.read_csv(REVIEWS, sep="\t")
+    frame["label"] = [["差评", "好评"].index(label) for label in frame["label"]]
+    frame["author"] = [i // 10 for i in range(len(frame))]
+    frame.to_csv(tmp_path / "a.tsv", sep="\t", index=False)
+    model = run.model(set={"data.columns.group": "author", "data.numbered_labels": ["差评", "好评"]})
+    scores = model.evaluate(tmp_path / "a.tsv")
+    assert scores["accuracy"] == run.metrics["test"]["accuracy"]
+    assert scores["intervals"] != run.metrics["test"]["intervals"]  # rows of an author are drawn together
+    assert model.evaluate(frame) == model.evaluate(frame.to_dict("records")) == scores
+    with pytest.raises(nlpctl.UserError, match=r"data\[0\] has no column 'author'"):
+        model.evaluate(frame.drop(columns="author"))
+
+
 def test_a_model_tells_what_it_is(model, run):
     assert model.task == "sequence_classification" and sorted(model.labels) == ["好评", "差评"]
     assert model.path == run.path / "model" and (model.engine, model.precision) == ("dygraph", "fp32")

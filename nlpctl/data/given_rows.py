@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl.data.labels import label_names
+from nlpctl.data.open_split import with_names
 from nlpctl.data.row import BadRow, Row, missing_key
 from nlpctl.data.task_rows import TaskRows
 
@@ -15,8 +17,8 @@ from nlpctl.data.task_rows import TaskRows
 class GivenRows:
     """The rows of `values`, as a RowSource. Messages call row 3 `name`[3].
 
-    `labelled`: the label columns are required. A plain text is a row only if they are not, and if the task takes a
-    single text.
+    `labelled`: the label columns are required, and numbers in them get the names of data.numbered_labels. A plain text
+    is a row only if they are not, and if the task takes a single text.
     """
 
     task_rows: TaskRows
@@ -32,6 +34,8 @@ class GivenRows:
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         required = self.task_rows.required(self.labelled)
+        numbered = label_names(self.task_rows.data) if self.labelled else None
+        names = None if numbered is None else numbered.names
         plain = None if self.labelled else self.task_rows.plain_column
         for index, value in enumerate(self.values):
             place = f"[{index}]"
@@ -39,7 +43,8 @@ class GivenRows:
                 yield Row(self.name, place, {plain: value})
             elif isinstance(value, Mapping):
                 reason = missing_key(value, required)
-                yield Row(self.name, place, value) if reason is None else BadRow(self.name, place, reason)
+                row = Row(self.name, place, value) if reason is None else BadRow(self.name, place, reason)
+                yield with_names(row, self.task_rows.label_column, names)
             else:
                 keys = " and ".join(repr(name) for name in required)
                 wanted = "a text or a dict" if plain is not None else f"a dict with {keys}" if keys else "a dict"

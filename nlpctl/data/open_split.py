@@ -99,7 +99,7 @@ def _naming(rows: TaskRows) -> dict[str, Any]:
     return {} if names is None else {"label_names": names.names, "label_column": rows.label_column}
 
 
-def _with_names(row: Row | BadRow, column: str, names: Sequence[str] | None) -> Row | BadRow:
+def with_names(row: Row | BadRow, column: str, names: Sequence[str] | None) -> Row | BadRow:
     """The row with `names` in place of the numbers in its column of labels."""
     if names is None or isinstance(row, BadRow) or column not in row.values:
         return row
@@ -192,7 +192,7 @@ class FileRows:
             return row
         values = {name: row.values[own] for name, own in self.named.items() if own in row.values}
         renamed = row._replace(values={**row.values, **values})
-        return _with_names(renamed, self.label_column, self.label_names)
+        return with_names(renamed, self.label_column, self.label_names)
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class FunctionRows:
                 empty = False
                 reason = missing_key(values, self.required)
                 row = Row(source, number, values) if reason is None else BadRow(source, number, reason)
-                yield _with_names(row, self.label_column, self.label_names)
+                yield with_names(row, self.label_column, self.label_names)
             if empty:
                 raise UserError("the reader yields no rows", where=source, hint="check what it was given and reads")
 

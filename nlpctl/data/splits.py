@@ -17,7 +17,7 @@ from nlpctl.data.examples import (
 )
 from nlpctl.data.labels import LabelSet, given_labels
 from nlpctl.data.open_split import has_split, open_split
-from nlpctl.data.row import BadRow, RowSource
+from nlpctl.data.row import BadRow, RowSource, place
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.names import listed
@@ -118,16 +118,22 @@ def column_values(rows: TaskRows, split: str, labels: LabelSet, column: str, cou
 
     UserError at `key`, which names the column: a row has no such column, or the files have changed since.
     """
-    reader, values = ExampleReader(rows, labels), []
-    for row in open_split(rows, split):
+    values = values_of(open_split(rows, split), ExampleReader(rows, labels), column, key)
+    if len(values) != count:
+        raise UserError(f"the {split} data changed while it was scored", key, "run the command again")
+    return values
+
+
+def values_of(source: RowSource, reader: ExampleReader, column: str, key: str) -> list[Any]:
+    """The values of `column` in the good rows of `source`. UserError at `key`: one has no such column."""
+    values = []
+    for row in source:
         if isinstance(row, BadRow) or isinstance(reader.read(row), BadRow):
             continue
         if column not in row.values:
             hint = f"this row has {listed(row.values)}"
-            raise UserError(f"{row.source}:{row.line} has no column {column!r}", key, hint)
+            raise UserError(f"{place(row.source, row.line)} has no column {column!r}", key, hint)
         values.append(row.values[column])
-    if len(values) != count:
-        raise UserError(f"the {split} data changed while it was scored", key, "run the command again")
     return values
 
 
