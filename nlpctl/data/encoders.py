@@ -49,7 +49,9 @@ class PaddleTextEncoder(TextEncoder):
         # PaddleNLP says this whenever a pair is cut, though nobody asked for the overflow.
         warnings.filterwarnings("ignore", message="Be aware, overflowing tokens are not returned")
 
-    def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
+    def _encode(
+        self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, tell_cut: bool
+    ) -> list[Encoding]:
         texts = list(map(self.spelled.as_text, texts))
         pairs = None if pairs is None else list(map(self.spelled.as_text, pairs))
         batch = self._call(
@@ -67,6 +69,8 @@ class PaddleTextEncoder(TextEncoder):
         types = batch["token_type_ids"] if self.uses_token_types else [[] for _ in rows]
         if pairs is None:
             truncated = [count > 0 for count in batch["num_truncated_tokens"]]
+        elif not tell_cut:  # tokenising again takes as long
+            truncated = [False] * len(rows)
         else:  # only a row that fills the window can have been cut
             truncated = [
                 len(ids) >= max_length and self._tokens(text) + self._tokens(pair) + self._overhead[True] > max_length
@@ -94,7 +98,9 @@ class FastTextEncoder(TextEncoder):
         self._wordpiece = WordPiece(tokenizer, self.spelled)
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
 
-    def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
+    def _encode(
+        self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, tell_cut: bool
+    ) -> list[Encoding]:
         if pairs is None:
             return [self._single(text, max_length) for text in texts]
         return [self._pair(text, pair, max_length) for text, pair in zip(texts, pairs, strict=True)]

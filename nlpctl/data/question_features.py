@@ -144,7 +144,7 @@ class WindowCollator(Collator):
     places float32 [batch, length]: 1 where an answer may begin or end, which are [CLS] and the context
     """
 
-    def encodings(self, examples: Sequence[Window]) -> list[Encoding]:
+    def encodings(self, examples: Sequence[Window], tell_cut: bool = True) -> list[Encoding]:
         return [
             self.encoder.assemble(window.question.tolist(), window.context.ids[window.begin : window.end].tolist())
             for window in examples

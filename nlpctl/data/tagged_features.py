@@ -109,7 +109,7 @@ def _middle(offsets: Sequence[int], begin: int, end: int) -> int:
 class TaggedCollator(Collator):
     """Windows to arrays: labels int64 [batch, length], IGNORED but at the first pieces of words that count."""
 
-    def encodings(self, examples: Sequence[TaggedWindow]) -> list[Encoding]:
+    def encodings(self, examples: Sequence[TaggedWindow], tell_cut: bool = True) -> list[Encoding]:
         room = free_window(self.encoder, self.max_length)
         encodings = []
         for window in examples:

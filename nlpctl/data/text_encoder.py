@@ -53,9 +53,12 @@ class TextEncoder(ABC):
         self._built = tokenizer.build_inputs_with_special_tokens
         self._types = tokenizer.create_token_type_ids_from_sequences
 
-    def encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
+    def encode(
+        self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, tell_cut: bool = True
+    ) -> list[Encoding]:
         """Encode a batch, cutting each row to `max_length` tokens; of a pair the longer side is cut first.
 
+        `tell_cut` False: nobody asks which rows are `truncated`, and what would take time is False.
         Raises UserError when `max_length` leaves no room for text, ValueError when `texts` and `pairs`
         differ in length.
         """
@@ -68,7 +71,7 @@ class TextEncoder(ABC):
             )
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(f"{len(texts)} texts but {len(pairs)} second texts")
-        return self._encode(texts, pairs, max_length) if len(texts) else []
+        return self._encode(texts, pairs, max_length, tell_cut) if len(texts) else []
 
     def overhead(self, pair: bool) -> int:
         """The number of special tokens around a text, or a pair of texts."""
@@ -102,7 +105,9 @@ class TextEncoder(ABC):
     def _word(self, word: str) -> list[int]: ...
 
     @abstractmethod
-    def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]: ...
+    def _encode(
+        self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, tell_cut: bool
+    ) -> list[Encoding]: ...
 
 
 class _PiecesOfWords(dict[str, list[int]]):

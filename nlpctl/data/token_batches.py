@@ -122,7 +122,7 @@ def token_lengths(features: Sequence[Any], collate: Collator, labels: Collection
     found = []
     for start in range(0, len(features), _CHUNK):
         chunk = features[start : start + _CHUNK]
-        for feature, encoding in zip(chunk, collate.encodings(chunk), strict=True):
+        for feature, encoding in zip(chunk, collate.encodings(chunk, tell_cut=False), strict=True):
             batch = collate.arrays([feature], [encoding])
             found.append(max(array.shape[1] for name, array in batch.items() if name not in labels and array.ndim > 1))
     return np.array(found, np.int64)

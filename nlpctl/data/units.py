@@ -197,7 +197,9 @@ class UnitEncoder(TextEncoder):
 
     kind = "units"
 
-    def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
+    def _encode(
+        self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, tell_cut: bool
+    ) -> list[Encoding]:
         if pairs is None:
             return [self._single(text, max_length) for text in texts]
         return [self._pair(text, pair, max_length - 1) for text, pair in zip(texts, pairs, strict=True)]

@@ -101,14 +101,15 @@ class ContrastiveClassification(SequenceClassification):
 class RowPairCollator(Collator):
     """Rows as in sequence classification; of pairs both texts, each padded apart, and their labels int64 [pairs, 2]."""
 
-    def encodings(self, examples: Sequence[TextExample | RowPair]) -> list[Encoding]:
-        return super().encodings([row.first if isinstance(row, RowPair) else row for row in examples])
+    def encodings(self, examples: Sequence[TextExample | RowPair], tell_cut: bool = True) -> list[Encoding]:
+        rows = [row.first if isinstance(row, RowPair) else row for row in examples]
+        return super().encodings(rows, tell_cut)
 
     def arrays(self, examples: Sequence[TextExample | RowPair], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
         if not isinstance(examples[0], RowPair):
             return super().arrays(examples, encodings)
         batch = self.pad(encodings)
-        second = self.pad(super().encodings([pair.second for pair in examples]))
+        second = self.pad(super().encodings([pair.second for pair in examples], tell_cut=False))
         batch |= {name.replace("input", "pair").replace("token", "pair"): array for name, array in second.items()}
         batch["labels"] = np.array([(pair.first.label, pair.second.label) for pair in examples], np.int64)
         return batch

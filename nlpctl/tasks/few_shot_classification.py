@@ -69,7 +69,7 @@ class PromptCollator(Collator):
         super().__init__(encoder, recipe.data.max_seq_length, with_labels)
         self.prompt = PromptEncoder(parse_template(recipe.prompt.template), encoder.tokenizer, self.max_length)
 
-    def encodings(self, examples: Sequence[TextExample]) -> list[Encoding]:
+    def encodings(self, examples: Sequence[TextExample], tell_cut: bool = True) -> list[Encoding]:
         rows = [self.prompt.encode(example.text, example.text_pair) for example in examples]
         return [Encoding(ids, types if self.encoder.uses_token_types else [], cut) for ids, types, cut in rows]
 

@@ -187,7 +187,7 @@ class WindowCollator(Collator):
     - without: masked_positions, int64 [batch, most masks of a window].
     """
 
-    def encodings(self, examples: Sequence[Window]) -> list[Encoding]:
+    def encodings(self, examples: Sequence[Window], tell_cut: bool = True) -> list[Encoding]:
         return [self.encoder.assemble(window.ids.tolist()) for window in examples]
 
     def arrays(self, examples: Sequence[Window], encodings: Sequence[Encoding]) -> Batch:

@@ -35,7 +35,7 @@ class PairCollator(Collator):
     candidates int64 [rows, candidates]: 1 where the candidate counts; 0 where it is another right answer
     """
 
-    def encodings(self, examples: Sequence[RetrievalExample]) -> list[Encoding]:
+    def encodings(self, examples: Sequence[RetrievalExample], tell_cut: bool = True) -> list[Encoding]:
         """Encodes the first texts only; an unlabelled batch holds no others. `arrays` notes whether one of the second
         texts was cut."""
         return self.encoder.encode([example.text for example in examples], None, self.max_length)

@@ -31,7 +31,7 @@ class Encoder:
     pad_token_type_id = 0
     uses_token_types = False
 
-    def encode(self, texts, pairs, max_length):
+    def encode(self, texts, pairs, max_length, tell_cut=True):
         if "20" in texts and MODE == "fail":
             raise KeyError("token")
         if "20" in texts and MODE == "user":

@@ -26,7 +26,7 @@ class Encoder:
     pad_token_type_id = 3
     uses_token_types = True
 
-    def encode(self, texts, pairs, max_length):
+    def encode(self, texts, pairs, max_length, tell_cut=True):
         rows = texts if pairs is None else [text + pair for text, pair in zip(texts, pairs, strict=True)]
         return [Encoding([int(c) for c in row][:max_length], [0] * min(len(row), max_length)) for row in rows]
 

@@ -20,10 +20,12 @@ from paddlenlp.transformers import BertTokenizer, RobertaBPETokenizer
 
 from nlpctl.data import encoders as tokenizers
 from nlpctl.data import wordpiece
+from nlpctl.data.collate import Collator
 from nlpctl.data.encoders import PROBES, FastTextEncoder, PaddleTextEncoder, build_encoder, first_difference
 from nlpctl.data.piece_spans import read_pieces
 from nlpctl.data.spelled_tokens import SpelledTokens
 from nlpctl.data.text_encoder import Encoding, longest_first
+from nlpctl.data.text_rows import TextExample
 from nlpctl.data.vocabulary import TOKENIZER_CLASSES, build_vocabulary, write_tokenizer
 from nlpctl.errors import UserError
 
@@ -302,6 +304,15 @@ def test_a_row_is_truncated_if_it_has_more_tokens_than_fit(bert, kind, paired):
         found = encoder.encode(PROBES, pairs, length)
         assert [row.truncated for row in found] == [count > length for count in whole]
         assert all(len(row.input_ids) <= length for row in found)
+
+
+def test_a_batch_of_pairs_for_training_is_not_tokenised_twice(bert, monkeypatch):
+    """Which rows were cut is for the scores; telling it needs the pieces of the whole texts."""
+    encoder, row = PaddleTextEncoder(bert), TextExample("酒店" * 9, "房间" * 9, None)
+    collate = Collator(encoder, 12, with_labels=False)
+    assert collate.encodings([row])[0].truncated
+    monkeypatch.setattr(encoder, "_tokens", None)
+    assert len(collate([row])["input_ids"][0]) == 12
 
 
 def test_another_kind_of_tokenizer(tmp_path):

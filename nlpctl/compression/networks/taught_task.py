@@ -38,8 +38,8 @@ class TaughtCollator:
     def __call__(self, features: Sequence[Any]) -> Batch:
         return self._with_answers(features, self.collate(features))
 
-    def encodings(self, features: Sequence[Any]) -> Any:
-        return self.collate.encodings(features)
+    def encodings(self, features: Sequence[Any], tell_cut: bool = True) -> Any:
+        return self.collate.encodings(features, tell_cut)
 
     def arrays(self, features: Sequence[Any], encodings: Any) -> Batch:
         return self._with_answers(features, self.collate.arrays(features, encodings))
