@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 # A folder of answers
@@ -114,9 +115,9 @@ def is_inside(path: str | Path, folder: Path) -> bool:
     return real_path(folder / path).is_relative_to(real_path(folder))
 
 
-def link_out(folder: Path) -> Path | None:
+def link_out(folder: Path, known: Collection[str] = ()) -> Path | None:
     """The first file in a model folder, an export or a checkpoint, or in a folder of it, that is a link to a file
-    outside; None if there is none.
+    outside; None if there is none. `known`: files, by their paths in the folder, whose content is known.
 
     Weights may lie elsewhere, files of a run anywhere in it, and those of a snapshot of the Hugging Face hub in its
     cache.
@@ -126,6 +127,7 @@ def link_out(folder: Path) -> Path | None:
     for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
         real = real_path(path)
         linked = real != real_path(path.parent) / path.name
-        if linked and path.suffix not in _WEIGHTS and not any(real.is_relative_to(home) for home in homes):
+        free = path.suffix in _WEIGHTS or path.relative_to(folder).as_posix() in known
+        if linked and not free and not any(real.is_relative_to(home) for home in homes):
             return path
     return None

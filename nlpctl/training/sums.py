@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from nlpctl import console
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import json_of, remove_dir, sha256_of, write_json_atomic
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
-from nlpctl.layout import checkpoints_in, link_out
+from nlpctl.layout import checkpoints_in, link_out, real_path
 from nlpctl.models.source import WEIGHTS
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -65,12 +66,14 @@ def moved_aside(checkpoints: Path) -> list[Path]:
 def damage_of(checkpoint: Path) -> str | None:
     """The first damage found in the files of a checkpoint; None if it is intact.
 
-    A checkpoint of an older version, without checksums, is intact if it can be loaded.
+    A checkpoint of an older version, without checksums, is intact if it can be loaded. UserError: a link leads out of
+    the run to a file without a checksum, which may be any.
     """
-    if (link := link_out(checkpoint)) is not None:
-        return f"{link.name} is a link to a file outside of the run"
     try:
-        return _loading(checkpoint) if not (checkpoint / SUMS).exists() else _differing(checkpoint)
+        if not (checkpoint / SUMS).exists():
+            _refuse_link_out(checkpoint)
+            return _loading(checkpoint)
+        return _differing(checkpoint)
     except OSError as error:
         return f"{Path(error.filename or checkpoint).name} cannot be read ({error.strerror or error})"
 
@@ -82,6 +85,7 @@ def _differing(checkpoint: Path) -> str | None:
         sums[WEIGHTS]
     except (ValueError, TypeError, KeyError, AttributeError):
         return f"{SUMS} has an unknown structure"
+    _refuse_link_out(checkpoint, sums)
     for name, size, digest in expected:
         file = checkpoint / name
         if not file.is_file():
@@ -92,6 +96,13 @@ def _differing(checkpoint: Path) -> str | None:
         if sha256_of(file) != digest:
             return f"{name} has changed since it was saved"
     return None
+
+
+def _refuse_link_out(checkpoint: Path, sums: Collection[str] = ()) -> None:
+    """UserError if a file that has no checksum is a link out of the run. A large file may be moved and linked."""
+    if (link := link_out(checkpoint, sums)) is not None:
+        hint = f"put the file itself in its place, if you trust it: {real_path(link)}"
+        raise UserError("is a link out of the run, to a file without a checksum", str(link), hint)
 
 
 def _loading(checkpoint: Path) -> str | None:

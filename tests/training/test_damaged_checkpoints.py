@@ -108,6 +108,24 @@ def test_checkpoints_without_sums_are_whole_when_they_load(tiny, whole, killed, 
     assert difference(run.model, whole.model) == 0.0
 
 
+def test_a_file_that_lies_elsewhere_is_no_damage(tiny, whole, killed, capsys, difference, tmp_path):
+    """Moved to another disk and linked: with its checksum it is the same file; one without a checksum may be any."""
+    run = killed("linked")
+    newest = run.checkpoints / "checkpoint-12"
+    for name in ("optimizer.pdopt", "vocab.txt"):
+        (newest / name).rename(tmp_path / name)
+        (newest / name).symlink_to(tmp_path / name)
+    sums = (newest / SUMS).read_text()
+    for known in (None, {name: sum for name, sum in json.loads(sums).items() if name != "vocab.txt"}):
+        (newest / SUMS).unlink() if known is None else (newest / SUMS).write_text(json.dumps(known))
+        with pytest.raises(UserError, match=r"checkpoint-12/vocab.txt: is a link out of the run.*without a checksum"):
+            tiny(run.path.name, *SETTINGS, resume=True)
+    (newest / SUMS).write_text(sums)
+    tiny(run.path.name, *SETTINGS, resume=True)
+    assert "damaged" not in capsys.readouterr().err and (newest / "optimizer.pdopt").is_symlink()
+    assert difference(run.model, whole.model) == 0.0
+
+
 def test_without_sums_a_missing_file_is_noticed(killed):
     run = killed("half")
     newest = run.checkpoints / "checkpoint-12"
