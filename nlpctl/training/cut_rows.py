@@ -17,6 +17,7 @@ from nlpctl.report.page import percent
 from nlpctl.tasks.base import Task
 
 MOST_ROWS = 2000  # that are tokenised, taken evenly from all
+FIRST_ROWS = 300  # of a stream: reading may be slow, and a training may need no more
 MOST_BYTES = 4_000_000  # of their texts: seconds with PaddleNLP's tokenizer
 
 
@@ -33,16 +34,19 @@ def warn_of_cut_rows(task: Task, data: TrainingData, encoder: TextEncoder, posit
     """Warn if training rows are cut. `positions`: the longest rows that the network takes; None: there is no limit."""
     if data.rows.in_windows:
         return
-    rows = list(islice(data.training_examples(), MOST_ROWS)) if data.train is None else data.train
+    rows = list(islice(data.training_examples(), FIRST_ROWS)) if data.train is None else data.train
     sample = _sample(rows)
     found = cut_rows(task, data, encoder, sample)
     if not found.cut:
         return
     limit, share = task.data.max_seq_length, found.cut / found.seen
-    whole = data.train is not None and len(sample) == len(data.train)
-    told = f"{found.cut:,} of {counted(found.seen, 'training rows')}"
-    told = told if whole else f"about {percent(share)} of the training rows"
-    unread = f"{percent(found.unread)} of all tokens are not read"
+    stream = data.train is None
+    if len(sample) == len(rows):
+        told = f"{found.cut:,} of {'the first ' if stream else ''}{counted(found.seen, 'training rows')}"
+    else:
+        told = "nearly all" if share >= 0.9995 else f"about {percent(share)}"  # 100.0 % would claim all
+        told += f" of the {f'first {len(rows):,} ' if stream else ''}training rows"
+    unread = f"{percent(found.unread)} of {'their' if stream else 'all'} tokens are not read"
     message = f"cut to {limit} tokens: {told}; {unread}"
     if positions is None or limit < positions:
         most = "" if positions is None else f", at most to {positions}"

@@ -1,0 +1,46 @@
+"""The warning before a training whose rows are cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from nlpctl.config.schema import DataSection
+from nlpctl.data.splits import read_training_data
+from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.text_rows import TextRows
+from nlpctl.data.units import PAD, SEP, UNK, UnitEncoder, UnitSettings, UnitTokenizer
+from nlpctl.training.cut_rows import warn_of_cut_rows
+
+
+@dataclass
+class FourTokens:
+    """What is asked of a task."""
+
+    data: DataSection
+
+    def overhead(self, encoder: TextEncoder, pair: bool) -> int:
+        return encoder.overhead(pair)
+
+
+@pytest.mark.parametrize(
+    ("rows", "uncut", "streaming", "told"),
+    [
+        (300, 299, False, "1 of 300 training rows; 0.3 % of all tokens"),
+        (9000, 4500, False, "about 50.0 % of the training rows; 33.3 % of all tokens"),
+        (9000, 1, False, "nearly all of the training rows; 50.0 % of all tokens"),  # one may fit into the sample
+        (9000, 200, True, "100 of the first 300 training rows; 25.0 % of their tokens"),
+        (30, 20, True, "10 of the first 30 training rows"),
+    ],
+)
+def test_how_many_are_cut(tmp_path, capfd, rows, uncut, streaming, told):
+    lines = [f"{'aaaa' if i < uncut else 'aaaaaaaa'}\t{i % 2}\n" for i in range(rows)]
+    (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(lines))
+    data = DataSection(
+        train=(str(tmp_path / "train.tsv"),), streaming=streaming, labels=("0", "1"), max_seq_length=4,
+        on_bad_row="stop",
+    )  # fmt: skip
+    encoder = UnitEncoder(UnitTokenizer([PAD, UNK, SEP, "a"], UnitSettings()))
+    warn_of_cut_rows(FourTokens(data), read_training_data(TextRows(data)), encoder, None)
+    assert f"cut to 4 tokens: {told}" in " ".join(capfd.readouterr().err.split())
