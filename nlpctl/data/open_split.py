@@ -10,7 +10,7 @@ from typing import Any
 from nlpctl.config.own_code import require_rows_named
 from nlpctl.config.schema import DataSection, SplitFilesSection
 from nlpctl.data.annotation_rows import AnnotatedTask, OnlyAnnotated, recognised_format
-from nlpctl.data.changed_rows import ChangedRows
+from nlpctl.data.changed_rows import ChangedRows, unchanged
 from nlpctl.data.functions import import_function, raised
 from nlpctl.data.labels import LabelSet, label_names, named_label, numbered_label
 from nlpctl.data.packed import open_unpacked, suffix_of
@@ -109,12 +109,18 @@ def with_names(row: Row | BadRow, column: str, names: Sequence[str] | None) -> R
         return BadRow(row.source, row.line, f"{error} (data.numbered_labels)")
 
 
-def with_numbers(rows: TaskRows, values: Mapping[str, Any], names: LabelSet | None) -> dict[str, Any]:
-    """A row for a file that the same recipe reads: numbers in place of data.numbered_labels, the `names`."""
-    column = rows.label_column
-    if names is None or column not in values:
-        return dict(values)
-    return {**values, column: numbered_label(values[column], names)}
+def values_to_write(
+    source: RowSource, rows: TaskRows, values: Mapping[str, Any], names: LabelSet | None
+) -> dict[str, Any]:
+    """A row of `source` for a file that is read as its files are: numbers in place of `names`, which are
+    data.numbered_labels, and columns under the names of data.by_split.
+    """
+    given, column = unchanged(source), rows.label_column
+    found = dict(values)
+    if names is not None and column in found:
+        found[column] = numbered_label(found[column], names)
+    named = given.named if isinstance(given, FileRows) else {}
+    return {**found, **{own: found[name] for name, own in named.items() if name in found}}
 
 
 def _format_of(rows: TaskRows, path: Path, declared: str) -> str:

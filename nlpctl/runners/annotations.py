@@ -15,7 +15,7 @@ from nlpctl.data.annotation_rows import LABEL_STUDIO
 from nlpctl.data.changed_rows import warn_of_map
 from nlpctl.data.examples import BadRowLog, ExampleReader, no_good_row
 from nlpctl.data.labels import label_names
-from nlpctl.data.open_split import open_split, with_numbers
+from nlpctl.data.open_split import open_split, values_to_write
 from nlpctl.data.row import BadRow
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import task_rows
@@ -60,7 +60,7 @@ def convert(recipe: Recipe, output: Path, kind: str, *, overwrite: bool = False)
             continue
         first = example if first is None else first
         if kind == JSONL:
-            records.append(with_numbers(rows, row.values, names))
+            records.append(values_to_write(source, rows, row.values, names))
         else:
             records.append(writer.record(row.values, example, Answer(*rows.annotation_of(row.values, example, labels))))
     log.finish()

@@ -10,7 +10,7 @@ from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.changed_rows import warn_of_map
 from nlpctl.data.kept import json_line
 from nlpctl.data.labels import label_names
-from nlpctl.data.open_split import open_split, with_numbers
+from nlpctl.data.open_split import open_split, values_to_write
 from nlpctl.data.split_rows import read_readable
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import task_rows
@@ -57,7 +57,7 @@ def augment_data(
     new, names = 0, label_names(recipe.data)
     with writing(output, "name another file: -o"), staged_file(output) as stream:
         for values in augmenter.rows(read.rows, recipe.training.seed):
-            stream.write(f"{json_line(with_numbers(rows, values, names))}\n".encode())
+            stream.write(f"{json_line(values_to_write(source, rows, values, names))}\n".encode())
             new += 1
         if not new:  # inside, so that no file is left behind
             hint = "Latin letters and digits stay as they are, and so do texts of very few words"

@@ -148,10 +148,13 @@ def same(row):\n    return row\n"""
         assert labels_by_text(of_part).items() <= RIGHT.items()
 
 
-def test_a_split_of_json_keeps_the_columns_of_its_file(tmp_path: Path) -> None:
+def test_what_is_written_keeps_the_columns_of_its_file(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps([{"a": f"a{i}", "b": f"b{i}", "label": i % 2} for i in range(6)]))
     given: dict[str, Any] = {"columns": {"text": "a", "text_pair": "b"}}
     given["by_split"] = {"train": {"columns": {"text": "b", "text_pair": "a"}}}
     recipe = recipe_of(tmp_path, "sequence_classification", train="a.json", **given)
     made = split_data(recipe, tmp_path / "parts", {"dev": 2, "test": 0})
     assert all(row["a"][0] == "a" and row["b"][0] == "b" for row in json.loads(made.files["train"].read_text()))
+    convert(recipe, tmp_path / "out.jsonl", "jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert all(row["a"][0] == "a" and row["b"][0] == "b" for row in lines)
