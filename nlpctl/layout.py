@@ -122,8 +122,7 @@ def link_out(folder: Path, known: Collection[str] = ()) -> Path | None:
     Weights may lie elsewhere, files of a run anywhere in it, and those of a snapshot of the Hugging Face hub in its
     cache.
     """
-    blobs = real_path(folder).parent.parent / "blobs"
-    homes = [real_path(folder), *runs_around(folder), *([blobs] if blobs.is_dir() else [])]
+    homes = [real_path(folder), *runs_around(folder), *_hub_blobs(folder)]
     for path in sorted((*folder.glob("*"), *folder.glob("*/*"))):
         real = real_path(path)
         linked = real != real_path(path.parent) / path.name
@@ -131,3 +130,10 @@ def link_out(folder: Path, known: Collection[str] = ()) -> Path | None:
         if linked and not free and not any(real.is_relative_to(home) for home in homes):
             return path
     return None
+
+
+def _hub_blobs(folder: Path) -> list[Path]:
+    """Where the files of a snapshot of the hub lie that `folder` is or is in. A link in its place may lead to any
+    file, so none is followed."""
+    repositories = (place.parent for place in real_path(folder).parents if place.name == "snapshots")
+    return [place / "blobs" for place in repositories if place.name.startswith("models--")]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.errors import UserError
-from nlpctl.files import read_json
+from nlpctl.files import json_of, read_json, sha256_of
 from nlpctl.layout import (
     CHECKPOINTS,
     CONFIG_FILES,
@@ -25,6 +26,7 @@ from nlpctl.layout import (
     checkpoints_in,
     config_file,
     holds,
+    is_inside,
     link_out,
     real_path,
 )
@@ -173,11 +175,23 @@ _WEIGHTS = (PADDLE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[2])
 
 
 def _refuse_link_out(folder: Path) -> None:
-    """UserError if a file is a link to one outside: a copy of the model would hold that one's content."""
-    found = link_out(folder)
+    """UserError if a file is a link to one outside: a copy of the model would hold that one's content.
+
+    Whoever made the folder had the files whose SHA-256 its manifest.json lists.
+    """
+    found = link_out(folder, _listed_links(folder))
     if found is not None:
-        hint = "if you trust it, put the file itself in its place"
+        hint = f"if you trust all its links, copy it with their files: cp -rL {shlex.quote(str(folder))} COPY"
         raise UserError(f"is a link to a file outside of the model: {real_path(found)}", str(found), hint)
+
+
+def _listed_links(folder: Path) -> list[str]:
+    """The links whose files the folder's manifest.json lists. A manifest.json from elsewhere tells nothing."""
+    try:
+        sums = json_of(folder / MANIFEST)["sha256"].items() if is_inside(MANIFEST, folder) else ()
+        return [name for name, each in sums if (folder / name).is_symlink() and sha256_of(folder / name) == each]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # whoever needs it tells
+        return []
 
 
 def _run_model(folder: Path) -> Path | None:

@@ -146,6 +146,33 @@ def test_links_inside_a_run_of_weights_and_into_the_cache_of_the_hub_are_taken(m
     (tmp_path / "models--a--b" / "blobs" / "5").write_text("a\n")
     (snapshot / "vocab.txt").symlink_to("../../blobs/5")
     assert link_out(snapshot) is None
+    (snapshot / "pd").mkdir()
+    (snapshot / "pd" / "vocab.txt").symlink_to("../../../blobs/5")
+    assert link_out(snapshot / "pd") is None
+
+
+def test_a_link_to_a_file_that_the_models_manifest_lists_is_taken(model, secret, tmp_path):
+    (model / "vocab.txt").unlink()
+    (model / "vocab.txt").symlink_to(secret)
+    digest = hashlib.sha256(secret.read_bytes()).hexdigest()
+    (tmp_path / "list").write_text(json.dumps({"sha256": {"vocab.txt": digest}}))
+    (model / "manifest.json").symlink_to(tmp_path / "list")
+    with pytest.raises(UserError, match="is a link to a file outside of the model: .*list"):
+        resolve_source(str(model))
+    (model / "manifest.json").unlink()
+    (model / "manifest.json").write_text((tmp_path / "list").read_text())
+    assert resolve_source(str(model)).folder == model
+    secret.write_text("another\n")
+    with pytest.raises(UserError, match="is a link to a file outside of the model: .*secret"):
+        resolve_source(str(model))
+
+
+def test_the_cache_of_a_strangers_snapshot_is_no_link(secret, tmp_path):
+    snapshot = tmp_path / "models--a--b" / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "models--a--b" / "blobs").symlink_to(tmp_path)
+    (snapshot / "vocab.txt").symlink_to("../../blobs/secret")
+    assert link_out(snapshot) == snapshot / "vocab.txt"
 
 
 @pytest.mark.parametrize("name", ["../other", "/other"])
