@@ -27,6 +27,8 @@ CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
 # The config of a network, as PaddleNLP and Transformers write it; model_config.json: PaddleNLP before 2.5
 CONFIG_FILES = ("config.json", "model_config.json")
 
+SERIES = "series.json"  # in the folder of several trainings of one recipe: what is trained
+
 # What nlpctl adds to a model folder
 LABELS, TASK = "labels.json", "task.json"
 CALIBRATION = "calibration.json"  # also in exports: how probable the answers really are

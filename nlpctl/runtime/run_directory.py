@@ -44,6 +44,7 @@ from nlpctl.layout import (
     MODEL,
     RECIPE,
     REPORT,
+    SERIES,
     SLICES,
     TALLIES,
     checkpoints_in,
@@ -136,6 +137,11 @@ class RunDirectory:
     def is_of_compress(self) -> bool:
         """Whether this is a network of `nlpctl compress`, whose recipe does not include the teacher."""
         return self.made_by == OF_COMPRESS["made_by"]
+
+    @property
+    def is_of_series(self) -> bool:
+        """Whether this is one of several trainings of a recipe."""
+        return (self.path.parent / SERIES).is_file()
 
     def to_go_on(self, change: str = "") -> str:
         """For hints: the command that resumes this run, with the flags `change`, or that makes it anew."""

@@ -88,8 +88,12 @@ def warn_if_useless(recipe: Recipe, run: RunDirectory, reports: Mapping[str, Any
     step = before[-1]["step"] if before else 0
     if not log.has(USELESS, step):  # it was killed after this, and is resumed
         log.append(USELESS, step, split=split, told=told)
+    short = f"{run.path}: this model is of no use on {split}: {told}"
     if run.is_of_compress:  # its recipe is not the user's
-        console.warn(f"{run.path}: this model is of no use on {split}: {told}")
+        console.warn(short)
+        return
+    if run.is_of_series:  # the others may be of no use either, for the same reason
+        console.warn(str(Problem(short, hint="docs/guards.md says what to check")))
         return
     console.warn(f"this model is of no use on {split}: {told}; check, in this order:")
     rate = recipe.training.learning_rate

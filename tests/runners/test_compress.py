@@ -372,6 +372,22 @@ def test_a_damaged_folder_is_told(compression, tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("useless", "told"),
+    [(TABLE, "original"), (("original+ort-dynamic",), "original+ort-dynamic")],
+)
+def test_that_a_model_is_of_no_use_is_told_once(compression, monkeypatch, capsys, useless, told):
+    """Of the uncompressed one, or of what compression made useless."""
+
+    def row(self: Bench, name: str):
+        return scored(name, *TABLE[name], report={"rows": 200, "accuracy": 0.0 if name in useless else 0.8})
+
+    monkeypatch.setattr(Bench, "_row", row)
+    compression("ort-dynamic,ptq").run()
+    err = capsys.readouterr().err
+    assert err.count("of no use") == 1 and f"warning: {told}, paddle fp32 is of no use on dev" in err
+
+
 def test_what_a_killed_command_left_is_no_candidate(compression, tmp_path):
     (tmp_path / "candidates" / ".qat-x1y2").mkdir(parents=True)
     assert not compression().run().failures

@@ -205,6 +205,11 @@ def test_a_model_of_no_use_is_told_at_the_end(tiny, capfd):
     assert "useless at step 12" in run.report_file.read_text()
     tiny("ignored-too", "training.learning_rate=1e-12", "guards.not_learning=ignore")
     assert "of no use" not in capfd.readouterr().err
+    (run.path.parent / "some-folds").mkdir()
+    (run.path.parent / "some-folds/series.json").write_text("{}")
+    tiny("some-folds/fold-1", "training.learning_rate=1e-12")
+    err = capfd.readouterr().err
+    assert err.count("of no use") == 1 and "check, in this order" not in err  # once for each of many would be long
 
 
 def test_it_may_stop_the_run(tiny):

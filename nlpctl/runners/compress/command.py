@@ -64,6 +64,7 @@ from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.process import ProcessSetup, one_process, set_up_process
 from nlpctl.runtime.process_state import process_kept
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.useless import told_useless
 
 SCORES, BEST = "scores", "best"
 UNMADE = "not made yet: run the same command again, and it goes on"
@@ -168,6 +169,7 @@ class _Compression:
             with scorer, _stop_told():
                 self.metric, self.aim = scorer.metric, aim
                 self.reference = dataclasses.replace(scorer.reference(), folder=str(self.folder / first.folder))
+                warn_of_useless(self.recipe.task, {"dev": self.reference.report}, self.reference.name)
                 if aim.sure is not None and self.reference.drops is None:
                     message = f"{self.metric.name} cannot be resampled, so nothing says how sure its loss is"
                     raise UserError(message, self.recipe.where("compression.sure"), "leave it out")
@@ -310,7 +312,8 @@ class _Compression:
         self.rows[folder] = tuple(dataclasses.replace(row, folder=str(here)) for row in scored.rows)
         for row in self.rows[folder]:
             console.note(line(row, self.reference, self.metric))
-            warn_of_useless(self.recipe.task, {"dev": row.report}, row.name)
+            if told_useless(self.recipe.task, self.reference.report) is None:  # else no candidate can be of use
+                warn_of_useless(self.recipe.task, {"dev": row.report}, row.name)
         self.failures[folder] = scored.failures
 
     def _field(self) -> Field:

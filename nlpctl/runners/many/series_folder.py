@@ -26,7 +26,7 @@ from nlpctl.files import (
     write_text_atomic,
     writing,
 )
-from nlpctl.layout import RECIPE, is_inside, is_run
+from nlpctl.layout import RECIPE, SERIES, is_inside, is_run
 from nlpctl.names import and_more, differing
 from nlpctl.outputs import refuse_inputs, refuse_lost_link, refuse_part
 from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys
@@ -34,7 +34,7 @@ from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.begin import refuse_changed_functions
 
-SERIES, DATA = "series.json", "data"
+DATA = "data"
 FORMAT = 1
 AGAIN = "the same command with --resume goes on; finished runs are kept"
 FREE_SPACE = "choose a writable folder with free space"
