@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from nlpctl.config.keys import all_keys, nearest_key
+from nlpctl.config.layers import own_recipe_instead
 from nlpctl.config.load_log import LoadLog
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 
@@ -78,7 +79,8 @@ class _Interpolator:
 
     def _variable(self, name: str, node: ScalarNode, dotted: str) -> str:
         if node.origin.opened is not None:  # what nlpctl writes there is resolved; a stranger would learn of secrets
-            self._fail(node, dotted, "the recipe of a run reads no environment variables", "write the value out")
+            hint = f"write the value out; {own_recipe_instead(node.origin.opened)}"
+            self._fail(node, dotted, "the recipe of a run reads no environment variables", hint)
         value = os.environ.get(name, "")
         if not value:
             state = "empty" if name in os.environ else "not set"

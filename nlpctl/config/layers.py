@@ -92,6 +92,15 @@ def read_recipe_file(
     return log.trees[real, opened]
 
 
+def own_recipe_instead(opened: Path) -> str:
+    """What the user can do whose own recipe.yaml is taken for that of a run, or who opens the folder of another."""
+    hint = "or give your own recipe in place of the folder"
+    beside = next((name for name in _WRITTEN_BESIDE if holds(opened, name)), None)
+    if beside is None or holds(opened, MODEL, CHECKPOINTS):
+        return hint
+    return f"{hint} ({RECIPE} is taken for a run's, with {beside} beside it: rename it if it is yours)"
+
+
 def _over_parents(
     tree: TableNode, log: LoadLog, chain: tuple[Path, ...], opened: Path | None = None
 ) -> TableNode:

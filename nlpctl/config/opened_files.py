@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.layers import own_recipe_instead
 from nlpctl.config.library import shipped_root
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS, VALUE_PATHS, dataset_files
 from nlpctl.config.positions import display
@@ -29,7 +30,6 @@ _SERIES = "series.json"
 _LISTS = {MANIFEST: ("data", "further_files"), _SERIES: ("data", "others")}  # where SHA-256 of files stand, by path
 _PASSED_ON = tuple(f"{section}.{key}" for section, key, _ in COPIED)  # what an export holds without a training
 _OF_TRAINING = tuple(key for key in INPUT_PATHS if key != "runtime.cache_dir")  # where downloads are
-_OWN = "or give your own recipe in place of the folder"
 
 
 def refuse_files_outside(recipe: Recipe, *, trains: bool, unread: tuple[str, ...] = ()) -> None:
@@ -52,7 +52,8 @@ def refuse_files_outside(recipe: Recipe, *, trains: bool, unread: tuple[str, ...
                 state = "has changed since" if changed else "is neither in it nor what it was made from"
                 told = f"{display(origin.opened)} names {outside}, which {state}"
                 flag = _flag(dotted, ",".join(map(str, paths)))
-                problems.append(Problem(f"{dotted}: {told}", str(origin), f"if you want it read: {flag}; {_OWN}"))
+                hint = f"if you want it read: {flag}; {own_recipe_instead(origin.opened)}"
+                problems.append(Problem(f"{dotted}: {told}", str(origin), hint))
     if problems:
         raise UserError(problems=problems)
 
@@ -105,7 +106,7 @@ def _of_libraries(recipe: Recipe) -> Iterator[Problem]:
             origin = recipe.origins.get(f"{key}.{name}")
             if origin is not None and origin.opened is not None and isinstance(value, str) and "/" in value:
                 told = f"{key}.{name}: {display(origin.opened)} names a path, {value}"
-                hint = f"if you want it used: {_flag(f'{key}.{name}', value)}; {_OWN}"
+                hint = f"if you want it used: {_flag(f'{key}.{name}', value)}; {own_recipe_instead(origin.opened)}"
                 yield Problem(told, str(origin), hint)
 
 

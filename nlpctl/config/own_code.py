@@ -21,6 +21,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.layers import own_recipe_instead
 from nlpctl.config.own_parts import PARTS
 from nlpctl.config.positions import display
 from nlpctl.config.schema import DataSection, Recipe, with_value
@@ -52,7 +53,7 @@ def refuse_unnamed(name: str | None, key: str) -> None:
         return
     file = module_file(name)
     place = "" if file is None else f" of {display(file)}"
-    hint = f"if you trust it, name it too: {name.flags}; or give your own recipe in place of the folder"
+    hint = f"if you trust it, name it too: {name.flags}; {own_recipe_instead(name.folder)}"
     raise UserError(f"{display(name.folder)} asks to run code: {name}{place}", where=key, hint=hint)
 
 

@@ -234,3 +234,17 @@ def test_a_compression_makes_models_of_files_that_the_run_knows(model, secret, s
         refuse_missing(recipe, str(model), used, True)
     keys = [problem.message.partition(":")[0] for problem in told.value.problems]
     assert keys == ["data.train", *(["distillation.unlabelled"] if strategy == "distill" else [])]
+
+
+@pytest.mark.parametrize("beside", ["manifest.json", "plan.json", "series.json", "events.jsonl"])
+def test_a_recipe_that_is_taken_for_a_runs_is_told_why(tmp_path, secret, beside):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / beside).write_text("{}")
+    (tmp_path / "mine" / "recipe.yaml").write_text("task: sequence_classification\ndata: {train: ../secret}\n"
+                                                   "model: {from_scratch: {}}\n")  # fmt: skip
+    with pytest.raises(UserError, match="data.train: mine names") as told:
+        load_recipe(tmp_path / "mine" / "recipe.yaml")
+    hint = f"recipe.yaml is taken for a run's, with {beside} beside it: rename it if it is yours"
+    assert hint in told.value.problems[0].hint
+    (tmp_path / "mine" / "recipe.yaml").rename(tmp_path / "mine" / "mine.yaml")
+    assert load_recipe(tmp_path / "mine" / "mine.yaml").data.train == (str(secret),)
