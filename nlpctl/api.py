@@ -12,9 +12,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from nlpctl.cli.keywords import command_line, overrides_of
+from nlpctl.cli.field_flags import command_line, overrides_of
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.config.located import located
+from nlpctl.config.positions import located
 from nlpctl.data.frames import frames_of, is_frame, rows_of, with_files, write_frame
 from nlpctl.errors import Interrupted, Problem, RunFailed, UserError
 from nlpctl.files import read_json
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nlpctl.config.schema import Recipe
-    from nlpctl.data.kept import Keep, KeptRows
-    from nlpctl.data.task_rows import TaskRows
-    from nlpctl.inference.trained import TrainedModel
+    from nlpctl.data.passthrough_columns import KeptRows, PassthroughColumns
+    from nlpctl.data.rows.task_rows import TaskRows
+    from nlpctl.engines.trained import TrainedModel
     from nlpctl.tasks.base import Predictions
 
 __all__ = ["Answer", "Export", "Model", "Row", "Run", "RunFailed", "UserError", "load", "train"]
@@ -74,13 +74,13 @@ def load(
         changes += [Override(f"inference.{name}", str(value), name)] if value != "auto" else []
     if min_confidence is not None:
         changes.append(Override("inference.min_confidence", str(min_confidence), "min_confidence"))
-    from nlpctl.runners.named_model import named_model
+    from nlpctl.inference.named_model import named_model
 
     with _loading:
         given = [change.text for change in changes if change.key == "runtime.cache_dir"]
         named = named_model(os.fspath(path), str(given[-1]) if given else None)
         recipe = _in_this_process(load_recipe(named, changes, "observe"), [change.key for change in changes])
-        from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
+        from nlpctl.inference.open_model import find_model, open_trained_model, set_up_to_answer
 
         with located(recipe):
             source = find_model(recipe)
@@ -112,7 +112,7 @@ def train(
     source: Any = recipe if isinstance(recipe, Mapping) else os.fspath(recipe)
     source, keys = _with_frames_written(source, set or {}, fields, resume, overwrite)
     changes = overrides_of(keys, fields)
-    from nlpctl.runners.train import train as run_training
+    from nlpctl.training.train import train as run_training
 
     command = command_line(source, changes, resume=resume, overwrite=overwrite)
     try:
@@ -159,8 +159,8 @@ class Model:
     """A trained model, returned by `load`. Several threads may use it: those that ask it at once take turns."""
 
     def __init__(self, recipe: Recipe, path: Path, trained: TrainedModel, batch_size: int):
-        from nlpctl.data.task_rows import task_rows
-        from nlpctl.inference.pipeline import answering
+        from nlpctl.data.rows.task_rows import task_rows
+        from nlpctl.engines.pipeline import answering
 
         self._recipe, self._path, self._trained, self._batch_size = recipe, path, trained, batch_size
         self._rows = task_rows(recipe.task, recipe.data)
@@ -225,7 +225,7 @@ class Model:
         computed; an iterator first gives the answers before the bad row. With data.on_bad_row: skip the answer to a
         bad row is {"error": ...}.
         """
-        from nlpctl.data.kept import KEEP_ALL, KEEP_NONE, keep_of
+        from nlpctl.data.passthrough_columns import KEEP_ALL, KEEP_NONE, keep_of
 
         kept = (KEEP_NONE if is_frame(texts) else KEEP_ALL) if keep is None else keep_of(keep)
         if isinstance(texts, str | Mapping):
@@ -246,10 +246,10 @@ class Model:
         test) of the data that the recipe names. Raises UserError for bad rows, unknown labels, and engines whose
         outputs cannot be scored.
         """
-        from nlpctl.data.examples import BadRowLog, ExampleReader, load_examples
-        from nlpctl.data.given_rows import GivenRows
+        from nlpctl.data.frames import GivenRows
+        from nlpctl.data.rows.examples import BadRowLog, ExampleReader, load_examples
         from nlpctl.data.splits import groups_of, read_labelled_split, values_of
-        from nlpctl.runners.evaluate import require_scorable, score
+        from nlpctl.inference.evaluate import require_scorable, score
 
         labels = self._trained.task.labels
         with located(self._recipe):
@@ -284,8 +284,8 @@ class Model:
         methods of int8. Raises UserError; RunFailed if a graph does not answer as the network does, and then nothing is
         written.
         """
-        from nlpctl.inference.speeds import LIMIT
-        from nlpctl.runners.export import Wanted, export
+        from nlpctl.engines.speeds import LIMIT
+        from nlpctl.export.export import Wanted, export
 
         with located(self._recipe), inputs_noted():
             note_inputs([self._path], "the model")
@@ -301,9 +301,9 @@ class Model:
         """
         import numpy as np
 
-        from nlpctl.inference.pipeline import windows
-        from nlpctl.runners.embed import require_vectors
-        from nlpctl.runners.predict import WINDOW_BATCHES
+        from nlpctl.engines.pipeline import windows
+        from nlpctl.inference.embed import require_vectors
+        from nlpctl.inference.predict import WINDOW_BATCHES
         from nlpctl.tasks.base import Predictions
 
         with located(self._recipe):
@@ -322,26 +322,26 @@ class Model:
 
     def _rows_of(self, path: str | os.PathLike[str]) -> TaskRows:
         """How the rows of the labelled file `path` are read: as the test data of the same recipe."""
-        from nlpctl.data.task_rows import task_rows
+        from nlpctl.data.rows.task_rows import task_rows
 
         file = os.path.abspath(os.path.expanduser(path))
         return task_rows(self.task, dataclasses.replace(self._recipe.data, test=(file,), dataset=None))
 
     def _read(self, values: Iterable[Any]) -> Generator[Any, None, None]:
         """Examples. UserError at a bad row."""
-        from nlpctl.data.kept import KEEP_NONE
-        from nlpctl.data.row import BadRow
+        from nlpctl.data.passthrough_columns import KEEP_NONE
+        from nlpctl.data.readers.row import BadRow
 
         for example, _ in self._read_kept(values, KEEP_NONE):
             if isinstance(example, BadRow):
                 raise UserError(example.reason, example.where, "fix it")
             yield example
 
-    def _read_kept(self, values: Iterable[Any], keep: Keep) -> Generator[tuple[Any, Answer], None, None]:
+    def _read_kept(self, values: Iterable[Any], keep: PassthroughColumns) -> Generator[tuple[Any, Answer], None, None]:
         """Examples and bad rows, each with what its answer repeats."""
-        from nlpctl.data.examples import ExampleReader
-        from nlpctl.data.given_rows import GivenRows
-        from nlpctl.data.row import BadRow
+        from nlpctl.data.frames import GivenRows
+        from nlpctl.data.readers.row import BadRow
+        from nlpctl.data.rows.examples import ExampleReader
 
         reader, checked = ExampleReader(self._rows, None), False
         for row in GivenRows(self._rows, values, "texts", labelled=False):
@@ -351,11 +351,11 @@ class Model:
             example = reader.read(row)
             yield example, {} if isinstance(row, BadRow) else keep.of(self._rows, row.values, example)
 
-    def _answers(self, values: Iterable[Any], keep: Keep, truncated: bool) -> list[Answer]:
+    def _answers(self, values: Iterable[Any], keep: PassthroughColumns, truncated: bool) -> list[Answer]:
         """The answers to a complete list of rows. UserError lists the bad ones, before anything is computed."""
-        from nlpctl.data.examples import SHOWN
-        from nlpctl.data.kept import KeptRows
-        from nlpctl.data.row import BadRow
+        from nlpctl.data.passthrough_columns import KeptRows
+        from nlpctl.data.readers.row import BadRow
+        from nlpctl.data.rows.examples import SHOWN
 
         pairs = list(self._read_kept(values, keep))
         read = KeptRows(pairs)
@@ -371,7 +371,7 @@ class Model:
             self._warn_of_truncated(len(found.truncated), len(read))
         return self._finished(read, found, truncated)[0]
 
-    def _columns(self, keep: Keep, frame: Any, truncated: bool) -> list[str]:
+    def _columns(self, keep: PassthroughColumns, frame: Any, truncated: bool) -> list[str]:
         """The keys of an answer to a row of `frame`, which has none."""
         plain = self._rows.plain_column
         names = [*(map(str, frame.columns) if frame.ndim == 2 else ()), *self._rows.required(labelled=False)]
@@ -383,9 +383,9 @@ class Model:
 
     def _stream(self, read: Iterable[tuple[Any, Answer]], truncated: bool) -> Iterator[Answer]:
         """The answer to each example and bad row, in the windows and batches of `nlpctl predict`."""
-        from nlpctl.data.kept import KeptRows
-        from nlpctl.inference.pipeline import windows
-        from nlpctl.runners.predict import WINDOW_BATCHES
+        from nlpctl.data.passthrough_columns import KeptRows
+        from nlpctl.engines.pipeline import windows
+        from nlpctl.inference.predict import WINDOW_BATCHES
 
         rows = cut = 0
 
@@ -406,7 +406,7 @@ class Model:
     def _warn_of_truncated(self, count: int, rows: int) -> None:
         """Warn if `count` of `rows` texts were cut."""
         if count:
-            from nlpctl.runners.truncated import LONGER, told_truncated
+            from nlpctl.inference.truncated import LONGER, told_truncated
 
             hint = f"predict(..., truncated=True) marks them; {LONGER}"
             caller, level = sys._getframe(1), 2
@@ -418,9 +418,9 @@ class Model:
         self, read: KeptRows, predictions: Predictions, truncated: bool
     ) -> tuple[list[Answer], UserError | None]:
         """The answers to the rows of a window; up to the first bad row if a bad row is an error."""
-        from nlpctl.data.kept import with_kept
-        from nlpctl.data.row import BadRow
-        from nlpctl.runners.predict import answers
+        from nlpctl.data.passthrough_columns import with_kept
+        from nlpctl.data.readers.row import BadRow
+        from nlpctl.inference.predict import answers
 
         end = next((place for place, row in enumerate(read) if isinstance(row, BadRow) and not self._skips), len(read))
         error = None if end == len(read) else UserError(read[end].reason, read[end].where, _SKIP)
@@ -464,7 +464,7 @@ def _in_this_process(recipe: Recipe, asked: Sequence[str]) -> Recipe:
 
 
 def _good(read: Sequence[Any]) -> list[Any]:
-    from nlpctl.data.row import BadRow
+    from nlpctl.data.readers.row import BadRow
 
     return [row for row in read if not isinstance(row, BadRow)]
 

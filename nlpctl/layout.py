@@ -51,6 +51,11 @@ _MARKS = {"export": (EXPORT_MANIFEST,), "model": (TASK, CONFIG_FILES[0]), "index
 _CHECKPOINT = "checkpoint-"
 
 
+def is_series(folder: Path) -> bool:
+    """Whether `folder` holds several trainings of one recipe."""
+    return (folder / SERIES).is_file()
+
+
 def checkpoint_path(checkpoints: Path, step: int) -> Path:
     """The path of the checkpoint after `step` optimizer updates; it need not exist."""
     return checkpoints / f"{_CHECKPOINT}{step}"

@@ -27,7 +27,7 @@ from bench_common import DATA, NLPCTL, PAGE, RESULTS, ROOT, conditions_line, env
 
 from nlpctl import console
 from nlpctl.files import write_json_atomic, write_text_atomic
-from nlpctl.runtime.cpu import CpuInfo, cpu_info
+from nlpctl.runtime.machine import CpuInfo, cpu_info
 
 SST2 = DATA / "sst2"
 RECIPE = ROOT / "recipes" / "sentiment" / "sst2_minilm.yaml"

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from nlpctl import console  # noqa: E402
 from nlpctl.console import plain  # noqa: E402
-from nlpctl.runtime.cpu import cpu_info, physical_cores  # noqa: E402
+from nlpctl.runtime.machine import cpu_info, physical_cores  # noqa: E402
 from nlpctl.runtime.run_directory import git_commit  # noqa: E402
 from nlpctl.runtime.versions import installed_version  # noqa: E402
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from nlpctl import console
-from nlpctl.inference.index_build import IndexBuild
+from nlpctl.inference.index import IndexBuild
 from nlpctl.layout import INDEX_VECTORS
 
 WINDOW = 2048  # rows, as many as `index build` gives at a time

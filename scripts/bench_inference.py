@@ -32,9 +32,9 @@ from bench_common import DATA, NLPCTL, ROOT, Table, conditions, environment, tel
 from nlpctl import console
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import RuntimeSection
+from nlpctl.inference.timed_process import Candidate, Texts, TimedProcess
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
-from nlpctl.runtime.cpu import cpu_info, physical_cores
+from nlpctl.runtime.machine import cpu_info, physical_cores
 from nlpctl.runtime.process import prepare_process
 
 LOOPS = ROOT / "scripts" / "bench_loops"
@@ -190,7 +190,7 @@ def _ours(
 
     setup = set_up_process(recipe)  # first: an import of Paddle would settle for one thread
     manifest = read_manifest(export)
-    from nlpctl.inference.auto import candidates, choices, this_machine
+    from nlpctl.engines.auto import candidates, choices, this_machine
 
     least = 0.0 if any_precision else recipe.inference.min_agreement
     inference = dataclasses.replace(recipe.inference, min_agreement=least)

@@ -27,8 +27,8 @@ from bench_common import DATA, NLPCTL, Table, conditions, environment, middle_an
 from check_lac import SOURCE, read_sentences
 
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.data.task_rows import task_rows
-from nlpctl.runners.open_model import open_trained_model
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.inference.open_model import open_trained_model
 from nlpctl.runtime.process import set_up_process
 
 Segment = Callable[[list[str]], int]  # texts to the number of their words
@@ -108,7 +108,7 @@ def nlpctl_words(source: Path, batch_size: int, threads: int | None) -> Segment:
     model = open_trained_model(recipe, set_up_process(recipe), str(source), batch_size)
     rows = task_rows(recipe.task, recipe.data)
 
-    from nlpctl.inference.pipeline import answering
+    from nlpctl.engines.pipeline import answering
 
     pipeline = answering(model.task, model.encoder, model.predictor)
 

@@ -27,8 +27,8 @@ from scipy.stats import t
 import nlpctl
 from nlpctl.config.load import load_recipe
 from nlpctl.data.inputs import open_inputs
-from nlpctl.data.task_rows import task_rows
-from nlpctl.runners.labelling import next_rows
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.datatools.next import next_rows
 
 DRAWN = "drawn"
 RARE = 2  # characters seen less often are unknown

@@ -37,7 +37,7 @@ from serve_load import Client, Outcome, as_answered, figures, post
 
 from nlpctl import console
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.runtime.cpu import cpu_info, physical_cores
+from nlpctl.runtime.machine import cpu_info, physical_cores
 
 HOST = "127.0.0.1"
 CLIENTS = (1, 8, 64)

@@ -35,10 +35,10 @@ from paddlenlp.transformers import BertTokenizer  # noqa: E402
 from tokenizers.implementations import BertWordPieceTokenizer  # noqa: E402
 
 from nlpctl import console  # noqa: E402
-from nlpctl.data.encoders import FastTextEncoder, PaddleTextEncoder  # noqa: E402
-from nlpctl.data.text_encoder import Encoding  # noqa: E402
-from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer  # noqa: E402
-from nlpctl.data.wordpiece import WordPiece  # noqa: E402
+from nlpctl.data.text.encoder import Encoding  # noqa: E402
+from nlpctl.data.text.tokenizers import FastTextEncoder, PaddleTextEncoder  # noqa: E402
+from nlpctl.data.text.vocabulary import build_vocabulary, write_tokenizer  # noqa: E402
+from nlpctl.data.text.wordpiece import WordPiece  # noqa: E402
 
 BATCH = 32
 UNCUT = 1_000_000

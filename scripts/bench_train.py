@@ -37,7 +37,7 @@ from bench_common import DATA, NLPCTL, ROOT, Table, conditions, conditions_line,
 
 from nlpctl import console
 from nlpctl.config.schema import RuntimeSection
-from nlpctl.runtime.cpu import cpu_info, physical_cores
+from nlpctl.runtime.machine import cpu_info, physical_cores
 from nlpctl.runtime.process import plan_environment
 
 BATCH, WARM, SEED = 32, 10, 42

@@ -247,8 +247,8 @@ def server(folder: Path) -> Any:
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
     os.environ["LD_PRELOAD"] = str(shim)
     modules = ("paddlenlp.trainer", "paddlenlp.transformers", "paddle.inference", "onnxruntime", "nlpctl.cli.app")
-    modules += ("nlpctl.training.train_and_score", "nlpctl.inference.auto", "nlpctl.inference.parity")
-    modules += ("nlpctl.runners.train", "nlpctl.runners.predict", "nlpctl.export.write_graphs")
+    modules += ("nlpctl.training.fine_tune", "nlpctl.engines.auto", "nlpctl.engines.parity")
+    modules += ("nlpctl.training.train", "nlpctl.inference.predict", "nlpctl.export.write_graphs")
     command_lines.SECONDS = 1800  # for `compress`
     return command_lines.command_lines(folder, *modules)
 
@@ -367,7 +367,7 @@ class Chaos:
 
     def _damaged(self, scenario: Scenario) -> list[str]:
         """Files under their final names that are not whole."""
-        from nlpctl.training.sums import damage_of
+        from nlpctl.training.checkpoint_choice import damage_of
 
         out, reference = self.here / "out", self.folder / "reference" / scenario.name / "out"
         found = []

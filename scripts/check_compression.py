@@ -30,18 +30,17 @@ from unittest import mock
 from bench_common import conditions, conditions_line
 from parity_models import KINDS, Kind, make_run
 
-from nlpctl.compression.plan.steps import plan_steps
-from nlpctl.compression.plan.strategy import parse_strategy
-from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, NETWORKS, Step
+from nlpctl.compress.plan import parse_strategy, plan_steps
+from nlpctl.compress.refusals import check_strategies
+from nlpctl.compress.step_executor import StepExecutor
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import recipe_for_export
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
+from nlpctl.export.strategies import CANDIDATES, EXPORTS, NETWORKS, Step
 from nlpctl.files import STAGING_PREFIX
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import find_trained_model
-from nlpctl.runners.compress.refusals import check_strategies
-from nlpctl.runners.compress.workbench import Workbench
 from nlpctl.runtime.process import set_up_process
 
 FAMILIES = ("ernie", "bert", "roberta", "electra", "bilstm")
@@ -107,7 +106,7 @@ def measured(kind: Kind, family: str) -> dict[str, Any]:
         except UserError as error:
             return dict.fromkeys(STRATEGIES, {"refused": error.problems[0].message.replace(f"{folder}/", "")})
         source = find_trained_model(recipe)
-        bench = Workbench(recipe, set_up_process(recipe), source, folder / "compress")
+        bench = StepExecutor(recipe, set_up_process(recipe), source, folder / "compress")
         for part in (NETWORKS, EXPORTS, CANDIDATES):
             (bench.output / part).mkdir(parents=True)
         made: dict[str, str | None] = {}  # folder: why it could not be made
@@ -127,7 +126,7 @@ def _recipe(recipe: Recipe) -> Recipe:
     return load_recipe(recipe.run_dir, overrides, "apply")
 
 
-def _tried(bench: Workbench, strategy: str, made: dict[str, str | None], simulated: Path) -> dict[str, Any]:
+def _tried(bench: StepExecutor, strategy: str, made: dict[str, str | None], simulated: Path) -> dict[str, Any]:
     """One strategy, whose folders may be there from another one."""
     chains = parse_strategy(strategy)
     try:
@@ -144,7 +143,7 @@ def _tried(bench: Workbench, strategy: str, made: dict[str, str | None], simulat
     return _agreements(bench, steps[-1], simulated)
 
 
-def _make(bench: Workbench, step: Step) -> str | None:
+def _make(bench: StepExecutor, step: Step) -> str | None:
     try:
         bench.make(step)
     except UserError as error:
@@ -156,7 +155,7 @@ def _make(bench: Workbench, step: Step) -> str | None:
     return None
 
 
-def _agreements(bench: Workbench, step: Step, simulated: Path) -> dict[str, Any]:
+def _agreements(bench: StepExecutor, step: Step, simulated: Path) -> dict[str, Any]:
     """Agreement with the fp32 graph by engine, and with the simulated int8 graph if there is one."""
     folder = bench.output / step.folder
     checks = [check for graph in read_manifest(folder).graphs for check in graph.checks]
@@ -166,15 +165,15 @@ def _agreements(bench: Workbench, step: Step, simulated: Path) -> dict[str, Any]
     return found
 
 
-def _compared(bench: Workbench, folder: Path, simulated: Path) -> dict[str, Any]:
+def _compared(bench: StepExecutor, folder: Path, simulated: Path) -> dict[str, Any]:
     """Share of the rows that oneDNN decides as the simulated graph, its largest difference as a share of the largest
     output, and how many different decisions there are.
     """
+    from nlpctl.data.rows.task_rows import task_rows
     from nlpctl.data.sample_rows import rows_to_compare
-    from nlpctl.data.task_rows import task_rows
-    from nlpctl.inference.auto import choices, open_choice
-    from nlpctl.inference.parity import Parity
-    from nlpctl.inference.samples import read_description
+    from nlpctl.engines.auto import choices, open_choice
+    from nlpctl.engines.parity import Parity
+    from nlpctl.engines.samples import read_description
 
     recipe, manifest, setup = recipe_for_export(bench.recipe, folder), read_manifest(folder), bench.setup
     task, encoder = read_description(folder, recipe)
@@ -211,7 +210,7 @@ def own_kernels(prefix: Path) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
 @contextlib.contextmanager
 def kept_simulations(folder: Path) -> Iterator[None]:
     """Simulated graphs, from which those for oneDNN are made, are kept in `folder` under the candidate's name."""
-    from nlpctl.compression.networks import qat
+    from nlpctl.compress.networks import qat
     from nlpctl.graphs import ptq
 
     folder.mkdir()

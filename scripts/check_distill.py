@@ -54,7 +54,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 source, run, *settings = sys.argv[1:]
 recipe = with_student(load_recipe(source, [Override(*setting.split("=", 1), "--set") for setting in settings]))
 setup = set_up_process(recipe)
-from nlpctl.compression.networks.distill import train_student
+from nlpctl.compress.networks.distill import train_student
 train_student(recipe, find_trained_model(recipe), RunDirectory(Path(run)), setup)
 """
 

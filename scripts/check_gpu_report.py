@@ -12,8 +12,7 @@ from typing import Any
 from bench_common import conditions
 
 from nlpctl.files import write_json_atomic, write_text_atomic
-from nlpctl.runtime.cuda_code import installed_code
-from nlpctl.runtime.cuda_libraries import cuda_libraries
+from nlpctl.runtime.cuda import cuda_libraries, installed_code
 from nlpctl.runtime.device import ask_driver, usable_gpu
 from nlpctl.runtime.versions import engine_versions, installed_versions
 

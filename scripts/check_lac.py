@@ -26,7 +26,7 @@ from pathlib import Path
 
 from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment
 
-from nlpctl.data.tag_scheme import Span, detect_scheme
+from nlpctl.data.rows.tag_scheme import Span, detect_scheme
 
 SOURCE = "python:jieba/lac_small/model_baseline"
 SENTENCES = ROOT / "tests" / "end_to_end" / "lac_sentences.txt"

@@ -25,9 +25,9 @@ from bench_common import conditions, conditions_line
 from parity_models import ARCHITECTURES, KINDS, Kind, make_run
 
 from nlpctl.errors import NlpctlError, UserError
+from nlpctl.export.export import Wanted, export
 from nlpctl.graphs.graph_files import FORMATS
 from nlpctl.models.find import find_trained_model
-from nlpctl.runners.export import Wanted, export
 
 ENGINES = {"paddle": "Paddle Inference", "onnxruntime": "ONNX Runtime"}
 Results = dict[str, Any]  # "kind / architecture" -> what was found

@@ -69,9 +69,9 @@ def gold(data: Path) -> bool:
 
 def gold_row(examples: list[Any], encoder: Any, window: int, stride: int) -> bool:
     from nlpctl.config.load import load_recipe
-    from nlpctl.data.labels import LabelSet
+    from nlpctl.data.rows.labels import LabelSet
+    from nlpctl.engines.pipeline import Pipeline
     from nlpctl.errors import UserError
-    from nlpctl.inference.pipeline import Pipeline
     from nlpctl.tasks.question_answering import QuestionAnswering
 
     recipe = load_recipe("quickstart")
@@ -99,7 +99,7 @@ def know_it_all(batch: dict[str, Any]) -> tuple[Any, Any]:
     """Start and end logits of a network that is sure of the labels."""
     import numpy as np
 
-    from nlpctl.data.collate import raise_failure
+    from nlpctl.data.batches.collate import raise_failure
 
     raise_failure(batch)
     rows = np.arange(len(batch["input_ids"]))
@@ -112,11 +112,11 @@ def know_it_all(batch: dict[str, Any]) -> tuple[Any, Any]:
 def questions(file: Path) -> Iterator[Any]:
     """The questions of a file, except those with wrong offsets in the data, which are listed."""
     from nlpctl.config.schema import DataSection
-    from nlpctl.data.examples import ExampleReader
-    from nlpctl.data.labels import LabelSet
-    from nlpctl.data.readers import read_rows
-    from nlpctl.data.row import BadRow
-    from nlpctl.data.task_rows import task_rows
+    from nlpctl.data.readers.readers import read_rows
+    from nlpctl.data.readers.row import BadRow
+    from nlpctl.data.rows.examples import ExampleReader
+    from nlpctl.data.rows.labels import LabelSet
+    from nlpctl.data.rows.task_rows import task_rows
 
     rows = task_rows("question_answering", DataSection())
     reader = ExampleReader(rows, LabelSet(()))
@@ -131,8 +131,8 @@ def questions(file: Path) -> Iterator[Any]:
 def encoders(folder: Path, examples: list[Any]) -> Iterator[tuple[str, Any]]:
     """A vocabulary such as from_scratch builds, and a pretrained English one: offsets hold with any."""
     import nlpctl  # noqa: F401  before paddle, which the next lines import
-    from nlpctl.data.encoders import build_encoder
-    from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
+    from nlpctl.data.text.tokenizers import build_encoder
+    from nlpctl.data.text.vocabulary import build_vocabulary, write_tokenizer
 
     texts = [text for example in examples for text in (example.question, example.context)]
     vocabulary = build_vocabulary(texts, 8000, 2, lowercase=True)

@@ -38,7 +38,7 @@ from bench_common import NLPCTL, conditions, conditions_line, environment
 from serve_load import Client, Outcome, as_answered, at_rate, figures, post, slow_wave
 from serve_malformed import Kind, kinds, send
 
-from nlpctl.serving.settings import ServeSettings
+from nlpctl.serve.settings import ServeSettings
 
 SENDERS = 64
 OVERLOAD = 4

@@ -22,11 +22,11 @@ import numpy as np
 import paddle
 
 from nlpctl import console
+from nlpctl.convert.convert_static import ConversionRequest, convert_static
+from nlpctl.convert.proof import NO_PROGRAM
 from nlpctl.errors import NlpctlError
 from nlpctl.models.source import WEIGHTS
 from nlpctl.models.weights import read_weights_file
-from nlpctl.runners.convert_static import ConversionRequest, convert_static
-from nlpctl.static_graph.proof import NO_PROGRAM
 
 POOLER = ".pooler.dense."
 

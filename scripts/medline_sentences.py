@@ -20,9 +20,9 @@ from xml.etree import ElementTree
 
 from bench_common import DATA
 
-from nlpctl.data.conll import TAGS, TOKENS, conll_rows
-from nlpctl.data.lines import numbered_lines
-from nlpctl.data.word_spans import word_spans
+from nlpctl.data.readers.conll import TAGS, TOKENS, conll_rows
+from nlpctl.data.readers.lines import numbered_lines
+from nlpctl.data.text.word_spans import word_spans
 
 FILES = ("data/pubmed20n0014.xml.gz", "data/pubmed21n1298.xml.gz")
 END = re.compile(r"(?<=[.?!])\s+(?=[A-Z0-9(\[])")

@@ -15,9 +15,9 @@ from bench_common import DATA
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.data.collate import raise_failure
+from nlpctl.data.batches.collate import raise_failure
+from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import read_training_data
-from nlpctl.data.task_rows import task_rows
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.runtime.process import set_up_process
 
@@ -127,7 +127,7 @@ def make_run(folder: Path, kind: Kind, architecture: str) -> Recipe:
     set_up_process(recipe)
     import paddle
 
-    from nlpctl.data.encoders import build_encoder
+    from nlpctl.data.text.tokenizers import build_encoder
     from nlpctl.models.load import load_to_train
     from nlpctl.runtime.process import quiet_libraries
     from nlpctl.tasks.base import make_task, task_class

@@ -14,7 +14,7 @@ import pytest
 from command_lines import CommandLines, command_lines
 
 import nlpctl  # noqa: F401  (before any test imports paddle: see nlpctl/__init__.py)
-from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.machine import cpu_info
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -59,8 +59,8 @@ def no_signal_stays_blocked() -> Iterator[None]:
 def with_paddle(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Iterator[CommandLines]:
     """Command lines in forked processes that find Paddle imported."""
     modules = ("paddlenlp.trainer", "paddlenlp.transformers", "paddle.inference", "onnxruntime", "nlpctl.cli.app")
-    modules += ("nlpctl.training.train_and_score", "nlpctl.inference.auto", "nlpctl.inference.parity")
-    modules += ("nlpctl.runners.train", "nlpctl.runners.predict", "nlpctl.runners.evaluate")
+    modules += ("nlpctl.training.fine_tune", "nlpctl.engines.auto", "nlpctl.engines.parity")
+    modules += ("nlpctl.training.train", "nlpctl.inference.predict", "nlpctl.inference.evaluate")
     modules += ("nlpctl.export.write_graphs",)
     with command_lines(tmp_path_factory.mktemp("heavy"), *modules) as lines:
         yield lines

@@ -20,13 +20,19 @@ PACKAGE = ROOT / "nlpctl"
 ORDER = (
     "api",
     "cli",
-    "runners",
-    "serving",
-    "static_graph",
-    "export",
-    "compression",
-    "training",
+    "ui",
+    "datatools",
+    "experiments",
+    "modeltools",
+    "compress",
+    "serve",
     "inference",
+    "convert",
+    "export",
+    "training",
+    "runs",
+    "launch",
+    "engines",
     "tasks",
     "graphs",
     "models",
@@ -37,7 +43,10 @@ ORDER = (
     "formats",
     "upstream",
 )
-LIGHT = ("config", "runtime", "cli", "compression.plan", "compression.strategies")
+# The same within nlpctl/data; "" stands for the modules beside these folders.
+DATA_ORDER = ("inspect", "", "batches", "rows", "text", "readers")
+LIGHT = ("config", "runtime", "launch", "cli", "compress.strategies", "compress.plan", "compress.schedule",
+         "compress.selection", "compress.scores", "compress.relative_speed", "export.strategies")  # fmt: skip
 HEAVY = {"paddle", "paddlenlp", "paddleslim", "numpy", "onnxruntime", "tokenizers", "datasets", "visualdl"}
 HEAVY |= {"fastapi", "uvicorn"}
 PADDLE = {"paddle", "paddlenlp", "paddleslim"}
@@ -61,7 +70,7 @@ def imports(path: Path, *, module_level_only: bool = False) -> set[str]:
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            # `from nlpctl.data import rows` imports nlpctl.data and nlpctl.data.readers
+            # `from nlpctl.data import rows` imports nlpctl.data and nlpctl.data.readers.readers
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
         inside = module_level_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
@@ -74,10 +83,13 @@ def imports(path: Path, *, module_level_only: bool = False) -> set[str]:
     return found
 
 
-def layer_of(module: str) -> int | None:
+def layer_of(module: str) -> tuple[int, int] | None:
     """The place of `nlpctl.FOLDER...` in the order; None for the modules beside them."""
-    folder = module.removeprefix("nlpctl.").split(".")[0]
-    return ORDER.index(folder) if folder in ORDER else None
+    folder, *inner = module.removeprefix("nlpctl.").split(".")
+    if folder not in ORDER:
+        return None
+    within = inner[0] if folder == "data" and inner and inner[0] in DATA_ORDER else ""
+    return ORDER.index(folder), DATA_ORDER.index(within)
 
 
 def wrong_direction(importer: str, imported: str) -> bool:
@@ -110,8 +122,8 @@ def test_the_modules_beside_the_rooms_import_none() -> None:
 
 
 def test_the_direction_check_sees_a_wrong_import() -> None:
-    assert wrong_direction("nlpctl.config.load", "nlpctl.data.readers")
-    assert wrong_direction("nlpctl.data.readers", "nlpctl.tasks.base")
+    assert wrong_direction("nlpctl.config.load", "nlpctl.data.readers.readers")
+    assert wrong_direction("nlpctl.data.readers.readers", "nlpctl.tasks.base")
     assert not wrong_direction("nlpctl.cli.train", "nlpctl.config.load")
 
 
@@ -170,9 +182,19 @@ def test_light_folders_import_nothing_heavy(folder: str) -> None:
     assert not problems, "\n".join(sorted(problems))
 
 
-def test_runners_import_paddle_late() -> None:
-    """A runner tells what files show before Paddle is imported, and sets the process up before that, too."""
-    modules = [name for name in MODULES if name.startswith(("nlpctl.runners", "nlpctl.api"))]
+def commands() -> set[str]:
+    """The modules that do what a command does, by their docstrings: "`nlpctl train`: ..."."""
+    found = {"nlpctl.api"}
+    for name, path in MODULES.items():
+        if re.match("`nlpctl [a-z]", ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""):
+            found.add(name)
+    return found
+
+
+def test_commands_import_paddle_late() -> None:
+    """A command tells what files show before Paddle is imported, and sets the process up before that, too."""
+    modules = sorted(commands())
+    assert len(modules) > 40
     problems = {chain for module in modules for chain in chains_to(PADDLE, module)}
     assert not problems, "\n".join(sorted(problems))
 
@@ -202,18 +224,25 @@ def test_the_heavy_check_sees_heavy_imports(tmp_path: Path) -> None:
     assert imports(file) == {"os", "paddle.nn", "numpy"}
 
 
-# Who reads recipes and sets up a process: commands, and processes as they begin.
-TOPS = ("api", "cli", "config", "runners", "inference.measure")
+# Below the commands nobody reads a recipe or sets up a process, but for processes as they begin.
+BELOW = ("training", *ORDER[ORDER.index("launch") :])
+BEGINNINGS = {
+    "nlpctl.training.train",
+    "nlpctl.training.continued",
+    "nlpctl.training.several_nodes",
+    "nlpctl.engines.measure",
+}
 OF_TOPS = {"nlpctl.config.load.load_recipe", "nlpctl.runtime.process.set_up_process"}
 
 
 def test_recipes_and_set_ups_are_handed_down() -> None:
-    """Below the runners nobody reads a recipe again or sets up the process; both come as values."""
-    tops = tuple(f"nlpctl.{name}" for name in TOPS)
+    """Below the commands nobody reads a recipe again or sets up the process; both come as values."""
+    below = tuple(f"nlpctl.{name}." for name in BELOW)
     asked = {
         module: found
         for module, path in MODULES.items()
-        if not module.startswith(tops)
+        if module.startswith(below) and not module.startswith("nlpctl.config")
+        and module not in BEGINNINGS
         and (found := {name for name in imports(path) if name in OF_TOPS or name.startswith("nlpctl.config.recipe_of")})
     }
     assert not asked

@@ -182,8 +182,8 @@ def test_a_card_as_nlpctl_wrote_it_is_no_foreign_file(tmp_path):
 
 
 def test_a_mounted_folder_is_refused_as_an_output_folder(tmp_path, monkeypatch):
-    from nlpctl.runners.index import _refuse_folder
-    from nlpctl.runners.shard_folder import refuse_parts
+    from nlpctl.inference.index import _refuse_folder
+    from nlpctl.inference.shard_folder import refuse_parts
 
     monkeypatch.setattr(os.path, "ismount", lambda path: path == tmp_path)
     for refuse in (refuse_parts, _refuse_folder):

@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 import nlpctl
 from nlpctl import console
 from nlpctl.cli import ASKED
-from nlpctl.cli.envelope import FLAG, kept
+from nlpctl.cli.output import FLAG, kept
 from nlpctl.cli.values import check_values
 from nlpctl.errors import (
     EXIT_FAILED,

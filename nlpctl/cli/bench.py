@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import MODEL_HELP, EngineOption, PrecisionOption, engine_overrides, load_command_recipe
-from nlpctl.config.located import located
+from nlpctl.cli.output import Json, give
+from nlpctl.config.positions import located
 from nlpctl.config.ranges import COUNT, THREADS, Range
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_output
 
 if TYPE_CHECKING:
-    from nlpctl.runners.timing import BenchResult
+    from nlpctl.engines.timing import BenchResult
 
 COLUMNS = ("model", "engine", "threads", "batch", "samples/s", "range", "from text", "p50 ms", "p90 ms", "p99 ms")
 DIGITS = 8  # more than a number of rows or threads has
@@ -64,9 +64,9 @@ def bench(
     threads_tried = () if threads is None else _counts(threads, "--threads", THREADS)
     given = engine_overrides(engine, precision)
     recipes = [load_command_recipe(model, ctx, given, purpose="apply") for model in models]
-    from nlpctl.runners.bench import Plan, write_page
-    from nlpctl.runners.bench import bench as run_benchmark
-    from nlpctl.runners.timed_process import Texts
+    from nlpctl.inference.timed_process import Texts
+    from nlpctl.modeltools.bench import Plan, write_page
+    from nlpctl.modeltools.bench import bench as run_benchmark
 
     if data is not None and not data.is_file():
         raise UserError("no such file", where=str(data), hint="check the path")

@@ -7,11 +7,9 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import ModelArgument, load_command_recipe, scored_data
-from nlpctl.cli.tables import show
-from nlpctl.config.located import located
-from nlpctl.config.positions import display
+from nlpctl.cli.output import Json, give, show
+from nlpctl.config.positions import display, located
 from nlpctl.layout import EXPORT, MODEL
 
 
@@ -37,8 +35,8 @@ def calibrate(
     """
     given = scored_data(data, () if split is None else (split,))
     recipe = load_command_recipe(model, ctx, given, purpose="apply")
+    from nlpctl.modeltools.calibrate import calibrate as run_calibration
     from nlpctl.report.score_tables import confidence_tables
-    from nlpctl.runners.calibrate import calibrate as run_calibration
 
     if split == "train":
         console.warn("--split train: a model is surer of rows it was trained on, so its answers will claim too much")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.output import Json, give
 
 
 def card(
@@ -38,7 +38,7 @@ def card(
 
       nlpctl card outputs/quickstart/export -o card.md --language zh
     """
-    from nlpctl.runners.card import write_card
+    from nlpctl.runs.card import write_card
 
     languages = [] if text_language is None else [word.strip() for word in text_language.split(",")]
     written = write_card(

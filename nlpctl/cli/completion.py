@@ -18,7 +18,7 @@ from typer import completion as typer_completion
 
 from nlpctl import console
 from nlpctl.cli import ASKED
-from nlpctl.compression.strategies.registry import STRATEGIES
+from nlpctl.compress.strategies import STRATEGIES
 from nlpctl.config.json_schema import recipe_json_schema
 from nlpctl.config.keys import all_keys
 from nlpctl.config.library import shipped_recipes

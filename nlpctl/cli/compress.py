@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import ClusterOption, ModelArgument, load_command_recipe
-from nlpctl.compression.strategies.registry import strategies
+from nlpctl.cli.output import Json, give
+from nlpctl.compress.strategies import strategies
 from nlpctl.config.load import Override
-from nlpctl.config.located import located
+from nlpctl.config.positions import located
 from nlpctl.config.schema import CompressionSection
 from nlpctl.files import read_json
 
 if TYPE_CHECKING:
-    from nlpctl.runners.compress.result import CompressResult
+    from nlpctl.compress.tables import CompressResult
 
 
 def _known() -> str:
@@ -89,13 +89,13 @@ def compress(
         if text is not None
     ]
     recipe = load_command_recipe(model, ctx, overrides, purpose="apply")
+    from nlpctl.compress.compress import compress as run_compression
     from nlpctl.models.find import find_trained_model
-    from nlpctl.runners.compress.command import compress as run_compression
-    from nlpctl.runners.side_by_side import Division
+    from nlpctl.runtime.worker_slots import ParallelConfig
 
     with located(recipe):
         source = find_trained_model(recipe)
-        division = Division(workers, cluster)
+        division = ParallelConfig(workers, cluster)
         result = run_compression(recipe, source, output=output, overwrite=overwrite, division=division)
     show(result, json)
 
@@ -108,8 +108,8 @@ def show(result: CompressResult, json: bool) -> None:
 
 
 def _print(result: CompressResult, json: bool) -> None:
-    from nlpctl.runners.compress.columns import tables
-    from nlpctl.runners.compress.report import JSON, summary, tied, too_few
+    from nlpctl.compress.report import JSON, summary, tied, too_few
+    from nlpctl.compress.tables import tables
 
     if json:
         give({"folder": result.folder, **read_json(result.folder / JSON)})

@@ -9,11 +9,11 @@ import typer
 import yaml
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.output import Json, give
 from nlpctl.errors import NlpctlError, UserError
 
 if TYPE_CHECKING:
-    from nlpctl.runners.convert_static import ConversionReport
+    from nlpctl.convert.convert_static import ConversionReport
 
 _MAP_ENDING = ".yaml"
 
@@ -80,9 +80,9 @@ def convert_static(
 
       nlpctl convert-static ERNIE_1.0/params --to ernie-1.0 --plan -o ernie.yaml
     """
-    from nlpctl.runners.convert_static import ConversionRequest, plan_static
-    from nlpctl.runners.convert_static import convert_static as convert
-    from nlpctl.runners.named_model import named_model
+    from nlpctl.convert.convert_static import ConversionRequest, plan_static
+    from nlpctl.convert.convert_static import convert_static as convert
+    from nlpctl.inference.named_model import named_model
 
     values = dict(_assignment(text) for text in config or ())
     request = ConversionRequest(

@@ -11,13 +11,123 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli import labelling
-from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.options import RecipeCommand, flags_of, load_command_recipe, load_data_recipe
-from nlpctl.config.located import located
-from nlpctl.config.positions import display
+from nlpctl.cli.options import ModelArgument, RecipeCommand, flags_of, load_command_recipe, load_data_recipe
+from nlpctl.cli.output import Json, give
+from nlpctl.cli.predict import check_format
+from nlpctl.config.positions import display, located
 from nlpctl.errors import UserError
 from nlpctl.names import counted
+
+# `nlpctl data next` and `convert`: what to label, and the formats of labelling programs.
+
+MEASURES = ("margin", "entropy")
+ToOption = typer.Option("--to", metavar="FORMAT", help="Format of FILE: jsonl, label_studio or doccano.")
+SHOWN = 10  # rows of the table
+  # characters of a text in it
+
+
+def next_rows(
+    ctx: typer.Context,
+    model: ModelArgument,
+    input: Annotated[list[str], typer.Argument(metavar="UNLABELLED...", help="Files of rows without labels.")],
+    count: Annotated[int, typer.Option("-n", "--rows", min=1, metavar="N", help="How many rows to choose.")] = 200,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="File of the chosen rows.")
+    ] = None,
+    measure: Annotated[str, typer.Option("--by", metavar="margin|entropy", help="How doubt is measured.")] = "margin",
+    pool: Annotated[
+        int | None,
+        typer.Option(
+            "--pool",
+            min=1,
+            metavar="N",
+            help="Choose rows unlike each other among the N most uncertain ones; default: 10 times -n.",
+        ),
+    ] = None,
+    format: Annotated[str, typer.Option("--format", help="Format of UNLABELLED, as in predict.")] = "auto",
+    to: Annotated[str, ToOption] = "jsonl",
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Rows per batch.")] = 64,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    json: Json = False,
+) -> None:
+    """Choose the rows whose labels would teach the model most.
+
+    Of the rows that the model is most unsure of, those are chosen that are unlike each other, by the vectors with which
+    the network decides. Rows that are in the labelled data already are left out. The file has the rows with an empty
+    column for the label: fill it in, and add the file to data.train. Tasks for Label Studio begin with what the model
+    answers, and come with a labelling interface (.xml).
+
+    Examples:
+
+      nlpctl data next outputs/quickstart reviews.txt -n 100 -o to_label.jsonl
+
+      nlpctl data next outputs/quickstart reviews/*.jsonl.gz -n 100 --by entropy --pool 100
+
+      nlpctl data next outputs/quickstart reviews.txt -n 100 -o tasks.json --to label_studio
+    """
+    check_format(format)
+    if measure not in MEASURES:
+        raise UserError(f"there is no measure {measure!r}", where="--by", hint=f"one of {', '.join(MEASURES)}")
+    recipe = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.datatools.next import next_rows as choose
+    from nlpctl.inference.predict import input_of
+
+    with located(recipe):
+        source = input_of(recipe, input, format)
+        options = {"kind": to, "measure": measure, "pool": pool, "batch_size": batch_size, "overwrite": overwrite}
+        found = choose(recipe, source, count, output, **options)
+    give(found.to_json())
+    told = [f"{counted(found.rows, 'rows')} read"]
+    told += [f"{found.known:,} left out, which are labelled already"] if found.known else []
+    told += [f"{found.bad:,} bad"] if found.bad else []
+    console.note(", ".join(told))
+    rows = [
+        [display(row.where), row.text[:TEXT_WIDTH], row.told[:TEXT_WIDTH], row.confidence, row.stands_for]
+        for row in found.chosen[:SHOWN]
+    ]
+    if rows:
+        console.table("", ["row", "text", "predicted", "confidence", "stands for"], rows)
+    if output is None and not json and len(found.chosen) > SHOWN:
+        console.note(f"and {len(found.chosen) - SHOWN:,} more: -o FILE writes all of them")
+    if len(found.chosen) < count:
+        console.warn(f"only {counted(len(found.chosen), 'rows')} to choose from")
+    if output is not None:
+        console.note(f"{counted(len(found.chosen), 'rows')} to label: {output}")
+    if found.interface is not None:
+        console.note(f"labelling interface: {display(found.interface)}")
+
+
+def convert(
+    ctx: typer.Context,
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe, run, or the name of a shipped recipe.")],
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="A data file, used instead of the recipe's data.")
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="File to write.")] = ...,
+    to: Annotated[str, ToOption] = "jsonl",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    json: Json = False,
+) -> None:
+    """Write labelled rows for Label Studio or doccano, or what these export as jsonl.
+
+    The training rows, or those of FILE, with their labels as annotations. Beside tasks for Label Studio stands the
+    labelling interface (.xml) that they are for.
+
+    Examples:
+
+      nlpctl data convert my.yaml -o tasks.json --to label_studio
+
+      nlpctl data convert my.yaml exported.json -o rows.jsonl
+    """
+    resolved = load_data_recipe(recipe, file, ctx)
+    from nlpctl.datatools.convert import convert as write
+
+    with located(resolved):
+        done = write(resolved, output, to, overwrite=overwrite)
+    give(done.to_json())
+    console.note(f"{counted(done.rows, 'rows')}: {display(done.output)}")
+    if done.interface is not None:
+        console.note(f"labelling interface: {display(done.interface)}")
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 TEXT_WIDTH = 60  # characters of a text in a table
@@ -41,8 +151,8 @@ app = typer.Typer(
 )
 
 
-app.command("next", cls=RecipeCommand, context_settings=SETTINGS)(labelling.next_rows)
-app.command("convert", cls=RecipeCommand, context_settings=SETTINGS)(labelling.convert)
+app.command("next", cls=RecipeCommand, context_settings=SETTINGS)(next_rows)
+app.command("convert", cls=RecipeCommand, context_settings=SETTINGS)(convert)
 
 
 @app.command("inspect", cls=RecipeCommand, context_settings=SETTINGS)
@@ -74,7 +184,7 @@ def inspect(
       nlpctl data inspect my.yaml more.tsv --json
     """
     resolved = load_data_recipe(recipe, file, ctx)
-    from nlpctl.runners.data import inspect_data, refuse_page, told, write_page
+    from nlpctl.datatools.inspect import inspect_data, refuse_page, told, write_page
 
     if html is not None:
         refuse_page(html)  # before the data is read, which may take minutes
@@ -116,7 +226,7 @@ def show(
       nlpctl data show my.yaml --split dev --json
     """
     resolved = load_data_recipe(recipe, file, ctx)
-    from nlpctl.runners.show import show_rows, told_rows
+    from nlpctl.datatools.show import show_rows, told_rows
 
     if split is not None and split not in SPLITS:
         raise UserError(f"there is no split {split!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
@@ -169,7 +279,7 @@ def split(
     """
     resolved = load_data_recipe(recipe, file, ctx)
     from nlpctl.config.rewrite import as_yaml, in_recipe, refuse_rewriting, write_files
-    from nlpctl.runners.data import split_data
+    from nlpctl.datatools.inspect import split_data
 
     shares = {"dev": dev, "test": test, **({} if train is None else {"train": train})}
     with located(resolved):
@@ -225,7 +335,7 @@ def augment(
     if method not in METHODS:
         raise UserError(f"there is no method {method!r}", where="--method", hint=f"one of {', '.join(METHODS)}")
     resolved = load_data_recipe(recipe, file, ctx)
-    from nlpctl.runners.augment import augment_data
+    from nlpctl.datatools.augment import augment_data
 
     with located(resolved):
         made = augment_data(
@@ -280,7 +390,7 @@ def retag(
     """
     pairs = {"--map": _pairs(renamed, "--map"), "--plain": _pairs(plain, "--plain")}
     resolved = load_command_recipe(model, ctx, purpose="apply")
-    from nlpctl.runners.retag import retag as retag_file
+    from nlpctl.datatools.retag import retag as retag_file
 
     with located(resolved):
         done = retag_file(
@@ -319,8 +429,8 @@ def curve(
     """
     numbers = _numbers(shares, "--shares")
     resolved = load_command_recipe(recipe, ctx)
+    from nlpctl.experiments.curve import learning_curve
     from nlpctl.layout import REPORT
-    from nlpctl.runners.many.curve import learning_curve
 
     with located(resolved):
         flags = {"shares": numbers, "repeats": repeats, "resume": resume, "overwrite": overwrite}
@@ -367,9 +477,9 @@ def audit(
 
       nlpctl data audit outputs/folds
     """
-    from nlpctl.data.audit.found import FINDINGS
-    from nlpctl.runners.audit import PAGE, told
-    from nlpctl.runners.audit import audit as run_audit
+    from nlpctl.datatools.audit import PAGE, told
+    from nlpctl.datatools.audit import audit as run_audit
+    from nlpctl.datatools.corrections import FINDINGS
 
     found = run_audit(folds, output, overwrite=overwrite, given=flags_of(ctx))
     if json:
@@ -422,7 +532,7 @@ def apply(
 
       nlpctl data apply outputs/folds/audit/findings.jsonl --all --drop -o cleaned
     """
-    from nlpctl.runners.corrections import apply_findings
+    from nlpctl.datatools.corrections import apply_findings
 
     if everything and first is not None:
         raise UserError("--all takes more than the first", "--first", "use --first N or --all")

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.nodes import MasterOption, NnodesOption, NodeRankOption, WaitOption, place_here
+from nlpctl.cli.output import Json, give
 from nlpctl.errors import EXIT_FAILED, EXIT_OK, UserError
+from nlpctl.launch.nodes import WAIT_SECONDS, meeting
+from nlpctl.launch.schedulers import NodeRank
 from nlpctl.names import counted
 from nlpctl.runtime.doctor import Check, run_checks
-from nlpctl.runtime.nodes import WAIT_SECONDS, meeting
-from nlpctl.runtime.schedulers import Place
 
 
 def doctor(
@@ -66,11 +66,11 @@ def doctor(
     return EXIT_FAILED if counts["failure"] else EXIT_OK
 
 
-def _between(place: Place, wait: float, recipe: str | None, devices: str | None) -> Iterator[Check]:
+def _between(place: NodeRank, wait: float, recipe: str | None, devices: str | None) -> Iterator[Check]:
     """The checks between nodes, of which this one is at `place`."""
-    from nlpctl.runners.several_nodes import doctor_facts
+    from nlpctl.launch.nodes_doctor import name_check, nodes_checks
     from nlpctl.runtime.device import choose_device
-    from nlpctl.runtime.nodes_doctor import name_check, nodes_checks
+    from nlpctl.training.several_nodes import doctor_facts
 
     yield name_check(place)
     cards = _cards(devices)

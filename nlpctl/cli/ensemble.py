@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import flags_of
-from nlpctl.cli.tables import score_tables
+from nlpctl.cli.output import Json, give, score_tables
 from nlpctl.config.positions import display
 
 
@@ -36,7 +35,7 @@ def ensemble(
 
       nlpctl ensemble outputs/seed1 outputs/seed2 outputs/seed3 -o outputs/ensemble
     """
-    from nlpctl.runners.ensemble import ensemble as make_ensemble
+    from nlpctl.experiments.ensemble import ensemble as make_ensemble
 
     made = make_ensemble(models, output, overwrite=overwrite, command=sys.argv, given=flags_of(ctx))
     if json:

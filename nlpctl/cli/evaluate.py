@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import (
     ClusterOption,
     EngineOption,
@@ -19,9 +18,8 @@ from nlpctl.cli.options import (
     load_command_recipe,
     scored_data,
 )
-from nlpctl.cli.tables import fitted, score_tables, show, tell_shares
-from nlpctl.config.located import located
-from nlpctl.config.positions import display
+from nlpctl.cli.output import Json, fitted, give, score_tables, show, tell_shares
+from nlpctl.config.positions import display, located
 
 
 def evaluate(
@@ -73,13 +71,13 @@ def evaluate(
     """
     given = scored_data(data, split or ())
     recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
+    from nlpctl.inference.evaluate import evaluate as run_evaluation
     from nlpctl.report.score_tables import confidence_tables
-    from nlpctl.runners.compared import changed_rows, comparison_table, slice_table, told_target
-    from nlpctl.runners.evaluate import evaluate as run_evaluation
-    from nlpctl.runners.side_by_side import Division
+    from nlpctl.runs.comparison import changed_rows, comparison_table, slice_table, told_target
+    from nlpctl.runtime.worker_slots import ParallelConfig
 
     other = None if against is None else load_command_recipe(against, ctx, purpose="apply")
-    division = None if workers is None and cluster is None else Division(workers, cluster)
+    division = None if workers is None and cluster is None else ParallelConfig(workers, cluster)
     with located(recipe):
         splits = ("test",) if data is not None else tuple(split or ())
         result = run_evaluation(recipe, splits, other, by, target_precision, division)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import ModelArgument, load_command_recipe
+from nlpctl.cli.output import Json, give
 from nlpctl.cli.predict import check_format
-from nlpctl.config.located import located
+from nlpctl.config.positions import located
 from nlpctl.errors import UserError
 from nlpctl.names import counted, did_you_mean
 
 if TYPE_CHECKING:
-    from nlpctl.runners.explain import Explained
+    from nlpctl.inference.explain import Explained
 
 METHODS, BASELINES = ("integrated_gradients", "occlusion"), ("pad", "mask", "unk")
 STRONGEST = 5  # tokens listed per text
@@ -67,9 +67,9 @@ def explain(
             raise UserError(f"there is no {given!r}{did_you_mean(given, known)}", where, f"one of {', '.join(known)}")
     check_format(format)
     recipe = load_command_recipe(model, ctx, purpose="apply")
-    from nlpctl.runners.explain import explain as run_explanation
-    from nlpctl.runners.explain import write_explanations
-    from nlpctl.runners.predict import input_of, refuse_output
+    from nlpctl.inference.explain import explain as run_explanation
+    from nlpctl.inference.explain import write_explanations
+    from nlpctl.inference.predict import input_of, refuse_output
 
     with located(recipe):
         source = input_of(recipe, [input], format)

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import ModelArgument, load_command_recipe
-from nlpctl.compression.strategies.registry import export_precisions
-from nlpctl.config.located import located
+from nlpctl.cli.output import Json, give
+from nlpctl.config.positions import located
+from nlpctl.export.strategies import export_precisions
 from nlpctl.files import read_json
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.names import counted
@@ -70,9 +70,9 @@ def export(
       nlpctl export outputs/quickstart/model -o quickstart-export --data reviews.tsv
     """
     recipe = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.export.export import Wanted
+    from nlpctl.export.export import export as run_export
     from nlpctl.models.find import find_trained_model
-    from nlpctl.runners.export import Wanted
-    from nlpctl.runners.export import export as run_export
 
     with located(recipe):
         auto = {} if layout else {"timing": timing, "scored": True}  # what another server has no use for

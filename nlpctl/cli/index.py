@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import ClusterOption, ModelArgument, RecipeCommand, WorkersOption, load_command_recipe
+from nlpctl.cli.output import Json, give
 from nlpctl.cli.predict import check_format
-from nlpctl.config.located import located
+from nlpctl.config.positions import located
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 
@@ -71,13 +71,13 @@ def build(
     if resume and not divided:
         raise UserError("only a build by workers can be resumed", "--resume", "give --workers N, or leave it out")
     recipe = load_command_recipe(model, ctx, purpose="embed")
-    from nlpctl.runners.index import build_index, open_texts
-    from nlpctl.runners.side_by_side import Division
-    from nlpctl.runners.truncated import warn_of_truncated
+    from nlpctl.inference.index import build_index, open_texts
+    from nlpctl.inference.truncated import warn_of_truncated
+    from nlpctl.runtime.worker_slots import ParallelConfig
 
     with located(recipe):
         source = open_texts(recipe, corpus, format)
-        division = Division(workers, cluster, resume) if divided else None
+        division = ParallelConfig(workers, cluster, resume) if divided else None
         options = {"kind": kind, "batch_size": batch_size, "overwrite": overwrite, "division": division}
         built = build_index(recipe, source, output, **options)
     give({"index": output, **dataclasses.asdict(built)})
@@ -106,7 +106,7 @@ def search(
       echo 怎么退款 | nlpctl index search outputs/pairs_index
     """
     check_format(format)
-    from nlpctl.runners.index import index_recipe, open_texts, search_index
+    from nlpctl.inference.index import index_recipe, open_texts, search_index
 
     recipe = load_command_recipe(index_recipe(folder), ctx, purpose="apply")
     with located(recipe):

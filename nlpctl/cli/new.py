@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.output import Json, give
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
 from nlpctl.names import and_more
 
 if TYPE_CHECKING:
-    from nlpctl.runners.new import Question
+    from nlpctl.datatools.new import Question
 
 
 def new(
@@ -67,7 +67,7 @@ def new(
 
       nlpctl new reviews.csv --columns text=review,label=stars --split parts -o reviews.yaml --yes
     """
-    from nlpctl.runners.new import Given, new_recipe
+    from nlpctl.datatools.new import Given, new_recipe
 
     given = Given(train, dev, test, task, _columns(columns or []), model, split, output, overwrite)
     made = new_recipe(given, _asked if sys.stdin.isatty() and not (yes or json) else _unasked)

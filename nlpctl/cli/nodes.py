@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from nlpctl.launch.launch import forget_launchers
+from nlpctl.launch.nodes import Nodes, meeting
+from nlpctl.launch.schedulers import NodeRank, place_of
 from nlpctl.runtime.device import restart_if_needed
-from nlpctl.runtime.launch import forget_launchers
-from nlpctl.runtime.nodes import Nodes, meeting
-from nlpctl.runtime.schedulers import Place, place_of
 
 NnodesOption = Annotated[
     str | None,
@@ -27,7 +27,7 @@ NodeRankOption = Annotated[
 WaitOption = Annotated[float, typer.Option("--wait", metavar="SECONDS", help="How long to wait for the other nodes.")]
 
 
-def place_here(nnodes: str | None, master: str | None, node_rank: int | None) -> Place | None:
+def place_here(nnodes: str | None, master: str | None, node_rank: int | None) -> NodeRank | None:
     """This node among those of the command; None: it is alone. UserError."""
     place = place_of(nnodes, master, node_rank, os.environ)
     if nnodes is not None:

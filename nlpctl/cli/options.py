@@ -87,11 +87,11 @@ def load_command_recipe(
 ) -> Recipe:
     """The recipe that `source` names, overridden by `given` and then by the command's flags.
 
-    `purpose`: see config/purpose.py. `source` may be whatever runners/named_model.py lists. Raises UserError with every
-    problem.
+    `purpose`: see config/purpose.py. `source` may be whatever inference/named_model.py lists. Raises UserError with
+    every problem.
     """
     overrides = [*given, *flags_of(ctx)]
-    from nlpctl.runners.named_model import named_model
+    from nlpctl.inference.named_model import named_model
 
     caches = [each.text for each in overrides if each.key == "runtime.cache_dir"]
     return load_recipe(named_model(source, str(caches[-1]) if caches else None), overrides, purpose)

@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import MODEL_HELP, ModelArgument
+from nlpctl.cli.output import Json, give
 from nlpctl.config.coerce import Mismatch, coerce_scalar
 from nlpctl.config.library import is_recipe
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
 from nlpctl.names import counted, subject
-from nlpctl.runtime.memory import memory_sizes
+from nlpctl.runtime.machine import memory_sizes
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 Match = Annotated[
@@ -67,7 +67,7 @@ def ls(
 
       nlpctl params ls freeze_encoder
     """
-    from nlpctl.runners.params import list_parameters, list_parameters_to_train
+    from nlpctl.modeltools.params import list_parameters, list_parameters_to_train
 
     if is_recipe(model):
         rows = list_parameters_to_train(load_recipe(model), match or ("*",))
@@ -108,7 +108,7 @@ def export(
 
       nlpctl params export outputs/quickstart --match ernie.embeddings.word_embeddings.weight -o words.npy
     """
-    from nlpctl.runners.params import export_parameters
+    from nlpctl.modeltools.params import export_parameters
 
     names = export_parameters(model, match or ("*",), output, overwrite=overwrite, trust_edits=trust_edits)
     give({"output": output, "parameters": names})
@@ -146,7 +146,7 @@ def set_values(
       nlpctl params set outputs/quickstart --value 'classifier.weight=normal(0,0.02)' -o outputs/new_head
     """
     values = dict(_assignment(text) for text in value)
-    from nlpctl.runners.params import set_in_copy
+    from nlpctl.modeltools.params import set_in_copy
 
     done = set_in_copy(model, values, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
     give({"model": output, "set": done})
@@ -182,7 +182,7 @@ def add(
     """
     sizes = _sizes(shape)
     number = _number_or_text(value)
-    from nlpctl.runners.params import add_to_copy
+    from nlpctl.modeltools.params import add_to_copy
 
     add_to_copy(model, name, sizes, number, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
     give({"model": output, "name": name, "shape": sizes})
@@ -206,7 +206,7 @@ def diff(
 
       nlpctl params diff outputs/run/checkpoints/checkpoint-10 outputs/run --match ernie.encoder
     """
-    from nlpctl.runners.params import diff_parameters
+    from nlpctl.modeltools.params import diff_parameters
 
     found = diff_parameters(first, second, match or ("*",), trust_edits=trust_edits)
     if json:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, get_args
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import (
     ClusterOption,
     EngineOption,
@@ -22,8 +21,8 @@ from nlpctl.cli.options import (
     engine_overrides,
     load_command_recipe,
 )
-from nlpctl.cli.tables import tell_shares
-from nlpctl.config.located import located
+from nlpctl.cli.output import Json, give, tell_shares
+from nlpctl.config.positions import located
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import DataFormat
 from nlpctl.errors import UserError
@@ -147,17 +146,17 @@ def predict(
     purpose: Purpose = "apply" if embeddings is None else "embed"
     purpose = "observe" if layer_outputs else purpose
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision, min_confidence), purpose=purpose)
-    from nlpctl.runners.embed import write_embeddings
-    from nlpctl.runners.layer_outputs import write_layer_outputs
-    from nlpctl.runners.predict import input_of
-    from nlpctl.runners.predict import predict as run_prediction
-    from nlpctl.runners.truncated import LONGER, warn_of_truncated
+    from nlpctl.inference.embed import write_embeddings
+    from nlpctl.inference.layer_outputs import write_layer_outputs
+    from nlpctl.inference.predict import input_of
+    from nlpctl.inference.predict import predict as run_prediction
+    from nlpctl.inference.truncated import LONGER, warn_of_truncated
 
     answers = None
     with located(recipe):
         source = input_of(recipe, input or ["-"], format)
         if divided:
-            from nlpctl.runners.divide import embed_divided, predict_divided
+            from nlpctl.inference.divided import embed_divided, predict_divided
 
             options = {"workers": workers, "cluster": cluster, "batch_size": batch_size}
             options |= {"resume": resume, "overwrite": overwrite}

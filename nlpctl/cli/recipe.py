@@ -10,14 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.field_flags import field_flags
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
-from nlpctl.config.copy import copy_recipe
+from nlpctl.cli.output import Json, give
 from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.json_schema import recipe_json_schema
 from nlpctl.config.keys import CUTOFF, Key
-from nlpctl.config.library import shipped_recipes
+from nlpctl.config.library import copy_recipe, shipped_recipes
 from nlpctl.config.managed import MANAGED, UNSUPPORTED
 from nlpctl.config.positions import display
 from nlpctl.config.purpose import Purpose
@@ -168,7 +167,7 @@ def _about(key: Key) -> list[str]:
 
 def _problems(source: str, ctx: typer.Context) -> tuple[Problem, ...]:
     """The problems of one source. What is only applied, such as a run or a model folder, needs no training data."""
-    from nlpctl.runners.validate import column_problems, needs_no_data
+    from nlpctl.data.validate import column_problems, needs_no_data
 
     purpose: Purpose = "train"
     try:

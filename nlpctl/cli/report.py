@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.output import Json, give
 
 
 def report(
@@ -30,8 +30,9 @@ def report(
 
       nlpctl report outputs/quickstart -o quickstart.html
     """
-    from nlpctl.runners.report import write_report
+    from nlpctl.compress.page import read_compression
+    from nlpctl.runs.report import write_report
 
-    written = write_report(run, output, overwrite=overwrite)
+    written = write_report(run, output, overwrite=overwrite, compression=read_compression)
     give({"report": written})
     console.result(str(written))

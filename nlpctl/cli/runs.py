@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.tables import score_tables
-from nlpctl.cli.tables import show as show_table
+from nlpctl.cli.output import Json, give, score_tables
+from nlpctl.cli.output import show as show_table
 from nlpctl.errors import UserError
 from nlpctl.layout import CONFIDENCE
 from nlpctl.names import counted, did_you_mean
@@ -23,8 +22,8 @@ from nlpctl.report.score_tables import told_ece
 
 if TYPE_CHECKING:
     from nlpctl.errors import Problem
-    from nlpctl.runners.live_runs import LiveRun
-    from nlpctl.runners.runs import Difference, RunRecord
+    from nlpctl.runs.live_runs import LiveRun
+    from nlpctl.runs.runs import Difference, RunRecord
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 SORTS = ("name", "started", "dev", "test")
@@ -70,7 +69,7 @@ def ls(
     if watch:
         _watch(folder, json)
         return
-    from nlpctl.runners.runs import open_all
+    from nlpctl.runs.runs import open_all
 
     records, unreadable = open_all(folder)
     _warn([problem for record in records for problem in record.damage] + [each.damage for each in unreadable])
@@ -89,7 +88,7 @@ def ls(
 
 def _watch(folder: Path, json: bool) -> None:
     """The runs in progress, with those that end meanwhile."""
-    from nlpctl.runners.live_runs import LiveRuns
+    from nlpctl.runs.live_runs import LiveRuns
 
     runs = LiveRuns(folder)
     if json:
@@ -117,7 +116,7 @@ def show(run: RunArgument, json: Json = False) -> None:
 
     nlpctl runs show outputs/quickstart
     """
-    from nlpctl.runners.runs import facts, open_run
+    from nlpctl.runs.runs import facts, open_run
 
     record = open_run(run)
     _warn(record.damage)
@@ -150,8 +149,8 @@ def diff(
     """
     if len(runs) < 2:
         raise UserError("a comparison needs two runs or more", where="RUN", hint="name two run directories or more")
-    from nlpctl.runners.compared import changed_rows, comparison_table
-    from nlpctl.runners.runs import differences, open_run, paired
+    from nlpctl.runs.comparison import changed_rows, comparison_table
+    from nlpctl.runs.runs import differences, open_run, paired
 
     records = [open_run(run) for run in runs]
     _warn([problem for record in records for problem in record.damage])
@@ -196,7 +195,7 @@ def board(
 
       nlpctl runs board outputs/quickstart --port 0
     """
-    from nlpctl.runners.board import show_board
+    from nlpctl.ui.board import show_board
 
     show_board(folder, host, port)
 
@@ -217,7 +216,7 @@ def send(
 
       MLFLOW_TRACKING_URI=http://tracking:5000 MLFLOW_EXPERIMENT_NAME=reviews nlpctl runs send outputs/quickstart
     """
-    from nlpctl.runners.tracking import follow_run, send_run
+    from nlpctl.runs.tracking import follow_run, send_run
 
     sent = follow_run(run) if follow else send_run(run)
     give(asdict(sent))

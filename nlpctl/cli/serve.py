@@ -15,7 +15,7 @@ from nlpctl.cli.options import (
     engine_overrides,
     load_command_recipe,
 )
-from nlpctl.config.located import located
+from nlpctl.config.positions import located
 
 
 def serve(
@@ -77,9 +77,9 @@ def serve(
     from nlpctl.runtime.interrupt import sigterm_waits
 
     with sigterm_waits():  # NumPy's threads begin here, and must not take the signal during Paddle's import
-        from nlpctl.runners.serve import ServeSettings
-        from nlpctl.runners.serve import serve as run_service
-        from nlpctl.serving.secrets import read_secrets, warn_of_open_files
+        from nlpctl.serve.serve import ServeSettings
+        from nlpctl.serve.serve import serve as run_service
+        from nlpctl.serve.settings import read_secrets, warn_of_open_files
 
     settings = ServeSettings(
         host=host,

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import ClusterOption, load_command_recipe
+from nlpctl.cli.output import Json, give
 from nlpctl.config.load import Override
-from nlpctl.config.located import located
-from nlpctl.config.positions import display
+from nlpctl.config.positions import display, located
 from nlpctl.layout import REPORT
 
 if TYPE_CHECKING:
-    from nlpctl.runners.many.outcome import Swept
+    from nlpctl.experiments.sweep_result import SweepResult
 
 SHOWN = 5  # trials in the table
 
@@ -61,7 +60,7 @@ def sweep(
     given = {"trials": trials, "budget": budget}
     overrides = [Override(f"search.{name}", text, f"--{name}") for name, text in given.items() if text is not None]
     resolved = load_command_recipe(recipe, ctx, overrides)
-    from nlpctl.runners.many.sweep import sweep as run_sweep
+    from nlpctl.experiments.sweep import sweep as run_sweep
 
     with located(resolved):
         flags = {"workers": workers, "cluster": cluster, "resume": resume, "overwrite": overwrite}
@@ -72,10 +71,10 @@ def sweep(
         _show(found)
 
 
-def _show(found: Swept) -> None:
+def _show(found: SweepResult) -> None:
     from nlpctl.config.recipe_text import value_text
+    from nlpctl.experiments.sweep_result import BEST, short_names
     from nlpctl.report.score_tables import figures
-    from nlpctl.runners.many.outcome import BEST, short_names
 
     keys = list(found.space.space)
     rows = [

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nlpctl import console
-from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.nodes import MasterOption, NnodesOption, NodeRankOption, WaitOption, nodes_of
 from nlpctl.cli.options import load_command_recipe
-from nlpctl.cli.tables import score_tables, show
+from nlpctl.cli.output import Json, give, score_tables, show
 from nlpctl.cli.values import LARGEST
-from nlpctl.config.located import located
 from nlpctl.config.own_code import with_names_of
-from nlpctl.config.positions import display
+from nlpctl.config.positions import display, located
 from nlpctl.errors import UserError
+from nlpctl.launch.nodes import WAIT_SECONDS, Nodes
 from nlpctl.layout import REPORT, is_run
-from nlpctl.runtime.nodes import WAIT_SECONDS, Nodes
 from nlpctl.runtime.ranks import is_child
 
 if TYPE_CHECKING:
-    from nlpctl.runners.train import TrainResult
+    from nlpctl.training.train import TrainResult
 
 
 def train(
@@ -122,7 +120,7 @@ def _trained(
     """Train by what `recipe` names, with the flags."""
     origin, given, own = None, [], None
     if more is not None:
-        from nlpctl.runners.continued import longer, recipe_to_continue, run_to_continue
+        from nlpctl.training.continued import longer, recipe_to_continue, run_to_continue
 
         if nodes is None or nodes.is_head:
             origin, own = run_to_continue(recipe)
@@ -133,7 +131,7 @@ def _trained(
             recipe = str(before.run_dir) if is_run(before.run_dir) else recipe
     resolved = load_command_recipe(recipe, ctx, given)
     resolved = resolved if own is None else with_names_of(resolved, own)  # the user's recipe named it, not its run
-    from nlpctl.runners.train import train as run_training
+    from nlpctl.training.train import train as run_training
 
     with located(resolved):
         return run_training(
@@ -146,8 +144,8 @@ def _train_many(
 ) -> None:
     numbers = _seeds(seeds)
     resolved = load_command_recipe(recipe, ctx)
-    from nlpctl.runners.many.spread import spread_tables
-    from nlpctl.runners.many.train_many import train_many
+    from nlpctl.experiments.repeats import train_many
+    from nlpctl.experiments.spread import spread_tables
 
     with located(resolved):
         result = train_many(resolved, folds=folds, seeds=numbers, command=sys.argv, **flags)
@@ -183,7 +181,7 @@ def _overfit_batch(recipe: str, ctx: typer.Context, json: bool, forbidden: Mappi
     """Exit 0 if one batch is learned by heart, 1 if not."""
     _refuse_together("--overfit-batch", forbidden)
     resolved = load_command_recipe(recipe, ctx)
-    from nlpctl.runners.overfit import overfit_batch
+    from nlpctl.training.overfit_command import overfit_batch
 
     with located(resolved):
         found = overfit_batch(resolved)

@@ -25,6 +25,6 @@ def ui(
 
       nlpctl ui outputs/quickstart --port 0
     """
-    from nlpctl.runners.ui import show_ui
+    from nlpctl.ui.ui import show_ui
 
     show_ui(folder, host, port)

@@ -6,31 +6,772 @@ message can say where each was set, and so that it is dropped when one of them i
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import operator
+import os
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
-from nlpctl.config.compression_checks import COMPRESSION_CHECKS
-from nlpctl.config.data_checks import DATA_CHECKS
-from nlpctl.config.distillation_checks import DISTILLATION_CHECKS, DISTILLATION_FILES
+from nlpctl.config.distributions import BadDistribution, is_distribution, read_distribution
+from nlpctl.config.environment import checked_environment, flag_environment
 from nlpctl.config.finding import Check, Finding, value_of
-from nlpctl.config.library_environment import checked_environment
+from nlpctl.config.keys import find_key
 from nlpctl.config.managed import UNSUPPORTED, turned_on
-from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.own_parts import PART_CHECKS
-from nlpctl.config.paddle_flags import flag_environment
-from nlpctl.config.parameter_checks import PARAMETER_CHECKS
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 from nlpctl.config.positions import display
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.ranges import RANGES
-from nlpctl.config.schema import Recipe
-from nlpctl.config.search_checks import SEARCH_CHECKS
-from nlpctl.config.task_checks import TASK_CHECKS
-from nlpctl.config.tasks import task_info
-from nlpctl.config.training_checks import TRAINING_CHECKS
+from nlpctl.config.schema import (
+    ColumnsSection,
+    ModelSection,
+    Recipe,
+    ScratchSection,
+    SplitFilesSection,
+    parse_budget,
+    parse_width,
+)
+from nlpctl.config.tasks import known_tasks, scores, task_info
+from nlpctl.config.tasks.info import TaskInfo
 from nlpctl.errors import Problem, UserError
+from nlpctl.names import and_more, nearest
 from nlpctl.outputs import READ_AGAIN, is_pipe
+
+# Checks of section compression: what its texts mean, and what PaddlePaddle 2.6 takes but does not do.
+
+FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+def _parsed(key: str, text: str, parse: Callable[[str], Any], hint: str) -> Iterator[Finding]:
+    try:
+        parse(text)
+    except ValueError as error:
+        yield Finding((key,), f"{key}: {error}", hint)
+
+
+def _widths(recipe: Recipe) -> Iterator[Finding]:
+    for text in recipe.compression.width_mult_list or ():
+        yield from _parsed("compression.width_mult_list", text, parse_width, "write fractions: 3/4, 1/2")
+
+
+def _budget(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.compression.budget is not None:
+        yield from _parsed("compression.budget", recipe.compression.budget, parse_budget, "write 30m, 1h30m or 90s")
+
+
+def _functions(recipe: Recipe) -> Iterator[Finding]:
+    section = recipe.compression
+    for name, text in (("evaluate", section.evaluate), ("criterion", section.criterion)):
+        if text is not None and not FUNCTION.fullmatch(text):
+            key = f"compression.{name}"
+            message = f"{key} {text!r} is not of the form package.module:function"
+            yield Finding((key,), message, "for example my_project.scores:mine")
+
+
+def _algorithms(recipe: Recipe) -> Iterator[Finding]:
+    if "min_max" in (recipe.compression.algo_list or ()):
+        message = "compression.algo_list: PaddlePaddle takes min_max and then quantises nothing"
+        yield Finding(("compression.algo_list",), message, "use avg, mse, emd, hist, abs_max or KL")
+
+
+def _input_type(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.compression.input_dtype == "int32":
+        message = "compression.input_dtype: graphs need the int64 ids that tokenizers produce"
+        yield Finding(("compression.input_dtype",), message, "leave it out")
+
+
+def _batch_sizes(recipe: Recipe) -> Iterator[Finding]:
+    if not recipe.compression.batch_sizes:
+        yield Finding(("compression.batch_sizes",), "compression.batch_sizes is empty", "write [1, 32]")
+
+COMPRESSION_CHECKS: tuple[Check, ...] = (
+    _widths,
+    _budget,
+    _functions,
+    _algorithms,
+    _input_type,
+    _batch_sizes,
+)
+
+
+# Checks of the keys that describe a network built from scratch.
+
+OWN_NETWORKS = ("bilstm", "textcnn", "bag_of_embeddings", "bigru")
+
+
+def _heads_divide_width(recipe: Recipe) -> Iterator[Finding]:
+    scratch = recipe.model.from_scratch
+    if scratch is None or _own(scratch) is not None or scratch.num_attention_heads <= 0:
+        return
+    if scratch.hidden_size % scratch.num_attention_heads:
+        keys = ("model.from_scratch.hidden_size", "model.from_scratch.num_attention_heads")
+        message = (
+            f"hidden_size {scratch.hidden_size} cannot be split over {scratch.num_attention_heads} attention heads"
+        )
+        yield Finding(keys, message, "make hidden_size a multiple of num_attention_heads")
+
+
+def _vectors_have_an_embedding(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.model.embeddings is not None and recipe.model.from_scratch is None:
+        yield Finding(
+            ("model.embeddings", "model.from_scratch"),
+            "word vectors are for networks trained from scratch: a trained one has its own",
+            "set model.from_scratch in place of model.name_or_path, or remove model.embeddings",
+        )
+
+
+def _one_vocabulary(recipe: Recipe) -> Iterator[Finding]:
+    scratch = recipe.model.from_scratch
+    if scratch is not None and scratch.vocabulary is not None and scratch.dictionaries is not None:
+        keys = ("model.from_scratch.vocabulary", "model.from_scratch.dictionaries")
+        yield Finding(keys, "both vocabulary and dictionaries are set", "remove one: each is a whole vocabulary")
+
+
+def _dictionaries_hold_characters(recipe: Recipe) -> Iterator[Finding]:
+    scratch = recipe.model.from_scratch
+    if scratch is None or scratch.dictionaries is None:
+        return
+    if scratch.architecture not in OWN_NETWORKS:
+        keys = ("model.from_scratch.dictionaries", "model.from_scratch.architecture")
+        message = f"{scratch.architecture} builds its own vocabulary and reads no dictionaries"
+        yield Finding(keys, message, "set architecture: bigru, or remove dictionaries")
+    elif scratch.unit != "characters":
+        keys = ("model.from_scratch.dictionaries", "model.from_scratch.unit")
+        yield Finding(keys, "dictionaries are read by character", "set unit: characters")
+
+
+def _network_does_the_task(recipe: Recipe) -> Iterator[Finding]:
+    own = _own(recipe.model.from_scratch)
+    task = task_info(recipe.task)
+    if own is None or task is None or recipe.model.network is not None:
+        return
+    if task.tags != (own.architecture == "bigru"):
+        keys = ("model.from_scratch.architecture", "task")
+        fitting = "bigru" if task.tags else " | ".join(name for name in OWN_NETWORKS if name != "bigru")
+        yield Finding(keys, f"{own.architecture} cannot do {recipe.task}", f"set architecture: {fitting}")
+
+
+def _own_class(recipe: Recipe) -> Iterator[Finding]:
+    model = recipe.model
+    if model.network is None:
+        return
+    if model.head != "linear":
+        message = "model.network is the whole network, and model.head would change the task's"
+        yield Finding(("model.network", "model.head"), message, "remove one of them")
+    if model.embeddings is not None:
+        message = "model.embeddings fills nlpctl's own networks, not model.network"
+        yield Finding(("model.network", "model.embeddings"), message, "read the vectors in your class")
+
+
+def _own(scratch: ScratchSection | None) -> ScratchSection | None:
+    return scratch if scratch is not None and scratch.architecture in OWN_NETWORKS else None
+
+
+NETWORK_CHECKS = (
+    _heads_divide_width,
+    _vectors_have_an_embedding,
+    _one_vocabulary,
+    _dictionaries_hold_characters,
+    _network_does_the_task,
+    _own_class,
+)
+
+
+# Checks of the section `distillation`: keys that exclude each other, or that belong to another kind of student.
+
+
+# Keys of a student that is made of the teacher's layers.
+_OF_LAYERS = ("num_hidden_layers", "layers", "width")
+# Weights of losses between two transformers with the same tokens.
+_INSIDE = ("hidden", "attention", "relations")
+
+
+def _one_student(recipe: Recipe) -> Iterator[Finding]:
+    section = recipe.distillation
+    given = [name for name in _OF_LAYERS if vars(section)[name] not in (None, (), 1.0)]
+    own_model = section.model != ModelSection()
+    if section.student is not None and own_model:
+        keys = ("distillation.student", "distillation.model")
+        yield Finding(keys, "two students: distillation.student and distillation.model", "give one of them")
+    if given and (section.student is not None or section.model.from_scratch or section.model.name_or_path):
+        other = "distillation.student" if section.student is not None else "distillation.model"
+        keys = (f"distillation.{given[0]}", other)
+        message = f"distillation.{given[0]} is for a student made of the teacher's layers"
+        yield Finding(keys, message, f"remove it, or remove {other}")
+    if section.model.name_or_path is not None and section.model.from_scratch is not None:
+        keys = ("distillation.model.name_or_path", "distillation.model.from_scratch")
+        yield Finding(keys, "both name_or_path and from_scratch of the student are set", "set one of them to null")
+    if section.layers and section.num_hidden_layers is not None:
+        keys = ("distillation.layers", "distillation.num_hidden_layers")
+        yield Finding(keys, "distillation.layers and distillation.num_hidden_layers are both set", "keep one of them")
+    if len(set(section.layers)) < len(section.layers):
+        yield Finding(("distillation.layers",), "distillation.layers names a layer twice", "name it once")
+
+
+def _inside_needs_the_same_tokens(recipe: Recipe) -> Iterator[Finding]:
+    section = recipe.distillation
+    if section.model.from_scratch is None:
+        return
+    for name in _INSIDE:
+        if vars(section)[name]:
+            keys = (f"distillation.{name}", "distillation.model.from_scratch")
+            message = f"distillation.{name} compares layers, but this student has its own vocabulary"
+            yield Finding(keys, message, "set it to 0: this student learns from the logits")
+
+
+def _temperature(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.distillation.temperature != 1.0 and recipe.distillation.loss == "mse":
+        keys = ("distillation.temperature", "distillation.loss")
+        yield Finding(keys, "a temperature has no effect on a squared error", "set distillation.loss: kl")
+
+
+def _network(recipe: Recipe) -> Iterator[Finding]:
+    """The checks of the section model, of the student's."""
+    student = dataclasses.replace(recipe, model=recipe.distillation.model)
+    for check in NETWORK_CHECKS:
+        for finding in check(student):
+            keys = tuple(f"distillation.{key}" if key.startswith("model.") else key for key in finding.keys)
+            hint = finding.hint.replace("model.", "distillation.model.")
+            yield Finding(keys, f"the student: {finding.message}", hint)
+
+
+def _files(recipe: Recipe) -> Iterator[Finding]:
+    section = recipe.distillation
+    files = {"student": () if section.student is None else (section.student,), "unlabelled": section.unlabelled}
+    for name, paths in files.items():
+        for path in paths:
+            if not os.path.isfile(path):
+                key = f"distillation.{name}"
+                yield Finding((key,), f"{key}: there is no file {display(path)}", "relative paths start at the recipe")
+
+
+DISTILLATION_CHECKS: tuple[Check, ...] = (_one_student, _inside_needs_the_same_tokens, _temperature, _network)
+DISTILLATION_FILES: tuple[Check, ...] = (_files,)  # of which a trained model needs none
+
+
+# Checks of the keys that change, freeze or group parameters; which names match is known once there is a network.
+
+_RATE, _DECAY = "learning_rate", "weight_decay"
+
+
+def _groups(recipe: Recipe) -> Iterator[Finding]:
+    for i, group in enumerate(recipe.optimizer.groups):
+        where = f"optimizer.groups.{i}"
+        if not group.match:
+            yield Finding((where,), f"{where} matches nothing", "give it match: a name or a pattern")
+        if group.learning_rate is None and group.weight_decay is None:
+            yield Finding((where,), f"{where} changes nothing", f"give it {_RATE} or {_DECAY}, or delete it")
+        if group.learning_rate is not None and group.learning_rate <= 0:
+            message = f"{where}.{_RATE} is {group.learning_rate}"
+            yield Finding((f"{where}.{_RATE}",), message, "it must be above 0; model.freeze stops training")
+        if group.weight_decay is not None and group.weight_decay < 0:
+            message = f"{where}.{_DECAY} is {group.weight_decay}"
+            yield Finding((f"{where}.{_DECAY}",), message, "it must be at least 0")
+
+
+def _pairs(recipe: Recipe) -> Iterator[Finding]:
+    for pair in recipe.model.tie:
+        if len(pair) != 2:
+            hint = "write [[classifier.weight, other.weight]]; several pairs share with one: [[a, b], [a, c]]"
+            yield Finding(("model.tie",), f"model.tie: {list(pair)} is not a pair", hint)
+
+
+def _values(recipe: Recipe) -> Iterator[Finding]:
+    texts = [value for value in recipe.model.set_parameters.values() if isinstance(value, str)]
+    cut = any(is_distribution(text) and text.count("(") > text.count(")") for text in texts)
+    for name, value in recipe.model.set_parameters.items():
+        key = f"model.set_parameters.{name}"
+        if isinstance(value, str) and is_distribution(value):
+            yield from _distribution(key, value)
+        elif isinstance(value, str) and not value.endswith(".npy"):
+            yield Finding((key,), f"{key}: {display(value)} is no .npy file", "numpy.save(FILE, array) writes one")
+        elif isinstance(value, str) and not os.path.isfile(value):
+            yield Finding((key,), f"{key}: there is no file {display(value)}", "relative paths start at the recipe")
+        elif value is None and cut:
+            continue  # YAML cuts {w: normal(0, 0.02)} at the comma: the first half is reported, this is the second
+        elif not isinstance(value, str) and (value is None or isinstance(value, bool)):
+            hint = "give a number, a .npy file, or a distribution such as normal(0, 0.02)"
+            yield Finding((key,), f"{key} has no number", hint)
+
+
+def _distribution(key: str, text: str) -> Iterator[Finding]:
+    try:
+        read_distribution(text)
+    except BadDistribution as error:
+        yield Finding((key,), f"{key}: {error}", error.hint)
+
+
+def _tokens(recipe: Recipe) -> Iterator[Finding]:
+    tokens = recipe.model.add_tokens
+    if isinstance(tokens, str) and not os.path.isfile(tokens):
+        hint = "give a file with one word per line, or a list: [新冠, 比亚迪]"
+        yield Finding(("model.add_tokens",), f"model.add_tokens: there is no file {display(tokens)}", hint)
+
+
+def _vocabulary_file(recipe: Recipe) -> Iterator[Finding]:
+    file = None if recipe.model.from_scratch is None else recipe.model.from_scratch.vocabulary
+    if file is not None and not os.path.isfile(file):
+        key = "model.from_scratch.vocabulary"
+        yield Finding((key,), f"{key}: there is no file {display(file)}", "give a file with one entry per line")
+
+
+# A model that was trained needs none of them any more, nor the files that they name.
+PARAMETER_CHECKS: tuple[Check, ...] = (_groups, _pairs, _values, _tokens, _vocabulary_file)
+
+
+# Checks before training: settings of the Trainer that PaddleNLP refuses only once everything is loaded, or
+# fails on without saying why.
+
+MLFLOW = "mlflow"  # what training.report_to calls it; PaddleNLP does not know it
+INSTALL_MLFLOW = "pip install 'nlpctl[mlflow]'"
+
+# What training.report_to names -> the packages of which it needs one.
+_REPORTERS = {
+    "visualdl": ("visualdl",),
+    "tensorboard": ("tensorboardX", "tensorboard"),
+    "wandb": ("wandb",),
+    "autonlp": ("ray",),
+    MLFLOW: ("mlflow",),
+}
+
+
+def _optimizer(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.training.optim == "adafactor":
+        yield Finding(("training.optim",), "PaddleNLP's Trainer has no adafactor", "set training.optim: adamw")
+
+
+def _reporters(recipe: Recipe) -> Iterator[Finding]:
+    for name in recipe.training.report_to or ():
+        packages = _REPORTERS.get(name, ())  # "all" and "none" need nothing
+        if packages and not any(importlib.util.find_spec(package) for package in packages):
+            message = f"training.report_to: {name} is not installed"
+            install = INSTALL_MLFLOW if name == MLFLOW else f"pip install {packages[0]}"
+            yield Finding(("training.report_to",), message, f"{install}, or set it to visualdl or none")
+
+
+def _evaluation_steps(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.training.minimum_eval_times is not None and recipe.training.eval_steps is None:
+        keys = ("training.minimum_eval_times", "training.eval_steps")
+        yield Finding(keys, "minimum_eval_times lowers eval_steps, which is not set", "set training.eval_steps")
+
+
+TRAINING_CHECKS: tuple[Check, ...] = (_optimizer, _reporters, _evaluation_steps)
+
+
+# Checks of section search that need the rest of the recipe.
+
+def _search_budget(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.search.budget is not None:
+        try:
+            parse_budget(recipe.search.budget)
+        except ValueError as error:
+            yield Finding(("search.budget",), f"search.budget: {error}", "write 30m, 1h30m or 90s")
+
+
+def _metric(recipe: Recipe) -> Iterator[Finding]:
+    known, metric = scores(recipe.task), recipe.search.metric
+    if not known or metric is None:
+        return
+    name = metric.removeprefix("eval_")
+    own = recipe.training.compute_metrics is not None and name != "loss"  # told by its first call
+    if name not in known and not own:
+        message = f"search.metric: reports of {recipe.task} have no score named {metric}"
+        yield Finding(("search.metric", "task"), message, f"one of: {', '.join(known)}")
+
+
+def _grid(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.search.sampler == "grid":
+        for dotted, axis in recipe.search.space.items():
+            if axis.points is None:
+                keys = (f"search.space.{dotted}", "search.sampler")
+                hint = "name the values, or give uniform a step; or set search.sampler: tpe"
+                yield Finding(keys, f"search.space.{dotted}: a grid has single values, and this is {axis.told}", hint)
+
+
+def _sections(recipe: Recipe) -> Iterator[Finding]:
+    """A key of a section that is null would have no place."""
+    for dotted in recipe.search.space:
+        names = dotted.split(".")
+        for place in (".".join(names[:count]) for count in range(2, len(names))):
+            if value_of(recipe, place) is None:
+                hint = f"write {place}: {{}} to have the section, or leave it out"
+                yield Finding((f"search.space.{dotted}",), f"search.space.{dotted}: the recipe has no {place}", hint)
+                break
+
+
+def _labels(recipe: Recipe) -> Iterator[Finding]:
+    """Without data.labels, they are those of the training rows, and so others for each trial."""
+    task = task_info(recipe.task)
+    given = recipe.data.labels is not None or recipe.data.numbered_labels is not None
+    if task is not None and task.labelled and not given and "data.train" in recipe.search.space:
+        message = "search.space.data.train: trials with other rows may have other labels, which no score compares"
+        yield Finding(("search.space.data.train",), message, "write data.labels: [A, B] for all of them")
+
+
+SEARCH_CHECKS: tuple[Check, ...] = (_search_budget, _metric, _grid, _sections, _labels)
+
+
+# Checks of keys that not every task reads, and the checks of each task.
+#
+# A key without effect would mislead readers of the recipe.
+
+# What not every task reads, in the order of the problems. A task names in its `keys` those that it reads.
+TASK_KEYS = (
+    "model.head",
+    "data.columns.label",
+    "data.columns.text_pair",
+    "data.columns.tokens",
+    "data.columns.tags",
+    "data.columns.question",
+    "data.columns.context",
+    "data.columns.answers",
+    "data.columns.negative",
+    "data.tag_map",
+    "data.label_separator",
+    "data.doc_stride",
+    "data.unit",
+    "decode.terms",
+    "decode.replacements",
+    "decode.entity_types",
+    "decode.threshold",
+    "decode.n_best",
+    "decode.max_answer_length",
+    "decode.null_threshold",
+    "data.balance.method",
+    "data.balance.counts",
+    "decode.tune",
+    "loss.class_weights",
+    "loss.weights",
+    "loss.focal_gamma",
+    "loss.focal_alpha",
+    "loss.label_smoothing",
+    "masking.probability",
+    "masking.whole_words",
+    "masking.dictionary",
+    "prompt.template",
+    "prompt.verbalizer",
+    "few_shot.method",
+    "few_shot.pairs",
+    "few_shot.pooling",
+    "few_shot.layers",
+    "retrieval.pooling",
+    "retrieval.embedding_size",
+    "retrieval.scale",
+    "retrieval.margin",
+    "inference.min_confidence",
+)
+
+
+def _named(tasks: Iterable[TaskInfo]) -> str:
+    *others, last = [task.name for task in tasks]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
+    info = task_info(recipe.task)
+    if info is None:
+        return
+    for dotted in TASK_KEYS:
+        key = find_key(dotted)
+        if key is not None and not info.reads(dotted) and value_of(recipe, dotted) != key.default:
+            message = f"{dotted} has no effect for {recipe.task}"
+            hint = f"delete it; it applies to {_named(task for task in known_tasks() if task.reads(dotted))}"
+            if dotted == "data.columns.label" and info.tags:
+                hint = "name the column of the tags: data.columns.tags"
+            yield Finding((dotted, "task"), message, hint)
+
+
+def _format_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
+    info, by_split = task_info(recipe.task), recipe.data.by_split
+    places = {"data.format": recipe.data.format, "data.by_split.train.format": by_split.train.format}
+    places |= {"data.by_split.dev.format": by_split.dev.format, "data.by_split.test.format": by_split.test.format}
+    for key, value in places.items():
+        readers = [task for task in known_tasks() if value in task.formats]
+        if info is not None and readers and info not in readers:
+            message = f"{recipe.task} cannot read {key}: {value}"
+            yield Finding((key, "task"), message, f"it is for {_named(readers)}; convert the file to jsonl")
+
+
+def _its_own(recipe: Recipe) -> Iterator[Finding]:
+    info = task_info(recipe.task)
+    for check in info.checks if info is not None else ():
+        yield from check(recipe)
+
+
+def _balance(recipe: Recipe) -> Iterator[Finding]:
+    balance, loss = recipe.data.balance, recipe.loss
+    if balance.method is not None and balance.counts:
+        keys = ("data.balance.method", "data.balance.counts")
+        yield Finding(keys, "both data.balance.method and data.balance.counts are set", "delete one of them")
+    if loss.class_weights is not None and loss.weights:
+        keys = ("loss.class_weights", "loss.weights")
+        yield Finding(keys, "both loss.class_weights and loss.weights are set", "delete one of them")
+    if loss.focal_alpha is not None and loss.focal_gamma is None:
+        keys = ("loss.focal_alpha", "loss.focal_gamma")
+        yield Finding(keys, "focal_alpha without focal loss", "set loss.focal_gamma: 2.0, or use loss.weights")
+    for dotted, used in (
+        ("data.balance.method", balance.method is not None),
+        ("data.balance.counts", bool(balance.counts)),
+        ("loss.class_weights", loss.class_weights is not None),
+    ):
+        if used and recipe.data.streaming:
+            message = f"{dotted} counts the rows, and a stream cannot be counted before it is read"
+            yield Finding((dotted, "data.streaming"), message, "set data.streaming: false, or give loss.weights")
+
+
+def _tag_map_has_a_model(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.data.tag_map and recipe.model.from_scratch is not None:
+        message = "data.tag_map names what a trained model learnt, and this one starts from scratch"
+        yield Finding(("data.tag_map", "model.from_scratch"), message, "delete one of them")
+
+
+def _weights_are_numbers(recipe: Recipe) -> Iterator[Finding]:
+    for label, weight in recipe.loss.weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
+            message = f"loss.weights.{label}: {weight!r} is not a weight"
+            yield Finding(("loss.weights",), message, "give a number of 0 or more")
+            return
+    if recipe.loss.weights and not any(recipe.loss.weights.values()):
+        message = "loss.weights are all 0, so no row would count"
+        yield Finding(("loss.weights",), message, "give at least one label a weight above 0")
+
+
+def _tuning_has_data(recipe: Recipe) -> Iterator[Finding]:
+    has_dev = recipe.data.dev or (recipe.data.dataset is not None and recipe.data.splits.dev is not None)
+    if recipe.decode.tune is not None and not has_dev:
+        message = "thresholds are searched on dev data, and there is none"
+        yield Finding(("decode.tune", "data.dev"), message, "set data.dev")
+
+
+TASK_CHECKS: tuple[Check, ...] = (
+    _keys_of_other_tasks,
+    _format_of_other_tasks,
+    _its_own,
+    _balance,
+    _tag_map_has_a_model,
+    _weights_are_numbers,
+    _tuning_has_data,
+)
+
+
+# Checks before training only: is there a model to start from, data to train on, and do the files exist.
+
+def _some_model(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.model.name_or_path is None and recipe.model.from_scratch is None:
+        hint = "write model: {name_or_path: ernie-3.0-medium-zh}, or model: {from_scratch: {}}"
+        keys = ("model.name_or_path", "model.from_scratch")
+        yield Finding(keys, "no model: neither model.name_or_path nor model.from_scratch is set", hint)
+
+
+def _model_folder_exists(recipe: Recipe) -> Iterator[Finding]:
+    name = recipe.model.name_or_path
+    if name is not None and os.path.isabs(name) and not os.path.isdir(name):
+        message = "is a file, not a folder" if os.path.exists(name) else "does not exist"
+        hint = "give the folder with config.json and the weights"
+        yield Finding(("model.name_or_path",), f"the model folder {display(name)} {message}", hint)
+
+
+def _some_data(recipe: Recipe) -> Iterator[Finding]:
+    data = recipe.data
+    if data.dataset is not None:
+        beside = {"train": data.train, "dev": data.dev, "test": data.test, "reader": data.reader}
+        for name in (name for name, value in beside.items() if value):
+            keys = (f"data.{name}", "data.dataset")
+            yield Finding(keys, f"both data.{name} and data.dataset are set", "delete one of them")
+        if data.splits.train is None:
+            hint = "name the split that holds the training rows"
+            yield Finding(
+                ("data.splits.train", "data.dataset"), "nothing to train from: data.splits.train is null", hint
+            )
+        return
+    needs_no_file = data.reader is not None and not data.dev and not data.test
+    if not data.train and not needs_no_file:
+        hint = "set data.train to a file, or data.dataset to a name"
+        yield Finding(("data.train", "data.dataset"), "nothing to train from", hint)
+
+
+def _split_settings(recipe: Recipe) -> Iterator[Finding]:
+    data, known = recipe.data, [field.name for field in dataclasses.fields(ColumnsSection)]
+    for split, own in (("train", data.by_split.train), ("dev", data.by_split.dev), ("test", data.by_split.test)):
+        place = f"data.by_split.{split}"
+        if own != SplitFilesSection() and (data.dataset is not None or data.reader is not None):
+            other = "data.dataset" if data.dataset is not None else "data.reader"
+            yield Finding((place, other), "data.by_split applies to files", f"delete it, or {other}")
+        for name in own.columns:
+            key = f"{place}.columns.{name}"
+            if name not in known:
+                near = nearest(name, known)
+                hint = f"did you mean {near}?" if near else f"columns are {', '.join(known)}"
+                yield Finding((key,), f"{key}: there is no column {name}", hint)
+            elif getattr(data.columns, name) is None:
+                message = f"{key} names a column that the other splits lack: data.columns.{name} is not set"
+                yield Finding((key,), message, f"set data.columns.{name} too")
+
+
+def _evaluation_has_data(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.training.evaluation_strategy == "no" or recipe.data.dev:
+        return
+    if recipe.data.dataset is None or recipe.data.splits.dev is None:
+        dev = "data.dev" if recipe.data.dataset is None else "data.splits.dev"
+        keys = ("training.evaluation_strategy", dev)
+        hint = (
+            f"set {dev}, or training.evaluation_strategy: no (with save_strategy and load_best_model_at_end to match)"
+        )
+        yield Finding(keys, f"evaluation during training needs {dev}", hint)
+
+
+def _streaming(recipe: Recipe) -> Iterator[Finding]:
+    if not recipe.data.streaming:
+        return
+    if recipe.training.max_steps <= 0:
+        keys = ("data.streaming", "training.max_steps")
+        hint = "set training.max_steps: rows divided by the batch size, times the epochs"
+        yield Finding(keys, "a stream has no known length: data.streaming needs training.max_steps", hint)
+    task = task_info(recipe.task)
+    if recipe.data.labels is None and recipe.data.numbered_labels is None and (task is None or task.labelled):
+        keys = ("data.streaming", "data.labels")
+        hint = "set data.labels to the list of labels, or a file with one per line"
+        yield Finding(keys, "labels cannot be collected from a stream: data.streaming needs data.labels", hint)
+
+
+def _batch_tokens(recipe: Recipe) -> Iterator[Finding]:
+    data = recipe.data
+    if data.batch_tokens is None:
+        return
+    if data.streaming:
+        hint = "remove data.batch_tokens, or read the data into memory: data.streaming: false"
+        yield Finding(("data.batch_tokens", "data.streaming"), "a stream cannot be sorted by length", hint)
+    if not data.length_grouped:
+        message = "batches by tokens are made of rows of similar length, which data.length_grouped: false forbids"
+        yield Finding(("data.batch_tokens", "data.length_grouped"), message, "remove one of them")
+    if data.batch_tokens < data.max_seq_length:
+        message = f"a row may have {data.max_seq_length} tokens, more than a batch ({data.batch_tokens})"
+        keys = ("data.batch_tokens", "data.max_seq_length")
+        yield Finding(keys, message, "raise data.batch_tokens, or lower data.max_seq_length")
+
+
+def _pair_column(recipe: Recipe) -> Iterator[Finding]:
+    task = task_info(recipe.task)
+    if task is not None and task.pairs and recipe.data.columns.text_pair is None:
+        message = f"{task.name} needs the column of the second text"
+        yield Finding(("data.columns.text_pair", "task"), message, "name it: data.columns.text_pair: COLUMN")
+
+
+def _window(recipe: Recipe) -> Iterator[Finding]:
+    data, task = recipe.data, task_info(recipe.task)
+    if task is None or task.window_frame is None:
+        return
+    free = data.max_seq_length - task.window_frame
+    if data.doc_stride > free:
+        message = f"windows of {data.max_seq_length} tokens with a stride of {data.doc_stride} would skip text"
+        hint = f"set data.doc_stride to {max(free // 2, 1)}, so that windows overlap"
+        yield Finding(("data.doc_stride", "data.max_seq_length"), message, hint)
+
+
+def _columns_differ(recipe: Recipe) -> Iterator[Finding]:
+    columns = recipe.data.columns
+    for other in ("text_pair", "label"):
+        name = {"text_pair": columns.text_pair, "label": columns.label}[other]
+        if name == columns.text:
+            keys = ("data.columns.text", f"data.columns.{other}")
+            yield Finding(keys, f"text and {other} are read from the same column {name!r}", "name two columns")
+
+
+def _label_list(recipe: Recipe) -> Iterator[Finding]:
+    for key, labels in _lists_of_labels(recipe):
+        if not isinstance(labels, tuple):
+            continue
+        repeated = sorted(label for label, times in Counter(labels).items() if times > 1)
+        if repeated:
+            yield Finding((key,), f"{key} repeats {and_more(repeated, 10)}", "name each label once")
+        elif len(labels) < 2:
+            yield Finding((key,), f"{key} has fewer than two labels", "name every label, or delete the key")
+        if any(not label.strip() for label in labels):
+            yield Finding((key,), f"{key} has a blank label", "delete it")
+
+
+def _label_file_exists(recipe: Recipe) -> Iterator[Finding]:
+    for key, labels in _lists_of_labels(recipe):
+        if isinstance(labels, str) and not os.path.isfile(labels):
+            hint = "give a file with one label per line, or a list: [neg, pos]"
+            yield Finding((key,), f"{key}: there is no file {display(labels)}", hint)
+
+
+def _lists_of_labels(recipe: Recipe) -> tuple[tuple[str, tuple[str, ...] | str | None], ...]:
+    return (("data.labels", recipe.data.labels), ("data.numbered_labels", recipe.data.numbered_labels))
+
+
+def _term_file_exists(recipe: Recipe) -> Iterator[Finding]:
+    terms = recipe.decode.terms
+    if terms is not None and not os.path.isfile(terms):
+        hint = "give a file of TERM<TAB>TYPE lines, or remove the key"
+        yield Finding(("decode.terms",), f"decode.terms: there is no file {display(terms)}", hint)
+
+
+def _dataset_folder_exists(recipe: Recipe) -> Iterator[Finding]:
+    name = recipe.data.dataset
+    if name is not None and os.path.isabs(name) and not os.path.isdir(name):
+        message = "is a file, not a folder" if os.path.exists(name) else "does not exist"
+        hint = "give a folder of data files, or the name of a data set; files go under data.train, data.dev, data.test"
+        yield Finding(("data.dataset",), f"the data set folder {display(name)} {message}", hint)
+
+
+_TOLD = 4  # wrong files of a split, as many as a message has room for
+
+
+def _data_files_exist(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.data.reader is not None:
+        return  # the user's reader interprets its paths itself
+    for name, paths in {"train": recipe.data.train, "dev": recipe.data.dev, "test": recipe.data.test}.items():
+        yield from islice(_wrong_files(f"data.{name}", dict.fromkeys(paths)), _TOLD)
+
+
+def _wrong_files(key: str, paths: Iterable[str]) -> Iterator[Finding]:
+    for path in paths:
+        if os.path.isdir(path):
+            yield Finding((key,), f"{key}: {display(path)} is a folder", "name the files in it")
+        elif not os.path.exists(path):
+            hint = "relative paths start at the file that names them; on the command line, at the current directory"
+            yield Finding((key,), f"{key}: there is no file {display(path)}", hint)
+
+
+def _run_directory(recipe: Recipe) -> Iterator[Finding]:
+    output_dir = recipe.training.output_dir
+    if not output_dir:
+        yield Finding(("training.output_dir",), "training.output_dir is empty", "name a folder: outputs/first")
+        return
+    # The folder itself, or its nearest existing parent.
+    there = next(path for path in (Path(output_dir), *Path(output_dir).parents) if path.exists())
+    if not there.is_dir():
+        message = f"training.output_dir: {display(there)} is a file"
+        yield Finding(("training.output_dir",), message, "name a folder that is new or holds an earlier run")
+
+
+DATA_CHECKS: tuple[Check, ...] = (
+    _some_model,
+    _model_folder_exists,
+    _some_data,
+    _split_settings,
+    _evaluation_has_data,
+    _streaming,
+    _batch_tokens,
+    _pair_column,
+    _window,
+    _columns_differ,
+    _label_list,
+    _label_file_exists,
+    _term_file_exists,
+    _dataset_folder_exists,
+    _data_files_exist,
+    _run_directory,
+)
+
+
 
 
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
@@ -45,13 +786,13 @@ def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> lis
 def refuse_half_precision_on_cpu(recipe: Recipe, computes_bf16: bool) -> None:
     """Raise UserError if the recipe wants a precision that this CPU does not train in; `computes_bf16`: it does so.
 
-    For runners, once `auto` has turned out to be the CPU.
+    For commands, once `auto` has turned out to be the CPU.
     """
     _refuse(recipe, _half_precision(recipe, computes_bf16))
 
 
 def refuse_wrong_sharding(recipe: Recipe, several_nodes: bool = False) -> None:
-    """Raise UserError if the optimizer cannot be spread over all processes. For runners, which know of other nodes."""
+    """Raise UserError if the optimizer cannot be spread over all processes. For commands, which know of other nodes."""
     _refuse(recipe, _sharding_processes(recipe, several_nodes))
 
 

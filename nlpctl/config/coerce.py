@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nlpctl.config.keys import SECTIONS, Key, keys_of, nearest_key
-from nlpctl.config.load_log import LoadLog
-from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
+from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode
 from nlpctl.config.schema import Origin, Scalar
 from nlpctl.config.search_space import read_space
 from nlpctl.errors import Problem

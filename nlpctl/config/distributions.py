@@ -1,6 +1,6 @@
 """Distributions that starting values are drawn from, as recipes and `nlpctl params` write them: normal(0, 0.02).
 
-Reading one needs no NumPy; nlpctl/models/initial_values.py draws.
+Reading one needs no NumPy; nlpctl/models/parameters.py draws.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 
 from nlpctl.config.keys import all_keys, nearest_key
 from nlpctl.config.layers import own_recipe_instead
-from nlpctl.config.load_log import LoadLog
-from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
+from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode
 
 _PATTERN = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 

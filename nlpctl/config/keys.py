@@ -13,26 +13,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nlpctl.config.distillation_section import DistillationSection
-from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import (
+    Axis,
     CompressionSection,
     DataSection,
+    DecodeSection,
+    DistillationSection,
     EarlyStoppingSection,
+    FewShotSection,
     GuardsSection,
     InferenceSection,
-    OptimizerSection,
-    RuntimeSection,
-    TrainingSection,
-)
-from nlpctl.config.search_section import Axis, SearchSection
-from nlpctl.config.task_sections import (
-    DecodeSection,
-    FewShotSection,
     LossSection,
     MaskingSection,
+    ModelSection,
+    OptimizerSection,
     PromptSection,
     RetrievalSection,
+    RuntimeSection,
+    SearchSection,
+    TrainingSection,
 )
 from nlpctl.names import nearest
 

@@ -8,10 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.hub_names import hub_names
+from nlpctl.config.catalogue import hub_names
 from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_recipes
-from nlpctl.config.load_log import LoadLog
-from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, merge, parse_yaml, read_yaml
+from nlpctl.config.positions import (
+    ListNode,
+    LoadLog,
+    Node,
+    ScalarNode,
+    TableNode,
+    display,
+    merge,
+    parse_yaml,
+    read_yaml,
+)
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.saved_model import hub_values, recipe_values, without_config
 from nlpctl.config.schema import Origin

@@ -17,15 +17,14 @@ from nlpctl.config.coerce import coerce_sections
 from nlpctl.config.interpolate import escape, interpolate
 from nlpctl.config.keys import find_key
 from nlpctl.config.layers import read_source, tree_of_values
-from nlpctl.config.load_log import LoadLog
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.opened_files import refuse_files_outside, with_copies
 from nlpctl.config.own_code import marked
 from nlpctl.config.paths import NAMES, absolute, inputs_of, resolve_paths
-from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
+from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, merge, parse_yaml
 from nlpctl.config.purpose import Purpose
+from nlpctl.config.resolved import as_trained
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
-from nlpctl.config.settled import as_trained
 from nlpctl.config.tasks import known_tasks, nearest_task, task_info
 from nlpctl.errors import UserError
 from nlpctl.layout import MODEL

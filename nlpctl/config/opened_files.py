@@ -24,10 +24,9 @@ from nlpctl.config.schema import Recipe, with_value
 from nlpctl.config.task_file import COPIED
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import json_of, sha256_of
-from nlpctl.layout import CHECKPOINTS, MANIFEST, MODEL, checkpoints_in, is_inside
+from nlpctl.layout import CHECKPOINTS, MANIFEST, MODEL, SERIES, checkpoints_in, is_inside
 
-_SERIES = "series.json"
-_LISTS = {MANIFEST: ("data", "further_files"), _SERIES: ("data", "others")}  # where SHA-256 of files stand, by path
+_LISTS = {MANIFEST: ("data", "further_files"), SERIES: ("data", "others")}  # where SHA-256 of files stand, by path
 _PASSED_ON = tuple(f"{section}.{key}" for section, key, _ in COPIED)  # what an export holds without a training
 _OF_TRAINING = tuple(key for key in INPUT_PATHS if key != "runtime.cache_dir")  # where downloads are
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.coerce import resolve_scalar
 from nlpctl.config.distributions import is_distribution
-from nlpctl.config.model_section import ModelSection
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
+from nlpctl.config.schema import ModelSection
 from nlpctl.layout import EXPORT_MANIFEST, TASK, is_run
 from nlpctl.names import refuse_not_utf8
 

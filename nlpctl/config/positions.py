@@ -6,14 +6,17 @@ Here scalars stay text; config/coerce.py turns them into values by their declare
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
-from nlpctl.config.schema import Origin
-from nlpctl.errors import Problem, UserError
+from nlpctl.config.schema import Origin, Recipe
+from nlpctl.errors import NeedsRestart, Problem, UserError
 
 PICKLED = b"\x80"  # how weights files of Paddle begin; no text in UTF-8 does
 MAX_BYTES = 1_000_000  # a recipe is a page of text; a data file given by mistake is not
@@ -240,3 +243,44 @@ class _Builder:
 
     def _problem(self, line: int | None, message: str, hint: str) -> None:
         self.problems.append(Problem(message, where=f"{self.name}:{line}", hint=hint))
+
+
+# Messages about a key say where the key was set.
+
+@contextlib.contextmanager
+def located(recipe: Recipe) -> Iterator[None]:
+    """A UserError of the body that blames a key of `recipe` names the file and line, or the flag, that set it.
+
+    The modules that do the work are given sections of a recipe and know only the keys.
+    """
+    try:
+        yield
+    except NeedsRestart:  # blames no key
+        raise
+    except UserError as error:
+        problems = [dataclasses.replace(problem, where=recipe.where(problem.where)) for problem in error.problems]
+        raise UserError(problems=problems) from error
+
+
+# What loading a recipe has noted so far. All problems are collected first and reported together.
+#
+# A result of the later checks of values is a `Finding` (finding.py).
+
+
+
+@dataclass
+class LoadLog:
+    """The problems, the keys that no check should build on, where each value came from, and the files read."""
+
+    problems: list[Problem] = field(default_factory=list)
+    broken: set[str] = field(default_factory=set)
+    origins: dict[str, Origin] = field(default_factory=dict)
+    trees: dict[tuple[Path, Path | None], TableNode] = field(default_factory=dict)
+    referenced: set[str] = field(default_factory=set)  # the keys that others name as ${section.key}
+
+    def report(self, dotted: str, origin: Origin, message: str, hint: str) -> None:
+        """Note that the value of `dotted` is wrong."""
+        self.broken.add(dotted)
+        problem = Problem(f"{dotted}: {message}", where=str(origin), hint=hint)
+        if problem not in self.problems:
+            self.problems.append(problem)

@@ -1,7 +1,7 @@
 """The recipe: every key that may appear in a recipe file, its type, default and meaning.
 
-This module and the modules of sections that it imports (model_section.py, task_sections.py, search_section.py,
-distillation_section.py, compression_keys.py) are the single definition. The loader coerces by these types. The JSON
+This module and the modules of sections that it imports (schema.py, schema.py, schema.py,
+schema.py, schema.py) are the single definition. The loader coerces by these types. The JSON
 Schema and docs/recipes.md are generated from them. The rest of nlpctl receives checked values.
 
 `training` and `compression` also hold the fields of PaddleNLP's TrainingArguments and CompressionArguments. Those
@@ -11,26 +11,555 @@ classes import Paddle, so their fields come from the catalogue (catalogue.py).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.config.catalogue import compression_fields, training_fields
-from nlpctl.config.compression_keys import CompressionKeys
-from nlpctl.config.declare import Scalar, key, mapping_key
-from nlpctl.config.distillation_section import DistillationSection
-from nlpctl.config.model_section import ModelSection
-from nlpctl.config.search_section import SearchSection
-from nlpctl.config.task_sections import (
-    DecodeSection,
-    FewShotSection,
-    LossSection,
-    MaskingSection,
-    PromptSection,
-    RetrievalSection,
-)
-from nlpctl.config.training_keys import TrainingKeys
+
+# Declaring a recipe key: type, default, and one-line help.
+
+Scalar = str | int | float | bool | None
+
+
+def key(default: Any, help: str) -> Any:
+    """A recipe key: its default and its one-line meaning (shown in help, schema and docs)."""
+    return field(default=default, metadata={"help": help})
+
+
+def mapping_key(help: str) -> Any:
+    """A recipe key that holds free names, empty by default (a plain dict: it pickles and copies)."""
+    return field(default_factory=dict, metadata={"help": help})
+
+
+# The keys of section compression that are nlpctl's own, beside those of PaddleNLP's CompressionArguments; what
+# their texts mean.
+
+
+_BUDGET = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*h)?\s*(?:(\d+(?:\.\d+)?)\s*m(?:in)?)?\s*(?:(\d+(?:\.\d+)?)\s*s)?\s*")
+
+
+@dataclass(frozen=True)
+class CompressionKeys:
+    """The choice of the best compressed model, the time budget, and user functions."""
+
+    evaluate: str | None = key(
+        None,
+        "Your own score, package.module:function(predict, rows) -> number or dict of numbers; higher is better, of a "
+        "dict the first entry is used. It runs with your rights: name only code you trust.",
+    )
+    criterion: str | None = key(
+        None,
+        "Your own loss, package.module:function(outputs, labels) -> scalar: used by qat for training, by dynabert for "
+        "importance, and weighted by distillation.hard. It runs with your rights: name only code you trust.",
+    )
+    max_drop: float = key(0.5, "How many points the best may score below the uncompressed model on dev.")
+    sure: float | None = key(
+        None,
+        "How sure the choice must be that the drop is within max_drop, such as 0.9: in this share of resampled dev "
+        "splits. Default: the drop on dev as it is.",
+    )
+    target: Literal["throughput", "latency", "size"] = key(
+        "throughput",
+        "What to optimise: rows per second at the largest of batch_sizes, latency of a batch at the smallest, or size "
+        "on disk.",
+    )
+    budget: str | None = key(
+        None, "Time budget, such as 30m or 1h30m; the most promising candidates are tried first. Default: no limit."
+    )
+    batch_sizes: tuple[int, ...] = key((1, 32), "Batch sizes that candidates are timed with.")
+
+
+def parse_width(text: str) -> Fraction:
+    """A width such as 3/4 or 0.75. ValueError, a sentence, for anything else."""
+    try:
+        width = Fraction(text.strip())
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{text!r} is not a fraction") from None
+    if not 0 < width <= 1:
+        raise ValueError(f"the width {text} is not above 0 and at most 1")
+    return width
+
+
+def parse_budget(text: str) -> float:
+    """Seconds of a time such as 30m, 1h30m or 90s. ValueError, a sentence, for anything else."""
+    match = _BUDGET.fullmatch(text)
+    seconds = 0.0
+    if match is not None:
+        seconds = sum(float(part) * unit for part, unit in zip(match.groups(), (3600, 60, 1), strict=True) if part)
+    if not seconds:
+        raise ValueError(f"{text!r} is not a time")
+    return seconds
+
+
+# The keys of section training that are nlpctl's own: parts that PaddleNLP's Trainer takes as arguments, and speed.
+
+
+_TRUST = "Named as package.module:function; runs with your rights: name only code you trust."
+
+
+@dataclass(frozen=True)
+class TrainingKeys:
+    """Parts of one's own (docs/own-parts.md), named and called as in PaddleNLP's Trainer; and how it computes."""
+
+    criterion: str | None = key(
+        None,
+        "Your own loss, function(outputs, labels) -> scalar, or a class of layers such as paddle.nn:CrossEntropyLoss. "
+        + _TRUST,
+    )
+    compute_metrics: str | None = key(
+        None,
+        "Your own scores on dev, function(eval_prediction) -> dict of numbers; eval_prediction holds predictions and "
+        "label_ids. metric_for_best_model may name one of them. " + _TRUST,
+    )
+    preprocess_logits_for_metrics: str | None = key(
+        None,
+        "What compute_metrics is to get of the outputs, function(logits, labels) -> tensor, such as their argmax, "
+        "which takes less memory. " + _TRUST,
+    )
+    callbacks: tuple[str, ...] = key(
+        (), "Your own callbacks, classes of paddlenlp.trainer.TrainerCallback or functions that return one. " + _TRUST
+    )
+    optimizer: str | None = key(
+        None,
+        "Your own optimizer, function(model, args) -> paddle.optimizer.Optimizer, in place of AdamW. Its learning rate "
+        "follows the schedule unless it has one of its own. " + _TRUST,
+    )
+    scheduler: str | None = key(
+        None,
+        "Your own schedule, function(args, num_training_steps) -> paddle.optimizer.lr.LRScheduler, in place of "
+        "lr_scheduler_type. " + _TRUST,
+    )
+    data_collator: str | None = key(
+        None,
+        "Your own maker of training batches, function(tokenizer) -> function(features) -> dict of arrays, or a class "
+        "such as paddlenlp.data:DataCollatorWithPadding. " + _TRUST,
+    )
+    calibrate: bool = key(
+        True,
+        "After training, fit the probabilities in answers to dev, so that of those at 0.9 some 90 % are right "
+        "(docs/decisions.md). Decisions and scores stay the same.",
+    )
+    fast_cpu: bool = key(
+        True,
+        "On a CPU, compute attention, GELU, softmax, LayerNorm, biases and dropout by faster functions (oneDNN's; "
+        "docs/training.md). false: by Paddle's own, which draw other dropout masks from the same seed.",
+    )
+
+
+# Where a recipe's network comes from, and what is changed in it before it is trained.
+
+
+
+@dataclass(frozen=True)
+class ScratchSection:
+    """A small network trained from nothing, with a vocabulary built from the training text or read from a file."""
+
+    architecture: Literal[
+        "bert", "ernie", "roberta", "electra", "bilstm", "textcnn", "bag_of_embeddings", "bigru"
+    ] = key("ernie", "Network family: a transformer as PaddleNLP names it, or one of nlpctl's own networks.")
+    vocab_size: int = key(8000, "Upper limit of the vocabulary built from the training text.")
+    min_frequency: int = key(2, "Pieces seen less often than this do not enter the vocabulary.")
+    lowercase: bool = key(True, "Lowercase (transformers: and strip accents) before splitting.")
+    hidden_size: int = key(128, "Width of the hidden states (textcnn: filters per kernel size).")
+    num_hidden_layers: int = key(2, "Number of transformer or recurrent layers.")
+    num_attention_heads: int = key(2, "Attention heads per layer of a transformer; must divide hidden_size.")
+    intermediate_size: int = key(512, "Width of a transformer's feed-forward layer.")
+    unit: Literal["characters", "words"] = key(
+        "characters", "What nlpctl's own networks read: characters, or words as jieba splits them."
+    )
+    embedding_size: int = key(128, "Width of the embedding of nlpctl's own networks.")
+    kernel_sizes: tuple[int, ...] = key((2, 3, 4), "Widths of the kernels of textcnn, in units.")
+    dropout: float = key(0.1, "Share of activations dropped while training.")
+    vocabulary: str | None = key(
+        None,
+        "File of the vocabulary, an entry per line (or what paddlenlp.data.Vocab.to_json wrote), taken whole in place "
+        "of one from the training text.",
+    )
+    dictionaries: str | None = key(
+        None, "Folder with word.dic, tag.dic and q2b.dic, in place of a vocabulary from the training text (bigru)."
+    )
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """Where the network comes from: a name, a folder, or from_scratch."""
+
+    name_or_path: str | None = key(
+        None,
+        "Hub name (ernie-3.0-medium-zh), PaddleNLP or Hugging Face folder, run directory or model folder; "
+        "python:PACKAGE/PATH is a folder inside an installed package.",
+    )
+    from_scratch: ScratchSection | None = key(None, "Build a new encoder instead of loading one.")
+    config: Mapping[str, Scalar] = mapping_key(
+        "Overrides of the network's own config, such as hidden_dropout_prob: 0.1."
+    )
+    network: str | None = key(
+        None,
+        "Your own network class, package.module:Class(config), in place of the task's: a paddle.nn.Layer, or a class "
+        "of PaddleNLP's PretrainedModel, which can start from weights. It runs with your rights: name only code you "
+        "trust.",
+    )
+    head: Literal["linear", "crf"] = key("linear", "Output layer of a tagger: linear, or linear with a CRF over it.")
+    embeddings: str | None = key(
+        None, "Text file of word vectors (word v1 v2 ...) that the embedding of a network from scratch starts from."
+    )
+    add_tokens: tuple[str, ...] | str | None = key(
+        None,
+        "Words that the tokenizer is to keep whole: a list, or a file with one per line. The embedding (and a language "
+        "model's output layer) grows by a row for each, which starts as the mean of the pieces that it was read as.",
+    )
+    tie: tuple[tuple[str, ...], ...] = key(
+        (),
+        "Pairs of parameters, or of layers, that are one from here on: [[ernie.encoder.layers.0, "
+        "ernie.encoder.layers.1]]. Both have the values of the first.",
+    )
+    set_parameters: Mapping[str, Scalar] = mapping_key(
+        "Parameter name or pattern to its starting value: a number, a .npy file of the same shape, or a distribution: "
+        "normal(mean, std), truncated_normal(mean, std), uniform(low, high), constant(value), xavier_normal, "
+        "xavier_uniform, kaiming_normal, kaiming_uniform. A draw depends on training.seed and the parameter's name."
+    )
+    freeze: tuple[str, ...] = key(
+        (),
+        "Parameters that training leaves as they are: names, layers (ernie.embeddings), ranges of layers "
+        "(ernie.encoder.layers.0-5), or patterns (*.bias). `nlpctl params ls` lists the names.",
+    )
+
+
+# The section `distillation`: the student, its losses against the teacher, and its texts.
+
+
+
+@dataclass(frozen=True)
+class GeneratedSection:
+    """Texts generated from the training texts and labelled by the teacher (Tang et al., 2019; Jiao et al., 2020)."""
+
+    copies: int = key(0, "New texts per training text, at most, without duplicates.")
+    replace: float = key(
+        0.2, "Share of a text's words that are replaced: by one with a similar vector in the teacher, or by one that "
+        "occurs elsewhere between the same neighbours."
+    )
+    mask: float = key(0.05, "Share of words replaced by the mask token, or deleted if the student has none.")
+    fragment: float = key(0.25, "Share of the texts of which only one to five words in a row are kept.")
+    cross: float = key(0.25, "Share of texts that continue like another text, from a word that both contain.")
+
+
+@dataclass(frozen=True)
+class DistillationSection:
+    """The strategy distill: a small student learns the trained model's answers to many texts."""
+
+    student: str | None = key(
+        None,
+        "Recipe of the student: its model, training, optimizer, early_stopping and data.max_seq_length are used; the "
+        "rest is the teacher's.",
+    )
+    model: ModelSection = field(
+        default_factory=ModelSection,
+        metadata={"help": "Or its network, as in section model. Default: layers of the teacher."},
+    )
+    num_hidden_layers: int | None = key(
+        None, "Student of the teacher's kind: number of its layers, evenly spread; default: half of them."
+    )
+    layers: tuple[int, ...] = key((), "Or the layers, counted from 0: [1, 3, 5].")
+    width: float = key(
+        1.0, "Share of each layer's attention heads and neurons that is kept, the most important ones."
+    )
+    fit: int = key(
+        2048,
+        "Training rows on which its layers are first fitted by least squares to the outputs of the teacher's layers "
+        "that each replaces; 0: no fitting.",
+    )
+    learning_rate: float | None = key(None, "Learning rate of the student; default: training.learning_rate.")
+    num_train_epochs: float | None = key(None, "Epochs of the student; default: training.num_train_epochs.")
+    loss: Literal["mse", "kl"] = key(
+        "mse", "Loss between logits: mean squared error (Tang et al., 2019), or KL divergence (Hinton et al., 2015)."
+    )
+    temperature: float = key(1.0, "kl: temperature, which divides the logits of both.")
+    hard: float = key(0.0, "Share of the task's own loss; the rest is the loss between the logits.")
+    hidden: float = key(
+        0.0, "Weight of the squared error of hidden states, embeddings included (TinyBERT, equations 8 and 9)."
+    )
+    attention: float = key(0.0, "Weight of the squared error of attention scores (TinyBERT, equation 7).")
+    relations: float = key(
+        0.0, "Weight of the divergence of relations between queries, keys and values (MiniLMv2, equation 5)."
+    )
+    relation_heads: int | None = key(None, "Number of heads for relations, in both networks; default: the teacher's.")
+    embeddings: bool = key(
+        True, "Student over words or characters: initialise its embedding from the teacher's, by principal components."
+    )
+    unlabelled: tuple[str, ...] = key((), "Files of further texts, one per line, or in the format of their ending.")
+    generate: GeneratedSection = field(
+        default_factory=GeneratedSection, metadata={"help": "Further texts, generated from the training texts."}
+    )
+
+
+# The section `search`: what `nlpctl sweep` tries, how long, and by which score it chooses.
+
+
+RANGES = ("uniform", "log", "int")  # the notations of a range
+MOST_TRIALS = 100_000
+TRIALS = 20  # unless the grid, or a budget, says how many
+
+
+class Steps(Sequence[float]):
+    """low, low + step, ... up to high, as they are written, made when they are asked for."""
+
+    def __init__(self, low: float, high: float, step: float):
+        self._low, self._step = exact(low), exact(step)
+        self._last = math.floor((exact(high) - self._low) / self._step)
+
+    def __len__(self) -> int:
+        return self._last + 1
+
+    def __getitem__(self, number: Any) -> Any:
+        if not 0 <= number <= self._last:
+            raise IndexError(number)
+        return float(self._low + number * self._step)
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int | float) and math.isfinite(value) and self.nearest(value) == value
+
+    def nearest(self, value: float) -> float:
+        """The step next to `value`, which may be off by what sums of floats lose."""
+        return float(self[min(max(round((exact(value) - self._low) / self._step), 0), self._last)])
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What is tried of one key; the fields are named as in a recipe. Exactly one of the first four is given.
+
+    `whole`: the key holds whole numbers. `when`: key -> values, one of which it must have; else the key stays as it is.
+    """
+
+    choices: tuple[Any, ...] | None = None
+    uniform: tuple[float, float] | None = None
+    log: tuple[float, float] | None = None
+    int: tuple[float, float] | None = None
+    step: float | None = None
+    when: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    whole: bool = field(default=False, metadata={"written": False})
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and greatest value of a range."""
+        return next(ends for ends in (self.uniform, self.log, self.int) if ends is not None)
+
+    @property
+    def points(self) -> Sequence[Any] | None:
+        """All values, in order; None of a range without steps. Of a range they are made when they are asked for."""
+        if self.choices is not None:
+            return self.choices
+        low, high = self.ends
+        if self.int is not None:
+            return range(round(low), round(high) + 1, round(self.step or 1))
+        return None if self.step is None or self.log is not None else Steps(low, high, self.step)
+
+    @property
+    def told(self) -> str:
+        """In words, such as "log from 1e-05 to 0.0001"."""
+        if self.choices is not None:
+            return "one of " + ", ".join(map(_written, self.choices))
+        name = next(name for name in RANGES if getattr(self, name) is not None)
+        low, high = self.ends
+        steps = "" if self.step is None else f" in steps of {self.step:g}"
+        return f"{name} from {low:g} to {high:g}{steps}"
+
+
+@dataclass(frozen=True)
+class SearchSection:
+    """`nlpctl sweep`: the keys that are tried, how often, and by which score the best is chosen (docs/sweep.md)."""
+
+    space: Mapping[str, Axis] = mapping_key(
+        "What is tried, by key: a list of values, {log: [1e-5, 1e-4]}, {uniform: [0, 0.3]} or {int: [2, 6]}, the two "
+        "last ones also with step; with when: {KEY: value or list} only where another key that is tried has this value."
+    )
+    trials: int | None = key(
+        None, f"How many trials; default: the whole grid, with a budget as many as it allows, else {TRIALS}."
+    )
+    budget: str | None = key(
+        None, "Time budget, such as 30m or 8h: no trial begins that would probably exceed it. Default: no limit."
+    )
+    metric: str | None = key(
+        None, "Score on dev to choose by; default: training.metric_for_best_model, or the task's first score."
+    )
+    sampler: Literal["tpe", "random", "grid"] = key(
+        "tpe",
+        "tpe: learns from earlier trials where good values lie (Bergstra et al., 2011); random; grid: every "
+        "combination of lists, whole numbers and steps.",
+    )
+    pruner: Literal["median", "none"] = key(
+        "median",
+        "median: after five whole trials, stop one whose best score so far is worse than the median of the others at "
+        "the same evaluation; none.",
+    )
+
+
+def _written(value: Any) -> str:
+    """A value as a recipe may have it: null, true, [a list]."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def exact(number: float) -> Fraction:
+    """`number` as it is written: 0.3 is three times 0.1."""
+    return Fraction(repr(number))
+
+
+def applies(axis: Axis, values: Mapping[str, Any]) -> bool:
+    """Whether the key of `axis` is tried where others have `values`."""
+    return all(name in values and values[name] in wanted for name, wanted in axis.when.items())
+
+
+def ordered(space: Mapping[str, Axis]) -> Iterator[tuple[str, Axis]]:
+    """The axes, each after those that its `when` names. A circle ends the order; `in_circle` finds it."""
+    done: set[str] = set()
+    while ready := [name for name in space if name not in done and done >= space[name].when.keys()]:
+        done |= {ready[0]}
+        yield ready[0], space[ready[0]]
+
+
+def in_circle(space: Mapping[str, Axis]) -> list[str]:
+    """The keys whose `when` depend on each other, or on such a key."""
+    reached = {name for name, _ in ordered(space)}
+    return [name for name in space if name not in reached]
+
+
+def grid(space: Mapping[str, Axis]) -> Iterator[dict[str, Any]]:
+    """Every combination of an axis' points, in order; the last key changes fastest."""
+    axes = list(ordered(space))
+
+    def further(begun: dict[str, Any], left: Sequence[tuple[str, Axis]]) -> Iterator[dict[str, Any]]:
+        if not left:
+            yield begun
+            return
+        (name, axis), *rest = left
+        here = applies(axis, begun)
+        for value in (() if axis.points is None else axis.points) if here else (None,):
+            yield from further({**begun, name: value} if here else begun, rest)
+
+    return further({}, axes)
+
+
+def grid_size(space: Mapping[str, Axis], most: int) -> int:
+    """How many points the grid has, counted up to `most`."""
+    return sum(1 for _ in itertools.islice(grid(space), most))
+
+
+def trials_wanted(section: SearchSection) -> int | None:
+    """How many trials a sweep has; None: as many as its budget allows."""
+    if section.sampler == "grid":
+        return grid_size(section.space, section.trials or MOST_TRIALS)
+    if section.trials is None and section.budget is None:
+        return TRIALS
+    return section.trials
+
+
+# The sections of a recipe that belong to single tasks; config/tasks says which task reads which.
+
+
+
+@dataclass(frozen=True)
+class DecodeSection:
+    """Decoding a network's outputs to answers."""
+
+    terms: str | None = key(
+        None,
+        "Tagging: file of TERM<TAB>TYPE lines; these terms always get these types. A header line can name more columns "
+        "(term, type, id, link, alias), and JSON lines are read too; answers then carry id and link.",
+    )
+    replacements: bool = key(
+        True,
+        "Lexical analysis with a converted LAC: read characters that it never saw in training in a form that it knows "
+        "(， as , and A as a). false: read every character as it stands, as jieba does.",
+    )
+    entity_types: tuple[str, ...] | None = key(
+        None,
+        "Tagging: the types that are entities, such as [PER, LOC, ORG]; default: all but parts of speech, which are "
+        "known by their verb (v, VERB, VV, VB). Where all types are entities the answer holds entities, otherwise "
+        "words; [] gives words. entity_f1 scores these types alone.",
+    )
+    tune: Literal["accuracy", "macro_f1", "weighted_f1", "f1"] | None = key(
+        None,
+        "Search decision thresholds on dev after training, for this score (f1: that of the second of two labels); "
+        "they are stored with the model.",
+    )
+    threshold: float = key(
+        0.5, "Multi-label: a label is predicted from this probability on, unless a threshold was tuned on dev."
+    )
+    n_best: int = key(5, "Question answering: number of candidates that predict writes. Masked words: the same.")
+    max_answer_length: int = key(50, "Question answering: longest answer, in tokens.")
+    null_threshold: float | None = key(
+        None,
+        "Question answering: predict no answer if its score exceeds the best answer's by more than this, such as 0.0 "
+        "for SQuAD 2.0; null: every question gets an answer.",
+    )
+
+
+@dataclass(frozen=True)
+class MaskingSection:
+    """The masking of masked language model training."""
+
+    probability: float = key(0.15, "Share of the text to predict.")
+    whole_words: bool = key(True, "Hide all pieces of a word together; Chinese words are split by jieba.")
+    dictionary: str | None = key(None, "File with one word per line that jieba must not split.")
+
+
+@dataclass(frozen=True)
+class PromptSection:
+    """Few-shot classification: the task as a sentence with a mask."""
+
+    template: str | None = key(None, "PaddleNLP template, such as \"{'text': 'text'} It was {'mask'}.\"")
+    verbalizer: Mapping[str, Scalar] = mapping_key("The word for each label, such as pos: great.")
+
+
+@dataclass(frozen=True)
+class FewShotSection:
+    """Few-shot classification: how a handful of examples teaches the encoder."""
+
+    method: Literal["prompt", "contrastive", "auto"] = key(
+        "prompt",
+        "prompt: a language model fills the gap of prompt.template. contrastive: pairs of rows with equal and with "
+        "different labels train a sentence encoder, and a logistic regression reads its vectors (Tunstall et al., "
+        "2022). auto: prompt if there is a template and the weights hold a language-model head, else contrastive; "
+        "train says which, and why.",
+    )
+    pairs: int = key(10, "contrastive: pairs per row and epoch with an equal label, and as many with another.")
+    pooling: Literal["mean", "cls"] = key(
+        "mean", "contrastive: the vector of a text, the mean over its tokens or its first token's."
+    )
+    layers: int = key(1, "contrastive: how many of the encoder's last layers the vector is the mean of.")
+
+
+@dataclass(frozen=True)
+class RetrievalSection:
+    """Semantic indexing: how texts become vectors, and the loss over the negatives of a batch."""
+
+    pooling: Literal["cls", "mean"] = key("mean", "The vector of a text: its first token's, or the mean over tokens.")
+    embedding_size: int | None = key(None, "Project the vectors to this width; default: the encoder's own.")
+    scale: float = key(20.0, "Factor on the cosines before the softmax.")
+    margin: float = key(0.0, "Margin subtracted from the cosine of the true pair in training.")
+
+
+@dataclass(frozen=True)
+class LossSection:
+    """The loss of a classifier with imbalanced or difficult labels."""
+
+    class_weights: Literal["balanced"] | None = key(
+        None, "balanced: weights are inversely proportional to the frequency of the labels."
+    )
+    weights: Mapping[str, Scalar] = mapping_key("Or the weight of each label, such as neg: 2.0; default: 1.")
+    focal_gamma: float | None = key(None, "Focal loss: the exponent; 2.0 is usual. null: cross entropy.")
+    focal_alpha: float | None = key(
+        None, "Focal loss: weight of the second of two labels (multi-label: of a given label); the other has 1 - alpha."
+    )
+    label_smoothing: float = key(0.0, "Share of the target that is spread over all labels.")
+
+
 
 DataFormat = Literal[
     "auto", "tsv", "csv", "quoted_tsv", "xlsx", "jsonl", "json", "text", "conll", "joined", "segmented", "squad",

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nlpctl.config.keys import SECTIONS, Key, all_keys, find_key, nearest_key
-from nlpctl.config.load_log import LoadLog
 from nlpctl.config.managed import REFUSED
-from nlpctl.config.positions import ListNode, Node, TableNode
+from nlpctl.config.positions import ListNode, LoadLog, Node, TableNode
 from nlpctl.config.ranges import RANGES as ALLOWED
-from nlpctl.config.search_section import RANGES, Axis, in_circle
+from nlpctl.config.schema import RANGES, Axis, in_circle
 
 CHOICES, STEP, WHEN = "choices", "step", "when"
 _FORMS = "a list of values, {log: [LOW, HIGH]}, {uniform: [LOW, HIGH]} or {int: [LOW, HIGH]}"

@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 
 from nlpctl.config.schema import BalanceSection
-from nlpctl.data.examples import ExampleList
-from nlpctl.data.labels import LabelSet
+from nlpctl.data.rows.examples import ExampleList
+from nlpctl.data.rows.labels import LabelSet
 from nlpctl.errors import UserError
 
 Counts = dict[str, int]

@@ -12,7 +12,7 @@ from nlpctl import console
 from nlpctl.config.own_parts import part_of
 from nlpctl.config.schema import DataSection
 from nlpctl.data.functions import import_part, raised
-from nlpctl.data.row import BadRow, Row, RowSource, missing_key
+from nlpctl.data.readers.row import BadRow, Row, RowSource, missing_key
 from nlpctl.errors import UserError
 
 MAP, FILTER = part_of("data.map"), part_of("data.filter")

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import DataSection
-from nlpctl.data.labels import label_names
-from nlpctl.data.row import NAME_COLUMNS, BadRow, Row, missing_key
+from nlpctl.data.readers.row import NAME_COLUMNS, BadRow, Row, missing_key
+from nlpctl.data.rows.labels import label_names
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
 

@@ -16,12 +16,12 @@ from itertools import chain, islice, takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from nlpctl.data.delimited import says_separator, table_records
-from nlpctl.data.packed import packing, suffix_of, unpacked, unpacking_told
-from nlpctl.data.parquet_rows import parquet_rows
-from nlpctl.data.readers import DELIMITED, DOCUMENTS, file_lines, parse_lines, plain_rows
-from nlpctl.data.task_rows import TaskRows
-from nlpctl.data.xlsx_rows import XLSX, xlsx_rows
+from nlpctl.data.readers.packed import packing, suffix_of, unpacked, unpacking_told
+from nlpctl.data.readers.parquet_rows import parquet_rows
+from nlpctl.data.readers.readers import DELIMITED, DOCUMENTS, file_lines, parse_lines, plain_rows
+from nlpctl.data.readers.tables import says_separator, table_records
+from nlpctl.data.readers.xlsx_rows import XLSX, xlsx_rows
+from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.layout import MANIFEST, PARTS
 from nlpctl.names import refuse_not_utf8
@@ -109,7 +109,7 @@ class InputFile:
 
 
 @dataclass(frozen=True)
-class Place:
+class ReadPosition:
     """A part of a file, and where in it reading begins.
 
     The part begins at byte `begin`, the first of line `first_line`, and ends before byte `end` (None: the end of the
@@ -124,7 +124,9 @@ class Place:
     skip: int = 0
 
 
-def rows_at(file: InputFile, rows: TaskRows, place: Place, columns: Sequence[str] | None = None) -> Iterator[Any]:
+def rows_at(
+    file: InputFile, rows: TaskRows, place: ReadPosition, columns: Sequence[str] | None = None
+) -> Iterator[Any]:
     """The rows, good and bad, of `file` from `place` on. `columns`: those that are wanted of a Parquet file."""
     required, header = rows.required(labelled=False), rows.data.header
     with file.open() as stream:
@@ -151,7 +153,7 @@ def rows_at(file: InputFile, rows: TaskRows, place: Place, columns: Sequence[str
 class Part:
     """A stream of the bytes of a Place, from its line on."""
 
-    def __init__(self, stream: Any, place: Place):
+    def __init__(self, stream: Any, place: ReadPosition):
         self._stream, self._kept = stream, b""
         self._left = None if place.end is None else place.end - place.begin
         if place.begin:
@@ -182,7 +184,7 @@ class Part:
             self._kept, count = piece[place + 1 :] + self._kept, 0
 
 
-def _head(file: InputFile, place: Place, header: bool, required: Sequence[str]) -> list[tuple[int, bytes]]:
+def _head(file: InputFile, place: ReadPosition, header: bool, required: Sequence[str]) -> list[tuple[int, bytes]]:
     """The lines before `place` of the record that names the columns of a table, or counts them."""
     if file.format not in DELIMITED or place.line == 1:
         return []

@@ -16,16 +16,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from nlpctl.data.delimited import QUOTED
-from nlpctl.data.examples import SHOWN
-from nlpctl.data.input_files import PARQUET, InputFile, Part, Place, rows_at
+from nlpctl.data.input_files import PARQUET, InputFile, Part, ReadPosition, rows_at
 from nlpctl.data.inputs import KeptRowReader, PredictInput, wanted_columns
-from nlpctl.data.kept import KEEP_NONE, Keep, keep_by_default
-from nlpctl.data.lines import MAX_LINE
-from nlpctl.data.parquet_rows import group_rows
-from nlpctl.data.readers import DOCUMENTS
-from nlpctl.data.row import BadRow, Row, is_bad
-from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, keep_by_default
+from nlpctl.data.readers.lines import MAX_LINE
+from nlpctl.data.readers.parquet_rows import group_rows
+from nlpctl.data.readers.readers import DOCUMENTS
+from nlpctl.data.readers.row import BadRow, Row, is_bad
+from nlpctl.data.readers.tables import QUOTED
+from nlpctl.data.rows.examples import SHOWN
+from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
 
 RANGE_BYTES = 8 << 20  # read in some tenths of a second, and no more than a thousand ranges for 8 GB
@@ -45,8 +45,8 @@ class Range:
     line: int | None = 1
 
     @property
-    def place(self) -> Place:
-        return Place(self.begin, self.end, self.line, self.line)
+    def place(self) -> ReadPosition:
+        return ReadPosition(self.begin, self.end, self.line, self.line)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Piece:
     """`rows` rows of file number `file`, from `place` on."""
 
     file: int
-    place: Place
+    place: ReadPosition
     rows: int
 
 
@@ -141,7 +141,7 @@ def count_lines(file: InputFile, part: Range) -> Counted:
     """Reads the bytes of a range, and nothing of what they mean."""
     lines, quoted = 0, False
     with file.open() as stream:
-        bytes_of = Part(stream, Place(part.begin, part.end))
+        bytes_of = Part(stream, ReadPosition(part.begin, part.end))
         while piece := bytes_of.read1(_PIECE):
             lines += piece.count(b"\n")
             quoted = quoted or _QUOTE in piece
@@ -175,7 +175,7 @@ def with_lines(source: PredictInput, ranges: Sequence[Range], counted: dict[Rang
     return found
 
 
-def scan(source: PredictInput, part: Range, keep: Keep | None) -> Scanned:
+def scan(source: PredictInput, part: Range, keep: PassthroughColumns | None) -> Scanned:
     """Read a range. It ends early at the tenth bad row where bad rows are errors."""
     file, rows, stops = source.files[part.file], source.task_rows, source.task_rows.data.on_bad_row == "error"
     count, bad, first, marks, good = 0, 0, [], [], False
@@ -203,7 +203,7 @@ def scan(source: PredictInput, part: Range, keep: Keep | None) -> Scanned:
     return Scanned(count, bad, tuple(first), tuple(marks), good, unkept, error)
 
 
-def _unkept(keep: Keep, row: Row) -> UserError | None:
+def _unkept(keep: PassthroughColumns, row: Row) -> UserError | None:
     try:
         keep.check(row.values, f"{row.source}:{row.line}")
     except UserError as error:
@@ -226,7 +226,7 @@ def cut_shards(ranges: Sequence[Range], scanned: Sequence[Scanned], rows: int) -
         yield Shard(number, first, last - first, tuple(pieces))
 
 
-def _from_row(part: Range, found: Scanned, row: int) -> Place:
+def _from_row(part: Range, found: Scanned, row: int) -> ReadPosition:
     """The place of a row of a range, reached from the nearest line that is known."""
     which = bisect_right(found.marks, row, key=lambda mark: mark[0]) - 1
     begun, line = found.marks[which] if which >= 0 else (0, part.line)
@@ -248,7 +248,7 @@ class ShardRows:
         """Examples and bad rows."""
         return (example for example, _ in self.kept_rows(KEEP_NONE))
 
-    def kept_rows(self, keep: Keep | None, skip: int = 0) -> Iterator[tuple[object, dict[str, object]]]:
+    def kept_rows(self, keep: PassthroughColumns | None, skip: int = 0) -> Iterator[tuple[object, dict[str, object]]]:
         """Examples and bad rows, each with what its answer repeats. UserError if the input has become shorter."""
         for piece in self.shard.pieces:
             file, count = self.source.files[piece.file], 0

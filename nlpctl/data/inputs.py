@@ -13,26 +13,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.annotation_rows import recognised_format
-from nlpctl.data.examples import BadRowLog, ExampleReader
-from nlpctl.data.input_files import (
-    PARQUET,
-    PLAIN,
-    STDIN,
-    InputFile,
-    Place,
-    found_files,
-    is_url,
-    rows_at,
-)
-from nlpctl.data.kept import KEEP_NONE, Keep, keep_by_default
-from nlpctl.data.lines import refuse_other_encodings
-from nlpctl.data.packed import suffix_of
-from nlpctl.data.readers import after_header, no_rows
-from nlpctl.data.row import BadRow, is_bad
-from nlpctl.data.segmented import is_segmented
-from nlpctl.data.task_rows import TaskRows
-from nlpctl.data.xlsx_rows import XLSX
+from nlpctl.data.input_files import PARQUET, PLAIN, STDIN, InputFile, ReadPosition, found_files, is_url, rows_at
+from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, keep_by_default
+from nlpctl.data.readers.annotation_rows import recognised_format
+from nlpctl.data.readers.lines import refuse_other_encodings
+from nlpctl.data.readers.packed import suffix_of
+from nlpctl.data.readers.readers import after_header, no_rows
+from nlpctl.data.readers.row import BadRow, is_bad
+from nlpctl.data.readers.segmented import is_segmented
+from nlpctl.data.readers.xlsx_rows import XLSX
+from nlpctl.data.rows.examples import BadRowLog, ExampleReader
+from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.outputs import note_inputs
 
@@ -73,7 +64,7 @@ class PredictInput:
         told = [file.identity() for file in self.files]
         return told[0] if len(told) == 1 else {"input": told}
 
-    def check(self, keep: Keep = KEEP_NONE) -> int:
+    def check(self, keep: PassthroughColumns = KEEP_NONE) -> int:
         """Read everything once, with what is to be kept, and count the rows, bad ones too.
 
         UserError if there is none, or lists the bad ones (data.on_bad_row: error).
@@ -104,7 +95,7 @@ class PredictInput:
         for example, _ in self.kept_rows(KEEP_NONE, skip):
             yield example
 
-    def kept_rows(self, keep: Keep | None, skip: int = 0) -> Iterator[tuple[Any, dict[str, Any]]]:
+    def kept_rows(self, keep: PassthroughColumns | None, skip: int = 0) -> Iterator[tuple[Any, dict[str, Any]]]:
         """`rows`, each with what its answer repeats. UserError if the first one has no such key.
 
         `keep` None: what the format of each file keeps by default.
@@ -112,7 +103,7 @@ class PredictInput:
         checked, count = keep is None, 0
         for file in self.files:
             reader = KeptRowReader(self.task_rows, file, keep)
-            for row in rows_at(file, self.task_rows, Place(), wanted_columns(self.task_rows, file, reader.keep)):
+            for row in rows_at(file, self.task_rows, ReadPosition(), wanted_columns(self.task_rows, file, reader.keep)):
                 count += 1
                 if count <= skip:
                     continue
@@ -124,7 +115,7 @@ class PredictInput:
             raise self.no_rows()
 
 
-def wanted_columns(rows: TaskRows, file: InputFile, keep: Keep) -> tuple[str, ...] | None:
+def wanted_columns(rows: TaskRows, file: InputFile, keep: PassthroughColumns) -> tuple[str, ...] | None:
     """The columns that are read, where leaving out the others saves time; None: all."""
     if file.format != PARQUET or keep.names != ():
         return None
@@ -134,7 +125,7 @@ def wanted_columns(rows: TaskRows, file: InputFile, keep: Keep) -> tuple[str, ..
 class KeptRowReader:
     """Turns the rows of a file into examples, each with what its answer repeats."""
 
-    def __init__(self, rows: TaskRows, file: InputFile, keep: Keep | None):
+    def __init__(self, rows: TaskRows, file: InputFile, keep: PassthroughColumns | None):
         """UserError if lines of plain text are to keep something."""
         self.keep = keep_by_default(file.format) if keep is None else keep
         if self.keep.names and file.format == PLAIN:

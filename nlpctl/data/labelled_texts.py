@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from nlpctl.data.changed_rows import pairs
-from nlpctl.data.examples import ExampleReader
-from nlpctl.data.inspect.normalise import row_key
+from nlpctl.data.near_duplicates import row_key
 from nlpctl.data.open_split import open_split
-from nlpctl.data.row import BadRow, missing_key
-from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.readers.row import BadRow, missing_key
+from nlpctl.data.rows.examples import ExampleReader
+from nlpctl.data.rows.task_rows import TaskRows
 
 
 def labelled_texts(rows: TaskRows, split: str) -> Iterator[Any]:

@@ -9,15 +9,15 @@ from typing import Any
 
 from nlpctl.config.own_code import require_rows_named
 from nlpctl.config.schema import DataSection, SplitFilesSection
-from nlpctl.data.annotation_rows import AnnotatedTask, OnlyAnnotated, recognised_format
 from nlpctl.data.changed_rows import ChangedRows, unchanged
 from nlpctl.data.functions import import_function, raised
-from nlpctl.data.labels import LabelSet, label_names, named_label, numbered_label
-from nlpctl.data.packed import open_unpacked, suffix_of
-from nlpctl.data.readers import file_format, read_rows
-from nlpctl.data.row import BadRow, Row, RowSource, missing_key
-from nlpctl.data.segmented import SEGMENTED, is_segmented
-from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.readers.annotation_rows import AnnotatedTask, OnlyAnnotated, recognised_format
+from nlpctl.data.readers.packed import open_unpacked, suffix_of
+from nlpctl.data.readers.readers import file_format, read_rows
+from nlpctl.data.readers.row import BadRow, Row, RowSource, missing_key
+from nlpctl.data.readers.segmented import SEGMENTED, is_segmented
+from nlpctl.data.rows.labels import LabelSet, label_names, named_label, numbered_label
+from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest_file
 from nlpctl.outputs import note_inputs

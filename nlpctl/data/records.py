@@ -9,15 +9,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.annotation_rows import ANNOTATED, annotated_content, table_format
-from nlpctl.data.conll import ends_sentence
-from nlpctl.data.json_rows import json_bytes
 from nlpctl.data.open_split import FileRows
-from nlpctl.data.packed import open_unpacked, suffix_of
-from nlpctl.data.readers import DELIMITED
-from nlpctl.data.row import Row, RowSource
-from nlpctl.data.segmented import SEGMENTED
-from nlpctl.data.xlsx_rows import XLSX
+from nlpctl.data.readers.annotation_rows import ANNOTATED, annotated_content, table_format
+from nlpctl.data.readers.conll import ends_sentence
+from nlpctl.data.readers.json_rows import json_bytes
+from nlpctl.data.readers.packed import open_unpacked, suffix_of
+from nlpctl.data.readers.readers import DELIMITED
+from nlpctl.data.readers.row import Row, RowSource
+from nlpctl.data.readers.segmented import SEGMENTED
+from nlpctl.data.readers.xlsx_rows import XLSX
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
 

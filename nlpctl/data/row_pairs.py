@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.rows.text_rows import TextExample
 
 
 @dataclass(frozen=True, slots=True)

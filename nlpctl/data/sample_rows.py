@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.data.examples import ExampleReader
 from nlpctl.data.open_split import has_split, open_files, open_split
-from nlpctl.data.row import BadRow, Row, RowSource
-from nlpctl.data.spelled_tokens import SpelledTokens
-from nlpctl.data.stored_tokenizer import StoredTokenizer
-from nlpctl.data.task_rows import TaskRows
-from nlpctl.data.wordpiece import WordPiece
+from nlpctl.data.readers.row import BadRow, Row, RowSource
+from nlpctl.data.rows.examples import ExampleReader
+from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.data.text.spelled_tokens import SpelledTokens
+from nlpctl.data.text.stored_tokenizer import StoredTokenizer
+from nlpctl.data.text.wordpiece import WordPiece
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_pipe
 
@@ -135,7 +135,7 @@ def _with_mask(text: str, mask: str) -> str:
 
 def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> Iterator[Any]:
     """Texts of random words of the vocabulary, from one token to half the window."""
-    from nlpctl.data.units import special_ids  # tokenizers import Paddle
+    from nlpctl.data.text.units import special_ids  # tokenizers import Paddle
 
     special = special_ids(tokenizer)
     words = [id for id in range(len(tokenizer)) if id not in special]

@@ -2,28 +2,121 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.changed_rows import pairs
-from nlpctl.data.examples import BadRowLog, ExampleReader
-from nlpctl.data.inspect.normalise import row_key
-from nlpctl.data.labels import LabelSet
+from nlpctl.data.near_duplicates import row_key
 from nlpctl.data.open_split import FileRows
+from nlpctl.data.readers.row import BadRow, Row, RowSource
+from nlpctl.data.readers.xlsx_rows import XLSX
 from nlpctl.data.records import article_of
-from nlpctl.data.row import BadRow, Row, RowSource
-from nlpctl.data.stratify import Group, group_rows, stratify
-from nlpctl.data.task_rows import TaskRows
-from nlpctl.data.xlsx_rows import XLSX
+from nlpctl.data.rows.examples import BadRowLog, ExampleReader
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
 
+# Stratified splitting of groups of rows: every label has its share in each part.
+#
+# Iterative stratification (Sechidis, Tsoumakas, Vlahavas: On the stratification of multi-label data, 2011): labels
+# are handed out from the rarest on, each group to the part that lacks most of that label. With one label per row this
+# is the usual stratified split. Groups, here, are rows that have to stay together.
 
 @dataclass(frozen=True)
-class Readable:
+class Group:
+    """Rows that stay together: their indexes, and how often they have each label."""
+
+    rows: tuple[int, ...]
+    labels: Counter[str]
+
+
+def group_rows(keys: Sequence[Iterable[Hashable]], labels: Sequence[Sequence[str]]) -> list[Group]:
+    """Rows that share any key are one group, also by way of a third row; groups in the order of their first row."""
+    parents = list(range(len(keys)))
+
+    def root(i: int) -> int:
+        while parents[i] != i:
+            # Path halving keeps union-find nearly linear; a data set may have a million rows.
+            parents[i] = parents[parents[i]]
+            i = parents[i]
+        return i
+
+    first: dict[Hashable, int] = {}
+    for i, own in enumerate(keys):
+        for key in own:
+            earlier = root(first.setdefault(key, i))
+            parents[root(i)] = earlier
+    members: dict[int, list[int]] = defaultdict(list)
+    for i in range(len(keys)):
+        members[root(i)].append(i)
+    return [Group(tuple(rows), Counter(label for i in rows for label in labels[i])) for rows in members.values()]
+
+
+def stratify(groups: Sequence[Group], targets: Sequence[int], seed: int) -> list[list[int]]:
+    """Row indexes per part, sorted. `targets`: rows wanted in each part; less than all leaves rows out.
+
+    Equal arguments give equal parts. A part gets more or less than wanted only where groups do not fit into it.
+    """
+    total = sum(len(group.rows) for group in groups)
+    targets = [*targets, max(total - sum(targets), 0)]  # the last part is what is left out
+    order = list(groups)
+    random.Random(seed).shuffle(order)
+    # Stable: groups of one size keep their random order.
+    order.sort(key=lambda group: -len(group.rows))  # while there is room everywhere
+    parts = _Parts(targets, sum((group.labels for group in groups), Counter()), total)
+    by_label: dict[str, list[int]] = defaultdict(list)
+    for i, group in enumerate(order):
+        for label in group.labels:
+            by_label[label].append(i)
+    waiting = Counter({label: sum(order[i].labels[label] for i in members) for label, members in by_label.items()})
+    placed: dict[int, int] = {}
+    while waiting:
+        rarest = min(waiting, key=lambda label: (waiting[label], label))
+        del waiting[rarest]
+        for i in by_label[rarest]:
+            if i not in placed:
+                placed[i] = parts.take(order[i], rarest)
+                for label in order[i].labels.keys() & waiting.keys():
+                    waiting[label] -= order[i].labels[label]
+    for i, group in enumerate(order):
+        if i not in placed:
+            placed[i] = parts.take(group, None)
+    rows: list[list[int]] = [[] for _ in targets]
+    for i, part in placed.items():
+        rows[part].extend(order[i].rows)
+    return [sorted(each) for each in rows[:-1]]
+
+
+class _Parts:
+    """The number of rows, and of examples of each label, that each part still lacks."""
+
+    def __init__(self, targets: Sequence[int], labels: Counter[str], total: int):
+        self._rows = list(targets)
+        shares = [target / max(total, 1) for target in targets]
+        self._labels = {label: [count * share for share in shares] for label, count in labels.items()}
+
+    def take(self, group: Group, label: str | None) -> int:
+        """Put `group` where `label` is lacking most, among the parts that have room; returns the part."""
+        size = len(group.rows)
+        room = [part for part, lacking in enumerate(self._rows) if lacking > 0 and 2 * lacking >= size]
+        candidates = room or range(len(self._rows))
+        lacking = self._rows if label is None else self._labels[label]
+        chosen = max(candidates, key=lambda part: (lacking[part], self._rows[part], -part))
+        self._rows[chosen] -= size
+        for name, count in group.labels.items():
+            self._labels[name][chosen] -= count
+        return chosen
+
+
+
+
+@dataclass(frozen=True)
+class SplitRows:
     """The good rows of a source with their texts and labels, and the summary of the bad ones.
 
     `given`: the rows as they were before data.map. `starts`: file to the lines on which its rows begin, those of bad
@@ -40,7 +133,7 @@ class Readable:
     places: list[int]
 
 
-def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> Readable:
+def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> SplitRows:
     """All good rows. UserError: bad rows (by data.on_bad_row)."""
     reader, log = ExampleReader(rows, labels), BadRowLog(rows.data.on_bad_row)
     good: list[Row] = []
@@ -64,10 +157,10 @@ def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> Readab
         passages.append(rows.passages(example))
         counted.append(rows.counted(example, labels))
     log.finish()
-    return Readable(good, given, passages, counted, log.summary(), dict(starts), places)
+    return SplitRows(good, given, passages, counted, log.summary(), dict(starts), places)
 
 
-def as_written(source: RowSource, read: Readable, data: DataSection) -> list[Row]:
+def as_written(source: RowSource, read: SplitRows, data: DataSection) -> list[Row]:
     """The rows of `read`, before data.map, as `source` holds them: labels as data.numbered_labels finds them, columns
     as data.by_split calls them. A recipe that reads copies of them names both again.
 
@@ -93,7 +186,7 @@ def as_written(source: RowSource, read: Readable, data: DataSection) -> list[Row
 
 
 def cut(
-    read: Readable,
+    read: SplitRows,
     targets: Mapping[str, int],
     seed: int,
     *,
@@ -117,7 +210,7 @@ def cut(
 
 
 def fold_rows(
-    read: Readable,
+    read: SplitRows,
     count: int,
     seed: int,
     *,
@@ -151,19 +244,19 @@ def no_row_left(part: str, why: str) -> UserError:
     return UserError(f"no row is left for {part}: {why}", where=f"--{part}", hint="ask for more rows")
 
 
-def label_counts(read: Readable, chosen: Sequence[int]) -> dict[str, int]:
+def label_counts(read: SplitRows, chosen: Sequence[int]) -> dict[str, int]:
     """Examples per label among the rows `chosen`, the most frequent first."""
     counts = Counter(label for i in chosen for label in read.labels[i])
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _groups(read: Readable, together: str | None, group_by: str | None, near: float | None, key: str) -> list[Group]:
+def _groups(read: SplitRows, together: str | None, group_by: str | None, near: float | None, key: str) -> list[Group]:
     """`key`: what names the column `group_by`, for messages."""
     keys: list[list[Hashable]] = [
         list(_keys(row, texts, together, group_by, key)) for row, texts in zip(read.rows, read.passages, strict=True)
     ]
     if near is not None:
-        from nlpctl.data.inspect.near_duplicates import near_rows
+        from nlpctl.data.near_duplicates import near_rows
 
         compared = [tuple(texts.values()) if together is None else (texts[together],) for texts in read.passages]
         for i, j, _ in near_rows(compared, near):

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.examples import (
+from nlpctl.data.open_split import has_split, open_split
+from nlpctl.data.readers.row import BadRow, RowSource, place
+from nlpctl.data.rows.examples import (
     BadRowLog,
     ExampleList,
     ExampleReader,
@@ -15,10 +17,8 @@ from nlpctl.data.examples import (
     load_examples,
     scan_examples,
 )
-from nlpctl.data.labels import LabelSet, given_labels
-from nlpctl.data.open_split import has_split, open_split
-from nlpctl.data.row import BadRow, RowSource, place
-from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.rows.labels import LabelSet, given_labels
+from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.names import listed
 

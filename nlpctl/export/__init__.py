@@ -1,1 +1,1 @@
-"""From a trained network to graphs: translating, converting, comparing, reporting, arranging for other servers."""
+"""From a trained network to graphs: translated, compared with the network, timed, arranged for other servers."""

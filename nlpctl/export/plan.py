@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nlpctl.compression.strategies.base import FP16, FP32, INT8, Int8Strategy
-from nlpctl.compression.strategies.registry import export_precisions, int8_of_graphs
 from nlpctl.errors import UserError
+from nlpctl.export.strategies import FP16, FP32, INT8, Int8Strategy, export_precisions, int8_of_graphs
 from nlpctl.graphs.graph_files import FORMATS, ONNX, ONNX_FP16, PREFIX, paddle_files
 from nlpctl.models.export_folder import Graph
 from nlpctl.names import did_you_mean

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.data.sample_rows import ComparedRows
+from nlpctl.engines.parity import Parity
 from nlpctl.export.verify import FP32_AGREEMENT, Finding, fp32_tolerance
 from nlpctl.export.write_graphs import Refused
 from nlpctl.files import write_json_atomic, write_text_atomic
-from nlpctl.inference.parity import Parity
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.names import counted

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl import console
-from nlpctl.compression.strategies.base import FP16, FP32, INT8
+from nlpctl.engines.auto import choices, open_choice, this_machine
+from nlpctl.engines.choice import Choice, all_choices, is_installed, obstacle
+from nlpctl.engines.parity import LARGEST_BATCH, Difference, Parity
 from nlpctl.errors import Problem, RunFailed
 from nlpctl.export.plan import Plan
+from nlpctl.export.strategies import FP16, FP32, INT8
 from nlpctl.export.write_graphs import Refused, remove_graph
-from nlpctl.inference.auto import choices, open_choice, this_machine
-from nlpctl.inference.choice import Choice, all_choices
-from nlpctl.inference.parity import LARGEST_BATCH, Difference, Parity
-from nlpctl.inference.support import is_installed, obstacle
 from nlpctl.models.export_folder import Check, ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task

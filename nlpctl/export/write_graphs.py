@@ -9,13 +9,12 @@ from pathlib import Path
 
 import paddle
 
-from nlpctl.compression.strategies.base import FP16, INT8, Making
-from nlpctl.data.collate import Batch
+from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import NlpctlError, Problem, RunFailed
 from nlpctl.export.plan import Plan
+from nlpctl.export.strategies import FP16, INT8, Making
 from nlpctl.graphs.graph_files import ONNX, ONNX_FP16, PREFIX
-from nlpctl.graphs.onnx import write_onnx_graph
-from nlpctl.graphs.onnx_gru import is_own_onnx, write_onnx_gru
+from nlpctl.graphs.onnx import is_own_onnx, write_onnx_graph, write_onnx_gru
 from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.export_folder import Graph, TensorSpec
 
@@ -80,7 +79,7 @@ def write_graphs(
 
 
 def _write_fp16(folder: Path) -> None:
-    from nlpctl.graphs.onnx_fp16 import write_fp16
+    from nlpctl.graphs.onnx import write_fp16
 
     write_fp16(folder / ONNX, folder / ONNX_FP16)
 

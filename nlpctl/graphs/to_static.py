@@ -2,24 +2,99 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import inspect
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import paddle
+from paddle import nn
 
-from nlpctl.data.collate import Batch
+from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.formats.lod_tensor import read_tensors
 from nlpctl.formats.program import read_program
 from nlpctl.graphs.graph_files import paddle_files
 from nlpctl.models.export_folder import TensorSpec
-from nlpctl.models.first_token import first_token_only
-from nlpctl.models.own_network import own_layer
+from nlpctl.models.own_network import is_own, own_layer
+from nlpctl.models.pruned import encoder_layers
 from nlpctl.models.simulated_int8 import is_simulated
-from nlpctl.models.static_inputs import static_inputs
+
+# Computes the last layer of a transformer for the first token only, if the head reads no other token.
+#
+# A classifier reads the state of the first token ([CLS]). The last layer's states of other tokens are unused, so only
+# its keys and values are needed for them: two of the layer's twelve hidden x hidden products per token. Outputs are the
+# same up to the rounding of other matrix shapes.
+
+# Families whose ...ForSequenceClassification, on a pooler or not, reads `hidden[:, 0]`.
+_FAMILIES = ("bert", "ernie", "roberta", "electra")
+
+
+@contextlib.contextmanager
+def first_token_only(network: Any) -> Iterator[bool]:
+    """Inside, `network` computes its last layer for the first token alone; for evaluation and for graphs.
+
+    Yields whether it does: networks that read other tokens too, or are not known to, stay as they are.
+    """
+    if not reads_first_token(network):
+        yield False
+        return
+    encoder = next(layer for layer in network.sublayers() if isinstance(layer, nn.TransformerEncoder))
+    last = len(encoder.layers) - 1
+    whole = encoder.layers[last]
+    encoder.layers[last] = FirstTokenLayer(whole)
+    try:
+        yield True
+    finally:
+        encoder.layers[last] = whole
+
+
+def reads_first_token(network: Any) -> bool:
+    """Whether the outputs of `network` depend on its last layer by the state of the first token alone."""
+    try:
+        last = encoder_layers(network)[-1]
+    except UserError:
+        return False
+    # FirstTokenLayer computes post-norm layers only, which all families above are.
+    if is_own(network) or last.normalize_before or network.base_model_prefix not in _FAMILIES:
+        return False
+    if type(network).__name__.endswith("TwoTower"):
+        return network.pooling == "cls"
+    return type(network).__name__.endswith("ForSequenceClassification")
+
+
+class FirstTokenLayer(nn.Layer):
+    """A TransformerEncoderLayer, in evaluation mode, that gives the state of the first token, [batch, 1, width]."""
+
+    def __init__(self, layer: nn.TransformerEncoderLayer):
+        super().__init__()
+        self.whole = layer
+
+    def forward(self, src, src_mask=None, cache=None, output_attentions=False):
+        layer = self.whole
+        # Not src[:, 0:1]: oneDNN's int8 pass would round a slice, and what is added to it here is not rounded.
+        first = paddle.index_select(src, paddle.zeros([1], "int64"), axis=1)
+        state = layer.norm1(first + layer.self_attn(first, src, src, src_mask))
+        return layer.norm2(state + layer.linear2(layer.activation(layer.linear1(state))))
+
+
+# The input specs of a network, for its translation to a static graph.
+
+def static_inputs(network: paddle.nn.Layer, batch: Mapping[str, np.ndarray]) -> list[paddle.static.InputSpec | None]:
+    """The arrays of `batch` in the order in which `forward` takes them, of any size; None for one in between."""
+    names = list(inspect.signature(network.forward).parameters)
+    last = max(names.index(name) for name in batch)
+    return [
+        paddle.static.InputSpec([None] * batch[name].ndim, str(batch[name].dtype), name) if name in batch else None
+        for name in names[: last + 1]
+    ]
+
+
 
 _UNUSED_INPUT = "doesn't exist in pruned inference program"  # in Paddle's message
 
@@ -34,7 +109,7 @@ def write_paddle_graph(
 ) -> tuple[TensorSpec, ...]:
     """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams, with its outputs named `outputs`.
 
-    Parts that no output depends on are left out (models/first_token.py). `batch`: an example input. Returns the output
+    Parts that no output depends on are left out (graphs/to_static.py). `batch`: an example input. Returns the output
     names; the network does not change. RunFailed if Paddle fails; OSError if the disk does; UserError for a network
     that simulates int8.
     """

@@ -1,294 +1,173 @@
-"""What each token of a text contributes to a label, by integrated gradients or by occlusion.
-
-The explained quantity is the log odds of the label, log p / (1 - p). Unlike a probability near 1, it does not
-saturate. For two labels it is the difference of their logits.
-
-Integrated gradients (Sundararajan, Taly and Yan, 2017) follow a straight line in the space of word embeddings, from a
-baseline, the text with every token replaced, to the text itself, and integrate each token's gradient. With enough steps
-the contributions add up to the log odds of the text minus those of the baseline (completeness). Occlusion replaces one
-token at a time; its contribution is the loss of log odds. These contributions have no meaningful sum.
-"""
+"""`nlpctl explain`: what each token of a text contributes to its label."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import paddle
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.inputs import PredictInput
+from nlpctl.data.readers.row import BadRow
+from nlpctl.errors import Problem, UserError
+from nlpctl.files import write_text_atomic, writing
+from nlpctl.inference.predict import check_bad_row, refuse_output
+from nlpctl.inference.truncated import warn_of_truncated
+from nlpctl.models.find import find_trained_model
+from nlpctl.names import counted, did_you_mean
+from nlpctl.report.html import Html, Part, element, marked_text
+from nlpctl.report.page import Section, folded, page, paragraph, table
+from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.process import set_up_process
 
-from nlpctl.data.collate import Batch
-from nlpctl.data.units import UnitTokenizer, special_ids
-from nlpctl.data.word_spans import is_ideograph
-from nlpctl.errors import UserError
-from nlpctl.tasks.base import as_tuple
-from nlpctl.upstream.input_gradient import differentiable
-
-Method = Literal["integrated_gradients", "occlusion"]
-Baseline = Literal["pad", "mask", "unk"]
-Score = Callable[[paddle.Tensor], paddle.Tensor]  # logits [rows, labels] to log odds of the label [rows]
-
-STEPS = 32  # initial number; doubled until completeness holds
-MOST_STEPS = 1024
-TOLERANCE = 0.05  # relative to the difference that the contributions should add up to
-NEGLIGIBLE = 1e-3  # a gap in log odds that needs no further steps
-BATCH = 32  # rows per batch
-WORD_BEGINS, WORD_GOES_ON = ("Ġ", "▁"), "##"  # how tokenizers write pieces of words
+if TYPE_CHECKING:
+    from nlpctl.engines.trained import TrainedModel
+    from nlpctl.inference.attribution import Baseline, Explained, Explanation, Method, Token
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """`contributions` float64 [tokens], 0 for special tokens; `log_odds` of the text and of the baseline, the latter
-    None for occlusion; `steps`: points on the way from the baseline, or texts with a token replaced."""
+# Explanations as one HTML page.
 
-    contributions: np.ndarray
-    log_odds: float
-    baseline: float | None
-    steps: int
-
-    @property
-    def gap(self) -> float:
-        """The gap in completeness, in log odds; 0 for occlusion, which has no completeness."""
-        return 0.0 if self.baseline is None else float(self.contributions.sum() - (self.log_odds - self.baseline))
-
-    @property
-    def complete(self) -> bool:
-        """Whether the contributions are complete within TOLERANCE."""
-        if self.baseline is None:
-            return True
-        return abs(self.gap) <= max(TOLERANCE * abs(self.log_odds - self.baseline), NEGLIGIBLE)
+STRONGEST = 5  # tokens listed per text
+_METHODS = {
+    "integrated_gradients": "The contributions are integrated gradients: their sum is the log odds of the label for "
+    "the text minus those for a baseline, in which every token is replaced.",
+    "occlusion": "The contribution of a token is what the log odds of the label lose when it is replaced.",
+}
 
 
-@dataclass(frozen=True)
-class Token:
-    """A token for display; `joined`: no space before it. `contribution` is in log odds.
+def explanations_page(rows: Sequence[Explained], name: str) -> str:
+    """The text of the page; `name` says which model."""
+    legend = marked_text([Part("supports the label", 1, True), Part("opposes the label", -1, False)], 1)
+    told = [legend, *(_METHODS[method] for method in dict.fromkeys(row.method for row in rows))]
+    told.append(
+        "Log odds of 0 are a probability of 0.5; 2 is 0.88; 4 is 0.98. They are those of the network; the probability "
+        "beside a label is that of answers, which calibration may have changed."
+    )
+    sections = [Section("How to read this", told), Section("Texts", [_row(*each) for each in enumerate(rows, 1)])]
+    return page("Evidence for the label", f"{counted(len(rows), 'texts')}, explained for {name}", sections)
 
-    `unknown`: the vocabulary has no such token, and `text` is what the text says.
+
+def _row(number: int, row: Explained) -> Html:
+    most = max((abs(token.contribution) for token in row.tokens), default=0.0)
+    return element(
+        "article",
+        element("h3", f"{number}. {row.label} ", element("span", f"{row.probability:.3f}", class_="faint")),
+        marked_text([Part(token.text, token.contribution, token.joined) for token in row.tokens], most),
+        *_lines(row),
+        folded("all tokens", table(["token", "contribution"], [[_text(t), t.contribution] for t in row.tokens])),
+    )
+
+
+def _lines(row: Explained) -> Iterator[Html]:
+    for side, tokens in zip(("For", "Against"), row.strongest(STRONGEST), strict=True):
+        if tokens:
+            yield paragraph(f"{side}: " + ", ".join(f"{token.text} {token.contribution:+.3g}" for token in tokens))
+    found = row.explanation
+    if found.baseline is not None:
+        total = f"{found.baseline:+.3f} (baseline) {found.contributions.sum():+.3f} (contributions)"
+        equation = f"Log odds {found.log_odds:+.3f} = {total} {-found.gap:+.3f} (not accounted for)"
+        yield element("p", equation, class_="faint")
+
+
+def _text(token: Token) -> Html:
+    return element("span", token.text)
+
+
+
+EXCERPT = 40  # characters of a text in a warning
+
+
+def explain(
+    recipe: Recipe,
+    source: PredictInput,
+    *,
+    method: Method = "integrated_gradients",
+    label: str | None = None,
+    baseline: Baseline | None = None,
+) -> Iterator[Explained]:
+    """Explain every row of `source`, in order: for `label`, or the predicted one (of several, the most likely).
+
+    See inference/attribution.py for the methods and what `baseline` may be. UserError: the task is not classification,
+    the label is unknown, or a row is bad (data.on_bad_row: skip leaves it out).
     """
+    if not task_info(recipe.task).explainable:
+        message = f"{recipe.task} does not label whole texts"
+        hint = f"explain supports {', '.join(task.name for task in known_tasks() if task.explainable)}"
+        raise UserError(message, where=recipe.where("task"), hint=hint)
+    found = find_trained_model(recipe)
+    if source.rereadable:
+        source.check()
+    setup = set_up_process(recipe)
+    from nlpctl.engines.trained import open_network
 
-    text: str
-    contribution: float
-    joined: bool
-    unknown: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        more = {"unknown": True} if self.unknown else {}
-        return {"token": self.text, "contribution": round(self.contribution, 6), **more}
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A row, the model's answer, and the tokens that support or oppose `label`.
-
-    `probability`: that of `label`, as answers give it: calibrated, if the model is; the log odds are not.
-    """
-
-    row: dict[str, Any]
-    answer: dict[str, Any]
-    label: str
-    probability: float
-    method: str
-    tokens: tuple[Token, ...]
-    explanation: Explanation
-
-    def strongest(self, most: int) -> tuple[list[Token], list[Token]]:
-        """The tokens that support the label most, and those that oppose it most."""
-        ranked = sorted(self.tokens, key=lambda token: -abs(token.contribution))
-        chosen = [token for token in ranked if token.contribution > 0], [t for t in ranked if t.contribution < 0]
-        return chosen[0][:most], chosen[1][:most]
-
-    def to_json(self) -> dict[str, Any]:
-        found = self.explanation
-        told: dict[str, Any] = {"label": self.label, "method": self.method, "log_odds": round(found.log_odds, 6)}
-        if found.baseline is not None:
-            told |= {"baseline_log_odds": round(found.baseline, 6), "gap": round(found.gap, 6), "steps": found.steps}
-        return {**self.row, **self.answer, "explained": {**told, "tokens": [token.to_json() for token in self.tokens]}}
+    model = open_network(recipe, setup, found)
+    names = model.task.labels.names
+    if label is not None and label not in names:
+        hint = f"one of {', '.join(names[:20])}"
+        raise UserError(f"there is no label {label!r}{did_you_mean(label, names)}", where="--label", hint=hint)
+    return _explanations(recipe, model, source, method, label, baseline)
 
 
-class Explainer:
-    """Explains the answers of a classifier, one text at a time.
+def _explanations(
+    recipe: Recipe,
+    model: TrainedModel,
+    source: PredictInput,
+    method: Method,
+    label: str | None,
+    baseline: Baseline | None,
+) -> Iterator[Explained]:
+    from nlpctl.data.batches.collate import failures_told
+    from nlpctl.data.text.piece_spans import unknown_texts
+    from nlpctl.engines.pipeline import refuse_nan
+    from nlpctl.inference.attribution import Explained, Explainer, tokens_of
 
-    `tokenizer` defines the special tokens, which are never replaced, and the replacement token.
-    """
-
-    def __init__(self, network: paddle.nn.Layer, tokenizer: Any, method: Method, baseline: Baseline | None = None):
-        """`baseline` None means padding for integrated gradients, whose embedding is zero in most networks. For
-        occlusion it means the mask if the network has one and the text has none, else the unknown token. UserError if
-        there is no mask."""
-        network.eval()
-        self.network = network
-        self.method = method
-        self.embedding = word_embedding(network) if method == "integrated_gradients" else None
-        self.ids = replacements(tokenizer)
-        if baseline is not None and baseline not in self.ids:
-            raise UserError("the network has no mask token", where="--baseline", hint="use pad or unk")
-        self.baseline = baseline
-        self.special = sorted(special_ids(tokenizer))
-
-    def explain(self, batch: Batch, score: Score) -> Explanation:
-        """The contributions of the tokens of one row; `batch`: the network's inputs, arrays [1, length]."""
-        ids = batch["input_ids"][0]
-        content = ~np.isin(ids, self.special)
-        replacement = self._replacement(ids)
-        if self.method == "occlusion":
-            return self._occlusion(batch, content, replacement, score)
-        return self._integrated(batch, content, replacement, score)
-
-    def _replacement(self, ids: np.ndarray) -> int:
-        """The id that replaces a token of this text."""
-        mask_taken = "mask" in self.ids and self.ids["mask"] in ids  # the mask position of a prompt template
-        if self.baseline == "mask" and mask_taken:
-            hint = "use --baseline unk or pad"
-            raise UserError("the mask token is part of the template", where="--baseline", hint=hint)
-        if self.baseline is not None:
-            return self.ids[self.baseline]
-        if self.method == "integrated_gradients":
-            return self.ids["pad"]
-        return self.ids["unk" if mask_taken or "mask" not in self.ids else "mask"]
-
-    # -- occlusion ---------------------------------------------------------------------------
-
-    @paddle.no_grad()
-    def _occlusion(self, batch: Batch, content: np.ndarray, replacement: int, score: Score) -> Explanation:
-        places = np.flatnonzero(content)
-        whole = score(self._logits(batch)).numpy().astype(np.float64)[0]
-        contributions = np.zeros(len(content))
-        for start in range(0, len(places), BATCH):
-            part = places[start : start + BATCH]
-            without = score(self._logits(self._occluded(batch, part, replacement))).numpy()
-            contributions[part] = whole - without.astype(np.float64)
-        return Explanation(contributions, float(whole), None, len(places))
-
-    def _occluded(self, batch: Batch, places: np.ndarray, replacement: int) -> Batch:
-        """One row per position, with the token there replaced.
-
-        Networks expect padding only at the end. So with padding as replacement, the token is deleted and the row
-        padded.
-        """
-        rows = _repeated(batch, len(places))
-        if replacement != self.ids["pad"]:
-            rows["input_ids"][np.arange(len(places)), places] = replacement
-            return rows
-        for name, array in rows.items():
-            padding = replacement if name == "input_ids" else 0
-            rows[name] = np.stack([np.append(np.delete(array[0], at), padding) for at in places])
-        return rows
-
-    def _logits(self, batch: Batch) -> paddle.Tensor:
-        return as_tuple(self.network(**{name: paddle.to_tensor(array) for name, array in batch.items()}))[0]
-
-    # -- integrated gradients ----------------------------------------------------------------
-
-    def _integrated(self, batch: Batch, content: np.ndarray, replacement: int, score: Score) -> Explanation:
-        ids = batch["input_ids"]
-        with paddle.no_grad():
-            text = self.embedding(paddle.to_tensor(ids)).astype("float32")
-            start = self.embedding(paddle.to_tensor(np.where(content, replacement, ids))).astype("float32")
-        way = text - start
-        ends = self._along(batch, start, way, np.array([0.0, 1.0]), score, gradients=False)[0]
-        steps = STEPS
-        while True:
-            # Gauss-Legendre quadrature: far fewer points than Riemann sums for the same error on a smooth path.
-            points, weights = np.polynomial.legendre.leggauss(steps)
-            _, mean = self._along(batch, start, way, (points + 1) / 2, score, weights=weights / 2)
-            contributions = (mean * way[0].numpy().astype(np.float64)).sum(-1)
-            found = Explanation(contributions, float(ends[1]), float(ends[0]), steps)
-            if found.complete or 2 * steps > MOST_STEPS:
-                return found
-            steps *= 2
-
-    def _along(
-        self,
-        batch: Batch,
-        start: paddle.Tensor,
-        way: paddle.Tensor,
-        shares: np.ndarray,
-        score: Score,
-        *,
-        weights: np.ndarray | None = None,
-        gradients: bool = True,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Log odds float64 [points] at `shares` of the path, and the weighted sum of their gradients float64 [length,
-        size]."""
-        scores, total = [], np.zeros(way.shape[1:])
-        for first in range(0, len(shares), BATCH):
-            part = shares[first : first + BATCH]
-            embedded = start + way * paddle.to_tensor(part.astype("float32")).reshape([-1, 1, 1])
-            embedded.stop_gradient = not gradients
-            with self._embeddings_are(embedded), differentiable(self.network) as also:
-                # The ids do not matter here, only their number: the hook replaces the embeddings.
-                found = score(self._logits(_repeated(batch, len(part))))
-                scores.append(found.numpy().astype(np.float64))
-                if not gradients:
-                    continue
-                slopes = paddle.grad(found.sum(), [embedded, *also], allow_unused=True)[0]
-                total += np.einsum("p,pls->ls", weights[first : first + BATCH], slopes.numpy().astype(np.float64))
-        return np.concatenate(scores), total
-
-    def _embeddings_are(self, embedded: paddle.Tensor) -> Any:
-        """Inside the context, the word embeddings are `embedded`, whatever the ids are."""
-        return _Hooked(self.embedding, lambda layer, inputs, output: embedded)
+    task, tokenizer = model.task, model.encoder.tokenizer
+    collate = task.collator(model.encoder, labelled=False)
+    explainer, read, truncated = Explainer(model.predictor.network, tokenizer, method, baseline), 0, 0
+    with sigterm_interrupts():
+        for row, example in enumerate(source.rows(), 1):
+            if isinstance(example, BadRow):
+                check_bad_row(example, recipe.data.on_bad_row)
+                continue
+            with failures_told():
+                encodings = collate.encodings([example])
+                batch = collate.arrays([example], encodings)
+            read, truncated = read + 1, truncated + encodings[0].truncated
+            outputs = model.predictor.outputs(batch)
+            refuse_nan(outputs)
+            predictions = task.predictions(outputs, [example])
+            answer, shares = task.answer(example, predictions), task.told_probabilities(predictions)
+            name = label or answer.get("label") or max(shares, key=shares.get)  # of several labels the most likely
+            number = task.labels.names.index(name)
+            explanation = explainer.explain(batch, lambda logits, number=number: task.log_odds(logits, number))
+            if not explanation.complete:
+                console.warn(_incomplete(row, source.task_rows.answered(example), explanation))
+            ids = batch["input_ids"][0]
+            unknown = unknown_texts(ids.tolist(), source.task_rows.passages(example).values(), model.encoder)
+            tokens = tokens_of(ids, explanation.contributions, tokenizer, explainer.special, unknown)
+            given = source.task_rows.answered(example)
+            yield Explained(given, answer, name, shares[name], method, tuple(tokens), explanation)
+    warn_of_truncated(recipe, truncated, read)
 
 
-class _Hooked:
-    """A forward hook inside a `with`."""
-
-    def __init__(self, layer: paddle.nn.Layer, hook: Callable[..., Any]):
-        self._handle = layer.register_forward_post_hook(hook)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *error: Any) -> None:
-        self._handle.remove()
-
-
-def word_embedding(network: Any) -> paddle.nn.Embedding:
-    """The word embedding layer. UserError if the network has none."""
-    embedding = network.base_model.get_input_embeddings()
-    if not isinstance(embedding, paddle.nn.Embedding):
-        kind = type(network).__name__
-        raise UserError(f"{kind} has no layer of word embeddings", where="MODEL", hint="use --method occlusion")
-    return embedding
+def _incomplete(row: int, given: dict[str, Any], explanation: Explanation) -> str:
+    """What to tell of contributions that do not add up: of which row, by how much, and what to do."""
+    text = " / ".join(str(value) for value in given.values())
+    excerpt = text if len(text) <= EXCERPT else text[: EXCERPT - 3] + "..."
+    message = (
+        f"row {row} ({excerpt}): the contributions add up to {explanation.contributions.sum():.3f} in place of "
+        f"{explanation.log_odds - explanation.baseline:.3f}, even with {explanation.steps} steps"
+    )
+    hint = "read them as an order of the tokens, not as amounts; or take another --baseline, or --method occlusion"
+    return str(Problem(message, hint=hint))
 
 
-def replacements(tokenizer: Any) -> dict[str, int]:
-    """Name -> id of the possible replacements: pad, unk, and mask if the tokenizer has one."""
-    ids = {"pad": tokenizer.pad_token_id, "unk": tokenizer.unk_token_id}
-    if not isinstance(tokenizer, UnitTokenizer) and tokenizer.mask_token_id is not None:
-        ids["mask"] = tokenizer.mask_token_id
-    return ids
-
-
-def tokens_of(
-    ids: np.ndarray,
-    contributions: np.ndarray,
-    tokenizer: Any,
-    special: Sequence[int],
-    unknown: Mapping[int, str] = MappingProxyType({}),
-) -> list[Token]:
-    """The tokens of a row, without the special ones before and after its text.
-
-    `unknown`: place -> what the text says where the vocabulary has no token (data/piece_spans.py).
-    """
-    text = np.flatnonzero(~np.isin(ids, special))
-    if not len(text):
-        return []
-    first, last = int(text[0]), int(text[-1]) + 1
-    forms = tokenizer.convert_ids_to_tokens(ids[first:last].tolist())
-    marked = any(form.startswith(WORD_BEGINS) for form in forms)
-    characters = isinstance(tokenizer, UnitTokenizer) and tokenizer.settings.unit == "characters"
-    found: list[Token] = []
-    for place, (form, contribution) in enumerate(zip(forms, contributions[first:last].tolist(), strict=True), first):
-        text = unknown.get(place) or form.removeprefix(WORD_GOES_ON).lstrip("".join(WORD_BEGINS)) or form
-        goes_on = characters or (not form.startswith(WORD_BEGINS) if marked else form.startswith(WORD_GOES_ON))
-        beside = is_ideograph(text[0]) or (found and is_ideograph(found[-1].text[-1]))
-        found.append(Token(text, contribution, bool(not found or goes_on or beside), place in unknown))
-    return found
-
-
-def _repeated(batch: Batch, rows: int) -> Batch:
-    """The one row of `batch`, `rows` times."""
-    return {name: np.repeat(array, rows, axis=0) for name, array in batch.items()}
+def write_explanations(
+    rows: Sequence[Explained], name: str, output: Path, *, overwrite: bool = False
+) -> None:
+    """The explanations as one self-contained HTML file. UserError if the file exists and must not be replaced."""
+    refuse_output(output, overwrite)
+    with writing(output, "name another file: -o FILE.html"):
+        write_text_atomic(output, explanations_page(rows, name))

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.data.encoders import build_encoder
-from nlpctl.data.lines import read_lines
-from nlpctl.data.units import UnitTokenizer
+from nlpctl.data.readers.lines import read_lines
+from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.text.units import UnitTokenizer
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.parameters import named
 from nlpctl.names import and_more, counted

@@ -1,6 +1,6 @@
 """How probable an answer really is: the numbers of calibration.json, kept with a model and copied into its exports.
 
-They were fitted on labelled rows after training (tasks/fit_confidence.py) and change no decision, only the
+They were fitted on labelled rows after training (tasks/calibration.py) and change no decision, only the
 probabilities that answers give (tasks/confidence.py). Imports neither Paddle nor NumPy.
 """
 
@@ -31,7 +31,7 @@ class Calibration:
     ** `power` for a row in which the highest logit is so far ahead; logistic, log odds times `scales` plus `shifts`
     (Platt, 1999). `names`: the labels or entity types that have numbers of their own, in order; () where one number
     serves all. `rows`: how many of `split` it was fitted to, and `ece` there before and after.
-    `ways`: by engine and precision (inference/choice.py) what an export needs in place of it.
+    `ways`: by engine and precision (engines/choice.py) what an export needs in place of it.
     """
 
     method: str

@@ -7,7 +7,7 @@ from functools import cache
 import paddle
 from paddlenlp.layers import LinearChainCrf
 
-from nlpctl.data.tagged_features import IGNORED
+from nlpctl.data.batches.tagged_features import IGNORED
 from nlpctl.upstream.linear_chain_crf import crf_losses
 
 CRF_SUFFIX = "WithCrf"  # suffix of class names of networks with a CRF

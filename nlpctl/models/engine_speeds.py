@@ -44,7 +44,7 @@ class Conditions:
 
 @dataclass(frozen=True)
 class EngineSpeeds:
-    """Rows per second by name of the choice (inference/choice.py) and batch size, and the reasons of failed ones.
+    """Rows per second by name of the choice (engines/choice.py) and batch size, and the reasons of failed ones.
 
     `others`: the share of the processors that other programs took meanwhile (runtime/contention.py).
     """

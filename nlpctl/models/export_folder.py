@@ -94,7 +94,7 @@ def points_lost(score: float, reference: float, *, falling: bool) -> float:
 
 @dataclass(frozen=True)
 class DevScores:
-    """The scores of lower precisions on `rows` spread over dev, by name of the choice (inference/choice.py), and that
+    """The scores of lower precisions on `rows` spread over dev, by name of the choice (engines/choice.py), and that
     of fp32. `falling`: less is better."""
 
     metric: str

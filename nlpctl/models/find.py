@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import Origin, Recipe
-from nlpctl.data.labels import given_labels
+from nlpctl.data.rows.labels import given_labels
 from nlpctl.errors import UserError
 from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, MODEL, TASK
 from nlpctl.models.export_folder import ExportManifest, read_manifest

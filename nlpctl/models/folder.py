@@ -23,7 +23,7 @@ from typing import Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.task_file import COPIED, KEPT
-from nlpctl.data.lines import refuse_surrogates
+from nlpctl.data.readers.lines import refuse_surrogates
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import CALIBRATION, LABELS, TASK

@@ -13,8 +13,8 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
-from nlpctl.data.labels import LabelSet, given_labels
-from nlpctl.data.task_rows import task_rows
+from nlpctl.data.rows.labels import LabelSet, given_labels
+from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.models.source import read_config
 from nlpctl.names import listed

@@ -25,7 +25,8 @@ from nlpctl.models.assign import Rules, assign, with_prefix
 from nlpctl.models.changes import Changes, change_parameters
 from nlpctl.models.confidence import Calibration
 from nlpctl.models.crf import CRF_SUFFIX
-from nlpctl.models.extend import Extension, extend_head
+from nlpctl.models.extend import KEY as TAG_MAP
+from nlpctl.models.extend import Extension, extend_head, learnt_tags
 from nlpctl.models.families import Family, Head, family_of_config
 from nlpctl.models.folder import read_card, read_trained_card, untrained
 from nlpctl.models.head_labels import (
@@ -37,17 +38,20 @@ from nlpctl.models.head_labels import (
     written_class,
 )
 from nlpctl.models.hub import fetch
-from nlpctl.models.huggingface import is_huggingface_layout, of_head, to_paddle_layout
 from nlpctl.models.network import build_network, make_config, refuse_unlike_file
 from nlpctl.models.own_network import KEY as OWN_KEY
 from nlpctl.models.own_network import check_named, starts_from_weights
-from nlpctl.models.scratch import make_vocabulary
+from nlpctl.models.scratch import fill_embedding, make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
-from nlpctl.models.tag_map import KEY as TAG_MAP
-from nlpctl.models.tag_map import learnt_tags
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
-from nlpctl.models.vectors import fill_embedding
-from nlpctl.models.weights import Weights, read_weights_file, weights_size
+from nlpctl.models.weights import (
+    Weights,
+    is_huggingface_layout,
+    of_head,
+    read_weights_file,
+    to_paddle_layout,
+    weights_size,
+)
 from nlpctl.names import listed
 
 

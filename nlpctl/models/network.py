@@ -14,7 +14,7 @@ from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
 from nlpctl.models.simulated_int8 import read_simulation, simulate
 from nlpctl.names import nearest
-from nlpctl.runtime.memory import memory_sizes
+from nlpctl.runtime.machine import memory_sizes
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 from nlpctl.upstream.use_cache import without_use_cache
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 import yaml
 
-from nlpctl.data.word_spans import is_ideograph
+from nlpctl.data.text.word_spans import is_ideograph
 from nlpctl.errors import UserError
 from nlpctl.models.source import check_tokenizer, read_config, resolve_source
 from nlpctl.runtime.cache import cache_folder

@@ -9,7 +9,7 @@ import paddle
 import paddle.nn.functional as F
 
 from nlpctl.config.prompt_template import Part, mask_length
-from nlpctl.data.spelled_tokens import SpelledTokens
+from nlpctl.data.text.spelled_tokens import SpelledTokens
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.masked_lm import AtPositions
 from nlpctl.names import and_more

@@ -1,6 +1,7 @@
 """The registry of ready models: networks that predict without training, by the name of what they do.
 
-The entries are in ready_models.yaml. Imports neither Paddle nor NumPy; runners/ready.py makes the model folders.
+The entries are in ready_models.yaml. Imports neither Paddle nor NumPy; inference/ready_models.py makes the model
+folders.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.data.stored_tokenizer import FILE as STORED
-from nlpctl.data.stored_tokenizer import read_stored_tokenizer
-from nlpctl.data.units import UnitTokenizer
-from nlpctl.data.wordpiece import character_table
+from nlpctl.data.text.stored_tokenizer import FILE as STORED
+from nlpctl.data.text.stored_tokenizer import read_stored_tokenizer
+from nlpctl.data.text.units import UnitTokenizer
+from nlpctl.data.text.wordpiece import character_table
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.layout import is_inside

@@ -10,8 +10,7 @@ from typing import Any
 import nlpctl
 from nlpctl.errors import UserError
 from nlpctl.outputs import is_stream, refuse_output
-from nlpctl.report.html import Html, element, joined
-from nlpctl.report.style import STYLE
+from nlpctl.report.html import STYLE, Html, element, joined
 
 WIDE = 8  # columns; a table of more may be wider than the text, as far as the window goes
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nlpctl.runtime.cpu import allowed_cores, allowed_processors
+from nlpctl.runtime.machine import allowed_cores, allowed_processors
 
 _IDLE = (3, 4)  # columns of /proc/stat that are no work: idle, and waiting for a disk
 _STOLEN = 7  # the last column before those of guests, which are part of others: what the machine's host gave to others

@@ -14,8 +14,7 @@ from nlpctl import console
 from nlpctl.errors import NeedsRestart, UserError
 from nlpctl.paddle_version import release_of
 from nlpctl.parent import python_until_parent_ends
-from nlpctl.runtime.cuda_code import Capability, CudaCode, installed_code
-from nlpctl.runtime.cuda_libraries import SEARCH_PATH, CudaLibraries, cuda_libraries
+from nlpctl.runtime.cuda import SEARCH_PATH, Capability, CudaCode, CudaLibraries, cuda_libraries, installed_code
 from nlpctl.runtime.versions import installed_version, pin
 
 CPU_WHEEL, GPU_WHEEL = "paddlepaddle", "paddlepaddle-gpu"

@@ -16,10 +16,9 @@ from typing import Literal
 from nlpctl.errors import UserError
 from nlpctl.paddle_version import WHEELS
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
-from nlpctl.runtime.cpu import NATIVE, CpuInfo, cpu_info, physical_cores
-from nlpctl.runtime.cuda_libraries import SEARCH_PATH, CudaLibraries
+from nlpctl.runtime.cuda import SEARCH_PATH, CudaLibraries
 from nlpctl.runtime.device import CPU_WHEEL, GpuReport, Probes, needed_libraries, paddle_wheel, usable_gpu
-from nlpctl.runtime.memory import memory_sizes
+from nlpctl.runtime.machine import NATIVE, CpuInfo, cpu_info, memory_sizes, physical_cores
 from nlpctl.runtime.process import amd_variables
 from nlpctl.runtime.versions import Pin, installed_version, known_paddles, pins, require_known_paddle
 from nlpctl.runtime.worker import Answer, run_python
@@ -52,9 +51,9 @@ print(json.dumps([paddle.version.cuda(), paddle.device.get_cudnn_version()]))
 _ALL_REDUCE_CODE = """
 import sys, tempfile
 from pathlib import Path
-from nlpctl.runtime.launch import launch
+from nlpctl.launch.launch import launch
 with tempfile.TemporaryDirectory() as logs:
-    sys.exit(launch([], {count}, {cards}, Path(logs), ("-m", "nlpctl.runtime.all_reduce")))
+    sys.exit(launch([], {count}, {cards}, Path(logs), ("-m", "nlpctl.launch.all_reduce")))
 """
 
 

@@ -57,8 +57,8 @@ def sigterm_waits() -> Iterator[None]:
 class StopNote:
     """The step after which all processes stop: a file in the folder that those of a node share.
 
-    The nodes pass it on (runtime/team.py). Process 0 goes on only when all of them have it, and no other process can
-    finish the step without process 0.
+    The nodes pass it on (launch/node_launch.py). Process 0 goes on only when all of them have it, and no other
+    process can finish the step without process 0.
     """
 
     def __init__(self, exchange: Path, several_nodes: bool = False):

@@ -18,7 +18,6 @@ import nlpctl
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import NeedsRestart, NlpctlError, RunFailed, UserError
 from nlpctl.names import counted
-from nlpctl.runtime.crew import NoRoom
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.worker import (
     GoesOn,
@@ -31,6 +30,7 @@ from nlpctl.runtime.worker import (
     outcome,
     raised_or_given,
 )
+from nlpctl.runtime.worker_pool import NoRoom
 
 INSTALL = "pip install 'nlpctl[cluster]'"
 OLDEST, NEWEST = (2, 40), (2, 99)  # releases of Ray; the extra in pyproject.toml asks for the same
@@ -43,7 +43,7 @@ _FLAG, _A_WORKER = "--cluster", "a worker of the cluster"
 
 
 @dataclass(frozen=True)
-class Place:
+class ResourceRequest:
     """What each worker on a cluster may use, and how many of them it has room for."""
 
     runtime: RuntimeSection
@@ -53,7 +53,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Ground:
+class NodeRequirements:
     """What a worker must find on its node: the folder in which paths begin, what else this command reads or writes,
     and the device; None: that is found out later."""
 
@@ -91,15 +91,15 @@ class RayCluster:
         found = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self.nodes = [(int(each.get("CPU", 0)), int(each.get("GPU", 0))) for each in found]
 
-    def place(self, runtime: RuntimeSection, workers: int | None) -> Place:
+    def place(self, runtime: RuntimeSection, workers: int | None) -> ResourceRequest:
         """A worker has a card, or `runtime.threads` cores, by default one, of one node. UserError: there is no room
         for `workers`."""
         if runtime.device == "gpu" or (runtime.device == "auto" and any(cards for _, cards in self.nodes)):
-            place = Place(dataclasses.replace(runtime, devices=()), 1, 1, sum(map(min, self.nodes)))
+            place = ResourceRequest(dataclasses.replace(runtime, devices=()), 1, 1, sum(map(min, self.nodes)))
         else:
             threads = runtime.threads or 1
             own = dataclasses.replace(runtime, device="cpu", devices=(), threads=threads)
-            place = Place(own, threads, 0, sum(cores // threads for cores, _ in self.nodes))
+            place = ResourceRequest(own, threads, 0, sum(cores // threads for cores, _ in self.nodes))
         if (workers or 1) > place.room:
             each = "a card and a core" if place.cards else counted(place.cores, "cores")
             has = f"{counted(sum(cores for cores, _ in self.nodes), 'cores')} and "
@@ -108,19 +108,26 @@ class RayCluster:
             raise UserError(message, "--workers", "ask for fewer, or for fewer --threads of each")
         return place
 
-    def hire(self, place: Place, ground: Ground, opened: Callable[..., Any], *arguments: Any) -> RayHand:
+    def hire(
+        self, place: ResourceRequest, ground: NodeRequirements, opened: Callable[..., Any], *arguments: Any
+    ) -> RayHand:
         """A worker on any node with as much free; it calls `opened` as `Worker` does. NoRoom: there is none.
         UnfitNode: it lacks something."""
         return RayHand(self._actor(place, 1, _Served), ground, opened, *arguments)
 
     def worker(
-        self, place: Place, ground: Ground, opened: Callable[..., Any], *arguments: Any, grace: float
+        self,
+        place: ResourceRequest,
+        ground: NodeRequirements,
+        opened: Callable[..., Any],
+        *arguments: Any,
+        grace: float,
     ) -> RayWorker:
         """As `Worker`, on any node with as much free. Its `start` raises as `hire`."""
         ground = dataclasses.replace(ground, device=place.runtime.device)
         return RayWorker(lambda: self._actor(place, _CALLS, _Keeper), ground, opened, *arguments, grace=grace)
 
-    def _actor(self, place: Place, calls: int, kind: type) -> _Actor:
+    def _actor(self, place: ResourceRequest, calls: int, kind: type) -> _Actor:
         wanted = {"num_cpus": place.cores, "num_gpus": place.cards, "max_restarts": 0, "max_concurrency": calls}
         with _connected():
             return _Actor(self._ray, self._ray.remote(**wanted)(kind).remote())
@@ -132,7 +139,7 @@ class _Actor:
     def __init__(self, ray: Any, actor: Any):
         self.ray, self._actor = ray, actor
 
-    def meet(self, ground: Ground) -> None:
+    def meet(self, ground: NodeRequirements) -> None:
         """Wait until it is there. NoRoom, UnfitNode."""
         try:
             with _connected(), self.losses():
@@ -187,9 +194,9 @@ class _Actor:
 
 
 class RayHand:
-    """An actor that answers requests itself: a `Hand` of runtime/crew.py."""
+    """An actor that answers requests itself: a `Hand` of runtime/worker_pool.py."""
 
-    def __init__(self, actor: _Actor, ground: Ground, *opened: Any):
+    def __init__(self, actor: _Actor, ground: NodeRequirements, *opened: Any):
         self._actor = actor
         actor.meet(ground)
         actor.begin("open", *opened)
@@ -202,9 +209,9 @@ class RayHand:
 
 
 class RayWorker:
-    """A process that an actor keeps on its node: an `Asked` of runtime/worker.py."""
+    """A process that an actor keeps on its node: a `RemoteProcess` of runtime/worker.py."""
 
-    def __init__(self, actor: Callable[[], _Actor], ground: Ground, *opened: Any, grace: float):
+    def __init__(self, actor: Callable[[], _Actor], ground: NodeRequirements, *opened: Any, grace: float):
         self._hire, self._ground, self._opened, self._grace = actor, ground, opened, grace
         self._actor: _Actor | None = None
 
@@ -285,7 +292,7 @@ def _connected() -> Iterator[None]:
 class _Met:
     """Runs in a worker of Ray."""
 
-    def meet(self, ground: Ground) -> tuple[str, Any]:
+    def meet(self, ground: NodeRequirements) -> tuple[str, Any]:
         """The version of nlpctl, and what is missing here."""
         found = outcome(_told_of_node, ground.enter)
         return nlpctl.__version__, found if isinstance(found, NlpctlError) else None

@@ -88,7 +88,7 @@ class WorkerKilled(ProcessEnded):
     """It was killed on a machine that still answers: perhaps for lack of memory, which it may need elsewhere too."""
 
 
-class Asked(Protocol):
+class RemoteProcess(Protocol):
     """Something that answers requests: a `Worker` here, or one on another machine (ray_cluster.py)."""
 
     def start(self) -> None:
@@ -114,7 +114,8 @@ class Asked(Protocol):
         """Send a request and return the answer. Errors of the process are raised here; library errors as RunFailed.
 
         `where` and `hint` are for the message if the process dies (ProcessEnded). TimeoutError after `seconds`.
-        `goes_on` is called every TELLING seconds meanwhile; `counsel` answers what the process asks back (`ask_back`).
+        `goes_on` is called every TELLING seconds meanwhile; `counsel` answers what the process asks back
+        (`call_parent`).
         """
         ...
 
@@ -123,7 +124,7 @@ class Asked(Protocol):
         ...
 
 
-class Line(Protocol):
+class Channel(Protocol):
     """The way to a process that answers requests; a `Connection` is one. EOFError or OSError: it has ended."""
 
     def send(self, content: Any, /) -> None: ...
@@ -136,9 +137,9 @@ class Line(Protocol):
 
 
 def converse(
-    line: Line, asked: Any, seconds: float | None, goes_on: GoesOn | None, counsel: Callable[[Any], Any] | None
+    line: Channel, asked: Any, seconds: float | None, goes_on: GoesOn | None, counsel: Callable[[Any], Any] | None
 ) -> Any:
-    """What the process answers, in the form of `outcome`; the rest as of `Asked.ask`. EOFError: it has ended."""
+    """What the process answers, as `outcome` gives it; the rest as of `RemoteProcess.ask`. EOFError: it has ended."""
     with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
         line.send(asked)
     while True:
@@ -162,12 +163,12 @@ def _ending() -> Iterator[None]:
         raise EOFError from error
 
 
-def _polled(line: Line, seconds: float | None) -> bool:
+def _polled(line: Channel, seconds: float | None) -> bool:
     with _ending():
         return line.poll(seconds)
 
 
-def _awaited(line: Line, seconds: float | None, goes_on: GoesOn | None) -> bool:
+def _awaited(line: Channel, seconds: float | None, goes_on: GoesOn | None) -> bool:
     """Whether the answer, or the end of the process, comes within `seconds`."""
     if goes_on is None:
         return _polled(line, seconds)
@@ -181,7 +182,7 @@ def _awaited(line: Line, seconds: float | None, goes_on: GoesOn | None) -> bool:
 
 
 class Worker:
-    """A spawned process that answers requests (`Asked`). `end` must always be called."""
+    """A spawned process that answers requests (`RemoteProcess`). `end` must always be called."""
 
     def __init__(self, opened: Callable[..., Callable[[Any], Any]], *arguments: Any, grace: float, daemon: bool):
         """The process calls `opened(*arguments)` once, and calls its result with every request.
@@ -268,7 +269,7 @@ class _Question:
 _to_parent: Connection | None = None  # of this process, if it is a worker's
 
 
-def ask_back(content: Any) -> Any:
+def call_parent(content: Any) -> Any:
     """In the process of a worker: what the `counsel` of the current request says; None when the process is to end."""
     assert _to_parent is not None
     _to_parent.send(_Question(content))

@@ -10,7 +10,7 @@ import copy
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,22 +19,42 @@ import numpy as np
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.config.tasks.info import load_class
-from nlpctl.data.collate import Batch
-from nlpctl.data.labels import LabelSet
-from nlpctl.data.places import FeatureList
-from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.batches.collate import Batch
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.places import FeatureList
+from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.models.head_labels import wanted_labels
 from nlpctl.tasks.confidence import Judged
-from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.tallies import Tallies
 
-if TYPE_CHECKING:  # an export is answered without Paddle
+if TYPE_CHECKING:
     import paddle
 
     from nlpctl.models.load import LoadedModel
+
+
+# The mistakes of a model, ordered for inspection.
+
+@dataclass(frozen=True)
+class Mistake:
+    """An example with a wrong answer. `row`: its index among the examples; `size`: how wrong, comparable within one
+    task only; `expected` and `given` are for people."""
+
+    row: int
+    size: float
+    expected: str
+    given: str
+
+
+def worst(mistakes: list[Mistake], most: int) -> list[Mistake]:
+    """The `most` largest mistakes, the largest first; equal ones in the order of their rows."""
+    return sorted(mistakes, key=lambda mistake: (-mistake.size, mistake.row))[:most]
+
+
+
 
 Texts = Callable[[], Iterable[str]]
 
@@ -176,7 +196,7 @@ class Task(ABC):
 
     @abstractmethod
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Any]], Batch]:
-        """From features to a padded NumPy batch: a `Collator` (data/collate.py), or a picklable object like it.
+        """From features to a padded NumPy batch: a `Collator` (data/batches/collate.py), or a picklable object like it.
 
         Its `encodings` tokenises features and its `arrays` pads them, which the pipeline does apart; a call does both.
         """

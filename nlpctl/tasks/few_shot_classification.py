@@ -3,22 +3,161 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+import paddle
+
+from nlpctl import console
 from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.schema import Recipe
-from nlpctl.data.collate import Batch, Collator
-from nlpctl.data.text_encoder import Encoding, TextEncoder
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.batches.collate import Batch, Collator
+from nlpctl.data.row_pairs import PairDraw, RowPair
+from nlpctl.data.rows.places import FeatureList
+from nlpctl.data.rows.text_rows import TextExample
+from nlpctl.data.text.encoder import Encoding, TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.masked_lm import mixed
 from nlpctl.models.prompt import LabelWords, PromptClassifier, PromptEncoder
+from nlpctl.models.two_tower import sentence_classifier
 from nlpctl.tasks.base import Task, Texts
-from nlpctl.tasks.contrastive import ContrastiveClassification
 from nlpctl.tasks.sequence_classification import SequenceClassification
+
+# Few-shot classification with a sentence encoder (SetFit: Tunstall et al., 2022, arXiv:2209.11055).
+#
+# rows -> pairs with equal and different labels -> cosine loss -> encoder
+# rows -> vectors of the encoder -> logistic regression -> the linear layer of the network
+#
+# Gradients train the encoder alone. The linear layer is fitted anew whenever the network is scored or saved, so every
+# checkpoint is a whole classifier, and nothing after training knows how it was trained.
+
+_AT_ONCE = 32  # texts per batch when the head is fitted
+
+
+class ContrastiveClassification(SequenceClassification):
+    """Scores and answers are those of sequence classification. A training feature is a RowPair, any other a row."""
+
+    fitted = ("classifier",)
+
+    @staticmethod
+    def head(recipe: Recipe) -> Head:
+        few_shot = recipe.few_shot
+        build = functools.partial(sentence_classifier, pooling=few_shot.pooling, layers=few_shot.layers)
+        return Head("Model", adapt=build)
+
+    def see_training(self, examples: Sequence[TextExample]) -> None:
+        super().see_training(examples)
+        counts = self._label_counts(examples)
+        missing = [name for name, count in zip(self.labels.names, counts, strict=True) if count == 0]
+        if missing:
+            message = f"no training row has the label {missing[0]!r}"
+            raise UserError(message, self.recipe.where("data.train"), "add rows with it, or remove it from data.labels")
+        if len(self.labels) < 2:
+            hint = "add rows with another label"
+            raise UserError("all training rows have the same label", self.recipe.where("data.train"), hint)
+        self.rows = examples
+
+    def constant_loss(self, examples: Sequence[TextExample]) -> float | None:
+        return None  # of pairs, `loss` compares cosines
+
+    def training_cut(self, examples: Sequence[TextExample], encoder: TextEncoder) -> PairDraw:
+        return PairDraw(examples, self.recipe.few_shot.pairs, self.recipe.training.seed)
+
+    def training_features(self, examples: Sequence[TextExample], encoder: TextEncoder) -> FeatureList:
+        found = super().training_features(examples, encoder)
+        console.note(f"{len(examples):,} training rows give {len(found):,} pairs per epoch")
+        return found
+
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TextExample]], Batch]:
+        return RowPairCollator(encoder, self.data.max_seq_length, with_labels=labelled)
+
+    def loss(
+        self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
+    ) -> paddle.Tensor:
+        """Of rows, the cross entropy of their labels; of pairs, `cosine_loss`."""
+        if batch["labels"].ndim == 1:
+            return super().loss(network, outputs, batch)
+        return cosine_loss(paddle.concat(outputs), batch["labels"].T.flatten())
+
+    def complete(self, network: paddle.nn.Layer, encoder: TextEncoder) -> None:
+        """Fit the linear layer to the vectors of the training rows."""
+        vectors = self._vectors(network, encoder)
+        weights = None if self.weights is None else dict(enumerate(self.weights))
+        weight, bias = logistic_regression(vectors, [row.label for row in self.rows], weights)
+        network.classifier.weight.set_value(weight.astype(np.float32))
+        network.classifier.bias.set_value(bias.astype(np.float32))
+
+    @paddle.no_grad()
+    def _vectors(self, network: paddle.nn.Layer, encoder: TextEncoder) -> np.ndarray:
+        """Unit vectors [rows, width] of the training rows."""
+        collate = Collator(encoder, self.data.max_seq_length, with_labels=False)
+        was_training, found = network.training, []
+        network.eval()
+        for start in range(0, len(self.rows), _AT_ONCE):
+            batch = collate.collate(self.rows[start : start + _AT_ONCE])
+            inputs = {name: paddle.to_tensor(array) for name, array in batch.items()}
+            found.append(network.vectors(inputs["input_ids"], inputs.get("token_type_ids")).numpy())
+        if was_training:
+            network.train()
+        return np.concatenate(found)
+
+
+class RowPairCollator(Collator):
+    """Rows as in sequence classification; of pairs both texts, each padded apart, and their labels int64 [pairs, 2]."""
+
+    def encodings(self, examples: Sequence[TextExample | RowPair], tell_cut: bool = True) -> list[Encoding]:
+        rows = [row.first if isinstance(row, RowPair) else row for row in examples]
+        return super().encodings(rows, tell_cut)
+
+    def arrays(self, examples: Sequence[TextExample | RowPair], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
+        if not isinstance(examples[0], RowPair):
+            return super().arrays(examples, encodings)
+        batch = self.pad(encodings)
+        second = self.pad(super().encodings([pair.second for pair in examples], tell_cut=False))
+        batch |= {name.replace("input", "pair").replace("token", "pair"): array for name, array in second.items()}
+        batch["labels"] = np.array([(pair.first.label, pair.second.label) for pair in examples], np.int64)
+        return batch
+
+
+def cosine_loss(vectors: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """The mean squared distance of cosines to 1 for texts of equal and 0 for texts of different labels.
+
+    All pairs of texts of the batch count, those with equal labels as much as those with different ones. `vectors`: unit
+    vectors float32 [texts, width]; `labels`: int64 [texts].
+    """
+    with paddle.amp.auto_cast(enable=False):
+        cosines = paddle.matmul(vectors, vectors, transpose_y=True)
+    equal = (labels.unsqueeze(0) == labels.unsqueeze(1)).astype("float32")
+    other = 1 - paddle.eye(len(labels))  # than itself
+    squares = (cosines - equal) ** 2
+    return (_mean(squares, equal * other) + _mean(squares, 1 - equal)) / 2
+
+
+def _mean(values: paddle.Tensor, counted: paddle.Tensor) -> paddle.Tensor:
+    """The mean of the values where `counted` is 1, not 0; 0 if it is 1 nowhere."""
+    return (values * counted).sum() / counted.sum().clip(min=1.0)
+
+
+def logistic_regression(
+    vectors: np.ndarray, labels: Sequence[int], class_weight: Mapping[int, float] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights [width, labels] and biases [labels] whose softmax is scikit-learn's, with its L2 penalty (C = 1).
+
+    `vectors`: [rows, width]; `labels`: every one of 0 ... n - 1 at least once. The same bits for the same rows.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    model = LogisticRegression(C=1.0, max_iter=1000, class_weight=class_weight)
+    model.fit(vectors.astype(np.float64), labels)
+    weight, bias = model.coef_, model.intercept_
+    if len(weight) == 1:  # two labels: the logit of the second, half of it for each
+        weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
+    return weight.T, bias
+
+
 
 
 class FewShotClassification(SequenceClassification):

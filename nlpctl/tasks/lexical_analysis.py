@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.tagged_rows import TaggedExample
-from nlpctl.data.units import UnitTokenizer
+from nlpctl.data.rows.tagged_rows import TaggedExample
+from nlpctl.data.text.units import UnitTokenizer
 from nlpctl.errors import UserError
-from nlpctl.tasks.entity_scores import entity_report
 from nlpctl.tasks.tallies import Tallies
-from nlpctl.tasks.token_classification import TokenClassification, tags_of
+from nlpctl.tasks.token_classification import TokenClassification, entity_report, tags_of
 
 
 class LexicalAnalysis(TokenClassification):

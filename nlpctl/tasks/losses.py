@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nlpctl.config.task_sections import LossSection
+from nlpctl.config.schema import LossSection
 from nlpctl.errors import UserError
 
 if TYPE_CHECKING:

@@ -14,18 +14,17 @@ import numpy as np
 import paddle
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.collate import Batch, Collator, padded
-from nlpctl.data.corpus_rows import CorpusExample
-from nlpctl.data.corpus_tokens import CorpusTokens, Window
-from nlpctl.data.labels import LabelSet
-from nlpctl.data.text_encoder import Encoding, TextEncoder
-from nlpctl.data.whole_words import NO_WORD, WholeWords, mask_words
+from nlpctl.data.batches.collate import Batch, Collator, padded
+from nlpctl.data.rows.corpus_rows import CorpusExample
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.text.corpus_tokens import CorpusTokens, Window
+from nlpctl.data.text.encoder import Encoding, TextEncoder
+from nlpctl.data.text.whole_words import NO_WORD, WholeWords, mask_words
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.masked_lm import NO_TARGET, MaskedWords, mixed
-from nlpctl.tasks.base import Task
-from nlpctl.tasks.mistakes import Mistake
+from nlpctl.tasks.base import Mistake, Task
 from nlpctl.tasks.tallies import Tallies, tally
 
 EVALUATION_SEED = 20190703  # masks of an evaluation depend on this and on the row, on nothing else

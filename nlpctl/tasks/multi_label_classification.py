@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nlpctl.data.collate import Batch, Collator
-from nlpctl.data.label_tree import ancestor_ids, ancestors
-from nlpctl.data.multi_label_rows import MultiLabelExample
-from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.batches.collate import Batch, Collator
+from nlpctl.data.rows.multi_label_rows import MultiLabelExample, ancestor_ids, ancestors
+from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.models.confidence import Calibration
+from nlpctl.tasks.base import Mistake
 from nlpctl.tasks.confidence import Judged, numbers, sigmoid
 from nlpctl.tasks.losses import label_losses
-from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.multi_label_scores import consistent, multi_label_report, tuned_thresholds
 from nlpctl.tasks.sequence_classification import LEAST, SequenceClassification, asked, rounded, stacked
 from nlpctl.tasks.tallies import Tallies, tally
@@ -136,7 +135,7 @@ class MultiLabelClassification(SequenceClassification):
         self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
     ) -> Calibration | None:
         """Of all decisions, for and against a label."""
-        from nlpctl.tasks.fit_confidence import fit_logistic
+        from nlpctl.tasks.calibration import fit_logistic
 
         gold, logits = gold_array(examples, len(self.labels)), stacked(predictions)
         rows, groups = np.indices(gold.shape, np.int32)

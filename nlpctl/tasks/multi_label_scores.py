@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.data.label_tree import ancestor_ids, depth
+from nlpctl.data.rows.multi_label_rows import ancestor_ids, depth
 from nlpctl.tasks.scores import figures_by_label
 
 

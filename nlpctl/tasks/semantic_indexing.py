@@ -10,18 +10,84 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.collate import Batch, Collator
-from nlpctl.data.retrieval_rows import RetrievalExample
-from nlpctl.data.text_encoder import Encoding, TextEncoder
+from nlpctl.data.batches.collate import Batch, Collator
+from nlpctl.data.rows.retrieval_rows import RetrievalExample
+from nlpctl.data.text.encoder import Encoding, TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
-from nlpctl.tasks.base import Task
-from nlpctl.tasks.mistakes import Mistake
-from nlpctl.tasks.retrieval_scores import QUERY_SCORES, missed_queries, query_scores, retrieval_report
+from nlpctl.tasks.base import Mistake, Task
 from nlpctl.tasks.tallies import Tallies, tally
 
 if TYPE_CHECKING:
     import paddle
+
+
+# Retrieval scores: recall at k and mean reciprocal rank.
+
+CUTOFFS = (1, 5, 10, 50)
+QUERY_SCORES = (*(f"recall@{k}" for k in CUTOFFS), "mrr")
+CHUNK = 256  # queries that are compared with the whole corpus at a time
+
+
+def retrieval_report(
+    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
+) -> dict[str, Any]:
+    """Recall@k, the share of a query's relevant texts among the first k, and MRR, 1 / rank of the first one found.
+
+    `queries` float32 [queries, dim] and `corpus` [texts, dim] have unit length; `relevant[i]` are the rows of the
+    corpus that query i should find, one at least; `skipped[i]` is left out of its ranking (the query itself,
+    where it stands in the corpus). Of texts with equal cosines the relevant ones come last, so a network that
+    gives all texts the same vector scores next to nothing.
+    """
+    scores = query_scores(queries, corpus, relevant, skipped)
+    means = {name: float(column.mean()) for name, column in zip(QUERY_SCORES, scores.T, strict=True)}
+    return {**means, "queries": len(queries), "corpus": len(corpus)}
+
+
+def query_scores(
+    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
+) -> np.ndarray:
+    """The QUERY_SCORES of each query, float64 [queries, scores]. Arguments as in `retrieval_report`."""
+    found = np.zeros((len(queries), len(QUERY_SCORES)))
+    for start in range(0, len(queries), CHUNK):
+        scores = queries[start : start + CHUNK] @ corpus.T
+        for i, row in enumerate(scores, start):
+            ranks = _ranks(row, np.asarray(relevant[i]), skipped[i])
+            found[i] = [*(np.mean(ranks <= k) for k in CUTOFFS), 1 / ranks[0]]
+    return found
+
+
+def missed_queries(
+    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
+) -> list[tuple[int, int, int]]:
+    """(query, rank of its best relevant text, the text that came first) where that is not a relevant one.
+
+    Arguments as in `retrieval_report`.
+    """
+    missed = []
+    for start in range(0, len(queries), CHUNK):
+        scores = queries[start : start + CHUNK] @ corpus.T
+        for i, row in enumerate(scores, start):
+            rank = int(_ranks(row, np.asarray(relevant[i]), skipped[i])[0])
+            if rank > 1:
+                row[[*relevant[i], *([] if skipped[i] is None else [skipped[i]])]] = -np.inf
+                missed.append((i, rank, int(row.argmax())))
+    return missed
+
+
+def _ranks(scores: np.ndarray, relevant: np.ndarray, skipped: int | None) -> np.ndarray:
+    """Ranks, from 1 and rising, of the relevant texts among all texts [texts] but the skipped one."""
+    wanted = np.sort(scores[relevant])[::-1]
+    others = np.ones(len(scores), bool)
+    others[relevant] = False
+    if skipped is not None:
+        others[skipped] = False
+    # Counting is linear in the corpus; sorting it for each query would cost a logarithm more.
+    before = (scores[others][:, None] >= wanted[None, :]).sum(0)
+    return before + np.arange(1, len(wanted) + 1)
+
+
+
 
 Vectors = tuple[np.ndarray, ...]  # of a text, or of the two texts of a pair
 
@@ -209,6 +275,6 @@ class _Search:
         self.vectors = np.stack(query_vectors), np.stack(corpus_vectors)
 
     def arguments(self) -> tuple[np.ndarray, np.ndarray, list[list[int]], list[int | None]]:
-        """The arguments of the functions of retrieval_scores.py."""
+        """The arguments of the functions of semantic_indexing.py."""
         skipped = [self.corpus.get(text) for text in self.queries]
         return *self.vectors, [sorted(rows) for rows in self.relevant], skipped

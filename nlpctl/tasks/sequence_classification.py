@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.collate import Batch, Collator
-from nlpctl.data.labels import LabelSet
-from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.batches.collate import Batch, Collator
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.text_rows import TextExample
+from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
-from nlpctl.tasks.base import Task, Texts
+from nlpctl.tasks.base import Mistake, Task, Texts
 from nlpctl.tasks.confidence import DIGITS, Judged, tempered
 from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, require_two_labels
-from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.scores import classification_report
 from nlpctl.tasks.tallies import Tallies, class_columns, tally
 from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
@@ -161,7 +160,7 @@ class SequenceClassification(Task):
     def fit_calibration(
         self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
     ) -> Calibration | None:
-        from nlpctl.tasks.fit_confidence import fit_temperature
+        from nlpctl.tasks.calibration import fit_temperature
 
         return fit_temperature(stacked(predictions), _gold(examples), self.labels.names)
 

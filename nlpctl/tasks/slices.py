@@ -16,8 +16,8 @@ from nlpctl.config.tasks import scores
 if TYPE_CHECKING:
     import numpy as np
 
-    from nlpctl.data.examples import ExampleList
-    from nlpctl.data.task_rows import TaskRows
+    from nlpctl.data.rows.examples import ExampleList
+    from nlpctl.data.rows.task_rows import TaskRows
     from nlpctl.tasks.base import Task
     from nlpctl.tasks.tallies import Tallies
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.tasks.confidence import DIGITS
 from nlpctl.tasks.sequence_classification import SequenceClassification, softmax
 from nlpctl.tasks.tallies import Tallies, bins, one_hot
 
 
 class TextMatching(SequenceClassification):
-    """Sequence classification of pairs; the second of the two labels means a match (data/matching_rows.py)."""
+    """Sequence classification of pairs; the second of the two labels means a match (data/rows/matching_rows.py)."""
 
     answer_keys = ("label", "score")
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from paddlenlp.trainer import TrainingArguments
 
-from nlpctl.config.schema import Recipe
+from nlpctl.config.checks import MLFLOW
+from nlpctl.config.schema import Recipe, TrainingKeys
 from nlpctl.config.tasks import task_info
-from nlpctl.config.training_checks import MLFLOW
-from nlpctl.config.training_keys import TrainingKeys
 from nlpctl.runtime.ranks import meeting
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -23,7 +22,7 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     - output_dir: the Trainer writes into the run's checkpoints/
     - device: already chosen, "cpu" or "gpu:N"
     - logging_dir: logs/visualdl in the run, unless the recipe says otherwise
-    - report_to: VisualDL, unless the recipe says otherwise; MLflow is nlpctl's own (runners/tracking.py)
+    - report_to: VisualDL, unless the recipe says otherwise; MLflow is nlpctl's own (runs/tracking.py)
     - disable_tqdm: nlpctl shows progress itself (training/callbacks.py)
     - load_best_model_at_end: obeyed by fine_tune.py, so off for the Trainer
     - bf16: on a CPU obeyed by fast_cpu.py, so off for the Trainer, which would only warn

@@ -10,15 +10,14 @@ import numpy as np
 import paddle
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.batching import LengthGroupedBatchSampler
-from nlpctl.data.places import FeatureList, Placed, places
+from nlpctl.data.batches.batching import LengthGroupedBatchSampler, TokenBatchSampler
+from nlpctl.data.batches.streaming import StreamingExamples
+from nlpctl.data.rows.places import FeatureList, Placed, places
 from nlpctl.data.splits import TrainingData
-from nlpctl.data.streaming import StreamingExamples
-from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.token_batches import TokenBatchSampler
+from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.errors import RunFailed
 from nlpctl.tasks.base import Task
-from nlpctl.training.oom import Division
+from nlpctl.training.oom import MicroBatching
 
 SKIPPED: dict[str, Any] = {}
 Cut = Callable[[Any], Sequence[Any]]
@@ -33,7 +32,7 @@ def training_cut(task: Task, data: TrainingData, encoder: TextEncoder) -> Cut:
 
 
 def batch_sampler(
-    recipe: Recipe, lengths: np.ndarray, division: Division | None = None, *, processes: int = 1, rank: int = 0
+    recipe: Recipe, lengths: np.ndarray, division: MicroBatching | None = None, *, processes: int = 1, rank: int = 0
 ) -> LengthGroupedBatchSampler:
     """What draws the batches of a training by `recipe`.
 
@@ -41,7 +40,7 @@ def batch_sampler(
     updates are cut after a lack of memory; None: as the recipe says. UserError if drop_last leaves nothing.
     """
     data, training = recipe.data, recipe.training
-    planned = Division(training.per_device_train_batch_size, training.gradient_accumulation_steps)
+    planned = MicroBatching(training.per_device_train_batch_size, training.gradient_accumulation_steps)
     cut = planned if division is None else division
     shared: dict[str, Any] = {
         "accumulation_steps": cut.parts,

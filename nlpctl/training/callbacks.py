@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,87 @@ from paddlenlp.trainer import TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl import console
-from nlpctl.data.token_batches import TokenBatchSampler
+from nlpctl.data.batches.batching import TokenBatchSampler
 from nlpctl.errors import Pruned, RunFailed, UserError
 from nlpctl.layout import MANIFEST, checkpoint_path
 from nlpctl.names import counted, listed
+from nlpctl.runs.time_shares import EVALUATE, LOG, SAVE, TimeShares
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.training.judging import Judging
+from nlpctl.training.early_stopping import Patience, TrialPruner
 from nlpctl.training.learning import LossCourse
-from nlpctl.training.patience import Patience
-from nlpctl.training.step_count import StepCount
-from nlpctl.training.time_shares import EVALUATE, LOG, SAVE, TimeShares
+
+# How the steps of a training are counted, told when it begins and written to its manifest. Imports no Paddle.
+
+@dataclass(frozen=True)
+class StepCount:
+    """A step is one update of the weights, by `global_batch` rows over all processes.
+
+    `rows`: what batches are made of, windows where a task cuts examples; None for a stream, which counts steps only.
+    `examples`: the training examples. `drop_last`: the rest of an epoch, which fills no batch, is left out.
+    `batch_tokens`: the limit of a batch per process (data.batch_tokens), which has `per_device` rows in the mean;
+    `planned`: then the steps of an epoch, and `dropped` the rows that are left out of it.
+    `warmup`: steps; None: a schedule of the user's own decides.
+    """
+
+    examples: int | None
+    rows: int | None
+    per_device: int
+    accumulation: int
+    processes: int
+    drop_last: bool
+    epochs: float
+    total: int
+    warmup: int | None
+    batch_tokens: int | None = None
+    planned: int | None = None
+    dropped: int = 0
+
+    @property
+    def global_batch(self) -> int:
+        """Rows of a step, of batches by tokens about."""
+        return self.per_device * self.accumulation * self.processes
+
+    @property
+    def per_epoch(self) -> int | None:
+        """Steps of an epoch: rounded up, since a smaller batch ends it, and down with `drop_last`."""
+        if self.rows is None or self.planned is not None:
+            return self.planned
+        whole, rest = divmod(self.rows, self.global_batch)
+        return whole + (rest > 0 and not self.drop_last)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {**asdict(self), "global_batch": self.global_batch, "per_epoch": self.per_epoch}
+
+    def describe(self) -> list[str]:
+        """For the console, line by line."""
+        limit = ""
+        if self.batch_tokens is not None:
+            tokens = self.batch_tokens * self.accumulation * self.processes
+            limit = f"at most {tokens:,} tokens with padding, about "
+        batch = (
+            f"a step is {limit}{counted(self.global_batch, 'rows')} = {self.per_device:,} per device x "
+            f"{self.accumulation:,} accumulated x {counted(self.processes, 'processes')}"
+        )
+        warmup = f"warm-up in the first {self.warmup:,}" if self.warmup else "no warm-up"
+        if self.warmup is None:
+            warmup = "a schedule of your own"
+        if self.per_epoch is None:
+            return [batch, f"{counted(self.total, 'steps')} of a stream, {warmup}"]
+        cut = "" if self.rows == self.examples else f"{counted(self.examples, 'examples')}, cut into "
+        rows = f"{cut}{counted(self.rows, 'rows')}: {counted(self.per_epoch, 'steps')} an epoch{self._rest()}"
+        epochs = f"{self.epochs:.4g} {'epoch' if self.epochs == 1 else 'epochs'}"
+        return [batch, f"{rows}; {epochs}: {counted(self.total, 'steps')}, {warmup}"]
+
+    def _rest(self) -> str:
+        rest = self.dropped if self.planned is not None else self.rows % self.global_batch
+        if not rest:
+            return ""
+        rows = counted(rest, "rows")
+        return f" ({rows} left out: dataloader_drop_last)" if self.drop_last else f" (the last of {rows})"
+
+
 
 TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
 
@@ -38,7 +109,6 @@ def _warn_of_moved_evaluations(args: TrainingArguments) -> None:
             f"minimum_eval_times lowers eval_steps to {args.eval_steps}: checkpoints are evaluated, and the best is "
             f"chosen, every {both:,} steps only; set eval_steps and save_steps in its place"
         )
-
 
 _FORWARD = 1 / 3  # the share of a training step that scoring as many rows takes, before an evaluation was timed
 
@@ -136,7 +206,7 @@ def go_on_recording(log: EventLog, state: TrainerState | None) -> None:
         record_save(log, state)  # killed between saving the checkpoint and logging it
 
 
-class StepsTold(TrainerCallback):
+class StepLogger(TrainerCallback):
     """Tells at the start how steps are counted, writes it to the manifest, and plans the check of the loss."""
 
     def __init__(self, run: RunDirectory, examples: int | None, course: LossCourse | None):
@@ -259,7 +329,7 @@ class Judged(TrainerCallback):
     The last evaluation is told only: nothing would be saved any more.
     """
 
-    def __init__(self, judging: Judging):
+    def __init__(self, judging: TrialPruner):
         self.judging, self.metric = judging, f"eval_{judging.metric}"
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):

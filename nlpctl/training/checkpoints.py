@@ -24,7 +24,7 @@ from nlpctl.layout import checkpoint_path, checkpoints_in
 from nlpctl.models.folder import ModelCard, save_model_folder
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.source import WEIGHTS
-from nlpctl.training.sums import SUMS, moved_aside, write_sums
+from nlpctl.training.checkpoint_choice import SUMS, moved_aside, write_sums
 
 MASTER_WEIGHTS = "master_weights"  # in the state of an optimizer of half precision: fp32 copies by parameter
 

@@ -10,7 +10,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.data.inspect.lengths import CountedTokens, row_tokens
 from nlpctl.data.splits import TrainingData
-from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.errors import Problem
 from nlpctl.names import counted
 from nlpctl.report.page import percent

@@ -2,18 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
+from paddlenlp.trainer.trainer_utils import EvalPrediction
 
-from nlpctl.data.collate import Batch
-from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.inference.pipeline import Pipeline
+from nlpctl.config.own_parts import part_of
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
+from nlpctl.data.batches.collate import Batch
+from nlpctl.data.functions import import_part, parts_blamed
+from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.engines.pipeline import Pipeline
+from nlpctl.errors import UserError
 from nlpctl.tasks.base import Task, as_tuple
-from nlpctl.training.own_metrics import OwnMetrics
-from nlpctl.training.user_loss import Loss
+from nlpctl.training.user_loss import Loss, criterion_labels, plain
+
+# Scores of the user's own on dev: compute_metrics, called as PaddleNLP's Trainer calls it.
+
+METRICS, PREPARE = part_of("training.compute_metrics"), part_of("training.preprocess_logits_for_metrics")
+PADDING = -100  # fills rows of different lengths, in outputs and labels, as in PaddleNLP's Trainer
+
+Place = tuple[int, int]  # the number of an example, and of its feature
+Rows = dict[Place, tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]]  # the outputs and labels of each feature
+
+
+class OwnMetrics:
+    """compute_metrics of a recipe, with preprocess_logits_for_metrics if it names one."""
+
+    def __init__(self, recipe: Recipe, task: Task):
+        """UserError if a function cannot be imported or takes other arguments."""
+        self.recipe, self.task = recipe, task
+        self.name = recipe.training.compute_metrics
+        self._compute = import_part(METRICS, self.name)
+        prepare = recipe.training.preprocess_logits_for_metrics
+        self._prepare = None if prepare is None else import_part(PREPARE, prepare)
+
+    def rows(self, places: Sequence[Place], batch: Batch, outputs: Sequence[np.ndarray]) -> Rows:
+        """The rows of a labelled batch, without those of its outputs that compute_metrics is not to get."""
+        shown = self.task.hide(batch, None) if self.task.hides else batch
+        labels = [np.asarray(shown[name]) for name in criterion_labels(self.task)]
+        kept = list(outputs) if self._prepare is None else self._prepared(outputs, labels)
+        return {
+            place: (tuple(each[i] for each in kept), tuple(each[i] for each in labels))
+            for i, place in enumerate(places)
+        }
+
+    def _prepared(self, outputs: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list[np.ndarray]:
+        name, count = self.recipe.training.preprocess_logits_for_metrics, len(outputs[0])
+        with parts_blamed(self.recipe), paddle.no_grad():
+            found = self._prepare(plain(_tensors(outputs)), plain(_tensors(labels)))
+        arrays = [np.asarray(each) for each in (found if isinstance(found, tuple | list) else (found,))]
+        for array in arrays:
+            if array.dtype == object or array.ndim == 0 or len(array) != count:
+                message = f"{name} returned {_shape(array)} for a batch of {count} rows"
+                raise UserError(message, PREPARE.key, "return a tensor, or a tuple of them, with an entry per row")
+        return arrays
+
+    def scores(self, rows: Rows) -> dict[str, float]:
+        """What compute_metrics makes of all rows, in the order of the data. UserError: it fails, or returns no dict of
+        numbers."""
+        ordered = [rows[place] for place in sorted(rows)]
+        sides = zip(*ordered, strict=True)  # outputs and labels
+        outputs, labels = ([_stacked(column) for column in zip(*side, strict=True)] for side in sides)
+        with parts_blamed(self.recipe):
+            found = self._compute(EvalPrediction(predictions=plain(outputs), label_ids=plain(labels)))
+        if not isinstance(found, Mapping) or not all(_is_number(value) for value in found.values()):
+            message = f"{self.name} returned {found!r}"[:200]
+            raise UserError(message, METRICS.key, "return a dict of names and numbers, such as {'f1': 0.9}")
+        scores = {str(name).removeprefix("eval_"): float(value) for name, value in found.items()}
+        watched = (self.recipe.training.metric_for_best_model or "loss").removeprefix("eval_")
+        if watched not in scores and watched not in (*task_info(self.task.name).metrics, "loss"):
+            message = f"{self.name} returned {', '.join(scores) or 'nothing'}, but metric_for_best_model is {watched}"
+            raise UserError(message, METRICS.key, f"return {watched} too, or watch another score")
+        return scores
+
+
+def told_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
+    """Scores for a JSON file, which has no NaN."""
+    return {name: value if math.isfinite(value) else None for name, value in scores.items()}
+
+
+def _stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """One array [rows, ...], filled up with PADDING where rows differ in length.
+
+    Truth values and unsigned numbers, which cannot hold PADDING, then become int64.
+    """
+    sizes = {row.shape for row in rows}
+    if len(sizes) == 1:
+        return np.stack(rows)
+    dtype = np.dtype(np.int64) if rows[0].dtype.kind in "bu" else rows[0].dtype
+    array = np.full((len(rows), *np.max([*sizes], axis=0)), PADDING, dtype)
+    for place, row in zip(array, rows, strict=True):
+        place[tuple(slice(size) for size in row.shape)] = row
+    return array
+
+
+def _tensors(arrays: Sequence[np.ndarray]) -> list[paddle.Tensor]:
+    return [paddle.to_tensor(array) for array in arrays]
+
+
+def _shape(array: np.ndarray) -> str:
+    return "no tensor" if array.dtype == object else f"shape {list(array.shape)}"
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(value, str)
+
+
 
 
 class DevScores:

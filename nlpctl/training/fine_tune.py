@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,53 +16,60 @@ from nlpctl import console
 from nlpctl.config.schema import OptimizerSection, Recipe
 from nlpctl.config.tasks import scores
 from nlpctl.data.balance import balanced
-from nlpctl.data.batching import lost_worker_told
-from nlpctl.data.encoders import build_encoder
-from nlpctl.data.examples import ExampleList
+from nlpctl.data.batches.batching import lost_worker_told
+from nlpctl.data.batches.streaming import StreamingExamples
 from nlpctl.data.functions import parts_blamed
-from nlpctl.data.places import FeatureList
+from nlpctl.data.open_split import open_split
+from nlpctl.data.rows.examples import ExampleList, ExampleReader
+from nlpctl.data.rows.places import FeatureList, places
 from nlpctl.data.splits import TrainingData
-from nlpctl.data.streaming import StreamingExamples
-from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.engines.pipeline import scoring
+from nlpctl.engines.trained import TrainedModel, load_network
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.files import staged_dir
-from nlpctl.layout import MANIFEST, checkpoint_step
+from nlpctl.files import staged_dir, write_json_atomic
+from nlpctl.layout import MANIFEST, OWN_SCORES, checkpoint_step
 from nlpctl.models.changes import describe_changes
-from nlpctl.models.folder import ModelCard, make_card, save_model_folder
+from nlpctl.models.folder import ModelCard, calibrate_model, make_card, save_model_folder, tune_labels
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import check_length
 from nlpctl.models.parameters import matching, named, trains
 from nlpctl.models.sums import write_model_sums
 from nlpctl.names import counted
+from nlpctl.runs.time_shares import TimeShares, is_sound, summary
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import stops_later
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.base import Task
+from nlpctl.tasks.base import Task, worst
+from nlpctl.tasks.calibration import calibrated
+from nlpctl.tasks.intervals import full_report
+from nlpctl.tasks.slices import slices_of_run
+from nlpctl.tasks.tallies import save_tallies
 from nlpctl.training.arguments import training_arguments
-from nlpctl.training.begin import planned_processes
 from nlpctl.training.callbacks import (
     EarlyStopping,
     EventRecorder,
     Judged,
     ProgressLines,
-    StepsTold,
+    StepLogger,
     TimeLeft,
     go_on_recording,
     of_all_processes,
 )
+from nlpctl.training.checkpoint_choice import damage_of
 from nlpctl.training.checkpoints import TRAINING_STATE_FILES, read_state
-from nlpctl.training.diagnosis import diagnosed, not_learning
+from nlpctl.training.dev_scores import told_scores
+from nlpctl.training.diagnosis import diagnosed, not_learning, warn_if_useless
+from nlpctl.training.early_stopping import TrialPruner, patience_of
 from nlpctl.training.fast_cpu import fast_cpu
 from nlpctl.training.guards import BadStep
-from nlpctl.training.judging import Judging
 from nlpctl.training.learning import LossCourse
-from nlpctl.training.oom import Division, recorded_division
+from nlpctl.training.oom import MicroBatching, recorded_division
 from nlpctl.training.optimizer import describe_groups, parameter_report
 from nlpctl.training.own_parts import OwnParts, load_parts, try_parts
-from nlpctl.training.patience import patience_of
-from nlpctl.training.sums import damage_of
-from nlpctl.training.time_shares import TimeShares, is_sound, summary
+from nlpctl.training.run_setup import planned_processes
 from nlpctl.training.trainer import RecipeTrainer, TrainingLoss
 from nlpctl.training.watchdog import watched
 
@@ -128,7 +135,7 @@ def fine_tune(
     run: RunDirectory,
     checkpoint: Path | None,
     loss: TrainingLoss | None = None,
-    judging: Judging | None = None,
+    judging: TrialPruner | None = None,
 ) -> None:
     """Train from `checkpoint`, or from the start when it is None; `run.model` then holds the best model.
 
@@ -142,7 +149,7 @@ def fine_tune(
     early = None if patience is None else EarlyStopping(patience)
     events = EventLog(run.events_file)
     course = None if run.is_of_compress else _course(ready, checkpoint, loss)
-    steps = StepsTold(run, None if data.train is None else len(data.train), course)
+    steps = StepLogger(run, None if data.train is None else len(data.train), course)
     times = TimeShares()
     left = TimeLeft(times, *(0 if split is None else len(split) for split in (data.dev, data.test)))
     told: list[TrainerCallback] = [left, EventRecorder(events, left), ProgressLines(scores(task.name), left), steps]
@@ -246,10 +253,10 @@ def _train(
     return trainer.state
 
 
-def _divide(trainer: RecipeTrainer, recorded: Division | None, planned: int) -> None:
+def _divide(trainer: RecipeTrainer, recorded: MicroBatching | None, planned: int) -> None:
     """Divide every update as after an earlier lack of memory (`recorded`), and among the processes that there are."""
     args = trainer.args
-    given = Division(args.per_device_train_batch_size, args.gradient_accumulation_steps)
+    given = MicroBatching(args.per_device_train_batch_size, args.gradient_accumulation_steps)
     processes = max(args.dataset_world_size, 1)
     # What was recorded may be of another number of processes: only its micro-batch is known to fit.
     division = given.among(planned, processes, None if recorded is None else recorded.batch_size)
@@ -339,3 +346,135 @@ def _describe(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:
         console.note(line)
     if model.source is not None and model.fresh:
         console.note(f"newly initialised: {', '.join(model.fresh)}")
+
+
+# A training run, from the checked network to its scores, for `nlpctl train` and `nlpctl compress`.
+#
+# ready = make_ready(recipe, setup, task, data)    # fine_tune.py: the network and its rows; nothing is written yet
+# begin_run(...)                                   # run_setup.py: create or resume the run directory
+# train_and_score(ready, run, checkpoint)          # RUN/model, metrics.json, mistakes.json
+#
+# A caller may call begin_run first if it stores the initial network in the run directory.
+
+
+MOST = 50  # most rows in mistakes.json
+LONGEST = 1000  # characters of a text in it
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The best model, opened from the run directory, and its scores: {"dev": report, "test": report}."""
+
+    model: TrainedModel
+    metrics: dict[str, Any]
+
+
+def train_and_score(
+    ready: Ready,
+    run: RunDirectory,
+    from_checkpoint: bool,
+    *,
+    loss: TrainingLoss | None = None,
+    finish: Callable[[Path], None] | None = None,
+    judging: TrialPruner | None = None,
+) -> Trained | None:
+    """Train in this process and, in process 0, score the best model. None in the other processes of a run.
+
+    `from_checkpoint`: resume from the last checkpoint if there is one. `loss`: replaces the task's own. `finish`:
+    called with the folder of the best model before it is scored. `judging`: as for fine_tune.
+    """
+    if ready.setup.rank == 0:
+        run.update_manifest(parameters=parameter_report(ready.model, ready.recipe))
+    checkpoint = run.last_checkpoint() if from_checkpoint else None
+    if checkpoint is not None:
+        console.note(f"resuming from {checkpoint}")
+    fine_tune(ready, run, checkpoint, loss, judging)
+    if ready.setup.rank != 0:
+        return None
+    if finish is not None:
+        finish(run.model)
+    model = load_network(ready.recipe, str(run.model))  # opened from disk, so that scores equal those of `nlpctl eval`
+    console.note(f"model {run.model} on {ready.setup.device}")
+    batch_size = ready.recipe.training.per_device_eval_batch_size
+    metrics = score_run(run, ready.data, model, batch_size)
+    if ready.parts.metrics is not None:
+        for name in metrics:
+            examples = ready.data.dev if name == "dev" else ready.data.test
+            metrics[name][OWN_SCORES] = _own_scores(ready, model, examples, batch_size)
+    write_json_atomic(run.metrics_file, metrics)
+    steps = run.read_manifest().get("steps") or {}
+    frozen = bool(ready.model.changes.frozen)
+    warn_if_useless(ready.recipe, run, metrics, batch=steps.get("global_batch", 0), frozen=frozen)
+    return Trained(model, metrics)
+
+
+def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_size: int) -> dict[str, Any]:
+    """Score the model in `run` on dev and test, and write mistakes.json and the slices for the first of them.
+
+    Thresholds of the task are tuned on dev first, and its probabilities calibrated, and both are stored with the model.
+    """
+    splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
+    if not splits:
+        return {}
+    predictions = {name: model.predictions(examples, batch_size) for name, examples in splits.items()}
+    task = model.task
+    if data.dev is not None:
+        task = task.tuned(data.dev, predictions["dev"])
+        tune_labels(run.model, task.labels.names, task.thresholds)
+        if task.recipe.training.calibrate:
+            task = calibrated(task, data.dev, predictions["dev"], "dev")
+        if task.calibration is not None:
+            calibrate_model(run.model, task.calibration)
+    split = next(iter(splits))
+    write_json_atomic(run.mistakes_file, describe_mistakes(task, data, split, splits[split], predictions[split]))
+    reports = {}
+    for name, examples in splits.items():
+        reports[name], tallies = full_report(task, examples, predictions[name], data.groups.get(name))
+        if tallies is not None:
+            save_tallies(run.tallies_file(name), tallies)
+            if name == split:
+                found = slices_of_run(task, data.rows, examples, reports[name], tallies)
+                write_json_atomic(run.slices_file, {"split": name, **found})
+    return reports
+
+
+def _own_scores(
+    ready: Ready, model: TrainedModel, examples: ExampleList, batch_size: int
+) -> dict[str, float | None]:
+    """The scores of compute_metrics."""
+    metrics, rows = ready.parts.metrics, {}
+
+    def watch(*step: Any) -> None:
+        rows.update(metrics.rows(*step))
+
+    scoring(model.task, model.encoder, model.predictor).predictions(examples, batch_size, watch)
+    return told_scores(metrics.scores(rows))
+
+
+def describe_mistakes(
+    task: Task, data: TrainingData, split: str, examples: ExampleList, predictions: Sequence[Any]
+) -> dict[str, Any]:
+    """The content of mistakes.json: the number of wrong rows of `split`, and the worst of them with their lines."""
+    rows, found = data.rows, task.mistakes(examples, predictions)
+    chosen = worst(found, MOST)
+    wrong = [examples[mistake.row] for mistake in chosen]
+    where = places(open_split(rows, split), ExampleReader(rows, data.labels), wrong) if wrong else []
+    return {
+        "split": split,
+        "rows": len(examples),
+        "wrong": len(found),
+        "worst": [
+            {
+                "where": place,
+                "texts": {column: _cut(text) for column, text in rows.passages(example).items()},
+                "expected": _cut(mistake.expected),
+                "given": _cut(mistake.given),
+                "size": mistake.size,
+            }
+            for mistake, example, place in zip(chosen, wrong, where, strict=True)
+        ],
+    }
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -11,10 +11,10 @@ from pathlib import Path
 import paddle
 
 from nlpctl import console
-from nlpctl.data.collate import Batch
+from nlpctl.data.batches.collate import Batch
 from nlpctl.files import write_text_atomic
+from nlpctl.graphs.to_static import static_inputs
 from nlpctl.models.own_network import own_layer
-from nlpctl.models.static_inputs import static_inputs
 
 
 def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:

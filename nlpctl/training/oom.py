@@ -31,22 +31,22 @@ def is_of_tensors(error: MemoryError) -> bool:
 
 
 @dataclass(frozen=True)
-class Division:
+class MicroBatching:
     """The division of an update per process: micro-batch size `batch_size`, accumulated `parts` times."""
 
     batch_size: int
     parts: int
 
-    def smaller(self) -> Division | None:
+    def smaller(self) -> MicroBatching | None:
         """Half the micro-batch, twice the parts; for an odd size the largest smaller divisor; None if there is none.
 
         The product stays the same, and so do the effective batch, its learning rate, and the updates per epoch.
         """
         divisors = (size for size in range(self.batch_size // 2, 0, -1) if self.batch_size % size == 0)
         size = next(divisors, None)
-        return None if size is None else Division(size, self.parts * (self.batch_size // size))
+        return None if size is None else MicroBatching(size, self.parts * (self.batch_size // size))
 
-    def among(self, planned: int, processes: int, largest: int | None = None) -> Division | None:
+    def among(self, planned: int, processes: int, largest: int | None = None) -> MicroBatching | None:
         """The same update, planned for `planned` processes, among another number of them; None: it has a remainder.
 
         The micro-batch is as large as it was, or `largest`, where that divides the rows of a process.
@@ -55,13 +55,13 @@ class Division:
         if rest:
             return None
         size = next(size for size in range(min(largest or self.batch_size, rows), 0, -1) if rows % size == 0)
-        return Division(size, rows // size)
+        return MicroBatching(size, rows // size)
 
     def __str__(self) -> str:
         return f"{self.batch_size} x {self.parts}"
 
 
-def record_division(log: EventLog, step: int, division: Division) -> None:
+def record_division(log: EventLog, step: int, division: MicroBatching) -> None:
     """Log the division used from `step` completed steps on, for resumed runs."""
     log.append(
         EVENT,
@@ -71,10 +71,10 @@ def record_division(log: EventLog, step: int, division: Division) -> None:
     )
 
 
-def recorded_division(log: EventLog, step: int) -> Division | None:
+def recorded_division(log: EventLog, step: int) -> MicroBatching | None:
     """The division that the run of `log` used after `step` steps; None: that of the recipe."""
     found = None
     for event in log.read():
         if event["event"] == EVENT and event["step"] <= step:
-            found = Division(event["per_device_train_batch_size"], event["gradient_accumulation_steps"])
+            found = MicroBatching(event["per_device_train_batch_size"], event["gradient_accumulation_steps"])
     return found

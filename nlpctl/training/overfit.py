@@ -13,10 +13,10 @@ import numpy as np
 import paddle
 
 from nlpctl import console
-from nlpctl.data.collate import raise_failure
-from nlpctl.data.encoders import build_encoder
+from nlpctl.data.batches.collate import raise_failure
 from nlpctl.data.functions import parts_blamed
-from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.models.parameters import trains
 from nlpctl.runtime.run_directory import RunDirectory

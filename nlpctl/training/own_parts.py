@@ -16,10 +16,10 @@ from nlpctl import console
 from nlpctl.config.own_code import module_file
 from nlpctl.config.own_parts import named_parts, names_of, part_of
 from nlpctl.config.schema import Recipe
-from nlpctl.data.collate import Collator, raise_failure
-from nlpctl.data.functions import import_part, parts_blamed
+from nlpctl.data.batches.collate import Batch, Collator, LoaderFailure, failure_batch, raise_failure
+from nlpctl.data.functions import import_part, parts_blamed, raised
 from nlpctl.data.splits import TrainingData
-from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.own_network import own_layer
@@ -29,11 +29,74 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.arguments import training_arguments
 from nlpctl.training.batches import training_cut
-from nlpctl.training.dev_scores import DevScores
+from nlpctl.training.dev_scores import DevScores, OwnMetrics
 from nlpctl.training.fast_cpu import fast_cpu
-from nlpctl.training.own_collator import OwnCollator
-from nlpctl.training.own_metrics import OwnMetrics
 from nlpctl.training.user_loss import Loss, user_loss
+
+# Training batches made by the user's own collator, as PaddleNLP's Trainer would have them made.
+
+PART = part_of("training.data_collator")
+Collate = Callable[[list[dict[str, Any]]], Any]
+_ENTRY = "return a dict of arrays, each with an entry per row, or a tensor of it"
+
+
+class OwnCollator:
+    """From features to a batch, through the user's function; never raises, like `Collator`.
+
+    The function gets a dict for each row: what the task's own collator makes of it, not padded, as lists. Its batch
+    must hold the labels, and as many rows as it got.
+    """
+
+    def __init__(self, name: str, collate: Collate, inner: Collator, needs: Sequence[str]):
+        """`needs`: the entries that a batch must have."""
+        self.name, self._collate, self._inner, self._needs = name, collate, inner, tuple(needs)
+
+    def __call__(self, features: Sequence[Any]) -> dict[str, Any]:
+        try:
+            for feature in features:
+                if isinstance(feature, LoaderFailure):
+                    return failure_batch(feature)
+            return self.collate(features)
+        except Exception as error:
+            return failure_batch(LoaderFailure.of(error))
+
+    def collate(self, features: Sequence[Any]) -> Batch:
+        """The batch. UserError: the function fails, or what it returns is no batch of these rows."""
+        rows = [self._row(feature) for feature in features]
+        try:
+            found = self._collate(rows)
+        except Exception as error:
+            raise UserError(f"{self.name} failed: {raised(error, __file__)}", PART.key, "fix it") from None
+        if not isinstance(found, Mapping):
+            raise UserError(f"{self.name} returned {type(found).__name__}, not a dict", PART.key, _ENTRY)
+        missing = [name for name in self._needs if name not in found]
+        if missing:
+            message = f"{self.name} returned a batch without {', '.join(missing)}"
+            raise UserError(message, PART.key, f"keep it; its rows hold {', '.join(rows[0])}")
+        batch = {str(name): _array(value) for name, value in found.items()}
+        for name, array in batch.items():
+            if array.dtype == object or array.ndim == 0 or len(array) != len(rows):
+                told = "rows of different lengths" if array.dtype == object else f"shape {list(array.shape)}"
+                message = f"{self.name} returned {told} as {name} for {len(rows)} rows"
+                raise UserError(message, PART.key, _ENTRY)
+        return batch
+
+    def _row(self, feature: Any) -> dict[str, Any]:
+        made = self._inner.collate([feature])
+        if any(len(array) != 1 for array in made.values()):
+            hint = "remove training.data_collator"
+            raise UserError("a row of this task becomes several in a batch", PART.key, hint)
+        return {name: array[0].tolist() for name, array in made.items()}
+
+
+def _array(value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        return np.empty(len(value), dtype=object)
+    return array.astype(np.int64) if array.dtype.kind in "iu" else array
+
+
 
 OPTIMIZER, SCHEDULER = part_of("training.optimizer"), part_of("training.scheduler")
 COLLATOR, CALLBACKS = part_of("training.data_collator"), part_of("training.callbacks")

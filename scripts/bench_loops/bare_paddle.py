@@ -16,9 +16,9 @@ from step_times import LOG_EVERY, StepTimes
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.data.batching import LengthGroupedBatchSampler
+from nlpctl.data.batches.batching import LengthGroupedBatchSampler
+from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import read_training_data
-from nlpctl.data.task_rows import task_rows
 from nlpctl.models.families import Head
 from nlpctl.models.load import load_to_train
 from nlpctl.runtime.process import configure_paddle, prepare_process

@@ -25,8 +25,8 @@ ROWS = "text\tlabel\nthe room was clean\tpos\na dirty place\tneg\nvery friendly 
 def without_paddle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLines]:
     """Command lines that must end before Paddle is imported."""
     modules = ("nlpctl.cli.app", "nlpctl.config.load", "nlpctl.cli.train", "nlpctl.cli.predict", "nlpctl.cli.data")
-    modules += ("nlpctl.cli.export", "nlpctl.cli.compress", "nlpctl.runners.train", "nlpctl.runners.open_model")
-    modules += ("nlpctl.runners.predict", "nlpctl.runners.data", "nlpctl.runners.export")
+    modules += ("nlpctl.cli.export", "nlpctl.cli.compress", "nlpctl.training.train", "nlpctl.inference.open_model")
+    modules += ("nlpctl.inference.predict", "nlpctl.datatools.inspect", "nlpctl.export.export")
     with command_lines(tmp_path_factory.mktemp("light"), *modules) as lines:
         yield lines
 

@@ -86,7 +86,7 @@ def _program(file: Path) -> None:
 
 
 def _npz(file: Path) -> None:
-    from nlpctl.runners.many.held_out import shares_of, write_shares
+    from nlpctl.experiments.held_out import shares_of, write_shares
 
     write_shares(file, shares_of([np.full((2, 2), 0.5), np.full((1, 2), 0.5)]), ["a", "b"])
 
@@ -154,14 +154,14 @@ def _search(kind: str) -> Callable[[Path], Any]:
 
 
 def _unpack(file: Path) -> None:
-    from nlpctl.static_graph.archive import unpack
+    from nlpctl.convert.archive import unpack
 
     with tempfile.TemporaryDirectory() as folder:
         unpack(file, Path(folder))
 
 
 def _static(file: Path) -> Any:
-    from nlpctl.static_graph.sniff import kind_of
+    from nlpctl.convert.parameter_sets import kind_of
 
     kind_of(file)
     return read_tensors(file)
@@ -205,7 +205,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any], Callable[[Path], Any]]] = {
     "raw tensors": ("a", _raw_tensors, _static),
     "program": ("__model__", _program, _called("nlpctl.formats.program", "read_program")),
     "npy": ("a.npy", lambda file: np.save(file, WEIGHTS["w"]), _called("nlpctl.formats.array_files", "read_numpy")),
-    "npz": ("a.npz", _npz, _called("nlpctl.runners.many.held_out", "read_shares")),
+    "npz": ("a.npz", _npz, _called("nlpctl.experiments.held_out", "read_shares")),
     "tallies": ("a.npz", _tallies, _called("nlpctl.tasks.tallies", "load_tallies")),
     "zip": ("a.zip", _zip, _unpack),
     "tar": ("a.tar", _tar(""), _unpack),

@@ -1,6 +1,6 @@
 """Small files that would take gigabytes or minutes, and files that are none: refused before anything is allocated.
 
-tests/models/test_safe_pickle.py has those of pickles, tests/static_graph/test_archive.py those of archives.
+tests/models/test_safe_pickle.py has those of pickles, tests/convert/test_archive.py those of archives.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from onnx import helper, numpy_helper
 from onnx_graphs import write_graph
 
 from nlpctl.errors import UserError
+from nlpctl.experiments.held_out import read_shares, shares_of, write_shares
 from nlpctl.files import write_npz
 from nlpctl.formats import lod_tensor, program
 from nlpctl.formats.array_files import read_npz, read_numpy
@@ -29,7 +30,6 @@ from nlpctl.graphs.onnx_graph import read_graph
 from nlpctl.inference.index import TextIndex, new_index, save_index
 from nlpctl.inference.index_folder import IndexManifest, Kind
 from nlpctl.models.weights import read_safetensors
-from nlpctl.runners.many.held_out import read_shares, shares_of, write_shares
 
 
 def refused(read: Callable[..., Any], message: str, *values: Any) -> None:

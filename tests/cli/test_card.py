@@ -16,7 +16,7 @@ from nlpctl.models.export_folder import ExportManifest, Graph, write_manifest
 from nlpctl.models.folder import make_card
 from nlpctl.models.sums import weights_sum, write_model_sums
 from nlpctl.outputs import is_signed
-from nlpctl.runners.pages.card_words import LANGUAGES, words
+from nlpctl.runs.card import LANGUAGES, words
 from nlpctl.runtime.event_log import EventLog
 
 FIGURES = {"precision": 0.5, "recall": 0.5, "f1": 0.5, "support": 5}

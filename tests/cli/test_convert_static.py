@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nlpctl.cli.app import main
+from nlpctl.convert import convert_static as runner
 from nlpctl.errors import UserError
-from nlpctl.runners import convert_static as runner
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import typer
 import nlpctl as package
 from nlpctl import console
 from nlpctl.cli.app import COMMANDS, main
-from nlpctl.cli.envelope import FLAG, PROGRESS_SCHEMA, SCHEMA
 from nlpctl.cli.options import RecipeCommand
+from nlpctl.cli.output import FLAG, PROGRESS_SCHEMA, SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT = {

@@ -13,12 +13,12 @@ import pytest
 import nlpctl as package
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.paths import further_files
+from nlpctl.convert.source import walk
 from nlpctl.data.input_files import found_files
 from nlpctl.errors import UserError
 from nlpctl.names import is_utf8
-from nlpctl.runners.runs import find_runs
+from nlpctl.runs.runs import find_runs
 from nlpctl.runtime.lock import sole_writer
-from nlpctl.static_graph.gather import walk
 
 NAME = os.fsdecode(b"n\xff")
 REFUSED = r"n\\udcff.* is not UTF-8"

@@ -18,8 +18,8 @@ import yaml
 from nlpctl.config.load import load_recipe
 from nlpctl.config.recipe_text import recipe_text
 from nlpctl.config.tasks.info import Start
+from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import read_training_data
-from nlpctl.data.task_rows import task_rows
 from nlpctl.models import pretrained
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -186,8 +186,8 @@ def test_the_commands_that_come_next_are_quoted_for_the_shell(nlpctl, table, fol
 
 
 def test_problems_name_the_recipe_and_not_the_file_it_was_checked_in(tmp_path: Path) -> None:
+    from nlpctl.datatools.new import _write
     from nlpctl.errors import UserError
-    from nlpctl.runners.new import _write
 
     with pytest.raises(UserError) as refused:
         _write(tmp_path / "my.yaml", "task: sequence_classification\nnonsense: 1\n")

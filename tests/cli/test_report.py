@@ -7,10 +7,10 @@ import re
 
 from scored import paced, scored
 
-from nlpctl.compression.plan.scores import Metric
-from nlpctl.compression.plan.selection import Aim
-from nlpctl.runners.compress.report import write_reports
-from nlpctl.runners.compress.result import CompressResult
+from nlpctl.compress.report import write_reports
+from nlpctl.compress.scores import Metric
+from nlpctl.compress.selection import Aim
+from nlpctl.compress.tables import CompressResult
 from nlpctl.runtime.event_log import EventLog
 
 MISTAKES = {

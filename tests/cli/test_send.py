@@ -7,7 +7,7 @@ import json
 import pytest
 from mlflow_server import mlflow_server
 
-from nlpctl.runners import tracking
+from nlpctl.runs import tracking
 
 
 @pytest.fixture(autouse=True)

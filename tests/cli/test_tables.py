@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from nlpctl import console
-from nlpctl.cli.tables import fitted
+from nlpctl.cli.output import fitted
 
 
 def test_texts_are_cut_to_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

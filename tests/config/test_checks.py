@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.config.checks import CHECKS, PROCESS_CHECKS, refuse_half_precision_on_cpu
-from nlpctl.config.data_checks import DATA_CHECKS
+from nlpctl.config.checks import (
+    CHECKS,
+    DATA_CHECKS,
+    NETWORK_CHECKS,
+    PARAMETER_CHECKS,
+    PROCESS_CHECKS,
+    TASK_CHECKS,
+    TRAINING_CHECKS,
+    refuse_half_precision_on_cpu,
+)
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override
 from nlpctl.config.managed import REFUSED
-from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.own_parts import PART_CHECKS
-from nlpctl.config.parameter_checks import PARAMETER_CHECKS
 from nlpctl.config.ranges import RANGES
-from nlpctl.config.task_checks import TASK_CHECKS
 from nlpctl.config.tasks import KNOWN_TASKS
-from nlpctl.config.training_checks import TRAINING_CHECKS
 from nlpctl.errors import UserError
 
 HEAD = "task: sequence_classification\n"

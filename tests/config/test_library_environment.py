@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.config.library_environment import NUMBERS, TEXTS, checked_environment, known_variables
-from nlpctl.config.paddle_flags import flag_environment
+from nlpctl.config.environment import NUMBERS, TEXTS, checked_environment, flag_environment, known_variables
 from nlpctl.errors import UserError
 
 GOOD = "task: sequence_classification\nmodel: {from_scratch: {}}\ndata: {train: train.tsv}\n"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.compression.plan.strategy import parse_strategy, strategies_of, trains
+from nlpctl.compress.plan import parse_strategy, strategies_of, trains
+from nlpctl.compress.refusals import refuse_missing
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.task_file import COPIED
 from nlpctl.errors import UserError
+from nlpctl.experiments.series import read_series
 from nlpctl.layout import link_out
 from nlpctl.models.source import resolve_source
-from nlpctl.runners.compress.refusals import refuse_missing
-from nlpctl.runners.many.series_folder import read_series
 
 TASKS = {"decode.terms": "token_classification", "masking.dictionary": "masked_language_model"}
 

@@ -13,14 +13,7 @@ import pytest
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.config.own_code import (
-    CODE_KEYS,
-    Unnamed,
-    module_file,
-    refuse_unnamed,
-    require_named,
-    with_names_of,
-)
+from nlpctl.config.own_code import CODE_KEYS, Unnamed, module_file, refuse_unnamed, require_named, with_names_of
 from nlpctl.config.recipe_of import recipe_of, with_settings, with_student
 from nlpctl.data.functions import import_function
 from nlpctl.errors import UserError

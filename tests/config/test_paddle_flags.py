@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nlpctl.config.paddle_flags import flag_environment, known_flags, render
+from nlpctl.config.environment import flag_environment, known_flags, render
 from nlpctl.errors import UserError
 from nlpctl.paddle_version import KNOWN, release
 

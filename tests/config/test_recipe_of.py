@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.compression.plan.files import usable_student
+from nlpctl.compress.input_files import usable_student
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.load import load_recipe, recipe_of_values
 from nlpctl.config.recipe_of import recipe_of, recipe_of_network, with_settings, with_student

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.config.copy import copy_recipe
-from nlpctl.config.library import find_recipe, shipped_recipes, shipped_root
+from nlpctl.config.library import copy_recipe, find_recipe, shipped_recipes, shipped_root
 from nlpctl.config.load import load_recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.errors import UserError

@@ -8,9 +8,9 @@ import pytest
 
 from nlpctl.config.schema import BalanceSection
 from nlpctl.data.balance import balanced
-from nlpctl.data.examples import ExampleList
-from nlpctl.data.labels import LabelSet
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.rows.examples import ExampleList
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.errors import UserError
 
 LABELS = LabelSet(("neg", "pos"))

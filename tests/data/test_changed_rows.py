@@ -11,9 +11,9 @@ import pytest
 from nlpctl.config.schema import ColumnsSection, DataSection
 from nlpctl.data.functions import part_sums
 from nlpctl.data.open_split import open_split
-from nlpctl.data.row import BadRow
+from nlpctl.data.readers.row import BadRow
+from nlpctl.data.rows.text_rows import TextRows
 from nlpctl.data.splits import read_training_data
-from nlpctl.data.text_rows import TextRows
 from nlpctl.errors import UserError
 
 CODE = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nlpctl.config.schema import ColumnsSection, DataSection
-from nlpctl.data.labels import LabelSet
-from nlpctl.data.tag_scheme import TagScheme
-from nlpctl.data.task_rows import task_rows
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.tag_scheme import TagScheme
+from nlpctl.data.rows.task_rows import task_rows
 
 PAIR = ColumnsSection(text="a", text_pair="b", label="same", negative="c")
 

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from nlpctl.data.inspect.duplicates import NEAR
-from nlpctl.data.row import Row
-from nlpctl.data.split_rows import Readable, cut, fold_rows
+from nlpctl.data.readers.row import Row
+from nlpctl.data.split_rows import SplitRows, cut, fold_rows
 from nlpctl.errors import UserError
 
 WORDS = "room bed staff view food breakfast lobby street noise price window door lamp chair".split()
@@ -18,7 +18,7 @@ WORDS = "room bed staff view food breakfast lobby street noise price window door
 def readable(texts, labels, **columns):
     rows = [Row("f", i, {name: values[i] for name, values in columns.items()}) for i in range(len(texts))]
     passages, places = [{"text": text} for text in texts], list(range(len(texts)))
-    return Readable(rows, rows, passages, [(label,) for label in labels], {}, {"f": places}, places)
+    return SplitRows(rows, rows, passages, [(label,) for label in labels], {}, {"f": places}, places)
 
 
 def texts(count, seed=1):

@@ -16,10 +16,10 @@ import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.schema import ColumnsSection, DataSection, SplitsSection
 from nlpctl.data.hub import builtin_names
 from nlpctl.data.open_split import open_split
-from nlpctl.data.row import BadRow, Row
+from nlpctl.data.readers.row import BadRow, Row
+from nlpctl.data.rows.tagged_rows import TaggedRows
+from nlpctl.data.rows.text_rows import TextRows
 from nlpctl.data.splits import resolve_labels
-from nlpctl.data.tagged_rows import TaggedRows
-from nlpctl.data.text_rows import TextRows
 from nlpctl.errors import UserError
 
 
@@ -110,7 +110,7 @@ def test_wrong_names(name, splits, says):
 def test_wrong_name_is_told_without_importing_paddle():
     script = (
         "import sys\nfrom nlpctl.config.schema import DataSection\nfrom nlpctl.data.open_split import open_split\n"
-        "from nlpctl.data.text_rows import TextRows\nfrom nlpctl.errors import UserError\n"
+        "from nlpctl.data.rows.text_rows import TextRows\nfrom nlpctl.errors import UserError\n"
         "try:\n    open_split(TextRows(DataSection(dataset='chnsenticorpus')), 'train')\n"
         "except UserError:\n    print([m for m in ('paddle', 'paddlenlp', 'datasets') if m in sys.modules])\n"
     )

@@ -16,8 +16,8 @@ from nlpctl.config.schema import DataSection
 from nlpctl.data import input_shards
 from nlpctl.data.input_shards import ShardRows, count_lines, countable, cut_input, cut_shards, scan, with_lines
 from nlpctl.data.inputs import PredictInput, open_inputs
-from nlpctl.data.row import BadRow
-from nlpctl.data.task_rows import task_rows
+from nlpctl.data.readers.row import BadRow
+from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import UserError
 
 TAGGING, CLASSIFYING = "token_classification", "sequence_classification"

@@ -6,8 +6,8 @@ import pytest
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.inputs import open_input
-from nlpctl.data.kept import KEEP_ALL
-from nlpctl.data.task_rows import task_rows
+from nlpctl.data.passthrough_columns import KEEP_ALL
+from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import UserError
 
 

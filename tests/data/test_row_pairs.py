@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nlpctl.data.row_pairs import PairDraw
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.rows.text_rows import TextExample
 
 ROWS = [TextExample(f"text {i}", None, label) for i, label in enumerate((0, 0, 0, 1, 1, 2))]
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pandas
 import pytest
 
-from nlpctl.data.delimited import in_quotes
-from nlpctl.data.labels import label_name
 from nlpctl.data.open_split import FileRows
-from nlpctl.data.readers import file_format, parse_rows, read_rows
-from nlpctl.data.row import BadRow, Row
-from nlpctl.data.task_rows import TABLES
+from nlpctl.data.readers.readers import file_format, parse_rows, read_rows
+from nlpctl.data.readers.row import BadRow, Row
+from nlpctl.data.readers.tables import in_quotes
+from nlpctl.data.rows.labels import label_name
+from nlpctl.data.rows.task_rows import TABLES
 from nlpctl.errors import UserError
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
@@ -275,7 +275,7 @@ def test_constant_memory(tmp_path: Path, kind):
     script = (
         "import sys, tracemalloc\n"
         "from pathlib import Path\n"
-        "from nlpctl.data.readers import read_rows\n"
+        "from nlpctl.data.readers.readers import read_rows\n"
         "tracemalloc.start()\n"
         "path = Path(sys.argv[1])\n"
         "count = sum(1 for _ in read_rows(path, path.suffix[1:], True, ('text', 'label')))\n"

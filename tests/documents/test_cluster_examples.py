@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from nlpctl.cli import app
-from nlpctl.runtime.schedulers import Place, place_of
+from nlpctl.launch.schedulers import NodeRank, place_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "cluster"
@@ -92,7 +92,7 @@ def calls(script: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def placed(params: dict[str, Any], environ: dict[str, str]) -> Place | None:
+def placed(params: dict[str, Any], environ: dict[str, str]) -> NodeRank | None:
     return place_of(params["nnodes"], params["master"], params["node_rank"], environ)
 
 
@@ -128,7 +128,7 @@ def test_the_batch_file_of_slurm():
     assert list(commands) == ["doctor", "train"]
     for params in commands.values():
         for rank in range(nodes):
-            expected = Place(nodes, rank, "gpu11", 20123)
+            expected = NodeRank(nodes, rank, "gpu11", 20123)
             assert placed(params, {**environ, "SLURM_NODEID": str(rank)}) == expected
     assert options["gpus-per-node"] == "4" and commands["doctor"]["devices"] == "0,1,2,3"
 
@@ -144,7 +144,7 @@ def test_the_indexed_job_of_kubernetes():
     assert spec["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"] == container["name"]
     for rank in range(nodes):
         place = placed(params, {"JOB_COMPLETION_INDEX": str(rank), "HOSTNAME": f"{name}-{rank}-abcde"})
-        assert place == Place(nodes, rank, f"{name}-0.{pod['subdomain']}", 29417)
+        assert place == NodeRank(nodes, rank, f"{name}-0.{pod['subdomain']}", 29417)
     volumes(pod)
 
 
@@ -158,7 +158,7 @@ def test_the_paddle_job():
     for rank in range(nodes):
         host = "10.1.2.3" if rank == 0 else f"{name}-worker-0"  # the operator gives worker 0 its own address
         environ = {"PADDLE_JOB_ID": name, "PADDLE_NNODES": str(nodes), "PADDLE_MASTER": f"{host}:{port}"}
-        assert placed(params, {**environ, "HOSTNAME": f"{name}-worker-{rank}"}) == Place(nodes, rank, host, port)
+        assert placed(params, {**environ, "HOSTNAME": f"{name}-worker-{rank}"}) == NodeRank(nodes, rank, host, port)
     volumes(worker["template"]["spec"])
 
 

@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.runners.board import show_board
+from nlpctl.ui.board import show_board
 
 
 def test_board(work, base):

@@ -19,13 +19,12 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.cli.app import main
-from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, Step
-from nlpctl.compression.strategies.ort_dynamic import OrtDynamic
+from nlpctl.compress import interleaved_timing as last_round
+from nlpctl.compress.step_worker import StepProcess, TimeIsUp
 from nlpctl.errors import RunFailed
+from nlpctl.export.strategies import CANDIDATES, EXPORTS, OrtDynamic, Step
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.runners.compress import last_round
-from nlpctl.runners.compress.worker import StepProcess, TimeIsUp
-from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.machine import cpu_info
 
 ROOT = Path(__file__).resolve().parents[2]
 # A calibrated graph of every machine: Paddle's where its int8 is native.

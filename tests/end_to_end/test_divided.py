@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from nlpctl.runners.parquet_parts import common_schema, read_part, schema_of, write_part
+from nlpctl.inference.parquet_parts import common_schema, read_part, schema_of, write_part
 
 SKIP = ("--set", "data.on_bad_row=skip")
 

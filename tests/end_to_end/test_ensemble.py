@@ -83,9 +83,9 @@ def test_it_is_exported_like_any_other(work, ensemble):
 @pytest.mark.slow
 def test_it_can_teach(work, ensemble):
     """What a distillation asks of its teacher: answers, by its graph, and vectors of words."""
-    from nlpctl.compression.networks.teacher import open_teacher
+    from nlpctl.compress.networks.teacher import open_teacher
     from nlpctl.config.recipe_of import recipe_of
-    from nlpctl.data.text_rows import TextExample
+    from nlpctl.data.rows.text_rows import TextExample
     from nlpctl.runtime.process import set_up_process
     from nlpctl.tasks.sequence_classification import softmax
 

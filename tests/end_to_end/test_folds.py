@@ -9,7 +9,7 @@ import signal
 import numpy as np
 import pytest
 
-from nlpctl.runners.many.held_out import read_shares
+from nlpctl.experiments.held_out import read_shares
 
 QUICK = ("--max_steps", "3", "--evaluation_strategy", "no", "--save_strategy", "no", "--no-load_best_model_at_end")
 WORDS = ("train", "recipe.yaml", "--folds", "2", "--set", "data.train=noisy.tsv", "--output_dir", "folds")

@@ -6,7 +6,7 @@ import json
 
 import jsonschema
 
-from nlpctl.cli.envelope import PROGRESS_SCHEMA, SCHEMA
+from nlpctl.cli.output import PROGRESS_SCHEMA, SCHEMA
 
 TEXTS = "the room was clean\nbad food\n"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.runners.live_runs import LiveRuns
+from nlpctl.runs.live_runs import LiveRuns
 
 
 @pytest.fixture

@@ -83,8 +83,8 @@ def test_the_same_rows_each_time_whatever_the_window(work, pool, monkeypatch):
     """Memory holds the most uncertain rows alone: windows that forget the others choose the same ones."""
     from nlpctl.config.recipe_of import recipe_of
     from nlpctl.data.inputs import open_inputs
-    from nlpctl.data.task_rows import task_rows
-    from nlpctl.runners import labelling
+    from nlpctl.data.rows.task_rows import task_rows
+    from nlpctl.datatools import next as labelling
 
     monkeypatch.chdir(work.folder)
     recipe = recipe_of(work / "base")

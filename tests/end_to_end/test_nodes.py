@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from command_lines import Started
 
-from nlpctl.runtime.team import free_port
+from nlpctl.launch.node_launch import free_port
 
 HELPERS = Path(__file__).resolve().parents[1] / "helpers"
 OTHER_LINES = "waiting for the others", "is not at 127.0.0.1"  # how the nodes meet

@@ -136,7 +136,7 @@ def test_its_export_needs_no_code(work, bag, code, tmp_path):
 
 def test_a_class_of_paddlenlp_starts_from_an_encoder(work, base, code, weights, monkeypatch):
     from nlpctl.config.load import Override, load_recipe
-    from nlpctl.models.first_token import reads_first_token
+    from nlpctl.graphs.to_static import reads_first_token
     from nlpctl.tasks.base import task_class
 
     text = (work / "recipe.yaml").read_text()

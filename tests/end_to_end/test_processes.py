@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nlpctl.runtime.launch import launch
+from nlpctl.launch.launch import launch
 from nlpctl.runtime.run_directory import RunDirectory
 
 HELPERS = Path(__file__).resolve().parents[1] / "helpers"

@@ -42,7 +42,7 @@ def until(condition: Callable[[], object]) -> None:
 def test_under_load_and_through_a_sigterm(work, base):
     """scripts/check_serve.py with short phases: every answer is that of predict, nothing is lost.
 
-    But for one connection, which the kernel may make between the last accept and the close (serving/server.py).
+    But for one connection, which the kernel may make between the last accept and the close (serve/server.py).
     """
     texts = [line.split("\t")[0] for line in (work / "train.tsv").read_text().splitlines()[1:]]
     (work / "served.txt").write_text("".join(f"{text}\n" for text in texts))

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import nlpctl
-from nlpctl.data.tagged_rows import put_together
+from nlpctl.data.rows.tagged_rows import put_together
 
 RECIPE = """\
 task: token_classification

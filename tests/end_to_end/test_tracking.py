@@ -42,7 +42,7 @@ def once(run: dict, events: list[dict]) -> bool:
 HANGING = """
 import time
 from pathlib import Path
-from nlpctl.runners import tracking
+from nlpctl.runs import tracking
 
 class Hanging:
     def __init__(self, *_):

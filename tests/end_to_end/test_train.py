@@ -11,7 +11,7 @@ import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.paddle_version import installed_paddle
-from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.machine import cpu_info
 
 MODEL_FILES = {
     "config.json", "labels.json", "manifest.json", "model_state.pdparams", "special_tokens_map.json", "task.json",

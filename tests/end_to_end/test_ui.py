@@ -98,7 +98,7 @@ def test_a_long_text_is_taken(address):
 
 def test_models_do_not_end_each_other(tmp_path, monkeypatch):
     """The three that were tried last stay; one that does not end when it is asked is killed."""
-    from nlpctl.runners import ui
+    from nlpctl.ui import ui
 
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     started = subprocess.Popen
@@ -116,7 +116,7 @@ def test_models_do_not_end_each_other(tmp_path, monkeypatch):
 
 def test_a_model_that_was_replaced_is_started_again(tmp_path, monkeypatch):
     """After --overwrite or a calibration: the page shows its scores, so it must answer, too."""
-    from nlpctl.runners import ui
+    from nlpctl.ui import ui
 
     started, asleep = subprocess.Popen, "import time; time.sleep(60)"
     monkeypatch.setattr(ui.subprocess, "Popen", lambda words, **more: started([words[0], "-c", asleep], **more))
@@ -134,7 +134,7 @@ def test_a_model_that_was_replaced_is_started_again(tmp_path, monkeypatch):
 
 def test_a_form_sends_back_what_was_typed():
     """Also characters that the page makes visible elsewhere."""
-    from nlpctl.runners.pages.ui import try_section
+    from nlpctl.ui.pages import try_section
 
     typed = "a\nb \U0001f468\u200d\U0001f469 <b>"
     page = "".join(try_section("r\u200dun", ["text"], {"text": typed}).parts)
@@ -153,7 +153,7 @@ time.sleep(60)
 
 def test_an_answer_that_takes_too_long_is_told(tmp_path, monkeypatch):
     """The service chooses its port itself and tells it; until then the model is being loaded."""
-    from nlpctl.runners import ui
+    from nlpctl.ui import ui
 
     started, asked = subprocess.Popen, []
 
@@ -180,7 +180,7 @@ def test_only_a_form_starts_a_model(base, tmp_path):
     """A page that is fetched starts none, neither does a form on another web site."""
     from starlette.testclient import TestClient
 
-    from nlpctl.runners.ui import TriedModels, make_ui
+    from nlpctl.ui.ui import TriedModels, make_ui
 
     class Started(TriedModels):
         def open(self, run):
@@ -202,7 +202,7 @@ def test_only_a_form_starts_a_model(base, tmp_path):
 
 
 def test_hosts_are_as_a_request_has_them():
-    from nlpctl.runners.ui import hosts_of
+    from nlpctl.ui.ui import hosts_of
 
     assert hosts_of("fd00::5")[0] == "[fd00::5]" and hosts_of("box")[0] == "box" and hosts_of("::") == ["*"]
 
@@ -234,7 +234,7 @@ def test_the_page_of_a_running_run_renews_itself(work, base, tmp_path):
 
     from starlette.testclient import TestClient
 
-    from nlpctl.runners.ui import TriedModels, make_ui
+    from nlpctl.ui.ui import TriedModels, make_ui
 
     run = shutil.copytree(base, tmp_path / "going")
     manifest = json.loads((run / "manifest.json").read_text())

@@ -17,14 +17,14 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
+from nlpctl.export.export import Wanted, export
 from nlpctl.files import sha256_of
+from nlpctl.inference.open_model import find_model, open_trained_model, refuse_model
 from nlpctl.models import sums
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import find_trained_model
 from nlpctl.paddle_version import installed_paddle
-from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model
-from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.machine import cpu_info
 from nlpctl.runtime.process import set_up_process
 
 
@@ -97,7 +97,7 @@ def test_int8_of_every_method(classifier, tmp_path, monkeypatch):
 
 
 def test_int8_that_decides_otherwise_is_refused(classifier, tmp_path, monkeypatch):
-    from nlpctl.inference.onnx_runtime import OnnxPredictor
+    from nlpctl.engines.onnx_runtime import OnnxPredictor
 
     right = OnnxPredictor.outputs
 
@@ -114,7 +114,7 @@ def test_int8_that_decides_otherwise_is_refused(classifier, tmp_path, monkeypatc
 
 @pytest.mark.slow
 def test_int8_as_a_family_keeps_the_graphs_that_pass(classifier, tmp_path, monkeypatch, capsys):
-    from nlpctl.inference.onnx_runtime import OnnxPredictor
+    from nlpctl.engines.onnx_runtime import OnnxPredictor
     from nlpctl.tasks.sequence_classification import SequenceClassification
 
     right = OnnxPredictor.outputs
@@ -253,7 +253,7 @@ def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
 def test_what_is_told_to_end_leaves_nothing(classifier, tmp_path):
     """In a process of its own, with Paddle freshly imported."""
     told = (
-        "import os, signal, sys; from nlpctl.runners import export; from nlpctl.cli.app import main\n"
+        "import os, signal, sys; from nlpctl.export import export; from nlpctl.cli.app import main\n"
         "export.save_description = lambda *words: os.kill(os.getpid(), signal.SIGTERM)\n"
         "sys.exit(main(sys.argv[1:]))"
     )

@@ -9,12 +9,12 @@ import pytest
 
 from nlpctl.config.schema import InferenceSection
 from nlpctl.config.tasks import KNOWN_TASKS
-from nlpctl.data.examples import ExampleReader
 from nlpctl.data.open_split import open_split
-from nlpctl.data.task_rows import task_rows
+from nlpctl.data.rows.examples import ExampleReader
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.export.export import Wanted, export
+from nlpctl.inference.open_model import open_trained_model
 from nlpctl.models.find import find_trained_model
-from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runtime.process import set_up_process
 
 CASES = [
@@ -34,7 +34,7 @@ def answers(recipe, source, engine):
     recipe = dataclasses.replace(recipe, inference=InferenceSection(engine=engine, precision="fp32"))
     model = open_trained_model(recipe, set_up_process(recipe), source, 8)
     assert model.predictor.engine == engine
-    from nlpctl.inference.pipeline import answering
+    from nlpctl.engines.pipeline import answering
 
     rows = task_rows(recipe.task, recipe.data)
     reader = ExampleReader(rows, None)

@@ -9,15 +9,14 @@ import onnx
 import pytest
 
 from nlpctl.config.schema import InferenceSection
+from nlpctl.engines.choice import Machine, candidates, runnable
 from nlpctl.errors import UserError
+from nlpctl.export.export import Wanted, export
 from nlpctl.export.plan import Plan, check_names
-from nlpctl.graphs import onnx_fp16
-from nlpctl.inference.choice import candidates, runnable
-from nlpctl.inference.support import Machine
+from nlpctl.graphs import onnx as onnx_fp16
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import find_trained_model
-from nlpctl.runners.export import Wanted, export
-from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.machine import cpu_info
 
 WANTED = Wanted(("onnx",), ("fp32", "fp16"), rows=16, timing=0)
 

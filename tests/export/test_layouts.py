@@ -14,10 +14,10 @@ import pytest
 from google.protobuf import descriptor_pool
 
 from nlpctl.errors import UserError
+from nlpctl.export.export import Wanted, export
 from nlpctl.export.layouts import LAYOUTS, layout, paddle_serving, triton
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.models.find import find_trained_model
-from nlpctl.runners.export import Wanted, export
 
 ROWS = TensorSpec("input_ids", "int64", (None, None))
 NUMPY = {"TYPE_INT64": np.int64, "TYPE_INT32": np.int32, "TYPE_FP32": np.float32}

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nlpctl.compression.strategies.onnx_int8 import OnnxInt8
-from nlpctl.compression.strategies.registry import STRATEGIES
+from nlpctl.compress.source import add_onnx
+from nlpctl.compress.strategies import STRATEGIES
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.export.export import Wanted, export
 from nlpctl.export.plan import BY_FORMAT
+from nlpctl.export.strategies import OnnxInt8
 from nlpctl.graphs import onnx
 from nlpctl.models.export_folder import read_manifest, write_manifest
 from nlpctl.models.find import find_trained_model
-from nlpctl.runners.compress.source import add_onnx
-from nlpctl.runners.export import Wanted, export
 from nlpctl.runtime.worker import is_alive
 
 

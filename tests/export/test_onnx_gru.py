@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.graphs.onnx_gru import is_own_onnx, write_onnx_gru
+from nlpctl.graphs.onnx import is_own_onnx, write_onnx_gru
 from nlpctl.models.crf import with_crf
 from nlpctl.models.networks.bigru import BiGRUConfig, BiGRUForTokenClassification
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from nlpctl.config.schema import InferenceSection
-from nlpctl.data.labels import LabelSet
-from nlpctl.data.task_rows import task_rows
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import RunFailed
+from nlpctl.export.export import Wanted, export
 from nlpctl.models.find import find_trained_model
-from nlpctl.runners.export import Wanted, export
 from nlpctl.runtime.process import set_up_process
 
 
@@ -21,10 +21,10 @@ from nlpctl.runtime.process import set_up_process
 def network(classifier):
     """The network's run function and a Parity of it."""
     set_up_process(classifier)
-    from nlpctl.data.encoders import build_encoder
     from nlpctl.data.sample_rows import rows_to_compare
-    from nlpctl.inference.engine import DygraphPredictor
-    from nlpctl.inference.parity import Parity
+    from nlpctl.data.text.tokenizers import build_encoder
+    from nlpctl.engines.engine import DygraphPredictor
+    from nlpctl.engines.parity import Parity
     from nlpctl.tasks.base import make_task, task_class
 
     model = task_class(classifier.task).load_trained(classifier, find_trained_model(classifier))
@@ -84,7 +84,7 @@ def test_nothing_is_left_beyond_the_tolerance(classifier, tmp_path, monkeypatch,
     if overwrites:
         export(classifier, source, Wanted(("paddle",), rows=4), output=tmp_path / "new")
         before = {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
-    from nlpctl.inference import paddle_inference
+    from nlpctl.engines import paddle_inference
 
     right = paddle_inference.PaddlePredictor.outputs
     monkeypatch.setattr(
@@ -103,7 +103,7 @@ def test_nothing_is_left_beyond_the_tolerance(classifier, tmp_path, monkeypatch,
 def test_a_temporary_export_goes(classifier, monkeypatch, tmp_path):
     import tempfile
 
-    from nlpctl.runners.open_model import open_trained_model
+    from nlpctl.inference.open_model import open_trained_model
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for engine in ("paddle", "onnxruntime"):

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
+from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import require_rows, rows_to_compare, spread
-from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.models.find import find_trained_model
 from nlpctl.runtime.process import set_up_process

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nlpctl.config.recipe_of import recipe_of
+from nlpctl.export.export import Wanted, export
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import find_trained_model
-from nlpctl.runners.export import Wanted, export
 from nlpctl.runtime.process import set_up_process
 
 
@@ -16,8 +16,8 @@ def test_samples_suit_the_graph(made_run, task):
     recipe = made_run(task)
     folder = export(recipe, find_trained_model(recipe), Wanted(("paddle",), ("fp32",))).folder
     manifest, setup = read_manifest(folder), set_up_process(recipe)
-    from nlpctl.inference.auto import choices, open_choice
-    from nlpctl.inference.samples import sample_batches
+    from nlpctl.engines.auto import choices, open_choice
+    from nlpctl.engines.samples import sample_batches
 
     for batch_size in (1, 7):
         batches = sample_batches(folder, recipe_of(folder), batch_size, 20)

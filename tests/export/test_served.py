@@ -11,15 +11,15 @@ import pytest
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.inputs import open_input
-from nlpctl.data.task_rows import task_rows
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.export.export import Wanted, export
+from nlpctl.inference.predict import predict
 from nlpctl.models import engine_speeds
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.find import find_trained_model
-from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.predict import predict
-from nlpctl.runners.service import make_service
 from nlpctl.runtime.process import set_up_process
-from nlpctl.serving.settings import ServeSettings
+from nlpctl.serve.service import make_service
+from nlpctl.serve.settings import ServeSettings
 from nlpctl.tasks.base import task_class
 
 ROWS = 40

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.export import timing
-from nlpctl.export.timing import time_graphs
-from nlpctl.inference.speeds import conditions
+from nlpctl.engines.speeds import conditions
+from nlpctl.export import precisions as timing
+from nlpctl.export.precisions import time_graphs
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from nlpctl.runtime.streams import ONE_STREAM, Streams
-from nlpctl.serving.batcher import Batcher
-from nlpctl.serving.settings import ServeSettings
+from nlpctl.runtime.threads import ONE_STREAM, Streams
+from nlpctl.serve.batcher import Batcher
+from nlpctl.serve.settings import ServeSettings
 
 
 class Engine:

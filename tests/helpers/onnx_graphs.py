@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from nlpctl.inference.onnx_runtime import OnnxPredictor
+from nlpctl.engines.onnx_runtime import OnnxPredictor
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.runtime.process import ProcessSetup
 

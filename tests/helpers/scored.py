@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nlpctl.compression.plan.one_scale import LastRound, Paces, paces_of
-from nlpctl.compression.plan.scores import Row, Speed
+from nlpctl.compress.relative_speed import LastRound, RelativeSpeeds, paces_of
+from nlpctl.compress.scores import Row, Speed
 
 
 def scored(candidate: str, score: float, times: float = 1.0, **given: Any) -> Row:
@@ -33,7 +33,7 @@ def scored(candidate: str, score: float, times: float = 1.0, **given: Any) -> Ro
     return Row(candidate=candidate, score=score, speeds=speeds, **values)
 
 
-def paced(rows: Sequence[Row], last: LastRound | None = None) -> Paces:
+def paced(rows: Sequence[Row], last: LastRound | None = None) -> RelativeSpeeds:
     """The speeds of rows of which the first is the reference."""
     return paces_of(rows, rows[0], 0.99, last)
 

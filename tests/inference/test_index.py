@@ -14,16 +14,9 @@ import numpy as np
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.inference import index_build
-from nlpctl.inference.index import TextIndex, new_index, save_index
-from nlpctl.inference.index_build import IndexBuild
-from nlpctl.inference.index_folder import (
-    IndexManifest,
-    check_model,
-    model_files,
-    read_manifest,
-    write_manifest,
-)
+from nlpctl.inference import index as index_build
+from nlpctl.inference.index import IndexBuild, TextIndex, new_index, save_index
+from nlpctl.inference.index_folder import IndexManifest, check_model, model_files, read_manifest, write_manifest
 
 TEXTS = [f"text {i}\nwith a second line" for i in range(300)]
 
@@ -74,7 +67,7 @@ def test_memory_does_not_grow_with_the_texts(tmp_path):
     """Four times as many cost a byte each, and not their vectors, of 1 kB."""
     script = (
         "import sys, resource, numpy as np; from pathlib import Path\n"
-        "from nlpctl.inference.index_build import IndexBuild\n"
+        "from nlpctl.inference.index import IndexBuild\n"
         "with IndexBuild(Path(sys.argv[1]), 'flat') as build:\n"
         "  for start in range(0, int(sys.argv[2]), 2048):\n"
         "    build.add([f'text {i % 15000}' for i in range(start, start + 2048)], np.zeros((2048, 256), np.float32))\n"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
-from nlpctl.data.units import UnitSettings, UnitTokenizer
-from nlpctl.inference.explain import tokens_of
+from nlpctl.data.text.units import UnitSettings, UnitTokenizer
+from nlpctl.inference.attribution import tokens_of
 
 
 class Forms:

@@ -9,9 +9,9 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.config.model_section import ModelSection, ScratchSection
-from nlpctl.data.encoders import PaddleTextEncoder, build_encoder
-from nlpctl.data.units import UnitSettings, UnitTokenizer
+from nlpctl.config.schema import ModelSection, ScratchSection
+from nlpctl.data.text.tokenizers import PaddleTextEncoder, build_encoder
+from nlpctl.data.text.units import UnitSettings, UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.models.add_tokens import add_tokens, read_tokens
 from nlpctl.models.families import Head

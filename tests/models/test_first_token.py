@@ -7,7 +7,7 @@ import paddle
 import pytest
 from paddlenlp import transformers
 
-from nlpctl.models.first_token import first_token_only, reads_first_token
+from nlpctl.graphs.to_static import first_token_only, reads_first_token
 from nlpctl.models.networks.textcnn import TextCNNConfig, TextCNNForSequenceClassification
 from nlpctl.models.pruned import Kept, encoder_layers, prune
 from nlpctl.models.two_tower import two_tower

@@ -12,10 +12,9 @@ from safetensors.numpy import load_file, save_file
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head, family_of_config
-from nlpctl.models.huggingface import CONVERTIBLE, is_huggingface_layout, paddle_name, to_paddle_layout
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.tokenizer import load_tokenizer
-from nlpctl.models.weights import read_weights_file
+from nlpctl.models.weights import CONVERTIBLE, is_huggingface_layout, paddle_name, read_weights_file, to_paddle_layout
 
 HEAD = Head("SequenceClassification")
 

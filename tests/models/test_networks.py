@@ -6,11 +6,13 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.models.networks.bag_of_embeddings import BagOfEmbeddingsConfig, BagOfEmbeddingsForSequenceClassification
-from nlpctl.models.networks.bigru import BiGRUConfig, BiGRUForTokenClassification
+from nlpctl.models.networks.bag_of_embeddings import (
+    BagOfEmbeddingsConfig,
+    BagOfEmbeddingsForSequenceClassification,
+)
+from nlpctl.models.networks.bigru import BiGRUConfig, BiGRUForTokenClassification, ResetBeforeGRU
 from nlpctl.models.networks.bilstm import BiLSTMConfig, BiLSTMForSequenceClassification
 from nlpctl.models.networks.common import INITIAL_RANGE
-from nlpctl.models.networks.reset_before_gru import ResetBeforeGRU
 from nlpctl.models.networks.textcnn import TextCNNConfig, TextCNNForSequenceClassification
 
 PAD = 29

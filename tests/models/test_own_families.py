@@ -9,9 +9,9 @@ import paddle
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.config.model_section import ModelSection, ScratchSection
-from nlpctl.data.encoders import build_encoder
-from nlpctl.data.units import UnitEncoder
+from nlpctl.config.schema import ModelSection, ScratchSection
+from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.text.units import UnitEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.crf import with_crf
 from nlpctl.models.families import OWN, Head
@@ -21,7 +21,7 @@ from nlpctl.models.load import load_to_train, load_trained
 TEXTS = ["这家酒店很好", "the room is great", "太差了 terrible"] * 3
 LABELS = ("neg", "pos", "other")
 HEADS = {name: Head("TokenClassification" if name == "bigru" else "SequenceClassification") for name in OWN.values()}
-HEADS.pop("ensemble")  # made of other networks: tests/models/test_joined.py
+HEADS.pop("ensemble")  # made of other networks: tests/models/test_ensemble.py
 
 
 def build(architecture, head=None, labels=LABELS, **values):

@@ -8,8 +8,7 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.models.changes import freeze, parameter_counts, tie
-from nlpctl.models.initial_values import value_for
-from nlpctl.models.parameters import matching, named, select, set_parameters
+from nlpctl.models.parameters import matching, named, select, set_parameters, value_for
 
 NAMES = [f"ernie.encoder.layers.{i}.{part}" for i in (0, 1, 2, 10) for part in ("norm1.weight", "linear1.bias")]
 NAMES = ["ernie.embeddings.word.weight", *NAMES, "classifier.weight", "classifier.bias"]

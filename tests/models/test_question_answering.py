@@ -10,8 +10,8 @@ import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ModelSection
-from nlpctl.data.collate import pad_batch
-from nlpctl.data.encoders import build_encoder
+from nlpctl.data.batches.collate import pad_batch
+from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.folder import make_card, save_model_folder

@@ -3,7 +3,7 @@ import paddle
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.config.model_section import ModelSection, ScratchSection
+from nlpctl.config.schema import ModelSection, ScratchSection
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.folder import make_card, save_model_folder

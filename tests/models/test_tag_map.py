@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.models.tag_map import learnt_tags
+from nlpctl.models.extend import learnt_tags
 
 LAC = ("n-B", "n-I", "PER-B", "PER-I", "LOC-B", "LOC-I", "O")
 

@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.models.vectors import fill_embedding, read_vectors
+from nlpctl.models.scratch import fill_embedding, read_vectors
 
 WORDS = ["[PAD]", "酒店", "很", "好"]
 

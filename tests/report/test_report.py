@@ -7,10 +7,22 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nlpctl.report.axes import shortened, text_width, ticks
 from nlpctl.report.html import Html, element, escaped
 from nlpctl.report.page import Section, figures, page, percent, shown, table
-from nlpctl.report.plots import MOST_POINTS, Dot, bars, histogram, histogram_edges, lines, matrix, scatter, thinned
+from nlpctl.report.plots import (
+    MOST_POINTS,
+    Dot,
+    bars,
+    histogram,
+    histogram_edges,
+    lines,
+    matrix,
+    scatter,
+    shortened,
+    text_width,
+    thinned,
+    ticks,
+)
 
 VOID = {"meta"}
 

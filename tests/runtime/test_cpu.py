@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.runtime import cpu
+from nlpctl.runtime import machine as cpu
 
 HYPER_THREADED = ((0, 0), (0, 1), (0, 0), (0, 1))  # (package, core) of each logical processor
 

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from nlpctl.runtime import cuda_code
-from nlpctl.runtime.cuda_code import CudaCode, code_of
+from nlpctl.runtime import cuda as cuda_code
+from nlpctl.runtime.cuda import CudaCode, code_of
 
 MACHINE, PTX = 2, 1
 AS_IN_26 = [(MACHINE, number) for number in (61, 70, 75, 80, 86)]

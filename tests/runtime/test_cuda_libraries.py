@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.config.located import located
+from nlpctl.config.positions import located
 from nlpctl.errors import NeedsRestart, UserError
-from nlpctl.runtime import cuda_libraries, device
-from nlpctl.runtime.cuda_libraries import MARKER, PACKAGES, SEARCH_PATH, ask_libraries, link_folder
+from nlpctl.runtime import cuda as cuda_libraries
+from nlpctl.runtime import device
+from nlpctl.runtime.cuda import MARKER, PACKAGES, SEARCH_PATH, ask_libraries, link_folder
 from nlpctl.runtime.versions import pin
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build stand-in libraries with")

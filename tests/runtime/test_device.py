@@ -10,8 +10,7 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.runtime import device
-from nlpctl.runtime.cuda_code import CudaCode
-from nlpctl.runtime.cuda_libraries import CudaLibraries
+from nlpctl.runtime.cuda import CudaCode, CudaLibraries
 from nlpctl.runtime.device import Driver, Probes, choose_device, paddle_wheel, usable_gpu, visible_devices
 
 TWO_CARDS = Driver("12.2", "", ("Tesla V100", "Tesla V100"))

@@ -12,10 +12,10 @@ import pytest
 
 from nlpctl.cli import doctor as command
 from nlpctl.runtime import doctor
-from nlpctl.runtime.cpu import CpuInfo
-from nlpctl.runtime.cuda_libraries import CudaLibraries, Library
+from nlpctl.runtime.cuda import CudaLibraries, Library
 from nlpctl.runtime.device import Driver, GpuReport, Probes
 from nlpctl.runtime.doctor import Check
+from nlpctl.runtime.machine import CpuInfo
 
 ZEN5 = CpuInfo("AuthenticAMD", "EPYC", ("avx2", "avx512f"))
 GIB = 2**30

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.runtime.memory import refuse_processes
+from nlpctl.runtime.machine import refuse_processes
 
 
 def machine(root: Path, gigabytes: int) -> Path:

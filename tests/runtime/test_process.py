@@ -15,7 +15,7 @@ import pytest
 
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
-from nlpctl.runtime.cpu import CpuInfo, physical_cores
+from nlpctl.runtime.machine import CpuInfo, physical_cores
 from nlpctl.runtime.process import library_environment, plan_environment
 
 ZEN5 = CpuInfo("AuthenticAMD", "EPYC", ("avx2", "avx512f"))

@@ -16,8 +16,24 @@ import pytest
 import nlpctl
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import NeedsRestart, UserError
-from nlpctl.runtime.ray_cluster import Ground, RayCluster, RayWorker, _Actor, _Ended, _Keeper, _Served, ray_cluster
-from nlpctl.runtime.worker import ProcessEnded, WorkerKilled, WorkerLost, _Question, ask_back, listen_for_interrupts
+from nlpctl.runtime.ray_cluster import (
+    NodeRequirements,
+    RayCluster,
+    RayWorker,
+    _Actor,
+    _Ended,
+    _Keeper,
+    _Served,
+    ray_cluster,
+)
+from nlpctl.runtime.worker import (
+    ProcessEnded,
+    WorkerKilled,
+    WorkerLost,
+    _Question,
+    call_parent,
+    listen_for_interrupts,
+)
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "http://host:1", "ray://host", "auto "])
@@ -56,8 +72,11 @@ def test_a_node_that_lacks_a_variable_is_named() -> None:
 def test_a_node_must_see_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")  # restored afterwards
     (tmp_path / "seen").touch()
-    assert _Served().meet(Ground(str(tmp_path), ("seen",))) == (nlpctl.__version__, None)
-    for ground, missing in ((Ground(str(tmp_path), ("seen", "/not/seen")), "/not/seen"), (Ground("/not"), "/not")):
+    assert _Served().meet(NodeRequirements(str(tmp_path), ("seen",))) == (nlpctl.__version__, None)
+    for ground, missing in (
+        (NodeRequirements(str(tmp_path), ("seen", "/not/seen")), "/not/seen"),
+        (NodeRequirements("/not"), "/not"),
+    ):
         _, error = _Served().meet(ground)
         assert type(error) is UserError
         assert str(error).startswith(f"{missing}: node {platform.node()} does not see it: No such file or directory")
@@ -84,7 +103,7 @@ def test_a_process_that_is_killed_where_its_keeper_answers(number: int, kind: ty
     """That is told apart from a node that is gone."""
     answer = _Ended(-number, "a-node")
     actor = SimpleNamespace(meet=lambda _: None, begin=lambda *_: None, ended=lambda *_: True, given=lambda _: answer)
-    worker = RayWorker(lambda: actor, Ground("."), opened_there, grace=5.0)
+    worker = RayWorker(lambda: actor, NodeRequirements("."), opened_there, grace=5.0)
     worker.start()
     with pytest.raises(ProcessEnded, match="on node a-node ended") as told:
         worker.ask("question", "0.log")
@@ -105,7 +124,7 @@ def opened_there() -> Callable[[str], str]:
     def answer(asked: str) -> str:
         if asked == "wait":
             time.sleep(30)
-        return f"told {ask_back('how?')}"
+        return f"told {call_parent('how?')}"
 
     return answer
 

@@ -15,7 +15,7 @@ import pytest
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.parent import python_until_parent_ends
 from nlpctl.runtime import worker as module
-from nlpctl.runtime.worker import Worker, ask_back, is_alive, listen_for_interrupts, run_python, undisturbed
+from nlpctl.runtime.worker import Worker, call_parent, is_alive, listen_for_interrupts, run_python, undisturbed
 
 
 def _serve(connection) -> None:
@@ -103,7 +103,7 @@ def _answering(fault=""):
         if asked == "abort":
             os.abort()
         if asked == "back":
-            return [ask_back(number) for number in range(3)]
+            return [call_parent(number) for number in range(3)]
         time.sleep(asked)
         return os.getpid()
 

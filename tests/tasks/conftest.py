@@ -9,7 +9,7 @@ import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.data.labels import LabelSet
+from nlpctl.data.rows.labels import LabelSet
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
-from nlpctl.data.piece_spans import Pieces
-from nlpctl.data.question_features import Window, window_ranges
-from nlpctl.tasks.answer_spans import Candidate, best_answers, probabilities, window_scores
+from nlpctl.data.batches.question_features import Window, window_ranges
+from nlpctl.data.text.piece_spans import Pieces
+from nlpctl.tasks.question_answering import Candidate, best_answers, probabilities, window_scores
 
 ROW_START = 4  # [CLS] q q [SEP]
 

@@ -11,17 +11,16 @@ from itertools import product
 import numpy as np
 import pytest
 
-from nlpctl.data.multi_label_rows import MultiLabelExample
-from nlpctl.data.tag_scheme import detect_scheme
-from nlpctl.data.tagged_rows import TaggedExample
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.rows.multi_label_rows import MultiLabelExample
+from nlpctl.data.rows.tag_scheme import detect_scheme
+from nlpctl.data.rows.tagged_rows import TaggedExample
+from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.errors import UserError
 from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
 from nlpctl.models.viterbi import path_steps, viterbi
-from nlpctl.tasks import fit_confidence
-from nlpctl.tasks.calibrate import calibrated, recalibrated
+from nlpctl.tasks import calibration as fit_confidence
+from nlpctl.tasks.calibration import LEAST, calibrated, fit_first, fit_logistic, fit_temperature, recalibrated
 from nlpctl.tasks.confidence import LEVELS, Judged, coverage, ece, reliability, tempered
-from nlpctl.tasks.fit_confidence import LEAST, fit_first, fit_logistic, fit_temperature
 from nlpctl.tasks.sequence_classification import softmax
 from nlpctl.tasks.token_classification import follows
 
@@ -98,7 +97,7 @@ def test_a_temperature_depends_on_the_margin_where_that_pays():
 
 
 def test_many_labels_take_no_more_memory_than_few(monkeypatch):
-    monkeypatch.setattr("nlpctl.tasks.fit_confidence.MOST_LOGITS", 20_000)
+    monkeypatch.setattr("nlpctl.tasks.calibration.MOST_LOGITS", 20_000)
     logits, gold = np.random.default_rng(3).normal(size=(20_000, 40)).astype(np.float32), np.arange(20_000) % 40
     tracemalloc.start()
     try:
@@ -273,7 +272,7 @@ def test_an_entity_is_as_probable_as_all_paths_with_it():
 
 
 def window(example, words):
-    from nlpctl.data.tagged_features import TaggedWindow
+    from nlpctl.data.batches.tagged_features import TaggedWindow
 
     return TaggedWindow(example, 0, words, 0, array("i", range(words)))
 

@@ -12,8 +12,8 @@ import nlpctl  # noqa: F401  before paddle
 # isort: split
 import paddle
 
-from nlpctl.data.multi_label_rows import MultiLabelExample
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.rows.multi_label_rows import MultiLabelExample
+from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.tasks.multi_label_classification import gold_array
 
 LABELS = [0, 0, 0, 1, 0, 2, 0, 1, 0, 0]

@@ -12,13 +12,13 @@ import paddle
 from sklearn.linear_model import LogisticRegression
 
 from nlpctl.config.load import load_recipe
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.data.splits import read_training_data
-from nlpctl.data.task_rows import task_rows
-from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import UserError
 from nlpctl.runtime.process import set_up_process
 from nlpctl.tasks.base import make_task
-from nlpctl.tasks.contrastive import cosine_loss, logistic_regression
+from nlpctl.tasks.few_shot_classification import cosine_loss, logistic_regression
 from nlpctl.training.fine_tune import make_ready
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nlpctl.data.multi_label_rows import MultiLabelExample
-from nlpctl.runners.compared import told_target
+from nlpctl.data.rows.multi_label_rows import MultiLabelExample
+from nlpctl.runs.comparison import told_target
 from nlpctl.tasks.confidence import Judged, coverage, ece
 from nlpctl.tasks.coverage import Target, kept_at, least_confidence
 from nlpctl.tasks.multi_label_scores import consistent

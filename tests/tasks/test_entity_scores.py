@@ -4,8 +4,8 @@ import pytest
 from seqeval.metrics import f1_score, precision_score, recall_score
 from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
 
-from nlpctl.data.tag_scheme import Span, TagScheme
-from nlpctl.tasks.entity_scores import entity_report
+from nlpctl.data.rows.tag_scheme import Span, TagScheme
+from nlpctl.tasks.token_classification import entity_report
 
 TYPES = ("PER", "LOC", "ORG")
 MARKS = {"BIO": "BI", "BIOES": "BIES", "BMES": "BMES"}

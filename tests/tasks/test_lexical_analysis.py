@@ -14,9 +14,9 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import DataSection
-from nlpctl.data.labels import LabelSet
-from nlpctl.data.tag_scheme import Span
-from nlpctl.data.tagged_rows import LexicalRows, TaggedExample
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.tag_scheme import Span
+from nlpctl.data.rows.tagged_rows import LexicalRows, TaggedExample
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import make_task
 from nlpctl.tasks.token_classification import with_outside

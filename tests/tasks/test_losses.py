@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
-from nlpctl.config.task_sections import LossSection
+from nlpctl.config.schema import LossSection
 from nlpctl.errors import UserError
 from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, label_losses
 from nlpctl.tasks.sequence_classification import softmax

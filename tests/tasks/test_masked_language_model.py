@@ -11,11 +11,11 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import load_recipe
 from nlpctl.config.tasks import task_info
-from nlpctl.data.collate import raise_failure
-from nlpctl.data.corpus_rows import CorpusExample, CorpusRows
-from nlpctl.data.encoders import build_encoder
-from nlpctl.data.labels import LabelSet
-from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
+from nlpctl.data.batches.collate import raise_failure
+from nlpctl.data.rows.corpus_rows import CorpusExample, CorpusRows
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.text.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.errors import UserError
 from nlpctl.models.masked_lm import NO_TARGET
 from nlpctl.tasks.base import make_task

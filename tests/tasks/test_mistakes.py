@@ -9,12 +9,12 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.tasks import KNOWN_TASKS
-from nlpctl.data.multi_label_rows import MultiLabelExample
-from nlpctl.data.question_rows import GoldAnswer, QuestionExample
-from nlpctl.data.retrieval_rows import RetrievalExample
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.rows.multi_label_rows import MultiLabelExample
+from nlpctl.data.rows.question_rows import GoldAnswer, QuestionExample
+from nlpctl.data.rows.retrieval_rows import RetrievalExample
+from nlpctl.data.rows.text_rows import TextExample
+from nlpctl.tasks.base import Mistake, worst
 from nlpctl.tasks.masked_language_model import Guessed
-from nlpctl.tasks.mistakes import Mistake, worst
 
 
 def logits(*probabilities):
@@ -54,7 +54,7 @@ def test_several_labels(make_task_of):
 
 
 def test_entities(make_task_of):
-    from nlpctl.data.tagged_rows import TaggedExample
+    from nlpctl.data.rows.tagged_rows import TaggedExample
 
     tags = ("O", "B-PER", "I-PER", "B-LOC")
     task = make_task_of("token_classification", tags)

@@ -18,18 +18,18 @@ import paddle
 from paddlenlp.transformers import BertTokenizer, RobertaBPETokenizer
 
 from nlpctl.config.schema import DataSection
-from nlpctl.data.collate import raise_failure
-from nlpctl.data.encoders import build_encoder
-from nlpctl.data.examples import ExampleReader
-from nlpctl.data.labels import LabelSet
-from nlpctl.data.piece_spans import read_pieces
-from nlpctl.data.question_rows import GoldAnswer, QuestionExample
-from nlpctl.data.readers import read_rows
-from nlpctl.data.row import BadRow
-from nlpctl.data.task_rows import task_rows
-from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
+from nlpctl.data.batches.collate import raise_failure
+from nlpctl.data.readers.readers import read_rows
+from nlpctl.data.readers.row import BadRow
+from nlpctl.data.rows.examples import ExampleReader
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.question_rows import GoldAnswer, QuestionExample
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.text.piece_spans import read_pieces
+from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.text.vocabulary import build_vocabulary, write_tokenizer
+from nlpctl.engines.pipeline import Pipeline
 from nlpctl.errors import UserError
-from nlpctl.inference.pipeline import Pipeline
 
 CHINESE = "格利泽581b是一颗围绕红矮星运行的行星，于2005年被发现。它的质量约为海王星的大小，公转周期5.4天。"
 ENGLISH = "Café Müller  opened in 1985, near the Seine. It closed in 1999 after the flood."

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
+from nlpctl.config.checks import TASK_KEYS
 from nlpctl.config.schema import DataSection
-from nlpctl.config.task_checks import TASK_KEYS
 from nlpctl.config.tasks import KNOWN_TASKS, task_info
 from nlpctl.config.tasks.info import TaskInfo, load
-from nlpctl.data.task_rows import TaskRows, task_rows
+from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import Task, task_class
 

@@ -11,12 +11,11 @@ import pytest
 
 import nlpctl  # noqa: F401
 from nlpctl.config.tasks import task_info
-from nlpctl.data.collate import raise_failure
-from nlpctl.data.retrieval_rows import RetrievalExample
-from nlpctl.data.text_encoder import Encoding
+from nlpctl.data.batches.collate import raise_failure
+from nlpctl.data.rows.retrieval_rows import RetrievalExample
+from nlpctl.data.text.encoder import Encoding
 from nlpctl.errors import UserError
-from nlpctl.tasks.retrieval_scores import retrieval_report
-from nlpctl.tasks.semantic_indexing import PairCollator, candidate_mask
+from nlpctl.tasks.semantic_indexing import PairCollator, candidate_mask, retrieval_report
 
 
 def row(text, pair, negative=None, matches=True):

@@ -11,8 +11,8 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import load_recipe
 from nlpctl.config.tasks import task_info
-from nlpctl.data.labels import LabelSet
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.tasks import sequence_classification
 from nlpctl.tasks.base import make_task
 from nlpctl.tasks.scores import classification_report

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.tasks.squad_scores import Judgement, cmrc_segments, is_chinese, score, squad_report
-from nlpctl.tasks.treebank import treebank_words
+from nlpctl.tasks.question_answering import (
+    Judgement,
+    cmrc_segments,
+    is_chinese,
+    squad_report,
+    squad_score,
+    treebank_words,
+)
 
 # gold answers, prediction, EM, F1: what evaluate-v2.0.py gives
 ENGLISH = [
@@ -46,27 +52,27 @@ CHINESE = [
 
 @pytest.mark.parametrize(("gold", "predicted", "em", "f1"), ENGLISH)
 def test_english(gold, predicted, em, f1):
-    assert score(Judgement("What is it?", gold, predicted)) == (em, pytest.approx(f1))
+    assert squad_score(Judgement("What is it?", gold, predicted)) == (em, pytest.approx(f1))
 
 
 @pytest.mark.parametrize(("gold", "predicted", "em", "f1"), CHINESE)
 def test_chinese(gold, predicted, em, f1):
-    assert score(Judgement("这是什么？", gold, predicted)) == (em, pytest.approx(f1))
+    assert squad_score(Judgement("这是什么？", gold, predicted)) == (em, pytest.approx(f1))
 
 
 @pytest.mark.parametrize("question", ["What is it?", "这是什么？"])
 def test_no_answer(question):
-    assert score(Judgement(question, (), None)) == (1, 1)
-    assert score(Judgement(question, (), "something")) == (0, 0)
-    assert score(Judgement(question, ("something",), None)) == (0, 0)
+    assert squad_score(Judgement(question, (), None)) == (1, 1)
+    assert squad_score(Judgement(question, (), "something")) == (0, 0)
+    assert squad_score(Judgement(question, ("something",), None)) == (0, 0)
 
 
 def test_language_by_the_question():
     assert is_chinese("ω-force是谁？") and is_chinese("NBA总冠军是谁") and is_chinese("1984年？")
     assert not is_chinese("What does 道 mean?") and not is_chinese("1984?") and not is_chinese("これはどれ")
     # The rule tells which script's F1: a run of characters, or words.
-    assert score(Judgement("第几年？", ("1957年",), "1957"))[1] == pytest.approx(2 / 3)
-    assert score(Judgement("Which year?", ("1957年",), "1957"))[1] == 0
+    assert squad_score(Judgement("第几年？", ("1957年",), "1957"))[1] == pytest.approx(2 / 3)
+    assert squad_score(Judgement("Which year?", ("1957年",), "1957"))[1] == 0
 
 
 def test_report_is_the_mean():

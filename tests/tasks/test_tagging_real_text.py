@@ -11,14 +11,14 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import DataSection
-from nlpctl.data.encoders import build_encoder
-from nlpctl.data.examples import BadRowLog, ExampleReader, load_examples
-from nlpctl.data.labels import LabelSet
 from nlpctl.data.open_split import open_split
-from nlpctl.data.tagged_rows import TaggedRows
-from nlpctl.data.word_spans import word_spans
-from nlpctl.inference.engine import DygraphPredictor
-from nlpctl.inference.pipeline import answering
+from nlpctl.data.rows.examples import BadRowLog, ExampleReader, load_examples
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.tagged_rows import TaggedRows
+from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.text.word_spans import word_spans
+from nlpctl.engines.engine import DygraphPredictor
+from nlpctl.engines.pipeline import answering
 from nlpctl.tasks.base import make_task
 
 RECIPE = """

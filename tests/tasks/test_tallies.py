@@ -12,12 +12,12 @@ from scipy.sparse import csr_matrix
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.schema import DataSection
-from nlpctl.data.examples import ExampleList
-from nlpctl.data.multi_label_rows import MultiLabelExample
-from nlpctl.data.question_rows import GoldAnswer, QuestionExample
-from nlpctl.data.retrieval_rows import RetrievalExample
-from nlpctl.data.task_rows import task_rows
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.rows.examples import ExampleList
+from nlpctl.data.rows.multi_label_rows import MultiLabelExample
+from nlpctl.data.rows.question_rows import GoldAnswer, QuestionExample
+from nlpctl.data.rows.retrieval_rows import RetrievalExample
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.errors import UserError
 from nlpctl.tasks import intervals as module
 from nlpctl.tasks.intervals import comparable, compare, full_report, intervals
@@ -54,7 +54,7 @@ def split_of(name, make_task_of, chance):
         rows = [MultiLabelExample(text, None, tuple(np.flatnonzero(chance.random(4) < 0.4))) for text in texts()]
         return make_task_of(name, ("a", "b", "c", "d")), rows, [[row] for row in chance.normal(size=(ROWS, 4))]
     if name in ("token_classification", "lexical_analysis"):
-        from nlpctl.data.tagged_rows import TaggedExample
+        from nlpctl.data.rows.tagged_rows import TaggedExample
 
         bounds = array("i", (0, 4, 5, 7, 8, 10, 11, 15))
         rows = [
@@ -72,7 +72,7 @@ def split_of(name, make_task_of, chance):
         rows = [RetrievalExample(f"q {i}", f"a {i}", None, i % 5 > 0) for i in range(ROWS)]
         return make_task_of(name), rows, [[(vectors[0, i] + vectors[1, i], vectors[1, i])] for i in range(ROWS)]
     if name == "masked_language_model":
-        from nlpctl.data.corpus_rows import CorpusExample
+        from nlpctl.data.rows.corpus_rows import CorpusExample
         from nlpctl.tasks.masked_language_model import Guessed
 
         rows = [CorpusExample(text, False) for text in texts()]

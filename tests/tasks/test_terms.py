@@ -2,9 +2,9 @@ import json
 
 import pytest
 
-from nlpctl.data.tag_scheme import Span
+from nlpctl.data.rows.tag_scheme import Span
 from nlpctl.errors import UserError
-from nlpctl.tasks.terms import TermDictionary
+from nlpctl.tasks.token_classification import TermDictionary
 
 
 def applied(text, entities, types):

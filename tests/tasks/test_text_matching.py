@@ -9,7 +9,7 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.tasks import task_info
-from nlpctl.data.text_rows import TextExample
+from nlpctl.data.rows.text_rows import TextExample
 
 
 def examples(*labels):

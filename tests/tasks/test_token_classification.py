@@ -14,12 +14,12 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import load_recipe
 from nlpctl.config.tasks import task_info
-from nlpctl.data.collate import raise_failure
-from nlpctl.data.encoders import build_encoder
-from nlpctl.data.labels import LabelSet
+from nlpctl.data.batches.collate import raise_failure
+from nlpctl.data.batches.tagged_features import IGNORED
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.tagged_rows import TaggedRows
 from nlpctl.data.splits import read_training_data
-from nlpctl.data.tagged_features import IGNORED
-from nlpctl.data.tagged_rows import TaggedRows
+from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import make_task
 from nlpctl.tasks.token_classification import TokenClassification

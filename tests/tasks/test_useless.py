@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nlpctl.data.tag_scheme import Span
-from nlpctl.tasks.entity_scores import entity_report
+from nlpctl.data.rows.tag_scheme import Span
 from nlpctl.tasks.multi_label_scores import multi_label_report
 from nlpctl.tasks.scores import classification_report
+from nlpctl.tasks.token_classification import entity_report
 from nlpctl.tasks.useless import told_useless
 
 NAMES = ("neg", "pos", "mixed")

@@ -11,8 +11,8 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.runners.train import train
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.train import train
 
 # 45 rows in batches of 8: an epoch has 6 updates, the last of 5 rows.
 RECIPE = """\

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
-from nlpctl.data.batching import LengthGroupedBatchSampler
+from nlpctl.data.batches.batching import LengthGroupedBatchSampler
 from nlpctl.errors import RunFailed
 from nlpctl.training.batches import SKIPPED, ResumableBatches, ResumableStream
 from nlpctl.training.trainer import step_seed

@@ -12,7 +12,7 @@ from nlpctl.config.load import recipe_of_values
 from nlpctl.config.schema import EarlyStoppingSection
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.training.callbacks import _warn_of_moved_evaluations, go_on_recording
-from nlpctl.training.patience import Patience, patience_of
+from nlpctl.training.early_stopping import Patience, patience_of
 
 
 def exhausted(values: list[float], patience: int, min_delta: float = 0.0, metric="accuracy", greater=True) -> bool:

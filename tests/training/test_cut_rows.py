@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 
 from nlpctl.config.schema import DataSection
+from nlpctl.data.rows.text_rows import TextRows
 from nlpctl.data.splits import read_training_data
-from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.text_rows import TextRows
-from nlpctl.data.units import PAD, SEP, UNK, UnitEncoder, UnitSettings, UnitTokenizer
+from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.units import PAD, SEP, UNK, UnitEncoder, UnitSettings, UnitTokenizer
 from nlpctl.training.cut_rows import warn_of_cut_rows
 
 

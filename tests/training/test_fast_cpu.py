@@ -18,7 +18,7 @@ from paddlenlp.transformers import ErnieConfig, ErnieForSequenceClassification
 
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
-from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.machine import cpu_info
 from nlpctl.runtime.paddle_cpu import STRIDES
 from nlpctl.training import fast_cpu as fast
 from nlpctl.training import onednn

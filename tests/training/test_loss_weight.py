@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
-from nlpctl.data.batching import LengthGroupedBatchSampler
-from nlpctl.data.token_batches import TokenBatchSampler
+from nlpctl.data.batches.batching import LengthGroupedBatchSampler, TokenBatchSampler
 from nlpctl.runtime.event_log import EventLog
 
 LENGTHS = np.random.default_rng(3).integers(1, 99, 61)

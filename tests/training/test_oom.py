@@ -14,13 +14,13 @@ import nlpctl  # noqa: F401  before paddle
 # isort: split
 import paddle
 
-from nlpctl.data.batching import LengthGroupedBatchSampler
+from nlpctl.data.batches.batching import LengthGroupedBatchSampler
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.training import fast_cpu
 from nlpctl.training.fine_tune import _divide
-from nlpctl.training.oom import Division, is_out_of_memory, record_division, recorded_division
+from nlpctl.training.oom import MicroBatching, is_out_of_memory, record_division, recorded_division
 from tests.training.conftest import weights
 
 # As Paddle 2.6.2 words it on a GPU (fluid/memory/allocation/cuda_allocator.cc) and, with CUDA's libraries, elsewhere.
@@ -132,7 +132,7 @@ def test_resumed_it_ends_with_the_same_bits(tiny, no_room, difference, monkeypat
     with pytest.raises(RunFailed), monkeypatch.context() as broken:
         broken.setattr(SequenceClassification, "loss", _fails_after(6))
         tiny("stopped")
-    record_division(EventLog(stopped / "events.jsonl"), 6, Division(4, 2))
+    record_division(EventLog(stopped / "events.jsonl"), 6, MicroBatching(4, 2))
     resumed = tiny("stopped", resume=True)
     assert divisions(resumed) == divisions(run) == [(6, 4, 2)]
     assert difference(resumed.model, run.model) == 0.0
@@ -238,7 +238,7 @@ def test_paddle_raises_what_is_caught():
     [((8, 1), (4, 2)), ((6, 2), (3, 4)), ((9, 1), (3, 3)), ((7, 2), (1, 14)), ((2, 3), (1, 6)), ((1, 8), None)],
 )
 def test_the_product_stays(sizes, expected):
-    smaller = Division(*sizes).smaller()
+    smaller = MicroBatching(*sizes).smaller()
     assert (smaller and (smaller.batch_size, smaller.parts)) == expected
 
 
@@ -246,7 +246,7 @@ def test_the_product_stays(sizes, expected):
 def test_the_updates_of_an_epoch_stay_the_same(rows):
     """Their examples, in the same order: what makes going on within an epoch exact."""
     lengths = np.random.default_rng(3).integers(1, 99, rows)
-    division, found = Division(12, 1), []
+    division, found = MicroBatching(12, 1), []
     while division is not None:
         sampler = LengthGroupedBatchSampler(lengths, division.batch_size, accumulation_steps=division.parts, seed=5)
         found.append([batch.tolist() for batch in sampler.global_batches()])
@@ -257,10 +257,10 @@ def test_the_updates_of_an_epoch_stay_the_same(rows):
 def test_the_last_division_up_to_a_step(tmp_path):
     log = EventLog(tmp_path / "events.jsonl")
     assert recorded_division(log, 10) is None
-    for step, division in ((3, Division(8, 2)), (7, Division(4, 4))):
+    for step, division in ((3, MicroBatching(8, 2)), (7, MicroBatching(4, 4))):
         record_division(log, step, division)
     assert [recorded_division(log, step) for step in (2, 3, 6, 7)] == [
-        None, Division(8, 2), Division(8, 2), Division(4, 4)
+        None, MicroBatching(8, 2), MicroBatching(8, 2), MicroBatching(4, 4)
     ]  # fmt: skip
 
 
@@ -284,11 +284,17 @@ def test_nothing_of_the_failed_step_is_kept(tiny, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "planned", "recorded", "processes", "expected"),
     [
-        (Division(8, 1), 2, Division(4, 4), 2, Division(4, 2)),  # recorded with one process of the planned two
-        (Division(8, 1), 1, Division(4, 1), 1, Division(4, 2)),  # with two of the planned one
-        (Division(8, 1), 2, Division(4, 2), 2, Division(4, 2)),
-        (Division(8, 1), 2, None, 2, None),
-        (Division(8, 1), 2, None, 1, Division(8, 2)),
+        (
+            MicroBatching(8, 1),
+            2,
+            MicroBatching(4, 4),
+            2,
+            MicroBatching(4, 2),
+        ),  # recorded with one process of the planned two
+        (MicroBatching(8, 1), 1, MicroBatching(4, 1), 1, MicroBatching(4, 2)),  # with two of the planned one
+        (MicroBatching(8, 1), 2, MicroBatching(4, 2), 2, MicroBatching(4, 2)),
+        (MicroBatching(8, 1), 2, None, 2, None),
+        (MicroBatching(8, 1), 2, None, 1, MicroBatching(8, 2)),
     ],
 )
 def test_a_step_has_its_rows_whoever_ran_out_of_memory(given, planned, recorded, processes, expected):

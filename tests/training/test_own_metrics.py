@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from made_runs import CASES, make_run
 
-from nlpctl.data.labels import LabelSet
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import read_labelled_split
-from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 
 CODE = """
@@ -35,10 +35,9 @@ def code(tmp_path, monkeypatch):
 
 def scored(recipe, function: str):
     """The scores, what the function saw, and the dev examples."""
-    from nlpctl.data.encoders import build_encoder
+    from nlpctl.data.text.tokenizers import build_encoder
     from nlpctl.tasks.base import make_task, task_class
-    from nlpctl.training.dev_scores import DevScores
-    from nlpctl.training.own_metrics import OwnMetrics
+    from nlpctl.training.dev_scores import DevScores, OwnMetrics
 
     training = dataclasses.replace(recipe.training, compute_metrics=f"metric_code:{function}")
     recipe = dataclasses.replace(recipe, training=training)
@@ -77,7 +76,7 @@ def test_a_failure_names_key_and_line(tmp_path, code):
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int64", "float32"])
 def test_padding_is_the_same_number_in_every_type(dtype):
-    from nlpctl.training.own_metrics import PADDING, _stacked
+    from nlpctl.training.dev_scores import PADDING, _stacked
 
     assert _stacked([np.ones(3, dtype), np.ones(2, dtype)]).tolist() == [[1, 1, 1], [1, 1, PADDING]]
     assert _stacked([np.ones(2, dtype), np.ones(2, dtype)]).dtype == dtype

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
-from nlpctl.data.token_batches import TokenBatchSampler, rounded
-from nlpctl.training.callbacks import step_count
-from nlpctl.training.step_count import StepCount
+from nlpctl.data.batches.batching import TokenBatchSampler, rounded
+from nlpctl.training.callbacks import StepCount, step_count
 
 
 def count(**given):

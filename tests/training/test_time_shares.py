@@ -13,10 +13,7 @@ import nlpctl  # noqa: F401  before paddle
 from paddlenlp.trainer import IntervalStrategy
 
 from nlpctl.config.load import recipe_of_values
-from nlpctl.runtime.event_log import EventLog
-from nlpctl.tasks.sequence_classification import SequenceClassification
-from nlpctl.training.callbacks import TimeLeft, _planned
-from nlpctl.training.time_shares import (
+from nlpctl.runs.time_shares import (
     COMPUTE,
     DATA,
     EVALUATE,
@@ -28,6 +25,9 @@ from nlpctl.training.time_shares import (
     rows_of,
     summary,
 )
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.tasks.sequence_classification import SequenceClassification
+from nlpctl.training.callbacks import TimeLeft, _planned
 
 
 class Clock:

@@ -3,7 +3,7 @@ import paddle
 import paddle.inference
 import pytest
 
-from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.machine import cpu_info
 from nlpctl.upstream.bfloat16_cast import keep_casts
 
 pytestmark = pytest.mark.skipif(not cpu_info().computes("bf16"), reason="this processor has no bf16")

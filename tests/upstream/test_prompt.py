@@ -8,8 +8,8 @@ import pytest
 from paddlenlp.prompt import ManualTemplate, ManualVerbalizer, MaskedLMVerbalizer, Template
 
 from nlpctl.config.prompt_template import parse_template
-from nlpctl.data.spelled_tokens import SpelledTokens
-from nlpctl.data.vocabulary import write_tokenizer
+from nlpctl.data.text.spelled_tokens import SpelledTokens
+from nlpctl.data.text.vocabulary import write_tokenizer
 from nlpctl.upstream.prompt import encode, make_template, make_verbalizer
 
 WORDS = "the room was good bad great it . nice dark very".split()

@@ -5,7 +5,7 @@ import paddle
 import pytest
 from paddle.static.quantization import PostTrainingQuantization
 
-from nlpctl.graphs.onednn_program import write_onednn_program
+from nlpctl.graphs.int8_program import write_onednn_program
 from nlpctl.upstream.static_int8 import ProductsOnly
 
 PRODUCTS = ["matmul", "matmul_v2"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from paddlenlp.transformers import BertTokenizer, DistilBertTokenizer, MPNetTokenizer
 
-from nlpctl.data.encoders import PaddleTextEncoder
+from nlpctl.data.text.tokenizers import PaddleTextEncoder
 from nlpctl.upstream.tokenizer_call import call_of
 
 

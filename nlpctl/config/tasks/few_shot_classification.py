@@ -81,7 +81,7 @@ FEW_SHOT_CLASSIFICATION = TaskInfo(
     "train a sentence encoder.",
     ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "loss"),
     task="nlpctl.tasks.few_shot_classification:FewShotClassification",
-    rows="nlpctl.data.text_rows:TextRows",
+    rows="nlpctl.data.rows.text_rows:TextRows",
     pipeline="text-classification",
     keys=(
         "data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "few_shot", "loss", "prompt",
@@ -92,7 +92,7 @@ FEW_SHOT_CLASSIFICATION = TaskInfo(
     settle="nlpctl.models.few_shot_method:settled",
     explainable=True,
     augmentable=True,
-    soft_loss="nlpctl.compression.networks.soft_targets:label_loss",
+    soft_loss="nlpctl.compress.networks.soft_targets:label_loss",
     starts=(
         Start(
             "few_shot.method",

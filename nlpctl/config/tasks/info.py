@@ -34,11 +34,11 @@ class TaskInfo:
     help: str
     metrics: tuple[str, ...]  # scores that can select the best model, the most telling first
     task: str  # its subclass of nlpctl.tasks.base.Task
-    rows: str  # its subclass of nlpctl.data.task_rows.TaskRows
+    rows: str  # its subclass of nlpctl.data.rows.task_rows.TaskRows
     pipeline: str | None = None  # what the Hugging Face hub calls such a task (pipeline_tag), for model cards
 
     # -- what it reads of a recipe --
-    keys: tuple[str, ...] = ()  # those of TASK_KEYS (config/task_checks.py) that it reads, or whole sections
+    keys: tuple[str, ...] = ()  # those of TASK_KEYS (config/checks.py) that it reads, or whole sections
     formats: tuple[str, ...] = ()  # values of data.format that not every task can read
     checks: tuple[Check, ...] = ()  # of its own, made before training
     labelled: bool = True  # it has a label set: data.labels, or collected from the training rows

@@ -10,7 +10,7 @@ MASKED_LANGUAGE_MODEL = TaskInfo(
     "Continues the pre-training of an encoder: words of plain text are hidden and predicted.",
     ("perplexity", "masked_accuracy", "loss"),
     task="nlpctl.tasks.masked_language_model:MaskedLanguageModel",
-    rows="nlpctl.data.corpus_rows:CorpusRows",
+    rows="nlpctl.data.rows.corpus_rows:CorpusRows",
     pipeline="fill-mask",
     keys=("decode.n_best", "masking"),
     labelled=False,

@@ -10,7 +10,7 @@ QUESTION_ANSWERING = TaskInfo(
     "The position of the answer to a question in a text, or that there is none.",
     ("em", "f1", "loss"),
     task="nlpctl.tasks.question_answering:QuestionAnswering",
-    rows="nlpctl.data.question_rows:QuestionRows",
+    rows="nlpctl.data.rows.question_rows:QuestionRows",
     pipeline="question-answering",
     keys=(
         "data.columns.question",
@@ -26,7 +26,7 @@ QUESTION_ANSWERING = TaskInfo(
     labelled=False,
     window_frame=4,  # [CLS], two [SEP], and a question of one token; the task looks at the questions themselves
     pool="scores",
-    soft_loss="nlpctl.compression.networks.soft_targets:span_loss",
+    soft_loss="nlpctl.compress.networks.soft_targets:span_loss",
     network_class="QuestionAnswering",
     starts=(
         Start("data.doc_stride", 128, "longer texts are read in windows that advance by so many tokens"),

@@ -10,7 +10,7 @@ SEMANTIC_INDEXING = TaskInfo(
     "Vectors by which texts that belong together find each other.",
     ("recall@1", "recall@5", "recall@10", "recall@50", "mrr", "loss"),
     task="nlpctl.tasks.semantic_indexing:SemanticIndexing",
-    rows="nlpctl.data.retrieval_rows:RetrievalRows",
+    rows="nlpctl.data.rows.retrieval_rows:RetrievalRows",
     pipeline="sentence-similarity",
     keys=("data.columns.label", "data.columns.text_pair", "data.columns.negative", "retrieval"),
     labelled=False,
@@ -18,7 +18,7 @@ SEMANTIC_INDEXING = TaskInfo(
     pairs=True,
     mistakes="do not rank the right text first",
     vectors=True,
-    soft_loss="nlpctl.compression.networks.soft_targets:vector_loss",
+    soft_loss="nlpctl.compress.networks.soft_targets:vector_loss",
     starts=(
         Start(
             "retrieval.pooling", "mean", "the vector of a text is the mean over its tokens; or cls, its first token's"

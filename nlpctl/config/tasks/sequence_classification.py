@@ -10,7 +10,7 @@ SEQUENCE_CLASSIFICATION = TaskInfo(
     "One label per text, or per pair of texts.",
     ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "loss"),
     task="nlpctl.tasks.sequence_classification:SequenceClassification",
-    rows="nlpctl.data.text_rows:TextRows",
+    rows="nlpctl.data.rows.text_rows:TextRows",
     pipeline="text-classification",
     keys=(
         "data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss",
@@ -21,7 +21,7 @@ SEQUENCE_CLASSIFICATION = TaskInfo(
     augmentable=True,
     pool="probabilities",
     distillable=True,
-    soft_loss="nlpctl.compression.networks.soft_targets:label_loss",
+    soft_loss="nlpctl.compress.networks.soft_targets:label_loss",
     network_class="SequenceClassification",
     from_scratch=CONVOLUTION,
 )

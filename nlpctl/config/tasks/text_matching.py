@@ -10,7 +10,7 @@ TEXT_MATCHING = TaskInfo(
     "Whether two texts match, and how likely it is.",
     ("accuracy", "f1", "auc", "macro_f1", "loss"),
     task="nlpctl.tasks.text_matching:TextMatching",
-    rows="nlpctl.data.matching_rows:MatchingRows",
+    rows="nlpctl.data.rows.matching_rows:MatchingRows",
     pipeline="text-classification",
     keys=(
         "data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss",
@@ -22,6 +22,6 @@ TEXT_MATCHING = TaskInfo(
     augmentable=True,
     pool="probabilities",
     distillable=True,
-    soft_loss="nlpctl.compression.networks.soft_targets:label_loss",
+    soft_loss="nlpctl.compress.networks.soft_targets:label_loss",
     from_scratch=TRANSFORMER,
 )

@@ -10,7 +10,7 @@ TOKEN_CLASSIFICATION = TaskInfo(
     "Entities in a text: a tag for every word (BIO, BIOES, BMES, BILOU).",
     ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
     task="nlpctl.tasks.token_classification:TokenClassification",
-    rows="nlpctl.data.tagged_rows:TaggedRows",
+    rows="nlpctl.data.rows.tagged_rows:TaggedRows",
     pipeline="token-classification",
     keys=(
         "model.head",
@@ -27,7 +27,7 @@ TOKEN_CLASSIFICATION = TaskInfo(
     tags=True,
     pool="probabilities",
     distillable=True,
-    soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
+    soft_loss="nlpctl.compress.networks.soft_targets:tag_loss",
     network_class="TokenClassification",
     starts=WITH_CRF,
     from_scratch=RECURRENT,

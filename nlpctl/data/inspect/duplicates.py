@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from nlpctl.data.inspect.near_duplicates import aligned_similarity, near_rows
-from nlpctl.data.inspect.normalise import row_key
-from nlpctl.data.inspect.readable import Seen
+from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.near_duplicates import aligned_similarity, near_rows, row_key
 
 NEAR = 0.8  # similarity from which texts are almost the same
 

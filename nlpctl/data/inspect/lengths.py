@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.word_spans import IDEOGRAPHS, word_spans
+from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.word_spans import IDEOGRAPHS, word_spans
 
 PERCENTILES = (50, 90, 95, 99)
 _NO_LIMIT = 1 << 30

@@ -12,10 +12,10 @@ from functools import lru_cache
 from statistics import median
 from typing import NamedTuple
 
-from nlpctl.data.inspect.normalise import same_form
-from nlpctl.data.inspect.readable import Seen
-from nlpctl.data.lines import LONE_RETURN
-from nlpctl.data.word_spans import is_ideograph
+from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.near_duplicates import same_form
+from nlpctl.data.readers.lines import LONE_RETURN
+from nlpctl.data.text.word_spans import is_ideograph
 from nlpctl.names import counted
 
 _BEFORE, _AFTER = 40, 120  # characters around a finding

@@ -7,13 +7,7 @@ from typing import Any
 import paddle
 import paddle.nn as nn
 
-from nlpctl.models.networks.common import (
-    Encoder,
-    NetworkConfig,
-    SequenceHead,
-    lengths,
-    max_over_units,
-)
+from nlpctl.models.networks.common import Encoder, NetworkConfig, SequenceHead, lengths, max_over_units
 
 
 class BiLSTMConfig(NetworkConfig):

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from nlpctl.data.audit.found import read_findings
+from nlpctl.datatools.corrections import apply_findings, read_findings
 from nlpctl.errors import UserError
 from nlpctl.files import sha256_of
-from nlpctl.runners.corrections import apply_findings
 
 
 def write(folder: Path, kind: str = "tsv", edit: Any = None, **values: Any) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 
 import pytest
 
-from nlpctl.data.inspect.readable import Seen
+from nlpctl.data.inspect.rows import Seen
 
 MakeSeen = Callable[..., Seen]
 

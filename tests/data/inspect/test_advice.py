@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.data.inspect.advice import advice
-from nlpctl.runners.data import inspect_data
+from nlpctl.data.inspect.report import advice
+from nlpctl.datatools.inspect import inspect_data
 
 WORDS = "clean quiet large bright modern cosy damp noisy dark old".split()
 

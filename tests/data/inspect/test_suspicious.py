@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nlpctl.data.inspect.readable import Seen
+from nlpctl.data.inspect.rows import Seen
 from nlpctl.data.inspect.suspicious import MANY_ROWS, odd_rows, oddities, script
 
 

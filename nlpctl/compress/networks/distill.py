@@ -1,0 +1,261 @@
+"""Distillation: a smaller network learns the answers of a trained one (Hinton et al., 2015).
+
+    source, training rows --generated and unlabelled texts, answered by the teacher--> lessons --> a student
+
+The student consists of layers of its teacher, or is a different network. A BiLSTM or TextCNN with its own vocabulary
+learns from the logits (Tang et al., 2019). A transformer with the teacher's tokens also learns from its layers
+(TinyBERT, MiniLM; layer_losses.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from nlpctl import console
+from nlpctl.compress.input_files import extra_files, usable_student
+from nlpctl.compress.networks.layer_losses import PROJECTION, LayerLosses
+from nlpctl.compress.networks.soft_targets import mean_over_words
+from nlpctl.compress.networks.student import (
+    check_layer_losses,
+    check_tokens,
+    is_made_of_layers,
+    layer_losses,
+    mask_for,
+    reads_units,
+    start_embedding,
+    start_of_layers,
+    student_layers,
+    student_recipe,
+)
+from nlpctl.compress.networks.teacher import (
+    Answers,
+    Teacher,
+    key_of,
+    open_teacher,
+    texts_of,
+    unlabelled_examples,
+    varied_examples,
+    without_label,
+)
+from nlpctl.compress.networks.training import read_data, train_network
+from nlpctl.compress.user_functions import label_loss
+from nlpctl.config.schema import DistillationSection, Recipe
+from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.batches.collate import Batch
+from nlpctl.data.batches.tagged_features import TaggedWindow
+from nlpctl.data.rows.examples import ExampleList
+from nlpctl.data.splits import TrainingData
+from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.errors import UserError
+from nlpctl.models.families import OWN
+from nlpctl.models.load import LoadedModel
+from nlpctl.models.pruned import encoder_layers
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.base import Task, Texts, as_tuple, make_task
+from nlpctl.training.user_loss import Loss
+
+# A task whose loss includes the teacher's answers; the batches carry them next to the labels.
+
+TEACHER_ANSWERS = "teacher_logits"  # key in a batch: [batch, labels]; for a tagger [batch, length, tags]
+
+Prepare = Callable[[LoadedModel], LayerLosses | None]
+
+
+class TaughtCollator:
+    """The batches of a task with the teacher's logits; zeros for a text without the teacher's answer (dev rows)."""
+
+    def __init__(self, collate: Callable[[Sequence[Any]], Batch], answers: Answers, labels: int):
+        self.collate = collate
+        self.answers = answers
+        self.labels = labels
+
+    def __call__(self, features: Sequence[Any]) -> Batch:
+        return self._with_answers(features, self.collate(features))
+
+    def encodings(self, features: Sequence[Any], tell_cut: bool = True) -> Any:
+        return self.collate.encodings(features, tell_cut)
+
+    def arrays(self, features: Sequence[Any], encodings: Any) -> Batch:
+        return self._with_answers(features, self.collate.arrays(features, encodings))
+
+    def _with_answers(self, features: Sequence[Any], batch: Batch) -> Batch:
+        if "input_ids" not in batch:  # the batch carries an exception
+            return batch
+        rows, length = batch["input_ids"].shape
+        windows = isinstance(features[0], TaggedWindow)
+        logits = np.zeros((rows, length, self.labels) if windows else (rows, self.labels), np.float32)
+        for row, feature in zip(logits, features, strict=True):
+            answer = self.answers.get(key_of(feature.example if windows else feature))
+            if answer is None:
+                continue
+            if windows:
+                row[feature.places] = answer[feature.first : feature.first + len(feature.places)]
+            else:
+                row[:] = answer[0]
+        return {**batch, TEACHER_ANSWERS: logits}
+
+
+class Taught:
+    """Mixed into the class of a task; see `taught`."""
+
+    teacher_answers: Answers
+    section: DistillationSection
+    criterion: Loss | None
+    prepare: Prepare
+    layer_losses: LayerLosses | None
+
+    def build_model(self, texts: Texts | None) -> LoadedModel:
+        model = super().build_model(texts)
+        self.layer_losses = self.prepare(model)
+        return model
+
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Any]], Batch]:
+        collate = super().collator(encoder, labelled=labelled)
+        return TaughtCollator(collate, self.teacher_answers, len(self.labels)) if labelled else collate
+
+    def training_loss(
+        self,
+        network: paddle.nn.Layer,
+        run: Callable[..., Any],
+        inputs: Mapping[str, paddle.Tensor],
+        labels: Mapping[str, paddle.Tensor],
+    ) -> paddle.Tensor:
+        outputs = as_tuple(run(**inputs))
+        section = self.section
+        loss = (1 - section.hard) * self._answer_loss(outputs[0], labels)
+        if section.hard:
+            loss = loss + section.hard * (self.criterion or self.loss)(network, outputs, labels)
+        return loss if self.layer_losses is None else loss + self.layer_losses.loss(inputs)
+
+    def _answer_loss(self, logits: paddle.Tensor, labels: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
+        """The mean over the rows of the distance to the teacher's logits; for a tagger, first the mean over the
+        words."""
+        losses = answer_losses(logits, labels[TEACHER_ANSWERS], self.section, independent=self.independent)
+        return losses.mean() if losses.ndim == 1 else mean_over_words(losses, labels)
+
+
+def answer_losses(
+    student: paddle.Tensor, teacher: paddle.Tensor, section: DistillationSection, *, independent: bool
+) -> paddle.Tensor:
+    """Losses [...] of logits [..., labels] against a teacher's.
+
+    mse: the mean over the labels of the squared differences (Tang et al., 2019, equation 3). kl: T^2 KL(p || q) of the
+    softmax of logits / T (Hinton et al., 2015, section 2); for `independent` labels the mean over labels of the KL
+    divergence of each yes/no decision.
+    """
+    student = student.astype("float32")
+    if section.loss == "mse":
+        return ((student - teacher) ** 2).mean(-1)
+    temperature = section.temperature  # kl
+    student, teacher = student / temperature, teacher / temperature
+    if independent:
+        student, teacher = (paddle.stack([each, paddle.zeros_like(each)], -1) for each in (student, teacher))
+    wanted = F.softmax(teacher, axis=-1)
+    divergence = (wanted * (F.log_softmax(teacher, axis=-1) - F.log_softmax(student, axis=-1))).sum(-1)
+    return temperature**2 * (divergence.mean(-1) if independent else divergence)
+
+
+def taught(task: Task, recipe: Recipe, answers: Answers, criterion: Loss | None, prepare: Prepare) -> Task:
+    """`task` with the losses of recipe.distillation; everything else, including scores, is unchanged.
+
+    `criterion`: replaces the task's loss, weighted by distillation.hard. `prepare` gets the student after it is built
+    and before it is trained, and returns the layer losses, or None.
+    """
+    found = type(type(task).__name__, (Taught, type(task)), {})(task.recipe, task.labels, task.thresholds)
+    found.label_names = (*task.label_names, TEACHER_ANSWERS)
+    found.teacher_answers = answers
+    found.section = recipe.distillation
+    found.criterion = criterion
+    found.prepare = prepare
+    found.layer_losses = None
+    return found
+
+
+
+ANSWERS = ".answers"  # suffix of the folder next to the student's run that caches the teacher's answers
+
+
+def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
+    """UserError if a model with this config.json cannot have the recipe's student. Called before any work."""
+    section = recipe.distillation
+    if not task_info(recipe.task).distillable:
+        known = ", ".join(task.name for task in known_tasks() if task.distillable)
+        hint = f"it supports {known}; dynabert and the int8 strategies support more tasks"
+        raise UserError(f"distill does not support {recipe.task}", recipe.where("task"), hint)
+    if recipe.data.streaming:
+        message = "distill holds the texts in memory, with the teacher's answers to them"
+        raise UserError(message, recipe.where("data.streaming"), "set it to false")
+    usable_student(recipe)
+    check_layer_losses(recipe, config.get("num_hidden_layers"))
+    if not is_made_of_layers(section):
+        return
+    if config.get("model_type") in OWN.values():
+        message = f"{config['model_type']} has no layers that a student could take"
+        raise UserError(message, "distillation.model", "describe one: distillation.model.from_scratch, or .student")
+    if isinstance(config.get("num_hidden_layers"), int):
+        student_layers(section, config["num_hidden_layers"])
+
+
+def train_student(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetup) -> Path:
+    """Train a student of the model in `source` in `run` by recipe.distillation; returns the folder of the best model.
+
+    An interrupted training is resumed; a finished one is kept. The source is only read. UserError: student, teacher and
+    data do not fit together. RunFailed: the training itself failed.
+    Interrupted: Ctrl-C or SIGTERM; the next call resumes it.
+    """
+    if run.is_finished:
+        return run.model
+    teacher = open_teacher(recipe, source, setup)
+    data = read_data(recipe, teacher.model)
+    own = student_recipe(recipe, run, teacher.model.labels)
+    start = None
+    if is_made_of_layers(recipe.distillation):
+        chosen = student_layers(recipe.distillation, len(encoder_layers(teacher.network, source)))
+        task = make_task(own, data.labels)
+        start = start_of_layers(recipe, source, teacher, data, task, chosen)
+    else:
+        check_tokens(own, teacher)
+    lessons, answers = _lessons(own, teacher, data, run.path.with_name(run.path.name + ANSWERS))
+    task = _task(own, teacher, lessons, answers)
+    return train_network(own, run, setup, lessons, task, start, drop=PROJECTION)
+
+
+def _task(recipe: Recipe, teacher: Teacher, data: TrainingData, answers: Answers) -> Task:
+    task = make_task(recipe, data.labels)
+
+    def prepare(student: LoadedModel) -> LayerLosses | None:
+        if reads_units(student) and recipe.distillation.embeddings and recipe.model.embeddings is None:
+            start_embedding(teacher, student)
+        return layer_losses(recipe, teacher, student)
+
+    criterion = None if recipe.compression.criterion is None else label_loss(recipe, task)
+    return taught(task, recipe, answers, criterion, prepare)
+
+
+def _lessons(recipe: Recipe, teacher: Teacher, data: TrainingData, folder: Path) -> tuple[TrainingData, Answers]:
+    """The rows and all further texts, labelled by the teacher, with its answers, which are cached in `folder`."""
+    section = recipe.distillation
+    rows = list(data.train)
+    more = unlabelled_examples(recipe, data.rows)
+    if section.generate.copies:
+        words = dict.fromkeys(word for row in rows for text in texts_of(row) for word in text)
+        similar = teacher.similar_words(list(words))
+        more += varied_examples(recipe, [*rows, *more], similar, mask_for(teacher, recipe))
+    asked = {key_of(example): without_label(example) for example in [*rows, *more]}
+    known = {key_of(row) for row in rows}
+    console.note(f"the student learns from {len(rows):,} rows and {len(asked) - len(known):,} more texts")
+    examples = list(asked.values())
+    given = teacher.kept_answers(folder, examples, recipe.training.per_device_eval_batch_size)
+    answers = dict(zip(asked, given, strict=True))
+    new = [key for key in asked if key not in known]
+    labelled = teacher.labelled([asked[key] for key in new], [answers[key] for key in new])
+    train = ExampleList([*rows, *labelled])
+    return replace(data, train=train, files=(*data.files, *extra_files(recipe))), answers

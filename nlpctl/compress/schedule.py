@@ -1,0 +1,317 @@
+"""Which steps are made side by side: those of different options, as far as the budget goes. Imports no Paddle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from statistics import median
+
+from nlpctl.compress.scores import Metric, Row
+from nlpctl.compress.selection import Aim
+from nlpctl.config.schema import Recipe
+from nlpctl.data.open_split import open_split
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.export.strategies import CANDIDATES, EXPORTS, ORIGINAL, CalibratedInt8, Step, Strategy
+from nlpctl.files import json_of, write_json_atomic
+
+# The time budget of a compression and the expected times of its steps. Imports no Paddle.
+
+TIMES = "times.json"
+WAYS = {EXPORTS: 3, CANDIDATES: 1}  # number of engines and precisions per folder
+FINALISTS = {EXPORTS: 2, CANDIDATES: 1}  # how many of them take part in the last round
+
+
+class Clock:
+    """Seconds left of a budget; None without a budget."""
+
+    def __init__(self, seconds: float | None, now: Callable[[], float] = time.monotonic):
+        self._now = now
+        self._end = None if seconds is None else now() + seconds
+
+    def left(self) -> float | None:
+        return None if self._end is None else self._end - self._now()
+
+
+@dataclass
+class Costs:
+    """The time of steps in seconds: measured if a similar step was made, else estimated from the speed of the network.
+
+    `speed`: samples per second of the uncompressed network in fp32, at the largest batch size. `rows`: rows read by a
+    training in all epochs, by strategy, or by Step.work for a smaller form. `scoring`: seconds to score one engine and
+    precision of a folder; `turns`: seconds of one in the last round. `measured`: seconds by Step.work. `factors`: by
+    how much longer than estimated each strategy took. `slowdown`: by how much longer a step takes than alone, because
+    others are made beside it.
+    """
+
+    speed: float
+    rows: dict[str, float]
+    scoring: float
+    turns: float = 0.0
+    measured: dict[str, float] = field(default_factory=dict)
+    factors: dict[str, float] = field(default_factory=dict)
+    slowdown: float = 1.0
+
+    def of(self, step: Step) -> float:
+        """Seconds to make the folder of a step, and to score it."""
+        return self.making(step) + self.to_score(step)
+
+    def making(self, step: Step) -> float:
+        made = self.measured.get(step.work)
+        return self._estimated(step) * self.factors.get(step.method, 1.0) if made is None else made
+
+    def to_score(self, step: Step) -> float:
+        """Seconds, also in the last round; nothing else runs meanwhile."""
+        return WAYS[step.kind] * self.scoring + FINALISTS[step.kind] * self.turns if step.scored else 0.0
+
+    def learn(self, step: Step, seconds: float) -> None:
+        """Remember how long a step took, also to correct the estimate of other forms of it."""
+        self.measured[step.work] = seconds
+        self.factors[step.method] = seconds / self._estimated(step)
+
+    def _estimated(self, step: Step) -> float:
+        rows = self.rows.get(step.work, self.rows.get(step.method, 0.0))
+        return step.made_by.seconds(step, self.speed / self.slowdown, rows)
+
+
+def row_counter(recipe: Recipe) -> Callable[[], int]:
+    """Returns a function that counts the training rows, once."""
+
+    @cache
+    def count() -> int:
+        return sum(1 for _ in open_split(task_rows(recipe.task, recipe.data), "train"))
+
+    return count
+
+
+def trained_rows(recipe: Recipe, strategies: Iterable[Strategy], count: Callable[[], int]) -> dict[str, float]:
+    """The rows read by each strategy that trains, over all epochs, or calibrates on all rows."""
+    reading = (strategy for strategy in strategies if strategy.trains or isinstance(strategy, CalibratedInt8))
+    return {strategy.name: strategy.rows_trained(recipe, count) for strategy in reading}
+
+
+def read_times(folder: Path) -> dict[str, float]:
+    """The recorded times of earlier steps; {} if there are none."""
+    try:
+        content = json_of(folder / TIMES)
+        return {str(name): float(seconds) for name, seconds in content.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def write_times(folder: Path, times: Mapping[str, float]) -> None:
+    """Record the times of steps for later calls."""
+    write_json_atomic(folder / TIMES, dict(times))
+
+
+def told(seconds: float) -> str:
+    """A time for messages: 40 s, 12 min."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+# The order in which candidates are tried, and which of them still fit the budget.
+#
+# Candidates without training come first: those that paid off on another network, then the cheapest. Trainings follow,
+# wide networks before narrow ones, by the expected gain of their graphs: the gain of 8 bits is known from other
+# networks, the gain of a width is an estimate. Candidates that lost too much elsewhere come last. Imports no Paddle.
+
+
+SAFETY = 1.2  # safety factor on the expected time of a step
+
+
+@dataclass(frozen=True)
+class Option:
+    """A folder of the table, with the steps that are missing for it, in order, and their expected seconds."""
+
+    step: Step
+    missing: tuple[Step, ...]
+    seconds: float
+
+    @property
+    def trains(self) -> bool:
+        return any(step.trains for step in self.missing)
+
+
+@dataclass
+class Explorer:
+    """Chooses what to make next, given what exists."""
+
+    steps: dict[str, Step]  # key: folder; each step after the steps that it needs
+    reference: Row
+    metric: Metric
+    aim: Aim
+    costs: Costs
+
+    def options(self, made: set[str], lost: set[str], rows: Sequence[Row]) -> list[Option]:
+        """What could be made, the most promising first. `made`, `lost`: folders that exist, or that cannot be made."""
+        found = []
+        for step in self.steps.values():
+            missing = self._missing(step, made)
+            if step.scored and missing and not any(each.folder in lost for each in missing):
+                seconds = SAFETY * sum(self.costs.of(each) for each in missing)
+                found.append(Option(step, missing, seconds))
+        gains = self._gains(rows)
+        return sorted(found, key=lambda option: self._rank(option, gains))
+
+    def shrink(
+        self,
+        options: Sequence[Option],
+        forms: Callable[[Step], Iterable[Step]],
+        is_made: Callable[[Step], bool],
+        seconds: float,
+    ) -> tuple[Step, Step] | None:
+        """A step that takes too long and its largest form that fits into `seconds`; None if there is none. The form,
+        and every step that needs it, are options from now on.
+
+        `options`: those that do not fit, in their order. `forms`: returns the smaller forms of a step, the largest
+        first. A form that is smaller than one that `is_made` is not taken.
+        """
+        for option in options:
+            step = max(option.missing, key=self.costs.of)
+            for form in forms(step):
+                if is_made(form):
+                    break
+                smaller = with_form(option.missing, step, form)
+                cost = SAFETY * sum(self.costs.of(each) for each in smaller)
+                if form.folder not in self.steps and cost <= seconds:
+                    self.steps.update({each.folder: each for each in with_form(self.steps.values(), step, form)})
+                    return step, form
+        return None
+
+    def _missing(self, step: Step, made: set[str]) -> tuple[Step, ...]:
+        if step.folder in made:
+            return ()
+        before = [each for name in step.needs for each in self._missing(self.steps[name], made)]
+        return (*dict.fromkeys(before), step)
+
+    def _gains(self, rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
+        """By candidate name: its best gain over the reference, and the points lost with it."""
+        found: dict[str, tuple[float, float]] = {}
+        least = self.aim.gain(self.reference)
+        for row in rows:
+            gain = self.aim.gain(row) / least
+            if row.candidate not in found or gain > found[row.candidate][0]:
+                found[row.candidate] = gain, self.metric.drop(row.score, self.reference.score)
+        return found
+
+    def _rank(self, option: Option, gains: Mapping[str, tuple[float, float]]) -> tuple[float, ...]:
+        """Sort key; lower comes first."""
+        network, _, made_by = option.step.name.partition("+")
+        known = self._method_gains(made_by, gains)
+        lost_too_much = any(loss > self.aim.max_drop for _, loss in known) or self._too_narrow(network, gains)
+        gain = median(ratio for ratio, _ in known) if known else option.step.made_by.gain
+        doubt = float(lost_too_much)
+        if option.trains:
+            return 1.0, doubt, -self._width(network), -gain, option.seconds
+        return 0.0, doubt, float(not known), -gain if known else 0.0, option.seconds
+
+    def _method_gains(self, made_by: str, gains: Mapping[str, tuple[float, float]]) -> list[tuple[float, float]]:
+        """The effect of the same change on other networks: gain as a factor, and points lost."""
+        found = []
+        for name, (gain, loss) in gains.items():
+            network, _, method = name.partition("+")
+            if made_by and method == made_by and network in gains:
+                found.append((gain / gains[network][0], loss - gains[network][1]))
+        return found
+
+    def _too_narrow(self, network: str, gains: Mapping[str, tuple[float, float]]) -> bool:
+        """Whether the network, or a wider one, already lost too much in fp32."""
+        width = self._width(network)
+        tried = {network} - {ORIGINAL}
+        if width < 1:
+            networks = {step.name for step in self.steps.values() if step.width is not None}
+            tried |= {name for name in networks if self._width(name) >= width}
+        return any(gains[name][1] > self.aim.max_drop for name in tried if name in gains)
+
+    def _width(self, network: str) -> float:
+        step = next((each for each in self.steps.values() if each.name == network and each.width is not None), None)
+        return 1.0 if step is None or step.width is None else float(step.width)
+
+
+def with_form(steps: Iterable[Step], step: Step, form: Step) -> tuple[Step, ...]:
+    """The steps, in their order, with `form` in the place of `step`, and with other names for those that need it."""
+    renamed: dict[str, Step] = {}
+    found = []
+    for each in steps:
+        if each == step:
+            renamed[each.folder] = form
+        elif any(name in renamed for name in each.needs):
+            needs = tuple(renamed[name].folder if name in renamed else name for name in each.needs)
+            name = form.name + each.name.removeprefix(step.name)
+            renamed[each.folder] = replace(each, name=name, needs=needs)
+        found.append(renamed.get(each.folder, each))
+    return tuple(found)
+
+
+
+
+@dataclass
+class _Begun:
+    """An option that is being made: its steps that are not done, the first of which runs or is next."""
+
+    steps: list[Step]
+    runs: bool = False
+
+
+@dataclass
+class StepSchedule:
+    """The options that are being made, at most `size`, and what is made and not scored yet."""
+
+    size: int
+    costs: Costs
+    _begun: list[_Begun] = field(default_factory=list)
+    _unscored: list[Step] = field(default_factory=list)
+
+    def next_step(self, options: Sequence[Option], left: float | None, reserve: float) -> Step | None:
+        """The next step to begin, of a begun option or of the first that fits into `left` seconds; None: none now.
+
+        `options`: the most promising first. One that needs what is being made waits. `reserve`: seconds for the end.
+        """
+        waiting = next((each for each in self._begun if not each.runs), None)
+        if waiting is None and len(self._begun) < self.size:
+            claimed = {step.folder for each in self._begun for step in each.steps}
+            free = (each for each in options if not claimed & {step.folder for step in each.missing})
+            option = next((each for each in free if left is None or self._needs(each) + reserve <= left), None)
+            if option is not None:
+                waiting = _Begun(list(option.missing))
+                self._begun.append(waiting)
+        if waiting is None:
+            return None
+        waiting.runs = True
+        return waiting.steps[0]
+
+    def done(self, step: Step) -> None:
+        """A step is made."""
+        begun = self._of(step)
+        del begun.steps[0]
+        begun.runs = False
+        if not begun.steps:
+            self._begun.remove(begun)
+        if step.scored:
+            self._unscored.append(step)
+
+    def drop(self, step: Step) -> None:
+        """A step cannot be made, and so no other of its option."""
+        self._begun.remove(self._of(step))
+
+    def taken_to_score(self) -> list[Step]:
+        """What is made and not scored, which is scored now."""
+        found, self._unscored = self._unscored, []
+        return found
+
+    def others_to_score(self, step: Step) -> float:
+        """Seconds to score what is made, or is being made beside the option of `step`."""
+        others = (other for each in self._begun if each is not self._of(step) for other in each.steps)
+        return SAFETY * sum(map(self.costs.to_score, (*self._unscored, *others)))
+
+    def _needs(self, option: Option) -> float:
+        """Seconds until the option is made beside the others, and all are scored one by one."""
+        making = [each.steps for each in self._begun] + [option.missing]
+        to_score = (step for steps in (self._unscored, *making) for step in steps)
+        longest = max(sum(map(self.costs.making, steps)) for steps in making)
+        return SAFETY * (longest + sum(map(self.costs.to_score, to_score)))
+
+    def _of(self, step: Step) -> _Begun:
+        return next(each for each in self._begun if each.steps[0] == step)

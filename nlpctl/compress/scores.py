@@ -1,0 +1,199 @@
+"""Scores of candidates (score, speed, size and memory in one engine and precision) and their files.
+
+Imports neither Paddle nor NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import greater_is_better, scores
+from nlpctl.files import json_of, write_json_atomic
+from nlpctl.models.export_folder import points_lost, way_name
+
+T = TypeVar("T")
+
+FORMAT = 2
+OWN = "compression.evaluate"  # key of the user's own scores in a report
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The metric that candidates are compared by; `own`: the first score of the user's function `name`."""
+
+    name: str
+    greater_is_better: bool = True
+    own: bool = False
+
+    def of(self, report: Mapping[str, Any]) -> float:
+        """The value of the metric in a report on dev or test."""
+        return float(next(iter(report[OWN].values())) if self.own else report[self.name])
+
+    def drop(self, score: float, reference: float) -> float:
+        """By how many points `score` is worse than `reference`; negative if it is better."""
+        return points_lost(score, reference, falling=not self.greater_is_better)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One batch size: samples per second, the median latency of a batch, and both as a multiple of the reference.
+
+    The reference is the uncompressed network in fp32, timed in alternating rounds with this one: `times` 2 is twice the
+    throughput, `p50_times` 2 is half the latency. The fastest round of each batch counts, so that other load on the
+    machine matters little.
+    """
+
+    batch_size: int
+    samples_per_second: float
+    p50_ms: float
+    times: float
+    p50_times: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One candidate (a folder) in one engine and precision.
+
+    `report`: the task's, on dev. `difference`: the largest absolute difference of any output from the reference; None
+    if the two encode text differently. `agreement`: share of dev rows with the same decision as the reference.
+    `size_mb`: graph files; `peak_mb`: of the process, with Paddle where its engine needs it; MB of 1024 x 1024 bytes.
+    `seconds`: time of scoring. `drops`: quantiles, evenly spaced from 0 to 1, of the drop in points on resampled dev
+    rows; None where the score cannot be resampled. `calibration`: what best/ gets in place of that of the network
+    (models/confidence.py).
+    """
+
+    candidate: str
+    folder: str
+    engine: str
+    precision: str
+    method: str | None
+    score: float
+    report: Mapping[str, Any]
+    difference: float | None
+    agreement: float
+    size_mb: float
+    peak_mb: float
+    load_seconds: float
+    speeds: tuple[Speed, ...]
+    seconds: float
+    drops: tuple[float, ...] | None = None
+    calibration: Mapping[str, Any] | None = None
+
+    def likely_drop(self, share: float) -> float:
+        """The drop in points that is not exceeded in this `share` of resampled dev splits. `drops` must be known."""
+        assert self.drops is not None
+        return self.drops[round(share * (len(self.drops) - 1))]
+
+    @property
+    def way(self) -> str:
+        """The engine as engines/choice.py names it: "onnxruntime int8 (dynamic)"."""
+        return way_name(self.engine, self.precision, self.method)
+
+    @property
+    def name(self) -> str:
+        return f"{self.candidate}, {self.way}"
+
+    @property
+    def rows(self) -> int:
+        """The number of scored dev rows."""
+        return int(self.report["rows"])
+
+    def speed(self, batch_size: int) -> Speed:
+        """The speed at one of the timed batch sizes."""
+        return next(speed for speed in self.speeds if speed.batch_size == batch_size)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A candidate that could not be made, or an engine and precision that failed. `way`: "" if it was not made."""
+
+    candidate: str
+    way: str
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.candidate}, {self.way}" if self.way else self.candidate
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The results of one folder."""
+
+    rows: tuple[Row, ...]
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True)
+class TestScore:
+    """The reference and the chosen candidate on test: the metric of each, and the share of equal decisions."""
+
+    __test__ = False  # tells pytest that this is not a test class
+
+    rows: int
+    reference: float
+    chosen: float
+    agreement: float
+
+
+def metric_of(recipe: Recipe) -> Metric:
+    """The score of compression.evaluate, else training.metric_for_best_model if a report has it, else the task's main
+    score."""
+    if recipe.compression.evaluate is not None:
+        return Metric(recipe.compression.evaluate.rpartition(":")[2], own=True)
+    wanted = (recipe.training.metric_for_best_model or "").removeprefix("eval_")
+    known = scores(recipe.task)
+    name = wanted if wanted in known else known[0]
+    return Metric(name, greater_is_better(recipe, name))
+
+
+def score_file(folder: Path, candidate: str, way: str, split: str = "dev") -> Path:
+    """The file of a candidate's score: scores/width-0.75+ptq.paddle-int8-ptq.json."""
+    told = way.replace(" (", "-").replace(")", "").replace(" ", "-")
+    return folder / f"{candidate}.{told}{'' if split == 'dev' else f'.{split}'}.json"
+
+
+def write_row(file: Path, row: Row, key: str) -> None:
+    """Store a row. `key` identifies the measurement (compress/scorer.py)."""
+    _keep(file, key, row)
+
+
+def read_row(file: Path, key: str) -> Row | None:
+    """The stored row; None if there is none, it is damaged, or its key differs."""
+    return _kept(file, key, _row)
+
+
+def write_test_score(file: Path, score: TestScore, key: str) -> None:
+    """Store a score on test, like `write_row`."""
+    _keep(file, key, score)
+
+
+def read_test_score(file: Path, key: str) -> TestScore | None:
+    """The stored score on test; None as in `read_row`."""
+    return _kept(file, key, lambda values: TestScore(**values))
+
+
+def _row(values: dict[str, Any]) -> Row:
+    drops = None if values["drops"] is None else tuple(values["drops"])
+    return Row(**{**values, "speeds": tuple(Speed(**speed) for speed in values["speeds"]), "drops": drops})
+
+
+def _keep(file: Path, key: str, value: Row | TestScore) -> None:
+    write_json_atomic(file, {"format": FORMAT, "key": key, "found": asdict(value)})
+
+
+def _kept(file: Path, key: str, parse: Callable[[dict[str, Any]], T]) -> T | None:
+    try:
+        content = json_of(file)
+        return parse(content["found"]) if (content["format"], content["key"]) == (FORMAT, key) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def agreement(one: Sequence[str], other: Sequence[str]) -> float:
+    """Share of the decisions that are equal."""
+    return sum(a == b for a, b in zip(one, other, strict=True)) / max(1, len(one))

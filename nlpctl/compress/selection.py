@@ -1,0 +1,155 @@
+"""The choice of the best candidate: the fastest or smallest among those within the allowed loss, and of those that
+speed and score do not tell apart the simplest."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from nlpctl.compress.relative_speed import RelativeSpeeds
+from nlpctl.compress.scores import Metric, Row
+from nlpctl.compress.strategies import simplicity
+from nlpctl.files import staged_dir
+from nlpctl.layout import EXPORT_MANIFEST, REPORTS
+from nlpctl.models.confidence import Calibration, write_calibration
+from nlpctl.models.export_folder import POINT, Check, Chosen, ExportManifest, Graph, read_manifest, write_manifest
+
+Target = Literal["throughput", "latency", "size"]
+ALIKE = 0.03  # relative difference below which two speeds count as equal, given other load on the machine
+_ROUNDING = 1e-6  # points
+
+
+@dataclass(frozen=True)
+class Aim:
+    """The criterion of the choice. `max_drop`: allowed loss in points against the reference; `target`: what to
+    optimise; `sure`: the share of resampled dev splits in which the loss has to be within it, None: dev as it is.
+
+    throughput: samples per second at the largest of `batch_sizes`; latency: the median time of a batch of the
+    smallest; size: of the graph on disk.
+    """
+
+    max_drop: float = 0.5
+    target: Target = "throughput"
+    batch_sizes: tuple[int, ...] = (1, 32)
+    sure: float | None = None
+
+    @property
+    def batch_size(self) -> int:
+        """The batch size of the target."""
+        return min(self.batch_sizes) if self.target == "latency" else max(self.batch_sizes)
+
+    def gain(self, row: Row) -> float:
+        """The improvement over the reference in terms of the target, as a factor; for size, the inverse of the MB.
+
+        From the row's own rounds with the reference: enough to decide what to try next."""
+        if self.target == "size":
+            return 1 / row.size_mb
+        speed = row.speed(self.batch_size)
+        return speed.p50_times if self.target == "latency" else speed.times
+
+
+def ordered(rows: Sequence[Row], aim: Aim, paces: RelativeSpeeds) -> list[Row]:
+    """The rows in the order of the table: best in terms of the target first."""
+    return sorted(rows, key=lambda row: (-_gain(row, aim, paces)[1], row.name))
+
+
+def within(row: Row, reference: Row, metric: Metric, aim: Aim) -> bool:
+    """Whether a row is within the allowed loss; with `sure`, Row.drops must be known."""
+    drop = metric.drop(row.score, reference.score) if aim.sure is None else row.likely_drop(aim.sure)
+    return drop <= aim.max_drop + _ROUNDING
+
+
+def select(rows: Sequence[Row], reference: Row, metric: Metric, aim: Aim, paces: RelativeSpeeds) -> Row:
+    """The best row: the simplest of the `contenders`; of equally simple ones the best score, then the smaller graph."""
+
+    def key(row: Row) -> tuple:
+        return simplicity(row.candidate), metric.drop(row.score, reference.score), row.size_mb, -_speed(row, aim, paces)
+
+    return min(contenders(rows, reference, metric, aim, paces), key=key)
+
+
+def contenders(rows: Sequence[Row], reference: Row, metric: Metric, aim: Aim, paces: RelativeSpeeds) -> list[Row]:
+    """The rows within the allowed loss that neither speed nor score tells from the best; the reference, which is one of
+    `rows`, if no other qualifies.
+
+    Speeds are alike if their spreads in the last round overlap, or if they differ by less than 3 %; sizes only if they
+    are equal, and then the fastest count. Of rows alike in speed, those stay whose score dev cannot tell from the best.
+    """
+    allowed = [row for row in rows if within(row, reference, metric, aim)] or [reference]
+    gains = {row.name: _gain(row, aim, paces) for row in allowed}
+    low, most, _ = max(gains.values(), key=lambda gain: gain[1])
+    if aim.target == "size":
+        alike = [row for row in allowed if gains[row.name][1] == most]
+        fastest = max(_speed(row, aim, paces) for row in alike)
+        return [row for row in alike if _speed(row, aim, paces) >= fastest / (1 + ALIKE)]
+    alike = [row for row in allowed if gains[row.name][2] >= low or gains[row.name][1] >= most / (1 + ALIKE)]
+    first = min(alike, key=lambda row: metric.drop(row.score, reference.score))
+    behind = {row.name: metric.drop(row.score, first.score) for row in alike}
+    return [row for row in alike if behind[row.name] <= indistinct(row, first) + _ROUNDING]
+
+
+def indistinct(one: Row, other: Row) -> float:
+    """The points by which the scores of two rows may differ by chance: two standard errors.
+
+    Only dev rows that are decided differently can be scored differently; these are at most the rows that one of both
+    decides differently from the reference.
+    """
+    differing = min(1.0, 2.0 - one.agreement - other.agreement)
+    return 2 * math.sqrt(differing / one.rows) / POINT
+
+
+def _gain(row: Row, aim: Aim, paces: RelativeSpeeds) -> tuple[float, float, float]:
+    """The figure that the target is about, larger is better, with its lower and upper end in the last round."""
+    if aim.target == "size":
+        return (1 / row.size_mb,) * 3
+    pace = paces.of(row, aim.batch_size)
+    gain = pace.p50_times if aim.target == "latency" else pace.times
+    if pace.low is None or pace.high is None:
+        return gain, gain, gain
+    return gain * pace.low / pace.times, gain, gain * pace.high / pace.times
+
+
+def _speed(row: Row, aim: Aim, paces: RelativeSpeeds) -> float:
+    return paces.of(row, max(aim.batch_sizes)).times
+
+
+# best/: the chosen candidate as a separate export that records its engine and precision.
+
+def write_best(row: Row, best: Path) -> None:
+    """Write or replace the export `best` atomically: the graph of the row's candidate and the files it needs.
+
+    Its export.json names the chosen engine and precision, and the results of the graph on dev. UserError if the
+    candidate's folder is damaged.
+    """
+    folder = Path(row.folder)
+    manifest = read_manifest(folder)
+    graph = next(each for each in manifest.graphs if _runs(each, row))
+    check = Check(row.engine, row.precision, row.difference, row.agreement)
+    checked = dataclasses.replace(graph, checks=(check,))
+    left_out = {EXPORT_MANIFEST, *REPORTS, *_files_of_others(manifest, graph)}
+    with staged_dir(best) as staged:
+        for path in folder.iterdir():
+            if path.is_file() and path.name not in left_out:
+                shutil.copyfile(path, staged / path.name)
+        if row.calibration is not None:
+            write_calibration(staged, Calibration.from_json(row.calibration))
+        chosen = Chosen(row.engine, row.precision)
+        write_manifest(staged, dataclasses.replace(manifest, graphs=(checked,), rows=row.rows, chosen=chosen))
+
+
+def _runs(graph: Graph, row: Row) -> bool:
+    """Whether the row was measured on `graph`."""
+    format = "onnx" if row.engine == "onnxruntime" else "paddle"
+    kept = row.precision if row.precision == "int8" else "fp32"
+    return (graph.format, graph.precision, graph.method) == (format, kept, row.method)
+
+
+def _files_of_others(manifest: ExportManifest, graph: Graph) -> set[str]:
+    """The files of the other graphs, including the lists of variable names that Paddle writes."""
+    files = {name for each in manifest.graphs if each.files != graph.files for name in each.files}
+    return files | {f"{name}.info" for name in files}

@@ -1,0 +1,136 @@
+"""Existing fp32 graphs, exported by nlpctl or PaddleNLP, as the source of a compression."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from nlpctl import console
+from nlpctl.config.recipe_of import recipe_of
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import RunFailed, UserError, of_the_machine
+from nlpctl.export.export import export_versions
+from nlpctl.export.strategies import BY_STRATEGY
+from nlpctl.graphs.graph_files import ONNX, PARAMETERS, PREFIX, PROGRAM, paddle_files
+from nlpctl.layout import CALIBRATION, EXPORT_MANIFEST, MANIFEST, REPORTS
+from nlpctl.models.export_folder import ExportManifest, Graph, read_manifest, write_manifest
+from nlpctl.models.source import read_config, resolve_source
+
+KEY = "compression.input_infer_model_path"
+NOT_GRAPHS = (EXPORT_MANIFEST, *REPORTS)
+_WEIGHTS = (".pdparams", ".safetensors", ".bin", ".pdmodel", ".pdiparams", ".onnx", ".info", ".index.json")
+
+
+def static_model(recipe: Recipe) -> Path | None:
+    """The prefix that compression.input_infer_model_path names, without .pdmodel; None if it is not set.
+
+    UserError if its files are missing.
+    """
+    given = recipe.compression.input_infer_model_path
+    if given is None:
+        return None
+    prefix = Path(given.removesuffix(PROGRAM))
+    for ending in (PROGRAM, PARAMETERS):
+        file = prefix.with_name(prefix.name + ending)
+        if not file.is_file():
+            near = sorted(path.name for path in prefix.parent.glob(f"*{PROGRAM}")) if prefix.parent.is_dir() else []
+            hint = f"there is {', '.join(near[:4])}" if near else "give the path of a model without .pdmodel"
+            raise UserError(f"there is no {file}", recipe.where(KEY), hint)
+    return prefix
+
+
+def copy_fp32(export: Path, folder: Path) -> None:
+    """The manifest of the export without its 8-bit graphs. UserError if it holds no fp32 graph."""
+    manifest = read_manifest(export)
+    kept = require_fp32(manifest, export)
+    dropped = {name for graph in manifest.graphs if graph not in kept for name in graph.files}
+    copy_files(export, folder, dropped)
+    only = {"chosen": None, "speeds": None, "dev": None}
+    write_manifest(folder, dataclasses.replace(manifest, graphs=kept, source=str(export), **only))
+
+
+def require_fp32(manifest: ExportManifest, export: Path) -> tuple[Graph, ...]:
+    """The fp32 graphs of an export. UserError if it has none, as a compressed export."""
+    found = tuple(graph for graph in manifest.graphs if graph.precision == "fp32" and graph.method is None)
+    if not found:
+        hint = "use the run, the model folder or the export that it was made from"
+        raise UserError("this export holds no fp32 graph to start from", str(export), hint)
+    return found
+
+
+def copy_files(export: Path, folder: Path, dropped: Collection[str]) -> None:
+    """Copy the files of an export except those of `dropped` graphs, export.json and reports."""
+    left = {*dropped, *(f"{name}.info" for name in dropped), *NOT_GRAPHS}
+    for path in export.iterdir():
+        if path.is_file() and path.name not in left:
+            shutil.copyfile(path, folder / path.name)
+
+
+def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> None:
+    """An export of a static model that was written elsewhere; text is encoded as for the model `source`.
+
+    UserError if its inputs or outputs are not those of the task's network.
+    """
+    from nlpctl.engines.samples import read_description, sample_batches
+    from nlpctl.graphs.to_static import input_specs, name_outputs
+
+    described = resolve_source(source).folder
+    if described is None:
+        raise UserError("a hub model does not say how this graph encodes text", source, "give a run or a folder")
+    left = (*NOT_GRAPHS, MANIFEST, CALIBRATION)  # a graph from elsewhere may answer otherwise
+    for path in described.iterdir():
+        if path.is_file() and not path.name.endswith(_WEIGHTS) and path.name not in left:
+            shutil.copyfile(path, folder / path.name)
+    for ending in (PROGRAM, PARAMETERS):
+        shutil.copyfile(prefix.with_name(prefix.name + ending), folder / f"{PREFIX}{ending}")
+    task, own = read_description(folder, recipe)[0], recipe_of(folder)
+    feeds, fetches = _ends(folder / f"{PREFIX}{PROGRAM}")
+    batch = sample_batches(folder, own, 1, 1)[0]
+    unknown = sorted(set(feeds) - set(batch))
+    if unknown or len(fetches) != len(task.output_names):
+        message = (
+            f"this graph has the inputs {', '.join(feeds)} and {len(fetches)} outputs; {recipe.task} needs the "
+            f"inputs {', '.join(batch)} and {len(task.output_names)} outputs"
+        )
+        raise UserError(message, str(prefix), "check the task, or use the run itself")
+    manifest = ExportManifest(
+        task=recipe.task,
+        inputs=input_specs({name: batch[name] for name in feeds}),
+        outputs=name_outputs(folder / f"{PREFIX}{PROGRAM}", task.output_names),
+        max_seq_length=own.data.max_seq_length,
+        graphs=(Graph("paddle", "fp32", paddle_files(PREFIX)),),
+        rows=0,
+        source=str(prefix),
+        versions=export_versions(),
+    )
+    write_manifest(folder, manifest)
+
+
+def add_onnx(folder: Path) -> None:
+    """Add an ONNX graph to an export that has only Paddle graphs; a note if the conversion fails."""
+    from nlpctl.graphs.onnx import require_paddle2onnx, write_onnx_graph
+
+    manifest = read_manifest(folder)
+    if any(graph.format == "onnx" for graph in manifest.graphs):
+        return
+    prefix = folder / manifest.graphs[0].files[0]
+    try:
+        require_paddle2onnx(*BY_STRATEGY)
+        pad_id = int(read_config(folder).get("pad_token_id", 0))
+        write_onnx_graph(prefix.with_suffix(""), folder / ONNX, pad_id, *BY_STRATEGY)
+    except (RunFailed, UserError) as error:
+        if of_the_machine(error) is not None:
+            raise
+        console.warn(f"Paddle graphs only, no ONNX graph: {error}")
+        (folder / ONNX).unlink(missing_ok=True)
+        return
+    write_manifest(folder, dataclasses.replace(manifest, graphs=(*manifest.graphs, Graph("onnx", "fp32", (ONNX,)))))
+
+
+def _ends(program: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    from nlpctl.formats.program import read_program
+
+    found = read_program(program)
+    return found.feeds, found.fetches

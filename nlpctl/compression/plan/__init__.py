@@ -1,1 +1,0 @@
-"""Plans and scores of candidates. Imports no Paddle."""

@@ -1,1 +1,0 @@
-"""The strategies of compression, one module each; registry.py lists them."""

@@ -1,0 +1,1 @@
+"""`nlpctl convert-static`: parameters of static graphs become model folders."""

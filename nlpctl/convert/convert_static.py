@@ -1,0 +1,258 @@
+"""`nlpctl convert-static`: parameters of a static graph become a model folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.config.recipe_of import recipe_of
+from nlpctl.config.schema import RuntimeSection
+from nlpctl.errors import Problem, RunFailed, UserError
+from nlpctl.files import write_text_atomic, writing
+from nlpctl.names import and_more
+from nlpctl.outputs import refuse_output
+from nlpctl.runtime.lock import sole_writer
+from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_import, quiet_libraries
+
+if TYPE_CHECKING:
+    from nlpctl.convert.conversion import Conversion
+    from nlpctl.convert.maps import NameMap
+    from nlpctl.convert.parameters import TargetParameter
+    from nlpctl.convert.proof import Proof
+    from nlpctl.convert.report import ConversionReport
+    from nlpctl.convert.targets import Target
+
+AUTO = "auto"
+_SEED = 42
+
+
+class ConversionFailed(RunFailed):
+    """The conversion is incomplete, or the outputs differ; nothing was written. `report` holds the details."""
+
+    def __init__(self, report: ConversionReport, problems: Sequence[Problem]):
+        super().__init__(problems=problems)
+        self.report = report
+
+
+class ConversionAmbiguous(UserError):
+    """A parameter has several candidates and the user must choose; nothing was written. `report` holds the details."""
+
+    def __init__(self, report: ConversionReport, problems: Sequence[Problem]):
+        super().__init__(problems=problems)
+        self.report = report
+
+
+@dataclass(frozen=True)
+class ConversionRequest:
+    """The arguments of a conversion.
+
+    `to`: see convert/targets.py. `class_name`: the network's class, if `to` names another one or none. `config`:
+    values that override its own. `map_name`: "auto", a built-in map, or a map file. `labels`, `vocabulary`: files for
+    what `to` does not define. `allow_missing`: patterns of parameters that may stay newly initialised.
+    """
+
+    source: str
+    to: str
+    class_name: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    map_name: str = AUTO
+    labels: Path | None = None
+    vocabulary: Path | None = None
+    allow_missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Converted:
+    """`task`: the task that the folder can be used for now; None: it needs training. `usable`: it has a vocabulary."""
+
+    report: ConversionReport
+    output: Path
+    task: str | None
+    usable: bool
+
+
+def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool = False) -> Converted:
+    """Convert as `request` says and write a model folder to `output`.
+
+    UserError: an input is wrong. ConversionAmbiguous, ConversionFailed: the source does not determine the network, or
+    their outputs differ. Nothing is written then.
+    """
+    _prepare()
+    from nlpctl.convert.conversion import fill
+    from nlpctl.convert.model_folder import refuse_folder, write_folder
+    from nlpctl.convert.report import make_report
+
+    template = Path(request.to) if Path(request.to).is_dir() else None
+    inputs = [_source_path(request.source), template, request.labels, request.vocabulary]
+    with sole_writer(output):
+        refuse_folder(output, overwrite, [path for path in inputs if path is not None])
+        conversion = _planned(request)
+        _check_complete(conversion, make_report(conversion, None))
+        fill(conversion)
+        proof = _proof(conversion)
+        report = make_report(conversion, proof)
+        if proof.fails:
+            raise ConversionFailed(report, [_disproved(proof.difference)])
+        card = write_folder(output, conversion, report)
+    task = card.task if card is not None and card.trained else None
+    return Converted(report, output, task, conversion.target.tokenizer is not None)
+
+
+def plan_static(request: ConversionRequest, map_file: Path, *, overwrite: bool = False) -> ConversionReport:
+    """A dry run of `convert_static`, also where it would fail; writes only the map `map_file`."""
+    refuse_output(map_file, overwrite, exists="this exists already", elsewhere="name another file: -o FILE.yaml")
+    _prepare()
+    from nlpctl.convert.map_file import plan_text
+    from nlpctl.convert.report import make_report
+
+    report = make_report(_planned(request), None)
+    with writing(map_file, "name another place: -o FILE.yaml"):
+        write_text_atomic(map_file, plan_text(report))
+    return report
+
+
+def _prepare() -> None:
+    """On the CPU: outputs must match exactly, and nothing here is large."""
+    configure_paddle(prepare_process(RuntimeSection(device="cpu"), _SEED), _SEED)
+    with quiet_import():
+        import paddlenlp  # noqa: F401 (so that it can be made quiet)
+    quiet_libraries()
+
+
+def _planned(request: ConversionRequest) -> Conversion:
+    from nlpctl.convert.conversion import plan
+    from nlpctl.convert.lexical import NAME as LAC
+    from nlpctl.convert.lexical import lexical_analyser
+    from nlpctl.convert.source import read_static
+    from nlpctl.convert.targets import find_target, target_folder
+
+    source = read_static(_source_path(request.source))
+    if request.to == LAC:
+        _refuse_beside_lac(request)
+        analyser = lexical_analyser(source.variables, source.source, request.vocabulary)
+        source = dataclasses.replace(source, notes=(*source.notes, *analyser.describe()))
+        target = analyser.target
+    else:
+        folder = target_folder(request.to) if request.class_name is None else None
+        target = find_target(request.to, request.class_name, None if folder is None else recipe_of(folder))
+        target = _with_files(target, request.labels, request.vocabulary)
+    return plan(source, target, _maps(request.map_name, target), request.config, request.allow_missing)
+
+
+def _refuse_beside_lac(request: ConversionRequest) -> None:
+    given = {"--class": request.class_name, "--labels": request.labels, "--config": request.config}
+    problems = [
+        Problem("does not apply to lac", flag, "leave it out: lac is defined by its variables and dictionaries")
+        for flag, value in given.items()
+        if value
+    ]
+    if problems:
+        raise UserError(problems=problems)
+
+
+def _proof(conversion: Conversion) -> Proof:
+    from nlpctl.convert.lexical import is_lexical, prove_lexical
+    from nlpctl.convert.proof import Proof, prove
+
+    source = conversion.source
+    if conversion.fresh and not _have_no_effect(conversion, conversion.fresh):
+        return Proof(False, "some parameters are newly initialised, so the outputs cannot be equal")
+    if source.program is None and is_lexical(source.variables):
+        return prove_lexical(source.variables, conversion.network)
+    return prove(source, conversion.network)
+
+
+def _have_no_effect(conversion: Conversion, parameters: Sequence[TargetParameter]) -> bool:
+    """Whether no output depends on any of `parameters`; False also if that is unknown."""
+    from nlpctl.convert.graph import NotTraceable, without_effect
+
+    try:
+        return {each.internal for each in parameters} <= without_effect(conversion.network)
+    except NotTraceable:
+        return False
+
+
+def _source_path(source: str) -> Path:
+    from nlpctl.models.source import package_folder
+
+    return package_folder(source) if source.startswith("python:") else Path(source).expanduser()
+
+
+def _with_files(target: Target, labels: Path | None, vocabulary: Path | None) -> Target:
+    """`target` with the labels and the vocabulary of the request."""
+    from nlpctl.convert.conversion import tokenizer_from
+    from nlpctl.data.rows.labels import LabelSet
+
+    if labels is not None:
+        if not target.head.labelled:
+            raise UserError("this network has no labels", "--labels", "leave it out, or name another --class")
+        names = tuple(LabelSet.from_file(labels).names)
+        card = target.card and dataclasses.replace(target.card, labels=names, thresholds=None, calibration=None)
+        target = dataclasses.replace(target, labels=names, labels_known=True, card=card)
+    if vocabulary is not None:
+        target = dataclasses.replace(target, tokenizer=tokenizer_from(vocabulary, target.family))
+    return target
+
+
+def _maps(name: str, target: Target) -> list[NameMap]:
+    """The user's map before the built-in ones; a built-in map that is named is used alone."""
+    from nlpctl.convert.conversion import maps_for
+    from nlpctl.convert.maps import built_in_map, read_map
+
+    if name == AUTO:
+        return maps_for(target)
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        return [read_map(Path(name).expanduser()), *maps_for(target)]
+    return [built_in_map(name)]
+
+
+def _check_complete(conversion: Conversion, report: ConversionReport) -> None:
+    """ConversionAmbiguous, ConversionFailed: a parameter has no value, or more than one."""
+    if report.ambiguous:
+        raise ConversionAmbiguous(
+            report,
+            [
+                Problem(
+                    f"{and_more([row.parameter for row in report.ambiguous])}: {report.ambiguous[0].reason} "
+                    f"({and_more(report.ambiguous[0].candidates)})",
+                    where=report.source,
+                    hint="choose in a map: --plan writes one to be edited, --map FILE.yaml uses it",
+                )
+            ],
+        )
+    lacking = [*report.missing, *report.mismatched]
+    if not lacking:
+        return
+    first = lacking[0]
+    reason = f" ({first.reason})" if first.reason else ""
+    raise ConversionFailed(
+        report,
+        [
+            Problem(
+                f"{len(lacking)} of {report.parameters} parameters have no value: {first.parameter}{reason}"
+                + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""),
+                where=report.source,
+                hint=_hint(conversion),
+            )
+        ],
+    )
+
+
+def _hint(conversion: Conversion) -> str:
+    lacking = conversion.lacking
+    if _have_no_effect(conversion, lacking):
+        stem = os.path.commonprefix([f"{each.name}." for each in lacking]).rpartition(".")[0]
+        return f"no output of this network depends on them, so an export lacks them: --allow-missing {stem}"
+    return "--plan writes a map to be edited; --allow-missing PATTERN names what may be new, such as classifier"
+
+
+def _disproved(difference: float | None) -> Problem:
+    return Problem(
+        f"the static program and the converted network differ by {difference:.3g} on the same inputs",
+        hint="a variable is matched to the wrong parameter, or the config differs (hidden_act, layer norm): compare "
+        "--plan with the program, and correct the map or --to",
+    )

@@ -1,0 +1,226 @@
+"""Matches static variables to parameters, with the reason for each match.
+
+The methods are applied in order, each to the parameters left open: an explicit map, built-in maps, recorded names,
+names of Paddle's counter, the place in the graph. Two candidates of one method for a parameter are an ambiguity, which
+is reported and never resolved by a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nlpctl.convert.maps import Found, NameMap, Step, found_by, run_steps
+from nlpctl.convert.parameters import TargetParameter, by_name
+from nlpctl.convert.variables import StaticVariable
+from nlpctl.errors import UserError
+from nlpctl.names import did_you_mean, listed
+
+BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Variables `static` may become the parameters `dygraph`. `how`: in words; `where`: line of a map, or ""."""
+
+    static: tuple[str, ...]
+    dygraph: tuple[str, ...]
+    how: str
+    steps: tuple[Step, ...] = ()
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Match:
+    """One parameter and its value. `array`: in its shape, still of the variable's type; `dtype`: that type."""
+
+    parameter: TargetParameter
+    array: np.ndarray
+    dtype: str
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A variable that would be this parameter's, but is of another shape or type.
+
+    `found`: the shape after the steps; None where those did not fit.
+    """
+
+    parameter: TargetParameter
+    candidate: Candidate
+    reason: str
+    found: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Ambiguity:
+    """Candidates of one way for one parameter, or for one group of parameters that nothing tells apart."""
+
+    parameters: tuple[TargetParameter, ...]
+    candidates: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The result for each parameter and each variable. `missing` are in neither of the others."""
+
+    parameters: tuple[TargetParameter, ...]
+    matches: tuple[Match, ...]
+    mismatches: tuple[Mismatch, ...]
+    ambiguities: tuple[Ambiguity, ...]
+    missing: tuple[TargetParameter, ...]
+    unused: tuple[StaticVariable, ...]
+    notes: tuple[str, ...]
+
+
+class Matcher:
+    """The state between the ways: what is still open."""
+
+    def __init__(self, parameters: Sequence[TargetParameter], variables: Mapping[str, StaticVariable], encoder: str):
+        """`encoder`: the prefix of the network's encoder, such as ernie."""
+        self.parameters = tuple(parameters)
+        self.variables = variables
+        self.encoder = encoder
+        self.by_name = by_name(parameters)
+        self.notes: list[str] = []
+        self._used: set[str] = set()
+        self._matches: dict[str, Match] = {}
+        self._mismatches: dict[str, Mismatch] = {}
+        self._ambiguities: dict[str, Ambiguity] = {}
+
+    # -- what is open ------------------------------------------------------------------------
+
+    def is_open(self, parameter: TargetParameter) -> bool:
+        name = parameter.name
+        return not (name in self._matches or name in self._mismatches or name in self._ambiguities)
+
+    @property
+    def open_parameters(self) -> list[TargetParameter]:
+        return [parameter for parameter in self.parameters if self.is_open(parameter)]
+
+    @property
+    def free_variables(self) -> dict[str, StaticVariable]:
+        return {name: variable for name, variable in self.variables.items() if name not in self._used}
+
+    # -- the ways ----------------------------------------------------------------------------
+
+    def use_map(self, name_map: NameMap) -> None:
+        """Match by the rules of a map. UserError: a rule of the user's own map names what does not exist."""
+        # A user's rule may name any variable, also one in use; a built-in rule takes free ones only.
+        names = self.variables if not name_map.built_in else self.free_variables
+        how = f"built-in map {name_map.name}" if name_map.built_in else "map"
+        candidates = []
+        for rule in name_map.rules:
+            found = found_by(rule, name_map.prefixes, names, self.encoder)
+            known = [each for each in found if all(name in self.by_name for name in each.dygraph)]
+            if not name_map.built_in:
+                self._check_rule(found, known, rule)
+            where = "" if name_map.built_in else rule.where
+            candidates += [Candidate(each.static, each.dygraph, how, rule.steps, where) for each in known]
+        self.propose(candidates, strict=not name_map.built_in)
+
+    def _check_rule(self, found: Sequence[Found], known: Sequence[Found], rule) -> None:
+        if not found:
+            near = did_you_mean(rule.static[0], self.variables)
+            raise UserError(
+                f"the source has no variable {listed(rule.static)}{near}", rule.where, "--plan lists all variables"
+            )
+        if not known:
+            name = next(name for name in found[0].dygraph if name not in self.by_name)
+            near = did_you_mean(name, self.by_name)
+            raise UserError(f"the network has no parameter {name!r}{near}", rule.where, "--plan lists all parameters")
+
+    def propose(self, candidates: Iterable[Candidate], *, strict: bool = False) -> None:
+        """Take candidates, all of one way, for the parameters that are open. Two for one parameter are an ambiguity.
+
+        `strict`: steps that do not fit their arrays are a UserError, no mismatch.
+        """
+        offers: dict[str, list[Candidate]] = {}
+        for candidate in candidates:
+            for name in candidate.dygraph:
+                offers.setdefault(self.by_name[name].name, []).append(candidate)
+        taken: dict[int, Candidate] = {}
+        for parameter in self.open_parameters:
+            found = offers.get(parameter.name, [])
+            if len(found) > 1:
+                how = ", ".join(dict.fromkeys(each.how for each in found))
+                self._ambiguities[parameter.name] = Ambiguity(
+                    (parameter,), tuple(" + ".join(each.static) for each in found), f"{len(found)} candidates: {how}"
+                )
+            elif found:
+                # By identity: a candidate that splits one variable is offered to several parameters, and runs once.
+                taken[id(found[0])] = found[0]
+        for candidate in taken.values():
+            self._take(candidate, strict)
+
+    def report_ambiguity(self, parameters: Sequence[TargetParameter], candidates: Sequence[str], why: str) -> None:
+        """Parameters that share candidates, with nothing to tell which is whose."""
+        ambiguity = Ambiguity(tuple(parameters), tuple(candidates), why)
+        self._ambiguities.update((parameter.name, ambiguity) for parameter in parameters)
+
+    def _take(self, candidate: Candidate, strict: bool) -> None:
+        targets = [self.by_name[name] for name in candidate.dygraph]
+        try:
+            arrays = self._arrays(candidate, targets)
+        except UserError as error:
+            if strict:
+                raise
+            arrays, reason = [], error.problems[0].message
+        if len(arrays) != len(targets) and arrays:
+            reason = f"the steps give {len(arrays)} arrays for {len(targets)} parameters"
+            if strict:
+                raise UserError(reason, candidate.where, "name as many parameters as there are arrays in the end")
+            arrays = []
+        dtype = self.variables[candidate.static[0]].dtype
+        for index, parameter in enumerate(targets):
+            if not self.is_open(parameter):
+                continue
+            problem = _problem(arrays[index], dtype, parameter) if arrays else reason
+            if problem is not None:
+                found = arrays[index].shape if arrays else None
+                self._mismatches[parameter.name] = Mismatch(parameter, candidate, problem, found)
+            else:
+                self._matches[parameter.name] = Match(parameter, arrays[index], dtype, candidate)
+        # Also after a mismatch: the variable is accounted for, and must not be offered to another parameter.
+        self._used.update(candidate.static)
+
+    def _arrays(self, candidate: Candidate, targets: Sequence[TargetParameter]) -> list[np.ndarray]:
+        variables = [self.variables[name] for name in candidate.static]
+        # NumPy would widen silently, and bits of bfloat16 (uint16) would be joined with numbers.
+        if len({variable.dtype for variable in variables}) > 1:
+            types = listed(variable.dtype for variable in variables)
+            raise UserError(f"the variables are of different types: {types}", candidate.where, "map them one by one")
+        # The array holds bits, which can be moved but not added.
+        if candidate.steps and variables[0].dtype == BFLOAT16 and any(step.name == "add" for step in candidate.steps):
+            raise UserError("bfloat16 cannot be added", candidate.where, "convert the source to float32 first")
+        shapes = [parameter.shape for parameter in targets]
+        return run_steps(candidate.steps, [variable.array for variable in variables], shapes)
+
+    # -- the result --------------------------------------------------------------------------
+
+    def result(self) -> Matching:
+        unused = [variable for name, variable in self.variables.items() if name not in self._used]
+        return Matching(
+            self.parameters,
+            tuple(self._matches[each.name] for each in self.parameters if each.name in self._matches),
+            tuple(self._mismatches.values()),
+            # One ambiguity may stand for several parameters; it is reported once.
+            tuple({id(each): each for each in self._ambiguities.values()}.values()),
+            tuple(self.open_parameters),
+            tuple(unused),
+            tuple(self.notes),
+        )
+
+
+def _problem(array: np.ndarray, dtype: str, parameter: TargetParameter) -> str | None:
+    """Why `array` cannot be the value of `parameter`; None if it can."""
+    if array.shape != parameter.shape:
+        return f"shape {list(array.shape)} where the network has {list(parameter.shape)}"
+    is_integer = dtype != BFLOAT16 and array.dtype.kind in "iub"
+    if is_integer != parameter.is_integer:
+        return f"type {dtype} where the network has {parameter.dtype}"
+    return None

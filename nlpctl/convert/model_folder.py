@@ -1,0 +1,89 @@
+"""Writes the converted network as a model folder that all other commands accept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.load import recipe_of_values
+from nlpctl.config.tasks import known_tasks
+from nlpctl.convert.conversion import Conversion
+from nlpctl.convert.report import ConversionReport, markdown
+from nlpctl.errors import UserError
+from nlpctl.files import staged_dir, write_json_atomic, write_text_atomic, writing
+from nlpctl.layout import CONVERSION, real_path
+from nlpctl.models.crf import CRF_SUFFIX
+from nlpctl.models.folder import ModelCard, make_card, save_model_folder
+from nlpctl.models.network import max_positions
+from nlpctl.models.sums import refuse_foreign_files, write_model_sums
+from nlpctl.outputs import refuse_inputs, refuse_part
+
+REPORT_JSON, REPORT_PAGE = CONVERSION
+_MAX_SEQ_LENGTH = 128
+
+
+def card_of(conversion: Conversion) -> ModelCard | None:
+    """The card (labels.json, task.json) of the result; None if no known task fits, or its labels have no names.
+
+    A head that is new, even in part, was not trained.
+    """
+    target = conversion.target
+    head = {each.name for each in conversion.fresh if not each.name.startswith(f"{target.family.prefix}.")}
+    if target.card is not None:
+        return dataclasses.replace(target.card, trained=target.card.trained and not head)
+    task = next((task for task in known_tasks() if task.network_class == target.head.name), None)
+    if task is None or target.tokenizer is None:
+        return None
+    # As PaddleNLP's own folders, which count their labels: whoever uses it may name them (--labels), and LABEL_0 is
+    # no tag. Such a folder cannot tell that a head is untrained.
+    if target.head.labelled and not target.labels_known and (task.tags or not head):
+        return None
+    is_crf = type(conversion.network).__name__.endswith(CRF_SUFFIX)
+    # A static program does not say how its texts were cut; 128 is a safe length for most encoders.
+    length = min(_MAX_SEQ_LENGTH, max_positions(conversion.network) or _MAX_SEQ_LENGTH)
+    values: dict[str, Any] = {"task": task.name, "data": {"max_seq_length": length}}
+    if is_crf:
+        values["model"] = {"head": "crf"}
+    card = recipe_card(values, target.labels)
+    return dataclasses.replace(card, trained=not head)
+
+
+def recipe_card(values: dict[str, Any], labels: tuple[str, ...]) -> ModelCard:
+    """The card of a model of a recipe that says `values` and leaves the rest as it is by default."""
+    return make_card(recipe_of_values(values), labels)
+
+
+def write_folder(output: Path, conversion: Conversion, report: ConversionReport) -> ModelCard | None:
+    """Write the folder, whole or not at all. Returns its card; None: it is a plain folder of PaddleNLP."""
+    card = card_of(conversion)
+    tokenizer = conversion.target.tokenizer
+    with writing(output, "name another place: -o"), staged_dir(output) as folder:
+        if card is not None:
+            save_model_folder(folder, conversion.network, tokenizer, card)
+        else:
+            conversion.network.save_pretrained(str(folder))
+            if tokenizer is not None:
+                tokenizer.save_pretrained(str(folder))
+            write_model_sums(folder)
+        write_json_atomic(folder / REPORT_JSON, report.to_json())
+        write_text_atomic(folder / REPORT_PAGE, markdown(report))
+    return card
+
+
+def refuse_folder(output: Path, overwrite: bool, inputs: Sequence[Path] = ()) -> None:
+    """UserError if `output` is not a model folder, holds one of `inputs`, or exists and must not be replaced."""
+    refuse_part(output)
+    if not output.exists():
+        return
+    for path in inputs:
+        if real_path(path).is_relative_to(real_path(output)):
+            raise UserError("this holds the source itself", where=str(output), hint="name another folder: -o")
+    if not (output / "config.json").is_file():
+        hint = "name another folder: -o"
+        raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
+    if not overwrite:
+        raise UserError("this exists already", where=str(output), hint="use --overwrite, or name another folder: -o")
+    refuse_inputs(output)
+    refuse_foreign_files(output)

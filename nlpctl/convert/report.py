@@ -1,0 +1,244 @@
+"""The conversion report on every parameter and variable, as JSON, Markdown and console lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.convert.conversion import Conversion
+from nlpctl.convert.match import Match
+from nlpctl.convert.proof import TOLERANCE, Proof
+from nlpctl.names import and_more
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MatchedRow:
+    """A parameter and the variables it comes from. `dtype`: theirs; `how`: which way found it.
+
+    `outputs`: all parameters that these steps make of these variables, in their order.
+    """
+
+    parameter: str
+    shape: Shape
+    variables: tuple[str, ...]
+    dtype: str
+    steps: tuple[Any, ...]
+    outputs: tuple[str, ...]
+    how: str
+    where: str
+
+
+@dataclass(frozen=True)
+class OpenRow:
+    """A parameter without a value. `candidates`: variables of its shape that are not used, or what clashed."""
+
+    parameter: str
+    shape: Shape
+    reason: str
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class VariableRow:
+    """A variable that is in no match."""
+
+    variable: str
+    shape: Shape
+    dtype: str
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """`parameters`: how many the network has, each counted once; `matched` + `fresh` + `missing` + `mismatched` +
+    `ambiguous` are all of them. `fresh` were allowed to be new. `optimizer`: variables of a training that is over.
+    """
+
+    source: str
+    layout: str
+    to: str
+    network: str
+    labels: tuple[str, ...]
+    parameters: int
+    numbers: int
+    matched: tuple[MatchedRow, ...]
+    fresh: tuple[OpenRow, ...]
+    missing: tuple[OpenRow, ...]
+    mismatched: tuple[OpenRow, ...]
+    ambiguous: tuple[OpenRow, ...]
+    unused: tuple[VariableRow, ...]
+    optimizer: tuple[str, ...]
+    notes: tuple[str, ...]
+    proof: Proof | None
+
+    @property
+    def complete(self) -> bool:
+        return not (self.missing or self.mismatched or self.ambiguous)
+
+    @property
+    def ways(self) -> dict[str, int]:
+        """The number of matched parameters per method."""
+        return dict(Counter(row.how for row in self.matched))
+
+    @property
+    def tables(self) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+        """Title, columns and cells of the tables of parameters without a value that are not empty."""
+        tables = [
+            ("two or more candidates", self.ambiguous),
+            ("another shape or type", self.mismatched),
+            ("missing", self.missing),
+            ("new, as --allow-missing says", self.fresh),
+        ]
+        columns = ("parameter", "shape", "why", "variables")
+        return [(title, columns, _open_cells(rows)) for title, rows in tables if rows]
+
+    @property
+    def matched_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """Title, columns and cells: one line per parameter, the variables it comes from, and how they were found."""
+        return "matched", ("parameter", "shape", "from", "steps", "type", "how"), _matched_cells(self.matched)
+
+    @property
+    def summary(self) -> list[str]:
+        """For the console, line by line."""
+        lines = [
+            f"source: {self.source} ({self.layout})",
+            f"network: {self.network}, {self.numbers:,} numbers in {self.parameters} parameters",
+            f"matched: {len(self.matched)} of {self.parameters} parameters",
+            *(f"  {count} by {how}" for how, count in self.ways.items()),
+        ]
+        used = len({variable for row in self.matched for variable in row.variables})
+        unused = f"; without use: {and_more([row.variable for row in self.unused])}" if self.unused else ""
+        lines.append(f"variables: {used} of {used + len(self.unused)} used{unused}")
+        if self.optimizer:
+            lines.append(f"variables of an optimizer, left out: {len(self.optimizer)}")
+        lines += [f"note: {note}" for note in self.notes]
+        return [*lines, f"proof: {proof_text(self.proof)}"]
+
+    def to_json(self) -> dict[str, Any]:
+        share = round(len(self.matched) / self.parameters, 6) if self.parameters else 0.0
+        proof = None
+        if self.proof is not None:
+            proof = {"difference": self.proof.difference, "tolerance": TOLERANCE, **dataclasses.asdict(self.proof)}
+            proof = _finite(proof)
+        return {**dataclasses.asdict(self), "share": share, "complete": self.complete, "ways": self.ways,
+                "proof": proof}  # fmt: skip
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: null stands for the difference from what is no number."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def make_report(conversion: Conversion, proof: Proof | None) -> ConversionReport:
+    """`proof`: None where none was tried."""
+    matching = conversion.matching
+    fresh = {parameter.name for parameter in conversion.fresh}
+    unused = [VariableRow(each.name, each.shape, each.dtype) for each in matching.unused]
+    missing = [
+        OpenRow(each.name, each.shape, "", tuple(row.variable for row in unused if row.shape == each.shape))
+        for each in matching.missing
+    ]
+    mismatched = [
+        OpenRow(each.parameter.name, each.parameter.shape, each.reason, each.candidate.static)
+        for each in matching.mismatches
+    ]
+    return ConversionReport(
+        source=str(conversion.source.source),
+        layout=conversion.source.layout,
+        to=conversion.target.name,
+        network=type(conversion.network).__name__,
+        labels=conversion.target.labels,
+        parameters=len(matching.parameters),
+        numbers=sum(parameter.size for parameter in matching.parameters),
+        matched=tuple(map(_matched, matching.matches)),
+        fresh=tuple(row for row in [*missing, *mismatched] if row.parameter in fresh),
+        missing=tuple(row for row in missing if row.parameter not in fresh),
+        mismatched=tuple(row for row in mismatched if row.parameter not in fresh),
+        ambiguous=tuple(
+            OpenRow(each.name, each.shape, ambiguity.why, ambiguity.candidates)
+            for ambiguity in matching.ambiguities
+            for each in ambiguity.parameters
+        ),
+        unused=tuple(unused),
+        optimizer=conversion.source.left_out,
+        notes=(*conversion.source.notes, *matching.notes),
+        proof=proof,
+    )
+
+
+def _matched(match: Match) -> MatchedRow:
+    candidate = match.candidate
+    steps = tuple(step.plain() for step in candidate.steps)
+    parameter = match.parameter
+    place = (candidate.how, candidate.where)
+    return MatchedRow(
+        parameter.name, parameter.shape, candidate.static, match.dtype, steps, candidate.dygraph, *place
+    )
+
+
+def shape_text(shape: Shape) -> str:
+    return " x ".join(map(str, shape)) or "one number"
+
+
+def proof_text(proof: Proof | None) -> str:
+    """One sentence."""
+    if proof is None:
+        return "not run"
+    if not proof.possible:
+        return f"not possible: {proof.reason}"
+    difference = f"at most {proof.difference:.3g}" if proof.holds else f"{proof.difference:.3g}"
+    read = "".join(sorted({f" (of the {each.of} of the network's)" for each in proof.outputs if each.of}))
+    norms = f" (layer norms with the program's epsilon, {proof.epsilon:g})" if proof.epsilon is not None else ""
+    count = f"{len(proof.outputs)} output{'s' if len(proof.outputs) > 1 else ''}"
+    return (
+        f"{'' if proof.holds else 'FAILED: '}the static program and the network{norms}, run on the same inputs, differ "
+        f"by {difference} in {count}{read}; tolerance {TOLERANCE:g}"
+    )
+
+
+def _matched_cells(rows: Sequence[MatchedRow]) -> list[tuple[str, ...]]:
+    return [
+        (
+            row.parameter,
+            shape_text(row.shape),
+            " + ".join(row.variables),
+            ", ".join(_step_text(step) for step in row.steps),
+            row.dtype,
+            row.how + (f", {row.where}" if row.where else ""),
+        )
+        for row in rows
+    ]
+
+
+def _open_cells(rows: Sequence[OpenRow]) -> list[tuple[str, ...]]:
+    return [(row.parameter, shape_text(row.shape), row.reason, and_more(row.candidates)) for row in rows]
+
+
+def markdown(report: ConversionReport) -> str:
+    """The whole report as a page."""
+    parts = [f"# Conversion of {report.source}", "\n".join(f"- {line.strip()}" for line in report.summary)]
+    for title, columns, cells in report.tables:
+        parts += [f"## Parameters: {title}", _table(columns, cells)]
+    if report.unused:
+        cells = [(row.variable, shape_text(row.shape), row.dtype) for row in report.unused]
+        parts += ["## Variables without use", _table(("variable", "shape", "type"), cells)]
+    parts += ["## Matched", _table(*report.matched_table[1:])]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *cells]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _step_text(step: Any) -> str:
+    return step if isinstance(step, str) else "".join(f"{name} {value}" for name, value in step.items())

@@ -1,0 +1,332 @@
+"""The result of inspecting the data of a recipe: profiles of the splits, duplicates, suspicious rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
+from nlpctl.data.inspect.duplicates import Duplicates, NearPair, find_duplicates
+from nlpctl.data.inspect.lengths import Lengths, TokenCounter, measure
+from nlpctl.data.inspect.rows import InspectedRows, Seen, UnknownTokens
+from nlpctl.data.inspect.suspicious import odd_rows
+from nlpctl.data.rows.labels import twins
+from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.names import and_more
+from nlpctl.report.page import percent
+
+WORDS_TOLD = 50  # unknown words in JSON
+TEXT_SHOWN = 200  # characters of a row in JSON and on the page
+
+
+@dataclass(frozen=True)
+class SplitProfile:
+    """One split: good rows, bad ones by reason, rows (or entities) per label, lengths in tokens.
+
+    `unlabelled`: good rows without any label. `lengths` is None if no row is good. `tokens`: of each good row.
+    `unknown`: tokens that the tokenizer does not know; empty where tokens are estimated.
+    """
+
+    split: str
+    source: str  # the files, or what the rows come from
+    files: tuple[str, ...]
+    rows: int
+    bad: dict[str, int]
+    labels: dict[str, int]
+    unlabelled: int
+    lengths: Lengths | None
+    tokens: tuple[int, ...]
+    unknown: UnknownTokens
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """Rows that are suspicious (or unusable: `bad`) for the same reason: how many, and the first of them.
+
+    `first` holds (where, split, details, text).
+    """
+
+    kind: str
+    bad: bool
+    count: int
+    first: list[tuple[str, str, str, str]]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The data of a recipe as they are.
+
+    `limit`: data.max_seq_length, beyond which rows are read `in_windows` or cut; `skips_bad`: whether training goes
+    on without bad rows; `tokens_by`: how tokens were counted; `shown`: rows of a finding that are kept.
+    """
+
+    task: str
+    limit: int
+    in_windows: bool
+    skips_bad: bool
+    tokens_by: str
+    exact_tokens: bool
+    splits: list[SplitProfile]
+    duplicates: Duplicates
+    suspicions: list[Suspicion]
+    shown: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The output of --json: all counts, and the rows that are shown."""
+        found = self.duplicates
+        return {
+            "task": self.task,
+            "max_seq_length": self.limit,
+            "tokens": {"by": self.tokens_by, "exact": self.exact_tokens, "long_rows": _long_rows(self.in_windows)},
+            "splits": {profile.split: _split_json(profile) for profile in self.splits},
+            "duplicates": {
+                "within": {each.split: {"exact": each.exact, "near": each.near} for each in found.repeats},
+                "overlaps": [asdict(overlap) for overlap in found.overlaps],
+                "groups": [_group_json(group) for group in found.same[: self.shown]],
+                "near_pairs": [_pair_json(pair) for pair in found.near[: self.shown]],
+            },
+            "conflicts": {
+                "same_text": len(found.conflicts),
+                "near": len(found.near_conflicts),
+                "groups": [_group_json(group) for group in found.conflicts[: self.shown]],
+                "near_pairs": [_pair_json(pair) for pair in found.near_conflicts[: self.shown]],
+            },
+            "suspicious": [_suspicion_json(suspicion) for suspicion in self.suspicions],
+        }
+
+
+def inspect_rows(
+    splits: Sequence[InspectedRows], recipe: Recipe, counter: TokenCounter, task: TaskRows, shown: int
+) -> Inspection:
+    """Inspects splits of `recipe` that were read before. `shown`: rows kept per finding."""
+    rows = [row for split in splits for row in split.good]
+    limit = recipe.data.max_seq_length
+    return Inspection(
+        task=recipe.task,
+        limit=limit,
+        in_windows=task.in_windows,
+        skips_bad=recipe.data.on_bad_row == "skip",
+        tokens_by=counter.description,
+        exact_tokens=counter.exact,
+        splits=[_profile(split, limit) for split in splits],
+        duplicates=find_duplicates(rows, [split.split for split in splits], symmetric=task.symmetric),
+        suspicions=[*_bad(splits, shown), *_suspicions(rows, limit, shown)],
+        shown=shown,
+    )
+
+
+def _profile(split: InspectedRows, limit: int) -> SplitProfile:
+    counts = Counter(label for row in split.good for label in row.labels)
+    tokens = tuple(row.tokens for row in split.good)
+    return SplitProfile(
+        split.split,
+        split.source.description,
+        tuple(str(path) for path in split.source.files),
+        len(split.good),
+        dict(split.bad.most_common()),
+        dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
+        sum(not row.labels for row in split.good),
+        measure(tokens, limit) if tokens else None,
+        tokens,
+        split.unknown,
+    )
+
+
+def _bad(splits: Sequence[InspectedRows], shown: int) -> list[Suspicion]:
+    """Rows that training would refuse, by reason."""
+    total: Counter[str] = Counter()
+    first: dict[str, list[tuple[str, str, str, str]]] = {}
+    for split in splits:
+        total += split.bad
+        for kind, rows in split.first_bad.items():
+            told = [(row.where, split.split, row.reason.removeprefix(kind).removeprefix(": "), "") for row in rows]
+            first.setdefault(kind, []).extend(told)
+    return [Suspicion(kind, True, count, first[kind][:shown]) for kind, count in total.most_common()]
+
+
+def _suspicions(rows: Sequence[Seen], limit: int, shown: int) -> list[Suspicion]:
+    count: Counter[str] = Counter()
+    first: dict[str, list[tuple[str, str, str, str]]] = {}
+    told: set[tuple[str, str]] = set()  # questions about one text share what is odd in it
+    for row, odd in odd_rows(rows, limit):
+        count[odd.kind] += 1
+        listed = first.setdefault(odd.kind, [])
+        if len(listed) < shown and (odd.kind, odd.excerpt) not in told:
+            told.add((odd.kind, odd.excerpt))
+            listed.append((row.where, row.split, odd.details, shortened(odd.excerpt)))
+    return [Suspicion(kind, False, times, first[kind]) for kind, times in count.most_common()]
+
+
+def shortened(text: str, length: int = TEXT_SHOWN) -> str:
+    """At most `length` characters of a text, in one line."""
+    line = " ".join(text[: length * 2].split())
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def told_unknown(unknown: UnknownTokens, most: int) -> list[str]:
+    """The `most` frequent words behind unknown tokens, and how often they come."""
+    found = []
+    for word, times in unknown.words.most_common(most):
+        shown = word if word.isprintable() else ascii(word)[1:-1]
+        found.append(f"{shortened(shown, 20)} ({times:,})")
+    return found
+
+
+def told_labels(row: Seen) -> str:
+    """The labels of a row in one text; of a sentence with entities how many of each type."""
+    return ", ".join(f"{label} ×{times}" if times > 1 else label for label, times in Counter(row.labels).items())
+
+
+def _long_rows(in_windows: bool) -> str:
+    return "read in windows" if in_windows else "cut"
+
+
+def _split_json(profile: SplitProfile) -> dict[str, Any]:
+    lengths = None
+    if profile.lengths is not None:
+        of = profile.lengths
+        lengths = {"mean": round(of.mean, 2), **{f"p{share}": value for share, value in of.percentiles.items()}}
+        lengths |= {"longest": of.longest, "longer": of.longer, "share_longer": round(of.longer / profile.rows, 6)}
+    counts = {"rows": profile.rows, "bad_rows": profile.bad, "labels": profile.labels, "unlabelled": profile.unlabelled}
+    of_unknown = None
+    if profile.unknown.tokens:
+        words = dict(profile.unknown.words.most_common(WORDS_TOLD))
+        of_unknown = {"tokens": profile.unknown.unknown, "share": round(profile.unknown.share, 6), "words": words}
+    return {"source": profile.source, **counts, "tokens": lengths, "unknown": of_unknown}
+
+
+def _row_json(row: Seen) -> dict[str, Any]:
+    return {"where": row.where, "split": row.split, "labels": list(row.labels), "text": shortened(row.text)}
+
+
+def _group_json(group: Sequence[Seen]) -> list[dict[str, Any]]:
+    return [_row_json(row) for row in group[:20]]
+
+
+def _pair_json(pair: NearPair) -> dict[str, Any]:
+    return {"similarity": round(pair.similarity, 4), "rows": [_row_json(pair.first), _row_json(pair.second)]}
+
+
+def _suspicion_json(suspicion: Suspicion) -> dict[str, Any]:
+    rows = [
+        {"where": where, "split": split, "details": details, "text": text}
+        for where, split, details, text in suspicion.first
+    ]
+    return {"kind": suspicion.kind, "unusable": suspicion.bad, "count": suspicion.count, "rows": rows}
+
+
+# The most important findings, in one sentence each.
+
+
+FEW_ROWS = 20  # training rows of a label
+UNEVEN = 2.0  # the most frequent label has this many times the rows of the rarest
+OTHER_SPREAD = 0.1  # of labels between two splits: half the sum of the differences of shares
+OFTEN_CUT = 0.05  # share of rows
+MANY_UNKNOWN = 0.01  # share of tokens
+MANY_LEAKED = 0.01  # share of rows
+
+
+def advice(found: Inspection) -> list[str]:
+    """The findings that matter for training and for trusting the scores, the gravest first."""
+    about_rows = [*_unusable(found), *_leaks(found), *_contradictions(found), *_labels(found)]
+    return [*about_rows, *_lengths(found), *_unknown(found), *_odd(found)]
+
+
+def _unusable(found: Inspection) -> Iterator[str]:
+    fate = "are left out" if found.skips_bad else "stop the training (data.on_bad_row: skip leaves them out)"
+    for profile in found.splits:
+        bad = sum(profile.bad.values())
+        if bad:
+            share = percent(bad / (bad + profile.rows))
+            yield f"Rows of {profile.split} that cannot be used {fate}: {bad:,} ({share})."
+
+
+def _leaks(found: Inspection) -> Iterator[str]:
+    for overlap in found.duplicates.overlaps:
+        inside, other, rows = overlap.inside, overlap.other, max(overlap.rows, 1)
+        if overlap.exact:
+            yield f"Rows of {inside} that occur in {other} too: {overlap.exact:,} ({percent(overlap.exact / rows)})."
+        if overlap.near:
+            share = percent(overlap.near / rows)
+            yield f"Rows of {inside} that are almost like one of {other}: {overlap.near:,} ({share})."
+        if other == "train" and overlap.exact + overlap.near > MANY_LEAKED * rows:
+            near = " --near" if overlap.near else ""
+            yield (
+                f"Scores on {inside} will be too high: what memorised rows count in them. "
+                f"`nlpctl data split{near}` splits a file anew, such rows together."
+            )
+    for repeats in found.duplicates.repeats:
+        if repeats.exact:
+            yield f"Rows of {repeats.split} that repeat an earlier one: {repeats.exact:,}."
+
+
+def _contradictions(found: Inspection) -> Iterator[str]:
+    same, near = len(found.duplicates.conflicts), len(found.duplicates.near_conflicts)
+    if same:
+        yield f"Texts that occur with different labels: {same:,}. One of them is wrong, or the text does not decide."
+    if near:
+        yield f"Pairs that are almost the same and have different labels: {near:,}."
+
+
+def _labels(found: Inspection) -> Iterator[str]:
+    train = next((profile for profile in found.splits if profile.split == "train"), None)
+    if train is None or not train.labels:
+        return
+    few = [f"{label} ({count})" for label, count in train.labels.items() if count < FEW_ROWS]
+    if few:
+        yield f"Fewer than {FEW_ROWS} training examples of {and_more(few, 6)}: too few to learn them well."
+    most, least = max(train.labels.values()), min(train.labels.values())
+    one_each = sum(train.labels.values()) == train.rows
+    info = task_info(found.task)
+    if one_each and most >= UNEVEN * least:
+        first, last = next(iter(train.labels)), list(train.labels)[-1]
+        by = ": compare models by macro F1, not by accuracy" if "macro_f1" in info.metrics else ""
+        yield f"There are {most / least:.1f} times as many training examples of {first} as of {last}{by}."
+    names = {label for profile in found.splits for label in profile.labels}
+    alike = [f"{one!r} and {other!r} {way}" for one, other, way in twins(names)]
+    if alike:
+        yield f"Labels that may be one: {and_more(alike)}. They are learned as different ones."
+    for profile in found.splits:
+        if profile is not train and profile.labels:
+            yield from _compared(train, profile, "macro_f1" in info.metrics and not info.tags)
+
+
+def _compared(train: SplitProfile, other: SplitProfile, macro: bool) -> Iterator[str]:
+    """`macro`: the macro F1 of the task counts all labels, those without rows too."""
+    missing = [label for label in train.labels if label not in other.labels]
+    if missing:
+        as_zero = ", and macro F1 counts them as 0" if macro else ""
+        yield f"{other.split} has no example of {and_more(missing, 6)}: their scores will be unknown{as_zero}."
+    shares = [
+        abs(train.labels.get(label, 0) / sum(train.labels.values()) - count / sum(other.labels.values()))
+        for label, count in {**dict.fromkeys(train.labels, 0), **other.labels}.items()
+    ]
+    if sum(shares) / 2 > OTHER_SPREAD:
+        yield f"The label distribution of {other.split} differs from train ({percent(sum(shares) / 2)} of the rows)."
+
+
+def _lengths(found: Inspection) -> Iterator[str]:
+    measured = [profile for profile in found.splits if profile.lengths is not None]
+    shares = {profile.split: profile.lengths.longer / profile.rows for profile in measured}
+    if not found.in_windows and max(shares.values(), default=0) > OFTEN_CUT:
+        told = ", ".join(f"{percent(share)} of {split}" for split, share in shares.items())
+        enough = max(profile.lengths.percentiles[99] for profile in measured)
+        yield f"Cut at data.max_seq_length ({found.limit}): {told}. {enough:,} tokens would hold 99 % of rows whole."
+
+
+def _unknown(found: Inspection) -> Iterator[str]:
+    worst = max(found.splits, key=lambda profile: profile.unknown.share, default=None)
+    if worst is not None and worst.unknown.share > MANY_UNKNOWN:
+        words = ", ".join(told_unknown(worst.unknown, 6))
+        share = f"{percent(worst.unknown.share)} of the tokens of {worst.split}"
+        yield f"The tokenizer does not know {share} ([UNK]), most of all {words}: the network cannot tell them " \
+            "apart. model.add_tokens makes them known, data.map can write them otherwise."  # fmt: skip
+
+
+def _odd(found: Inspection) -> Iterator[str]:
+    odd = [f"{suspicion.kind} ({suspicion.count:,})" for suspicion in found.suspicions if not suspicion.bad]
+    if odd:
+        yield f"Suspicious rows: {and_more(odd, 20)}."

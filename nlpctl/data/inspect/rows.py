@@ -1,0 +1,144 @@
+"""Reads the rows of a split for inspection: texts, labels, length and place. Bad rows are counted, not fatal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from nlpctl.data.changed_rows import unchanged
+from nlpctl.data.inspect.lengths import TokenCounter, row_tokens
+from nlpctl.data.open_split import FileRows
+from nlpctl.data.readers.row import BadRow, Row, RowSource
+from nlpctl.data.readers.tables import stands_in_quotes
+from nlpctl.data.rows.examples import ExampleReader
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.names import and_more
+
+ATTRIBUTED = 20_000  # texts of a split in which unknown words are looked for
+BETWEEN = " ∥ "  # between the texts of a row, where they are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A usable row.
+
+    `passages`: its texts; `labels`: for statistics; `truth`: its target; `doubts`: probable mistakes that the
+    task found; `tokens`: its length, special tokens included.
+    """
+
+    split: str
+    source: str
+    line: int | str
+    passages: tuple[str, ...]
+    labels: tuple[str, ...]
+    truth: Hashable
+    doubts: tuple[str, ...]
+    tokens: int
+
+    @property
+    def where(self) -> str:
+        return f"{self.source}:{self.line}"
+
+    @property
+    def text(self) -> str:
+        """All texts of the row, for people."""
+        return BETWEEN.join(self.passages)
+
+
+@dataclass
+class UnknownTokens:
+    """Tokens of the texts of a split, without special ones; how many are unknown ([UNK]), and what stands behind them.
+
+    `words`: of the first ATTRIBUTED texts that have such tokens.
+    """
+
+    tokens: int = 0
+    unknown: int = 0
+    texts: int = 0
+    words: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def share(self) -> float:
+        return self.unknown / self.tokens if self.tokens else 0.0
+
+    def add(self, text: str, counter: TokenCounter) -> None:
+        self.tokens += counter.count(text)
+        unknown = counter.unknown(text)
+        if unknown:
+            self.unknown += unknown
+            self.texts += 1
+            if self.texts <= ATTRIBUTED:
+                self.words.update(counter.unknown_words(text))
+
+
+@dataclass
+class InspectedRows:
+    """The good rows of a split, how many were bad for which reason, and the first of each."""
+
+    split: str
+    source: RowSource
+    good: list[Seen] = field(default_factory=list)
+    bad: Counter[str] = field(default_factory=Counter)
+    first_bad: dict[str, list[BadRow]] = field(default_factory=dict)
+    unknown: UnknownTokens = field(default_factory=UnknownTokens)  # empty where tokens are estimated
+
+
+def read_split(
+    source: RowSource,
+    split: str,
+    rows: TaskRows,
+    labels: LabelSet,
+    counter: TokenCounter,
+    *,
+    most: int | None,
+    shown: int,
+    repeated: Mapping[tuple[str, int | str], Sequence[str]] | None = None,
+) -> InspectedRows:
+    """The first `most` rows of a split (None: all of them), with `shown` bad ones of each kind.
+
+    `repeated`: the keys that stand twice in a row, by file and line.
+    """
+    reader, found = ExampleReader(rows, labels), InspectedRows(split, source)
+    columns, given = rows.required(labelled=True), unchanged(source)
+    tables: set[str] = set()  # where a quotation mark is one of the text
+    if isinstance(given, FileRows):
+        tables = {str(path) for path, kind in zip(given.files, given.formats, strict=True) if kind == "tsv"}
+    for row in islice(source, most):
+        example = reader.read(row)
+        if isinstance(example, BadRow):
+            found.bad[example.kind] += 1
+            first = found.first_bad.setdefault(example.kind, [])
+            if len(first) < shown:
+                first.append(example)
+            continue
+        texts = list(rows.texts(example))
+        if counter.exact:
+            for text in texts:
+                found.unknown.add(text, counter)
+        doubts = [*rows.doubts(example, labels), *(_in_quotes(row, columns) if row.source in tables else ())]
+        if repeated and (row.source, row.line) in repeated:
+            keys = and_more([repr(key) for key in repeated[row.source, row.line]])
+            doubts.append(f"a key twice: {keys}, of which the last one is read")
+        found.good.append(
+            Seen(
+                split,
+                row.source,
+                row.line,
+                tuple(rows.passages(example).values()),
+                rows.counted(example, labels),
+                rows.truth(example),
+                tuple(doubts),
+                row_tokens(texts, counter, rows.together),
+            )
+        )
+    return found
+
+
+def _in_quotes(row: Row, columns: Sequence[str]) -> Iterator[str]:
+    """A doubt about a row of tsv with a cell that begins and ends with a quotation mark."""
+    cell = next((name for name in columns if stands_in_quotes(row.values.get(name))), None)
+    if cell is not None:
+        yield f"in quotation marks: {cell!r}, as part of the text; if not so, data.format: quoted_tsv"

@@ -1,0 +1,110 @@
+"""What an answer repeats of its row besides the columns of the task: an id, a date, a label given by a person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.data.readers.annotation_rows import ANNOTATED
+from nlpctl.data.readers.readers import OBJECTS
+from nlpctl.data.readers.row import BadRow
+from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.errors import UserError
+from nlpctl.names import did_you_mean, listed
+
+BAD_ROW = "error"  # the key of a bad row's answer; no good answer has it
+ALL, NONE = "all", "none"  # in place of keys
+GIVEN = "given_"  # before a kept key that the answer uses itself
+
+_to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+@dataclass(frozen=True)
+class PassthroughColumns:
+    """`names`: the keys of a row that its answer repeats; None is all of them."""
+
+    names: tuple[str, ...] | None
+
+    def of(self, rows: TaskRows, values: Mapping[str, Any], example: Any) -> dict[str, Any]:
+        """The kept part of a row, without what `rows` repeats by itself. A named key that the row lacks is None.
+
+        `example`: what was read from `values`, or a BadRow.
+        """
+        if self.names == ():
+            return {}
+        own = rows.required(labelled=False) if isinstance(example, BadRow) else rows.answered(example)
+        return {name: values.get(name) for name in (values if self.names is None else self.names) if name not in own}
+
+    def check(self, values: Mapping[str, Any], where: str) -> None:
+        """UserError if the first row, `values`, lacks a named key."""
+        for name in self.names or ():
+            if name in (ALL, NONE) and name not in values:
+                message = f"{name} stands alone, and no key is called so; the keys are {listed(values)}"
+                raise UserError(message, where, f"give --keep {name}, or --keep with names from this list")
+            if name not in values:
+                message = f"there is no {name!r} to keep{did_you_mean(name, values)}; the keys are {listed(values)}"
+                raise UserError(message, where, "give --keep names from this list, all, or none")
+
+
+KEEP_ALL, KEEP_NONE = PassthroughColumns(None), PassthroughColumns(())
+
+
+def keep_by_default(format: str) -> PassthroughColumns:
+    """Everything of rows that are objects, and nothing of tables, whose columns may be many and long."""
+    return KEEP_ALL if format in (*OBJECTS, *ANNOTATED) else KEEP_NONE
+
+
+def keep_of(names: str | Iterable[str]) -> PassthroughColumns:
+    """all, none, or keys: a list, or a text with commas between. UserError if there is no key in it."""
+    if names in (ALL, NONE):
+        return KEEP_ALL if names == ALL else KEEP_NONE
+    parts = names.split(",") if isinstance(names, str) else list(names)
+    found = tuple(dict.fromkeys(part.strip() for part in parts if isinstance(part, str) and part.strip()))
+    if not found or len(parts) != len([part for part in parts if isinstance(part, str) and part.strip()]):
+        raise UserError(f"{names!r} names no keys", "--keep", "give keys such as id,date; or all, or none")
+    return PassthroughColumns(found)
+
+
+class KeptRows(list[Any]):
+    """Examples and bad rows. `kept[i]` is what the answer to row i repeats."""
+
+    def __init__(self, pairs: Sequence[tuple[Any, dict[str, Any]]]):
+        super().__init__(example for example, _ in pairs)
+        self.kept = [kept for _, kept in pairs]
+
+
+def with_kept(answer: dict[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    """`answer` and after it the kept part of its row. A name that the answer uses itself becomes given_NAME."""
+    if not kept:
+        return answer
+    answer = dict(answer)
+    for name, value in kept.items():
+        while name in answer or name == BAD_ROW:
+            name = GIVEN + name
+        answer[name] = value
+    return answer
+
+
+def without_bad_row(columns: dict[str, Any]) -> dict[str, Any]:
+    """`columns`, of which one called like the key of a bad row becomes given_NAME, as `with_kept` has it."""
+    if BAD_ROW not in columns:
+        return columns
+    return {GIVEN + name if name == BAD_ROW else name: value for name, value in columns.items()}
+
+
+def json_line(answer: Any) -> str:
+    """`answer` as JSON. Half a surrogate pair, which UTF-8 cannot hold and a kept value may, stays an escape; a number
+    that is not finite, which JSON does not know, is null."""
+    try:
+        text = _to_json(answer)
+    except ValueError:
+        answer = json.loads(json.dumps(answer), parse_constant=lambda name: None)
+        text = _to_json(answer)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return json.dumps(answer)
+    return text

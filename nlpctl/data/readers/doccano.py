@@ -1,0 +1,118 @@
+"""doccano's JSON and JSONL: a text and its labels per record.
+
+    {"text": "...", "label": ["positive"]}                     of the text
+    {"text": "...", "label": [[0, 5, "PER"]]}                  of spans; also "labels"
+    {"text": "...", "entities": [{"start_offset": 0, "end_offset": 5, "label": "PER"}], "relations": []}
+    {"data": "...", "label": [[0, 5, "PER"]]}                  the text called data, some versions between
+    {"text": "...", "annotations": [{"start_offset": 0, "end_offset": 5, "label_name": "PER"}]}     older
+
+Spans are counted in UTF-16 units, as its editor counts them. A project that counts grapheme clusters cannot be told
+from one that does not; they differ in texts with emoji and combining marks alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nlpctl import console
+from nlpctl.data.readers.annotated import Annotated, Mark, checked_mark, from_units, units_of
+
+TEXT = "text"
+_DATA = "data"  # what some versions call the text
+_LABELS = ("label", "labels", "entities", "annotations", "cats")
+_LISTS = ("relations", "Comments", "comments")  # what doccano adds beside the labels, and whoever approved them
+_APPROVER = "annotation_approver"
+
+
+def is_record(value: Any) -> bool:
+    """Whether an object holds spans, or a text called data and a list of labels: no other file is like this."""
+    text = _text_of(value)
+    if text is None:
+        return False
+    return any(_spans(value.get(key)) for key in _LABELS) or (TEXT not in value and has_label_list(value))
+
+
+def has_label_list(value: Any) -> bool:
+    """Whether an object holds a list of labels of its text."""
+    labels = value.get("label") if _text_of(value) is not None else None
+    return isinstance(labels, list) and bool(labels) and all(isinstance(each, str) for each in labels)
+
+
+def _text_of(value: Any) -> str | None:
+    text = value.get(TEXT, value.get(_DATA)) if isinstance(value, dict) else None
+    return text if isinstance(text, str) else None
+
+
+def _spans(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(_is_span(each) for each in value)
+
+
+def _is_span(value: Any) -> bool:
+    if isinstance(value, dict):
+        return "start_offset" in value and "end_offset" in value
+    return isinstance(value, list) and len(value) == 3 and isinstance(value[0], int) and isinstance(value[2], str)
+
+
+def annotated(value: Mapping[str, Any]) -> Annotated:
+    """ValueError says what is wrong."""
+    text = _text_of(value)
+    if text is None:
+        raise ValueError(f"not a record of doccano: no {TEXT!r}")
+    others = {name: found for name, found in value.items() if not _has_a_meaning(name, found)}
+    values = others if TEXT in value else {TEXT if name == _DATA else name: found for name, found in others.items()}
+    point = from_units(text)
+    labels: list[str] = []
+    marks: list[Mark] = []
+    given = [value[key] for key in _LABELS if key in value]
+    for each in given:
+        if not isinstance(each, list):
+            each = [each]  # the label column of a table
+        for found in each:
+            if _is_span(found):
+                marks.append(_mark(text, point, found))
+            elif isinstance(found, str):
+                labels.append(found)
+            elif isinstance(found, dict) and isinstance(found.get("label_name"), str):  # an older classification
+                labels.append(found["label_name"])
+            elif found is not None:
+                raise ValueError(f"bad label: {found!r} is neither a label nor [start, end, label]")
+    return Annotated(values, bool(given), tuple(("label", label) for label in labels), tuple(sorted(set(marks))), TEXT)
+
+
+def _has_a_meaning(name: str, value: Any) -> bool:
+    """Whether a key is doccano's own; a text called comments is a column of the user."""
+    return name in (*_LABELS, _APPROVER) or (name in _LISTS and (value is None or isinstance(value, list)))
+
+
+@functools.cache
+def _tell(names: tuple[str, ...]) -> None:
+    """Once, however many rows have them."""
+    console.note(f"not written, since doccano takes it for its own: {', '.join(names)}")
+
+
+def _mark(text: str, point: Any, found: Any) -> Mark:
+    if isinstance(found, dict):
+        start, end, label = found["start_offset"], found["end_offset"], found.get("label_name", found.get("label"))
+    else:
+        start, end, label = found
+    if isinstance(start, int) and isinstance(end, int):
+        start, end = point(start), point(end)
+    return checked_mark(text, start, end, label)
+
+
+def record_of(
+    data: Mapping[str, Any], text: str, labels: Sequence[str] | None, marks: Sequence[Mark]
+) -> dict[str, Any]:
+    """A record to import. `labels` None: it has spans."""
+    taken = [name for name, value in data.items() if _has_a_meaning(name, value)]
+    if taken:
+        _tell(tuple(taken))
+    others = {name: value for name, value in data.items() if name not in (*taken, TEXT)}
+    found: list[Any]
+    if labels is None:
+        found = [[units_of(text, start), units_of(text, end), label] for start, end, label in marks]
+    else:
+        found = list(labels)
+    return {**others, TEXT: text, "label": found}

@@ -1,0 +1,56 @@
+"""Words and their parts of speech on a line, as in the People's Daily corpus.
+
+    19980101-01-001-001/m  迈向/v  充满/v  希望/n  的/u  新/a  世纪/n
+    [中央/n  人民/n  广播/vn  电台/n]nt
+
+Each character becomes a token, with the tags B-v, I-v of its word. The number of a paragraph, the brackets around
+compounds with their tags, and readings such as 为{wei4} are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from nlpctl.data.readers.conll import TAGS, TOKENS
+from nlpctl.data.readers.lines import decode
+from nlpctl.data.readers.row import BadRow, Row, missing_key
+
+SEGMENTED = "segmented"
+_TAG = r"[A-Za-z][A-Za-z0-9]{0,5}"
+_WORD = re.compile(rf"\[*(?P<word>.+?)(?:\{{[A-Za-z:]+\d?\}})?/(?P<tag>{_TAG})(?:\](?:/?{_TAG})?)*")
+_PARAGRAPH = re.compile(r"\d{8}-\d+-\d+-\d+(/m)?")
+_LOOKED_AT = 5  # lines
+
+
+def segmented_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
+    """A row per line that is not blank."""
+    for number, raw in lines:
+        text, reason = decode(raw)
+        words = _words(text)
+        if reason is None and not words:
+            continue
+        tokens: list[str] = []
+        tags: list[str] = []
+        for word in words:
+            found = _WORD.fullmatch(word)
+            if found is None:
+                reason = reason or f"no tag: {word!r} is not WORD/TAG"
+                break
+            tokens += found["word"]
+            tags += [f"{mark}-{found['tag']}" for mark in "B" + "I" * (len(found["word"]) - 1)]
+        values = {TOKENS: tokens, TAGS: tags}
+        reason = reason or missing_key(values, required)
+        yield Row(source, number, values) if reason is None else BadRow(source, number, reason)
+
+
+def is_segmented(lines: Iterable[str]) -> bool:
+    """Whether the first lines of a file are words with their tags, and several of them."""
+    found = [words for line in lines if (words := _words(line))][:_LOOKED_AT]
+    return any(len(words) > 1 for words in found) and all(_WORD.fullmatch(word) for words in found for word in words)
+
+
+def _words(line: str) -> list[str]:
+    """The words of a line; white space but that of ASCII may be one."""
+    words = [word for word in re.split(r"[ \t\r\n]+", line) if word]
+    return words[1:] if words and _PARAGRAPH.fullmatch(words[0]) else words

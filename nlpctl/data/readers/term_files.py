@@ -1,0 +1,129 @@
+"""Files of terms whose types are known. The first line tells which of three kinds a file is:
+
+    北京大学<TAB>ORG                  two columns, no header; a term has one type
+    term<TAB>type<TAB>id<TAB>link     a header with these names, also alias (several parted by |); term and type must be
+    {"term": ..., "termtype": ...}    JSON lines, as TermTree of PaddleNLP has them: also termid, alias, links
+
+With a header or as JSON, a term may be there several times with different types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nlpctl.data.readers.lines import decode, numbered_lines
+from nlpctl.errors import Problem, UserError
+from nlpctl.files import parse_json
+
+COLUMNS = ("term", "type", "id", "link", "alias")
+_TERMTREE = {"term": "term", "type": "termtype", "id": "termid", "link": "links", "alias": "alias"}
+_BETWEEN = "|"
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term, its type, and what is known of it. `link` is JSON-ready; `aliases` are other ways to write it."""
+
+    name: str
+    type: str
+    id: str | None = None
+    link: Any = None
+    aliases: tuple[str, ...] = ()
+
+    def known(self, text: str) -> dict[str, Any]:
+        """What an answer says of it besides its type, where it is written `text`."""
+        found = {"term": self.name if text != self.name else None, "id": self.id, "link": self.link}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def read_terms(path: Path) -> list[Term]:
+    """The terms of a file; empty lines are passed over. UserError lists the bad lines as file:line."""
+    terms: list[Term] = []
+    problems: list[Problem] = []
+    read: Callable[[str], Term] | None = None
+    try:
+        with open(path, "rb") as stream:
+            for number, raw in numbered_lines(stream, str(path)):
+                line, reason = decode(raw)
+                try:
+                    if reason is not None:
+                        raise ValueError(reason)
+                    if not line.strip():
+                        continue
+                    if read is None:
+                        read, is_header = _reader(line, terms)
+                        if is_header:
+                            continue
+                    terms.append(read(line))
+                except ValueError as error:
+                    problems.append(Problem(str(error), f"{path}:{number}"))
+    except OSError as error:
+        message = f"cannot read the term dictionary: {error.strerror or error}"
+        raise UserError(message, where=str(path), hint="check decode.terms and the file's rights") from None
+    if problems:
+        hint = f"each line is TERM<TAB>TYPE; a first line can name further columns: {', '.join(COLUMNS)}"
+        raise UserError(problems=[*problems, Problem("no dictionary", str(path), hint)])
+    return terms
+
+
+def _reader(first: str, terms: list[Term]) -> tuple[Callable[[str], Term], bool]:
+    """How the lines of a file are read, and whether the first one is a header. `terms`: those read so far."""
+    if first.lstrip().startswith("{"):
+        return _of_json, False
+    names = tuple(cell.strip().lower() for cell in first.split("\t"))
+    if not {"term", "type"} <= set(names):
+        return partial(_of_two, {}), False
+    unknown = [name for name in names if name not in COLUMNS]
+    if unknown or len(set(names)) < len(names):
+        wrong = f"no such column: {unknown[0]!r}" if unknown else "a column is named twice"
+        raise ValueError(f"{wrong}; columns are {', '.join(COLUMNS)}")
+    return partial(_of_columns, names), True
+
+
+def _of_two(types: dict[str, str], line: str) -> Term:
+    """A line of TERM<TAB>TYPE. `types` of the lines above: a term has one."""
+    cells = [cell.strip() for cell in line.split("\t")]
+    if len(cells) != 2:
+        raise ValueError(f"expected TERM<TAB>TYPE, got {len(cells)} cells")
+    term = _checked(*cells)
+    if types.setdefault(term.name, term.type) != term.type:
+        raise ValueError(f"the term {term.name!r} has the type {types[term.name]!r} above, and {term.type!r} here")
+    return term
+
+
+def _of_columns(names: tuple[str, ...], line: str) -> Term:
+    cells = [cell.strip() for cell in line.split("\t")]
+    if len(cells) > len(names):
+        raise ValueError(f"{len(cells)} cells, and the header names {len(names)} columns")
+    values = dict(zip(names, [*cells, *[""] * (len(names) - len(cells))], strict=True))
+    aliases = tuple(alias.strip() for alias in values.get("alias", "").split(_BETWEEN) if alias.strip())
+    return _checked(values["term"], values["type"], values.get("id") or None, values.get("link") or None, aliases)
+
+
+def _of_json(line: str) -> Term:
+    try:
+        content = parse_json(line)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(content, Mapping):
+        raise ValueError("not a JSON object")
+    values = {name: content.get(name) or content.get(other) for name, other in _TERMTREE.items()}
+    aliases = values["alias"] or []
+    aliases = [aliases] if isinstance(aliases, str) else aliases
+    texts = [values["term"] or "", values["type"] or "", values["id"] or ""]
+    if not isinstance(aliases, list) or not all(isinstance(text, str) for text in (*texts, *aliases)):
+        raise ValueError("term, type, id and each alias must be texts")
+    term, kind, id = (text.strip() for text in texts)
+    return _checked(term, kind, id or None, values["link"] or None, tuple(filter(None, map(str.strip, aliases))))
+
+
+def _checked(
+    name: str, type: str, id: str | None = None, link: Any = None, aliases: tuple[str, ...] = ()
+) -> Term:
+    if not name or not type:
+        raise ValueError("the term is blank" if not name else f"the term {name!r} has no type")
+    return Term(name, type, id, link, aliases)

@@ -1,0 +1,112 @@
+"""Reads Excel files (.xlsx) into rows: the first sheet that is not empty, as a table of texts.
+
+A cell is what csv would hold: a number as Excel's file has it, a date by ISO 8601, TRUE or FALSE, "" where it is empty.
+The row number is the one that Excel shows.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import io
+import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, BinaryIO
+
+from nlpctl import console
+from nlpctl.data.readers.lines import MAX_DOCUMENT
+from nlpctl.data.readers.row import BadRow, Row
+from nlpctl.data.readers.tables import Record, table_rows
+from nlpctl.errors import UserError
+from nlpctl.files import MOST_PACKED
+from nlpctl.formats.bounds import PACKINGS
+from nlpctl.names import listed
+
+XLSX = "xlsx"
+_MOST_ROWS = 1 << 20  # of a sheet, by Excel; a file may claim any number
+_MOST_GROWTH = 24  # XML of tables becomes some ten times as large
+
+
+def xlsx_rows(stream: BinaryIO, source: str, header: bool, required: Sequence[str]) -> Iterator[Row | BadRow]:
+    """UserError: the file is damaged or too large, or a column is missing."""
+    raw = stream.read(MAX_DOCUMENT + 1)
+    if not raw:
+        return
+    try:
+        _refuse_growth(raw)
+        yield from table_rows(_records(raw, source), source, header, required)
+    except UserError:
+        raise
+    except Exception as error:  # openpyxl lets through whatever its parts raise
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        hint = "open and save it again in Excel, or save the sheet as csv"
+        raise UserError(f"this Excel file cannot be read: {reason}", source, hint) from None
+
+
+def _refuse_growth(raw: bytes) -> None:
+    """ValueError: the file is much more than its size says. zipfile hands out no more than an archive claims."""
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        entries = archive.infolist()
+    claimed = sum(entry.file_size for entry in entries)
+    if claimed > min(MOST_PACKED + _MOST_GROWTH * len(raw), MAX_DOCUMENT):
+        raise ValueError(f"its parts claim {claimed:,} bytes, and the file has {len(raw):,}")
+    if any(entry.compress_type not in PACKINGS for entry in entries):
+        raise ValueError("it is packed in another way than deflate")
+
+
+def _records(raw: bytes, source: str) -> Iterator[Record]:
+    """The rows of the first sheet that has any."""
+    from openpyxl import load_workbook  # late: it takes a while, and imports NumPy
+
+    # Of what it leaves out, such as lists to choose from: nothing that is read here.
+    warnings.filterwarnings("ignore", category=UserWarning, module="openpyxl")
+    book = load_workbook(io.BytesIO(raw), read_only=True, data_only=True, keep_links=False)
+    try:
+        for number, sheet in enumerate(book.worksheets):
+            sheet.reset_dimensions()  # which a file may state wrongly
+            rows = _rows(sheet, source)
+            first = next(rows, None)
+            if first is not None:
+                others = [other.title for other in book.worksheets[number + 1 :]]
+                if others:
+                    _tell(source, sheet.title, tuple(others))
+                yield from chain([first], rows)
+                return
+    finally:
+        book.close()
+
+
+def _rows(sheet: Any, source: str) -> Iterator[Record]:
+    """The rows that are not empty; all as wide as the first, or wider if they have more cells that are not empty."""
+    width = 0
+    for number, values in enumerate(sheet.iter_rows(values_only=True), 1):
+        if number > _MOST_ROWS:
+            raise UserError(f"the sheet has more than {_MOST_ROWS:,} rows", source, "cut it into several files")
+        cells = [_text(value) for value in values]
+        while cells and not cells[-1]:
+            cells.pop()
+        if cells:
+            width = width or len(cells)
+            yield Record(number, cells + [""] * (width - len(cells)), None)
+
+
+def _text(value: Any) -> str:
+    from openpyxl.utils.escape import unescape
+
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return unescape(value) if "_x" in value else value  # _x000D_ is a carriage return
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        return value.date().isoformat()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+@functools.cache
+def _tell(source: str, sheet: str, others: tuple[str, ...]) -> None:
+    """Once, however often the file is read."""
+    console.note(f"{source}: of its sheets {sheet!r} is read; not read: {listed(others)}")

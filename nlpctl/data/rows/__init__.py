@@ -1,0 +1,1 @@
+"""Rows into examples: what each task expects of a row."""

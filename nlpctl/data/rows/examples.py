@@ -1,0 +1,153 @@
+"""Converts rows to examples of the task; logs bad rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from nlpctl.data.readers.lines import FROM_GBK, NOT_UTF8
+from nlpctl.data.readers.row import MISSING, BadRow, BadWord, Row, RowSource
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.task_rows import Example, TaskRows
+from nlpctl.errors import Problem, UserError
+from nlpctl.names import counted, subject
+
+if TYPE_CHECKING:
+    import numpy as np
+
+SHOWN = 10  # bad rows that are listed
+SKIP = "--set data.on_bad_row=skip"  # told as a flag, since not every command has a recipe to write it in
+
+
+class ExampleReader:
+    """Turns the rows of a task into examples; `labels` None: without their labels."""
+
+    def __init__(self, rows: TaskRows, labels: LabelSet | None) -> None:
+        self.rows = rows
+        self.labels = labels
+
+    def read(self, row: Row | BadRow) -> Any:
+        """The example in `row`, or a BadRow that says why there is none."""
+        if isinstance(row, BadRow):
+            return row
+        try:
+            return self.rows.read(row.values, self.labels)
+        except BadWord as error:
+            return BadRow(row.source, row.line_of(error.word), str(error))
+        except ValueError as error:
+            return BadRow(row.source, row.line, str(error))
+
+
+class BadRowLog:
+    """Counts bad rows and keeps the first ten. Under "error" the tenth, or the end of reading, stops the command."""
+
+    def __init__(self, policy: Literal["error", "skip"]) -> None:
+        self.policy = policy
+        self.first: list[BadRow] = []
+        self.kinds: Counter[str] = Counter()
+
+    @property
+    def total(self) -> int:
+        return self.kinds.total()
+
+    def add(self, row: BadRow) -> None:
+        """Count `row`. UserError at the tenth where the policy is "error"."""
+        self.kinds[row.kind] += 1
+        if len(self.first) < SHOWN:
+            self.first.append(row)
+        if self.policy == "error" and self.total == SHOWN:
+            self._stop(f"{SHOWN} bad rows or more; reading stopped at the tenth")
+
+    def finish(self) -> None:
+        """Call when reading has ended. UserError if there were bad rows and the policy is "error"."""
+        if self.policy == "error" and self.total:
+            self._stop(f"{counted(self.total, 'bad rows')} in all")
+
+    def summary(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {
+            "policy": self.policy,
+            "total": self.total,
+            "kinds": dict(self.kinds.most_common()),
+            "first": [f"{row.where}: {row.reason}" for row in self.first],
+        }
+
+    def _told(self) -> list[tuple[str, str]]:
+        """(reason, place) of the first rows; a key that several of them lack is told once, at the first."""
+        told: dict[tuple[str, str], list[BadRow]] = {}
+        for row in self.first:
+            alike = "" if row.kind.startswith(MISSING) else row.where
+            told.setdefault((row.reason, alike), []).append(row)
+        return [(reason + _and_others(len(rows) - 1), rows[0].where) for (reason, _), rows in told.items()]
+
+    def _stop(self, total: str) -> None:
+        hint = f"fix them, or go on without them: {SKIP}"
+        if all(kind.startswith(MISSING) for kind in self.kinds):
+            hint = "name the keys that hold them, as in --set data.columns.text=KEY, or go on without these rows: "
+            hint += SKIP
+        elif set(self.kinds) == {"unknown label"}:
+            hint += "; known labels are those of the trained model, of data.labels, or else of the training data"
+        elif NOT_UTF8 in self.kinds:
+            hint += FROM_GBK
+        problems = [Problem(reason, where) for reason, where in self._told()]
+        raise UserError(problems=[*problems, Problem(total, hint=hint)])
+
+
+class ExampleList(list[Example]):
+    """A whole split in memory: a million short texts cost their text and some 60 bytes each."""
+
+    def lengths(self) -> np.ndarray:
+        """[rows] int64, the byte_length of each example."""
+        import numpy as np  # late: `recipe validate` reads rows without it
+
+        return np.fromiter((example.byte_length for example in self), np.int64, len(self))
+
+
+def iter_examples(source: Iterable[Row | BadRow], reader: ExampleReader, log: BadRowLog) -> Iterator[Example]:
+    """The good examples of one pass over `source`. Bad rows go to `log`, which may raise UserError, also at the end."""
+    for row in source:
+        example = reader.read(row)
+        if isinstance(example, BadRow):
+            log.add(example)
+        else:
+            yield example
+    log.finish()
+
+
+def load_examples(source: RowSource, reader: ExampleReader, log: BadRowLog) -> ExampleList:
+    """All good examples of `source` in memory. UserError: bad rows (by `log`'s policy), or none that is good."""
+    examples = ExampleList(iter_examples(source, reader, log))
+    if not examples:
+        raise no_good_row(source, log)
+    return examples
+
+
+def scan_examples(source: RowSource, reader: ExampleReader, log: BadRowLog) -> int:
+    """One pass in constant memory, before a streaming run: the number of good examples. Errors as `load_examples`."""
+    count = sum(1 for _ in iter_examples(source, reader, log))
+    if not count:
+        raise no_good_row(source, log)
+    return count
+
+
+def require_full_batch(rows: int, global_batch_size: int) -> None:
+    """UserError if dropping the last, smaller batch would leave none."""
+    if rows < global_batch_size:
+        raise UserError(
+            f"{subject(rows, 'training rows', 'does', 'do')} not fill one batch of {global_batch_size}",
+            where="training.dataloader_drop_last",
+            hint="set it to false, or use a smaller training.per_device_train_batch_size",
+        )
+
+
+def no_good_row(source: RowSource, log: BadRowLog) -> UserError:
+    """The error for rows all of which are bad."""
+    reasons = ", ".join(f"{kind} ({count})" for kind, count in log.kinds.most_common(3))
+    hint = "fix the rows; data.on_bad_row: error lists the first ten"
+    message = f"no row is usable; {counted(log.total, 'bad rows')}: {reasons}"
+    return UserError(message, where=source.description, hint=hint)
+
+
+def _and_others(count: int) -> str:
+    return f" (and {counted(count, 'more rows')} like it)" if count else ""

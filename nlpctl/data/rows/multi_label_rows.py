@@ -1,0 +1,184 @@
+"""Rows of multi-label classification: a text or a pair of texts with any number of labels."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.config.tasks.info import Start
+from nlpctl.data.readers.annotated import Annotated, with_text
+from nlpctl.data.rows.first_look import NAMES, Match, Preview, few_values, says_label
+from nlpctl.data.rows.labels import LabelSet, known_label, label_name, unpacked
+from nlpctl.data.rows.text_rows import TextRows, checked_text
+from nlpctl.errors import UserError
+from nlpctl.names import and_more
+
+# Hierarchical label names: `food##fruit` is the label fruit below the label food, which it implies.
+
+SEPARATOR = "##"
+
+
+def tidy(name: str) -> str:
+    """`name` without blanks around its levels. ValueError if a level is blank, as in `food##`."""
+    levels = [level.strip() for level in name.split(SEPARATOR)]
+    if not all(levels):
+        raise ValueError(f"bad label: {name!r} has an empty level (levels are joined by {SEPARATOR})")
+    return SEPARATOR.join(levels)
+
+
+def depth(name: str) -> int:
+    """The level of a label, 1 for one without a parent."""
+    return name.count(SEPARATOR) + 1
+
+
+def ancestors(name: str) -> tuple[str, ...]:
+    """The labels above `name`, the topmost first: a##b##c has a and a##b."""
+    levels = name.split(SEPARATOR)
+    return tuple(SEPARATOR.join(levels[:count]) for count in range(1, len(levels)))
+
+
+def with_ancestors(names: Iterable[str]) -> tuple[str, ...]:
+    """`names` in their order, with missing ancestors inserted right before their first descendant."""
+    given = tuple(names)
+    known, closed = set(given), []
+    for name in given:
+        missing = [above for above in ancestors(name) if above not in known]
+        known.update(missing)
+        closed += [*missing, name]
+    return tuple(closed)
+
+
+def ancestor_ids(names: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """Per label the ids (positions in `names`) of its ancestors, which must be among `names`."""
+    ids = {name: i for i, name in enumerate(names)}
+    return tuple(tuple(ids[above] for above in ancestors(name)) for name in names)
+
+
+
+_SEPARATORS = (",", "|", ";", "，", "、", "\n")  # the first is the default of data.label_separator
+_SEVERAL = 0.05  # share of rows with several labels, at the least
+
+
+@dataclass(frozen=True, slots=True)
+class MultiLabelExample:
+    """A sentence or a pair. `labels`: sorted ids including ancestors; None without labels, as in predict."""
+
+    text: str
+    text_pair: str | None
+    labels: tuple[int, ...] | None
+
+    @property
+    def byte_length(self) -> int:
+        """UTF-8 bytes of both texts, as TextExample's."""
+        return len(self.text.encode()) + (len(self.text_pair.encode()) if self.text_pair is not None else 0)
+
+
+class MultiLabelRows(TextRows):
+    """Rows of multi-label classification: the label column holds a list, or text split at data.label_separator.
+
+    A label a##b implies its parent a. Parents are added to the label set and to the labels of each row.
+    """
+
+    annotation = "labels"
+
+    @classmethod
+    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
+        fitting = {
+            column.name: found for column in look.columns if (found := _separator(look, column.name)) is not None
+        }
+        label = given.get("label") or next((name for name in NAMES["label"] if name in fitting), None)
+        label = label or next(iter(fitting), None)
+        text = look.role("text", given, ("text",), [label] if label else [])
+        if text is None or label not in fitting:  # one that is given may hold single labels
+            return None
+        separator = fitting[label]
+        columns = {"text": text, "label": label}
+        if not separator:
+            return Match(columns, f"{text!r} holds texts, {label!r} lists of labels", sure=7)
+        starts = () if separator == "," else (Start("data.label_separator", separator),)
+        return Match(columns, f"{text!r} holds texts, {label!r} labels with {separator!r} between them", 6, starts)
+
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> MultiLabelExample:
+        columns = self.data.columns
+        text = checked_text(values[columns.text], "text")
+        pair = None if columns.text_pair is None else checked_text(values[columns.text_pair], "second text")
+        if labels is None:
+            return MultiLabelExample(text, pair, None)
+        ids: set[int] = set()
+        for name in row_labels(values[columns.label], self.data.label_separator):
+            ids.add(known_label(name, labels))
+            ids.update(labels.id(above) for above in ancestors(name))
+        # Sorted, so that rows with the same labels compare equal and deduplicate.
+        return MultiLabelExample(text, pair, tuple(sorted(ids)))
+
+    def settle_labels(self, labels: LabelSet) -> LabelSet:
+        """`labels` with the parents of hierarchical ones."""
+        try:
+            return LabelSet(with_ancestors(tidy(name) for name in labels))
+        except ValueError as error:
+            raise UserError(str(error), where="data.labels", hint="write parent##child") from None
+
+    def _label_names(self, value: Any) -> list[str]:
+        return row_labels(value, self.data.label_separator)
+
+    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        column = self.data.columns.label
+        values = with_text(record, self.data.columns.text, column)
+        if isinstance(values.get(column), str):
+            return {**values, column: [values[column]]}  # one label, which is not to be split
+        return values | ({column: record.labels(column)} if record.labelled else {})
+
+    def to_label(self, example: MultiLabelExample) -> dict[str, Any]:
+        return {}  # an empty column would say that the text has no label
+
+    def counted(self, example: MultiLabelExample, labels: LabelSet) -> tuple[str, ...]:
+        return tuple(labels.name(i) for i in example.labels)
+
+    def truth(self, example: MultiLabelExample) -> Hashable:
+        return example.labels
+
+    def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
+        """UserError if all examples have the same labels."""
+        first = examples[0].labels
+        if all(example.labels == first for example in examples):
+            having = f"the labels {and_more([labels.name(i) for i in first], 10)}" if first else "no label"
+            hint = "check data.columns.label, data.label_separator and the training file"
+            raise UserError(f"all {len(examples)} training rows have {having}", where=where, hint=hint)
+
+
+def _separator(look: Preview, name: str) -> str | None:
+    """What stands between the labels of a column, "" where it holds lists; None if it does not hold several labels."""
+    values = [row[name] for row in look.rows if row.get(name)]
+    if values and all(isinstance(value, list) and all(isinstance(each, str) for each in value) for value in values):
+        labels = [each for value in values for each in value]
+        return "" if name in look.questions or few_values(labels, says_label(name)) else None
+    if not all(isinstance(value, str) for value in values):
+        return None
+    for separator in _SEPARATORS:
+        several = sum(separator in value for value in values)
+        parts = [part.strip() for value in values for part in value.split(separator)]
+        if several > _SEVERAL * len(values) and few_values(parts, says_label(name)):
+            return separator
+    return None
+
+
+def row_labels(value: Any, separator: str) -> list[str]:
+    """The label names of a row: a list, text split at `separator`, or nothing. ValueError says what is wrong."""
+    if value is None or (isinstance(value, str) and (not value.strip() or value.strip() == "[]")):
+        return []
+    value = unpacked(value)
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        with contextlib.suppress(ValueError, RecursionError):  # [1, 2]; else it is a label
+            found = json.loads(value)
+            value = found if isinstance(found, list) else value
+    if isinstance(value, str):
+        parts = value.split(separator)
+        if not all(part.strip() for part in parts):
+            raise ValueError(f"blank label: {value!r} has nothing between two separators {separator!r}, or at an end")
+        value = parts
+    elif not isinstance(value, list):
+        value = [value]  # a number, say: one label
+    return [tidy(label_name(each)) for each in value]

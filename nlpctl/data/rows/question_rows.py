@@ -1,0 +1,177 @@
+"""Rows of question answering: a question, its context, and the reference answers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.config.tasks.info import Start
+from nlpctl.data.rows.first_look import Match, Preview
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.data.rows.text_rows import checked_text
+from nlpctl.data.text.word_spans import word_spans
+from nlpctl.errors import UserError
+from nlpctl.layout import JSON_LINES
+from nlpctl.names import listed
+
+_AROUND = 4  # tokens next to a question, at the least: [CLS], two [SEP] and one of the context
+_SHOWN = 30  # characters of an answer that a message shows
+
+
+@dataclass(frozen=True, slots=True)
+class GoldAnswer:
+    """context[start:start + len(text)] is `text`; `start` None: a person's own words, which only the score uses."""
+
+    text: str
+    start: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionExample:
+    """`answers` is None if they are not wanted, () where the context holds no answer."""
+
+    id: str | None
+    question: str
+    context: str
+    answers: tuple[GoldAnswer, ...] | None
+
+    @property
+    def byte_length(self) -> int:
+        return len(self.question.encode()) + len(self.context.encode())
+
+
+class QuestionRows(TaskRows):
+    """Rows of question answering: from SQuAD's json, or flat ones with question, context and answers.
+
+    Answers are a list of {"text": ..., "answer_start": ...}, or {"text": [...], "answer_start": [...]} as in
+    Hugging Face's data sets; none at all means that the context does not answer the question (SQuAD 2.0).
+    `answer_start` counts characters from 0. As in CMRC 2018, -1 marks an answer that is no part of the
+    context: it counts in the score, but one answer at least must be found.
+    """
+
+    endings = {".json": "squad", **dict.fromkeys(JSON_LINES, "jsonl")}
+    roles = ("question", "context", "answers")
+    in_windows = True
+
+    @classmethod
+    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
+        answers = look.role("answers", given, ("answers",))
+        question = look.role("question", given, ("text", "label"))
+        context = look.role("context", given, ("text", "label"), [question] if question else [])
+        if answers is None or question is None or context is None:
+            return None
+        columns = {"question": question, "context": context, "answers": answers}
+        unanswered = sum(_has_no_answer(row.get(answers)) for row in look.rows)
+        why = f"{unanswered:,} of the first {len(look.rows):,} questions have no answer in their text"
+        starts = (Start("decode.null_threshold", 0.0, f"{why}: the model may say so"),) if unanswered else ()
+        return Match(columns, "there are questions, texts, and where the answers are in them", 9, starts)
+
+    @property
+    def split_together(self) -> str:
+        return self.data.columns.context
+
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        columns = self.data.columns
+        return (columns.question, columns.context, *((columns.answers,) if labelled else ()))
+
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> QuestionExample:
+        columns = self.data.columns
+        question = self._checked_question(values[columns.question])
+        context = checked_text(values[columns.context], "context")
+        answers = None
+        if labels is not None:
+            answers = _read_answers(values[columns.answers], context)
+            impossible = values.get("is_impossible")
+            if impossible is True and answers:
+                raise ValueError("contradiction: is_impossible is true, but there are answers")
+            if impossible is False and not answers:
+                raise ValueError("no answers: the list is empty, but is_impossible is false")
+        return QuestionExample(_read_id(values.get("id")), question, context, answers)
+
+    def _checked_question(self, value: Any) -> str:
+        """The question. ValueError if it is too long, judged without a tokenizer: a word is at least one token."""
+        question = checked_text(value, "question")
+        room = self.data.max_seq_length - _AROUND
+        if len(question) > room and (words := len(word_spans(question))) > room:
+            raise ValueError(
+                f"question too long: {words} tokens or more, but data.max_seq_length ({self.data.max_seq_length}) has "
+                f"room for {room} next to the context"
+            )
+        return question
+
+    def passages(self, example: QuestionExample) -> dict[str, str]:
+        return {self.data.columns.question: example.question, self.data.columns.context: example.context}
+
+    def counted(self, example: QuestionExample, labels: LabelSet) -> tuple[str, ...]:
+        return ("answer" if example.answers else "no answer",)
+
+    def truth(self, example: QuestionExample) -> Hashable:
+        return frozenset(answer.text for answer in example.answers)
+
+    def answered(self, example: QuestionExample) -> dict[str, Any]:
+        name = {} if example.id is None else {"id": example.id}
+        return {**name, **self.passages(example)}
+
+    def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
+        """UserError if no question has an answer."""
+        if not any(example.answers for example in examples):
+            hint = f"check data.columns.answers ({self.data.columns.answers}) and the training file"
+            raise UserError(f"none of the {len(examples)} training questions has an answer", where=where, hint=hint)
+
+
+def _read_id(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _read_answers(value: Any, context: str) -> tuple[GoldAnswer, ...]:
+    answers = tuple(_read_answer(text, start, context) for text, start in _pairs(value))
+    if answers and all(answer.start is None for answer in answers):
+        raise ValueError(f"no answer in the context: {_shown(answers[0].text)} is not part of it (answer_start -1)")
+    return answers
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    """(text, answer_start) of each answer, unchecked."""
+    if isinstance(value, Mapping):
+        texts, starts = value.get("text"), value.get("answer_start")
+        if not _is_list(texts) or not _is_list(starts) or len(texts) != len(starts):
+            raise ValueError('bad answers: expected {"text": [...], "answer_start": [...]}, both equally long')
+        return list(zip(texts, starts, strict=True))
+    if not _is_list(value):
+        raise ValueError(f"bad answers: expected a list of objects, got {type(value).__name__}")
+    for answer in value:
+        if not isinstance(answer, Mapping) or not {"text", "answer_start"} <= answer.keys():
+            got = f"the keys {listed(answer)}" if isinstance(answer, Mapping) else type(answer).__name__
+            raise ValueError(f'bad answers: each needs "text" and "answer_start"; got {got}')
+    return [(answer["text"], answer["answer_start"]) for answer in value]
+
+
+def _has_no_answer(value: Any) -> bool:
+    return not (value.get("text") if isinstance(value, Mapping) else value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _read_answer(text: Any, start: Any, context: str) -> GoldAnswer:
+    """The answer without white space at its ends, checked against the context."""
+    text = checked_text(text, "answer")
+    if isinstance(start, bool) or not isinstance(start, int) or start < -1:
+        raise ValueError(f"bad answer_start: expected a number from 0, got {start!r}")
+    stripped = text.strip()
+    if start == -1:
+        return GoldAnswer(stripped, None)
+    if context[start : start + len(text)] == text:
+        return GoldAnswer(stripped, start + text.index(stripped))
+    found = context.find(text)
+    if found < 0:
+        raise ValueError(f"answer not in the context: {_shown(text)}")
+    there = _shown(context[start : start + len(text)])
+    raise ValueError(f"wrong answer_start: at {start} the context has {there}; {_shown(text)} begins at {found}")
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."

@@ -1,0 +1,286 @@
+"""Rows of token classification: texts cut into words, with one tag per word."""
+
+from __future__ import annotations
+
+import dataclasses
+import unicodedata
+from array import array
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.schema import DataSection
+from nlpctl.config.tasks.info import Start
+from nlpctl.data.readers.annotated import Annotated, Mark, tags_of, with_text
+from nlpctl.data.readers.row import BadWord, Row, RowSource, place
+from nlpctl.data.rows.first_look import Match, Preview, tagged_columns
+from nlpctl.data.rows.labels import LabelSet, known_label, label_name
+from nlpctl.data.rows.tag_scheme import OUTSIDE, detect_scheme
+from nlpctl.data.rows.task_rows import TABLES, TaskRows
+from nlpctl.data.rows.text_rows import checked_text
+from nlpctl.data.text.word_spans import character_spans, is_ideograph, word_spans
+from nlpctl.names import listed
+
+_UNTAGGED = 0.05  # share of O, at the most, where a text is cut into words rather than searched for entities
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedExample:
+    """`bounds`: start and end of word i in `text` at 2i and 2i + 1. `tags`: their ids, None where not wanted.
+
+    Arrays of 4-byte integers, because a split of a million sentences is held in memory. `in_words`: whether the row
+    gave words; the text was then put together from them, unless it stood next to them.
+    """
+
+    text: str
+    bounds: array
+    tags: array | None
+    in_words: bool
+
+    def __len__(self) -> int:
+        """The number of words."""
+        return len(self.bounds) // 2
+
+    @property
+    def byte_length(self) -> int:
+        """Proportional to tokens, without tokenising: UTF-8 bytes of the text."""
+        return len(self.text.encode())
+
+    @property
+    def by_character(self) -> bool:
+        """Whether every word is a single character."""
+        return all(end - start == 1 for start, end in zip(self.bounds[::2], self.bounds[1::2], strict=True))
+
+    def word(self, i: int) -> str:
+        return self.text[self.bounds[2 * i] : self.bounds[2 * i + 1]]
+
+    def words(self, start: int = 0, end: int | None = None) -> list[str]:
+        """The words at the positions [start, end)."""
+        return [self.word(i) for i in range(start, len(self) if end is None else end)]
+
+
+class TaggedRows(TaskRows):
+    """Rows of token classification: lists of words and tags; for prediction also plain text."""
+
+    roles = ("tokens", "tags")
+    in_windows = True
+    annotation = "spans"
+    endings = {**TABLES, ".tsv": "joined", ".txt": "conll", ".conll": "conll", ".bio": "conll", ".bmes": "conll"}
+
+    @classmethod
+    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
+        columns = tagged_columns(look, given)
+        if columns is None:
+            return None
+        words = [word for row in look.rows for word in row.get(columns[0]) or ()]
+        characters = all(len(str(word)) == 1 for word in words)
+        why = "the files have a character per tag, so predict cuts its texts the same way"
+        starts = (Start("data.unit", "characters", why),) if characters else ()
+        held = "characters and their tags" if characters else "words and their tags"
+        names = dict(zip(cls.roles, columns, strict=True))
+        if look.marked is not None:  # sentences without a span do not tell where their text is
+            names["text"] = look.marked
+        return Match(names, f"there are {held}", 8, starts)
+
+    @property
+    def plain_column(self) -> str:
+        return self.data.columns.text
+
+    @property
+    def label_column(self) -> str:
+        return self.data.columns.tags
+
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        return (self.data.columns.tokens, self.data.columns.tags) if labelled else ()
+
+    def collect_labels(self, source: RowSource) -> LabelSet:
+        """All tags, sorted. UserError if they follow no scheme, or mix several; it names the first place of a tag."""
+        places = first_places(source, self.data.columns.tags)
+        detect_scheme(sorted(places), source.description, places)
+        return LabelSet.collect(places, source.description)
+
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> TaggedExample:
+        columns = self.data.columns
+        if columns.tokens not in values:
+            return self._plain(values)
+        words = _checked_words(values[columns.tokens])
+        text = values.get(columns.text)
+        bounds = None if not isinstance(text, str) else located(words, text)
+        if bounds is None:
+            text, bounds = put_together(words)
+        tags = None if labels is None else _tag_ids(values[columns.tags], len(words), labels)
+        return TaggedExample(checked_text(text, "text"), bounds, tags, in_words=True)
+
+    def _plain(self, values: Mapping[str, Any]) -> TaggedExample:
+        columns = self.data.columns
+        if columns.text not in values:
+            raise ValueError(f"missing key {columns.tokens!r} or {columns.text!r}: the keys are {listed(values)}")
+        if isinstance(values[columns.text], list):  # .tsv is read as joined, whose cells are lists
+            message = f"{columns.text} is a list, and there is no {columns.tokens!r}"
+            raise ValueError(f"{message}: a table of texts is read with --format tsv")
+        text = checked_text(values[columns.text], "text")
+        spans = character_spans(text) if self.data.unit == "characters" else word_spans(text)
+        if not spans:
+            raise ValueError("blank text: nothing but white space and invisible characters")
+        return TaggedExample(text, array("i", chain.from_iterable(spans)), None, in_words=False)
+
+    def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
+        """UserError if the tags follow no scheme; says so where predict would cut texts in another way."""
+        detect_scheme(labels.names, where)
+        if self.data.unit == "words" and all(example.by_character for example in examples):
+            console.note(
+                f"the tokens of {where} are single characters, but predict cuts plain text into words such as 1949; "
+                "set data.unit: characters"
+            )
+
+    def passages(self, example: TaggedExample) -> dict[str, str]:
+        return {self.data.columns.text: example.text}
+
+    def texts(self, example: TaggedExample) -> Iterator[str]:
+        yield " ".join(example.words())  # as the network reads them, one by one
+
+    def counted(self, example: TaggedExample, labels: LabelSet) -> tuple[str, ...]:
+        scheme = detect_scheme(labels.names, "the tags")
+        return tuple(span.type for span in scheme.entities([labels.name(i) for i in example.tags]))
+
+    def truth(self, example: TaggedExample) -> Hashable:
+        # Bytes are hashable and compare as fast as integers; arrays do neither.
+        return example.tags.tobytes()
+
+    def doubts(self, example: TaggedExample, labels: LabelSet) -> Iterator[str]:
+        tags = [labels.name(i) for i in example.tags]
+        broken = detect_scheme(labels.names, "the tags").first_break(tags)
+        if broken is not None:
+            tag, before = [*tags, "the end"][broken], ["the beginning", *tags][broken]
+            yield f"tags break their scheme: {tag} after {before}, at word {broken + 1}"
+
+    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        columns = self.data.columns
+        values = with_text(record, columns.text, columns.tokens, columns.tags)
+        if record.marked is not None:
+            values[columns.text] = record.values[record.marked]
+        text = values.get(columns.text)
+        if not record.labelled or not isinstance(text, str):
+            return values
+        if record.unread is not None:
+            raise ValueError(f"bad span: of {record.unread}; label plain text (Text and Labels)")
+        cut = character_spans if self.data.unit == "characters" else word_spans
+        words, tags = tags_of(text, record.marks, cut)
+        return {**values, columns.tokens: words, columns.tags: tags}
+
+    def annotation_of(
+        self, row: Mapping[str, Any], example: TaggedExample, labels: LabelSet
+    ) -> tuple[list[str], list[Mark]]:
+        spans = detect_scheme(labels.names, "the tags").entities([labels.name(i) for i in example.tags])
+        bounds = example.bounds
+        return [], [Mark(bounds[2 * span.start], bounds[2 * span.end - 1], span.type) for span in spans]
+
+    def to_label(self, example: TaggedExample) -> dict[str, Any]:
+        return {self.data.columns.tokens: example.words(), self.data.columns.tags: None}
+
+    def answered(self, example: TaggedExample) -> dict[str, Any]:
+        words = {self.data.columns.tokens: example.words()} if example.in_words else {}
+        return {**words, self.data.columns.text: example.text}
+
+
+class LexicalRows(TaggedRows):
+    """Rows of lexical analysis: tagged characters; plain text is cut into characters whatever data.unit says."""
+
+    def __init__(self, data: DataSection):
+        super().__init__(dataclasses.replace(data, unit="characters"))
+
+    @classmethod
+    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
+        fit = super().recognised(look, given)
+        if fit is None:
+            return None
+        tags = [tag for row in look.rows for tag in row.get(fit.columns["tags"]) or ()]
+        analysed = tags.count(OUTSIDE) <= _UNTAGGED * len(tags)
+        why = "almost every character has a tag: words and their classes" if analysed else fit.reason
+        return Match(fit.columns, why, fit.sure + 1 if analysed and fit.starts else 2)
+
+
+def first_places(source: RowSource, column: str) -> dict[str, str]:
+    """Each tag of `source` and where it first stands; `column` holds the list of a row's tags. Bad rows have none."""
+    places: dict[str, str] = {}
+    for row in source:
+        tags = row.values[column] if isinstance(row, Row) else None
+        if isinstance(tags, list | tuple):
+            try:
+                names = [label_name(tag) for tag in tags]
+            except ValueError:
+                continue
+            for number, name in enumerate(names):
+                if name not in places:
+                    places[name] = place(row.source, row.line_of(number))
+    return places
+
+
+def put_together(words: Sequence[str]) -> tuple[str, array]:
+    """Joins words to a text; returns it and the bounds of the words in it.
+
+    Words are joined without spaces if all are single characters or some are white space, as in files tagged by
+    character. Otherwise a space separates two words, unless one of them ends or starts in a script without spaces.
+    """
+    by_character = all(len(word) == 1 for word in words) or any(word.isspace() for word in words)
+    parts, bounds, length = [words[0]], array("i", (0, len(words[0]))), len(words[0])
+    for before, word in pairwise(words):
+        if not (by_character or _unspaced(before[-1]) or _unspaced(word[0])):
+            parts.append(" ")
+            length += 1
+        parts.append(word)
+        bounds.extend((length, length + len(word)))
+        length += len(word)
+    return "".join(parts), bounds
+
+
+def located(words: Sequence[str], text: str) -> array | None:
+    """The bounds of the words in `text`, where they follow each other with white space between; else None."""
+    bounds, position = array("i"), 0
+    for word in words:
+        start = text.find(word, position)
+        # Anything but white space between two words means that the text is not that of the tokens.
+        if start < 0 or text[position:start].strip():
+            return None
+        position = start + len(word)
+        bounds.extend((start, position))
+    return None if text[position:].strip() else bounds
+
+
+def _unspaced(character: str) -> bool:
+    """Whether a character belongs to Chinese or Japanese writing, or is full-width; Korean has spaces."""
+    code = ord(character)
+    # Hangul is wide (W) as well, but Korean separates words by spaces.
+    if 0x1100 <= code <= 0x11FF or 0xAC00 <= code <= 0xD7FF:
+        return False
+    return is_ideograph(character) or unicodedata.east_asian_width(character) in "WF"
+
+
+def _checked_words(value: Any) -> list[str]:
+    """The tokens of a row. White space may be a token; ValueError for anything that is no text."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"tokens are not a list: got {type(value).__name__}")
+    if not value:
+        raise ValueError("no tokens")
+    for number, word in enumerate(value, 1):
+        if not isinstance(word, str):
+            raise ValueError(f"token is not a string: token {number} is of type {type(word).__name__}")
+        if not word:
+            raise ValueError(f"empty token: token {number}; are two separators glued together?")
+    return list(value)
+
+
+def _tag_ids(value: Any, words: int, labels: LabelSet) -> array:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"tags are not a list: got {type(value).__name__}")
+    if len(value) != words:
+        raise ValueError(f"tags do not match the tokens: {words} tokens, {len(value)} tags")
+    ids = array("i")
+    for number, tag in enumerate(value):
+        try:
+            ids.append(known_label(tag, labels))
+        except ValueError as error:
+            raise BadWord(f"{error} (word {number + 1})", number) from None
+    return ids

@@ -1,0 +1,133 @@
+"""The base class for the rows of a task: required columns, conversion to examples, collection of labels.
+
+One module per kind of example (text_rows.py, tagged_rows.py, ...). None imports Paddle, so that bad files are reported
+before anything heavy is loaded. config/tasks names the class of each task.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from nlpctl.config.schema import DataSection
+from nlpctl.config.tasks import task_info
+from nlpctl.config.tasks.info import load_class
+from nlpctl.data.readers.annotated import Annotated, Mark
+from nlpctl.data.readers.row import RowSource
+from nlpctl.data.rows.first_look import Match, Preview
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.layout import JSON_LINES
+
+TABLES = {".tsv": "tsv", ".csv": "csv", ".xlsx": "xlsx", **dict.fromkeys(JSON_LINES, "jsonl"), ".json": "json"}
+
+
+class Example(Protocol):
+    """One row, checked: a frozen dataclass with slots, so that a million of them fit in memory."""
+
+    @property
+    def byte_length(self) -> int:
+        """Grows with the number of tokens, without tokenising; batches are sorted by it."""
+        ...
+
+
+class TaskRows(ABC):
+    """Converts the rows of one task to examples."""
+
+    endings: Mapping[str, str] = TABLES  # file ending -> format, where data.format is auto
+    labelled: bool = True  # `labelled` of the task's TaskInfo; set by task_rows()
+    plain_column: str | None = None  # what a line of plain text is for predict; None if a row needs more
+    in_windows: bool = False  # True: what is longer than data.max_seq_length is read in windows, not cut
+    together: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
+    symmetric: bool = False  # True: the label of (A, B) is that of (B, A)
+    annotation: Literal["label", "labels", "spans"] | None = None  # what an annotator gives a text; None: not read
+    roles: tuple[str, ...] = ("text",)  # the columns (of data.columns) that a labelled row must have
+
+    def __init__(self, data: DataSection):
+        self.data = data
+
+    @property
+    def split_together(self) -> str | None:
+        """The column of which rows with the same value stay in one part where a file is cut into parts."""
+        return None
+
+    @property
+    def label_column(self) -> str:
+        """The column of labels, or of lists of tags. A named data set may hold ids in it."""
+        return self.data.columns.label
+
+    @classmethod
+    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
+        """What a file would mean to the task; None if it does not look like its data.
+
+        `given`: columns that are known, by their names in data.columns.
+        """
+        return None
+
+    @abstractmethod
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        """The columns or keys that a row must have."""
+
+    def shown(self) -> tuple[str, ...]:
+        """The columns of a row without its label, as one would write it: where none is required, that of a text."""
+        return self.required(labelled=False) or (() if self.plain_column is None else (self.plain_column,))
+
+    @abstractmethod
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> Any:
+        """The example in a row; `labels` None: its label is not wanted. ValueError("kind: details") says why not."""
+
+    @abstractmethod
+    def passages(self, example: Any) -> dict[str, str]:
+        """The texts of an example as they are written: column to text."""
+
+    def texts(self, example: Any) -> Iterator[str]:
+        """The texts of an example, for a vocabulary."""
+        yield from self.passages(example).values()
+
+    def counted(self, example: Any, labels: LabelSet) -> tuple[str, ...]:
+        """The labels of a labelled example, or the types of its entities, for statistics of a data set."""
+        return ()
+
+    def truth(self, example: Any) -> Hashable:
+        """The target of a labelled example. Equal texts with different targets contradict each other."""
+        return None
+
+    def doubts(self, example: Any, labels: LabelSet) -> Iterator[str]:
+        """Probable mistakes in a valid labelled example, as "kind: details"."""
+        yield from ()
+
+    @abstractmethod
+    def answered(self, example: Any) -> dict[str, Any]:
+        """The input columns that predict repeats before the answer: column -> JSON-ready value."""
+
+    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        """The columns of a text that was annotated elsewhere. ValueError("kind: details"): it does not fit the task."""
+        raise ValueError("annotations: this task reads none")
+
+    def annotation_of(self, row: Mapping[str, Any], example: Any, labels: LabelSet) -> tuple[list[str], list[Mark]]:
+        """What a labelled row would be in such a file: the labels of its text, or the marks in it."""
+        raise NotImplementedError
+
+    def to_label(self, example: Any) -> dict[str, Any]:
+        """The columns that a person fills in to label an example, None where the label belongs."""
+        return {self.label_column: None}
+
+    def collect_labels(self, source: RowSource) -> LabelSet:
+        """The label set of the training rows. Bad rows are skipped; they are reported when the examples are read."""
+        return LabelSet(())
+
+    def settle_labels(self, labels: LabelSet) -> LabelSet:
+        """The label set in the form and order that the task needs. UserError if it cannot be used."""
+        return labels
+
+    def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
+        """UserError if nothing can be learned from `examples`."""
+        return None
+
+
+def task_rows(task: str, data: DataSection) -> TaskRows:
+    """The TaskRows of the task `task`, which must exist; the checks of the recipe ensure that."""
+    info = task_info(task)
+    rows = load_class(info.rows)(data)
+    rows.labelled = info.labelled
+    return rows

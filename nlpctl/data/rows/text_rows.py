@@ -1,0 +1,149 @@
+"""Rows of classification: a text or a pair of texts, with one label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.data.readers.annotated import Annotated, Mark, with_text
+from nlpctl.data.readers.lines import is_blank, refuse_surrogates
+from nlpctl.data.readers.row import BadRow, RowSource
+from nlpctl.data.rows.examples import BadRowLog
+from nlpctl.data.rows.first_look import Match, Preview
+from nlpctl.data.rows.labels import LabelSet, known_label, label_name
+from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.errors import Problem, UserError
+from nlpctl.names import and_more
+
+
+@dataclass(frozen=True, slots=True)
+class TextExample:
+    """A sentence or a pair of sentences; `label` is the id, None where labels are not wanted."""
+
+    text: str
+    text_pair: str | None
+    label: int | None
+
+    @property
+    def byte_length(self) -> int:
+        """Proportional to tokens, without tokenising: UTF-8 bytes of both texts.
+
+        A Chinese character is 3 bytes and one token, an English word some 4 to 6 bytes and one token or a
+        little more, so text of both kinds sorts fairly together.
+        """
+        return len(self.text.encode()) + (len(self.text_pair.encode()) if self.text_pair is not None else 0)
+
+
+class TextRows(TaskRows):
+    """Rows of sequence classification."""
+
+    roles = ("text", "label")
+    annotation = "label"
+
+    @classmethod
+    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
+        pair = look.pair(given)
+        label = look.role("label", given, ("label",), pair or ())
+        text = pair[0] if pair else look.role("text", given, ("text",), [label] if label else [])
+        if text is None or label is None:
+            return None
+        names = {"text": text, **({"text_pair": pair[1]} if pair else {}), "label": label}
+        found = look.column(label)
+        labels = () if found is None else found.values
+        values = f"is {' or '.join(labels)}" if 0 < len(labels) < 4 else f"is one of {len(labels) or 'many'} labels"
+        held = f"{pair[0]!r} and {pair[1]!r} hold texts" if pair else f"{text!r} holds texts"
+        return Match(names, f"{held}, {label!r} {values}", sure=5)
+
+    @property
+    def plain_column(self) -> str | None:
+        return self.data.columns.text if self.data.columns.text_pair is None else None
+
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        return (*self._text_columns(), *((self.data.columns.label,) if labelled else ()))
+
+    def _text_columns(self) -> tuple[str, ...]:
+        columns = self.data.columns
+        return (columns.text,) if columns.text_pair is None else (columns.text, columns.text_pair)
+
+    def collect_labels(self, source: RowSource) -> LabelSet:
+        return collect_names(source, lambda values: self._label_names(values[self.data.columns.label]))
+
+    def _label_names(self, value: Any) -> list[str]:
+        """The names in the label column of a row. ValueError says what is wrong."""
+        return [label_name(value)]
+
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> TextExample:
+        columns = self.data.columns
+        text = checked_text(values[columns.text], "text")
+        pair = None if columns.text_pair is None else checked_text(values[columns.text_pair], "second text")
+        label = None if labels is None else known_label(values[columns.label], labels)
+        return TextExample(text, pair, label)
+
+    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        values = with_text(record, self.data.columns.text, self.data.columns.label)
+        labels = record.labels(self.data.columns.label)
+        if len(labels) > 1:
+            raise ValueError(f"several labels: {and_more(labels)}; a text has one")
+        return values | ({self.data.columns.label: labels[0]} if labels else {})
+
+    def annotation_of(self, row: Mapping[str, Any], example: Any, labels: LabelSet) -> tuple[list[str], list[Mark]]:
+        return self._label_names(row[self.data.columns.label]), []
+
+    def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
+        """UserError if all examples have one label."""
+        first = examples[0].label
+        if all(example.label == first for example in examples):
+            hint = "check data.columns.label and the training file"
+            message = f"all {len(examples)} training rows have the label {labels.name(first)!r}"
+            raise UserError(message, where=where, hint=hint)
+
+    def passages(self, example: TextExample) -> dict[str, str]:
+        pair = {} if example.text_pair is None else {self.data.columns.text_pair: example.text_pair}
+        return {self.data.columns.text: example.text, **pair}
+
+    def counted(self, example: TextExample, labels: LabelSet) -> tuple[str, ...]:
+        return (labels.name(example.label),)
+
+    def truth(self, example: TextExample) -> Hashable:
+        return example.label
+
+    def doubts(self, example: TextExample, labels: LabelSet) -> Iterator[str]:
+        if example.text == example.text_pair:
+            yield "both texts are the same"
+
+    def answered(self, example: TextExample) -> dict[str, Any]:
+        return self.passages(example)
+
+
+def checked_text(value: Any, what: str) -> str:
+    """`value` if it is a non-blank text. ValueError, which calls it `what`, otherwise."""
+    if not isinstance(value, str):
+        raise ValueError(f"{what} is not a string: got {type(value).__name__}")
+    if is_blank(value):
+        raise ValueError(f"blank {what}")
+    refuse_surrogates(value, what)
+    return value
+
+
+def collect_names(source: RowSource, names_of: Callable[[Mapping[str, Any]], Iterable[str]]) -> LabelSet:
+    """The label set of the names in the values of each row.
+
+    UserError if there are too few or far too many; it also lists the bad rows, whose labels are missing.
+    """
+    log = BadRowLog("skip")
+
+    def names() -> Iterator[str]:
+        for row in source:
+            try:
+                if isinstance(row, BadRow):
+                    log.add(row)
+                else:
+                    yield from names_of(row.values)
+            except ValueError as error:
+                log.add(BadRow(row.source, row.line, str(error)))
+
+    try:
+        return LabelSet.collect(names(), source.description)
+    except UserError as error:
+        raise UserError(problems=[*(Problem(row.reason, row.where) for row in log.first), *error.problems]) from None

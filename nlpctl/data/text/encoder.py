@@ -1,0 +1,202 @@
+"""Converts text to token ids, for data sets, collators and predictors.
+
+Nothing here starts threads, so an encoder may be used before and after a fork (DataLoader workers) and
+TOKENIZERS_PARALLELISM does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nlpctl.data.text.spelled_tokens import SpelledTokens
+from nlpctl.data.text.wordpiece import MAX_WORDS, character_table, unsupported_reason
+from nlpctl.errors import UserError
+
+# Locates added tokens (model.add_tokens) in text, for encoders that split text by rules of their own.
+
+Span = tuple[int, int]
+
+
+class AddedWords:
+    """Matches the added tokens of a tokenizer in a text. Matches nothing if the tokenizer has none."""
+
+    def __init__(self, tokenizer: Any, without: Collection[str] = ()):
+        """`without`: tokens that texts do not have, whatever they spell."""
+        # The longest first: PaddleNLP takes the longest of those that begin at a place.
+        words = sorted(tokenizer.get_added_vocab().keys() - set(without), key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, words))) if words else None
+        self._lowercase = "do_lower_case" in vars(tokenizer) and tokenizer.do_lower_case
+
+    def keep_whole(self, text: str, words: Sequence[Sequence[Span]]) -> list[list[Span]]:
+        """Returns `words` (per word the spans of its units) with one unit for every added token.
+
+        A unit that an added token overlaps is split at its ends. Words that one added token spans are merged.
+        """
+        whole = self._spans(text)
+        kept = next(whole, None)
+        taken: Span | None = None  # the last that became a unit
+        found: list[list[Span]] = []
+        for word in words:
+            units: list[Span] = []
+            reached = False  # by an added word that began in an earlier one
+            for start, end in word:
+                while start < end:
+                    while kept is not None and (kept[1] <= start or (kept[0] < start and kept != taken)):
+                        kept = next(whole, None)
+                    if kept is None or kept[0] >= end:
+                        units.append((start, end))
+                        break
+                    if kept[0] > start:
+                        units.append((start, kept[0]))
+                        start = kept[0]
+                        continue
+                    if kept[0] == start:
+                        units.append(kept)
+                        taken = kept
+                    elif not units:
+                        reached = True
+                    # Whatever the token covers of this unit is done; the rest of the unit is examined again.
+                    start = kept[1]
+            if reached:
+                found[-1] += units
+            else:
+                found.append(units)
+        return found
+
+    def _spans(self, text: str) -> Iterator[Span]:
+        if self._pattern is None:
+            return iter(())
+        if self._lowercase:  # a character that becomes two would move all that follow
+            text = "".join(low if len(low := character.lower()) == 1 else character for character in text)
+        return (found.span() for found in self._pattern.finditer(text))
+
+
+
+_LONG_WORD = 50  # characters
+
+
+@dataclass(slots=True)
+class Encoding:
+    """One text (or pair) as ids, special tokens included, not padded.
+
+    token_type_ids has the same length, or is empty for a tokenizer that makes none. `truncated`: the text had more
+    tokens than these, and the network does not read the others.
+    """
+
+    input_ids: list[int]
+    token_type_ids: list[int]
+    truncated: bool = False
+
+
+class TextEncoder(ABC):
+    """Texts to `Encoding`s. Can be pickled; holds no locks and no threads."""
+
+    kind: Literal["fast", "paddlenlp", "units"]
+
+    def __init__(self, tokenizer: Any):
+        self.pad_id: int = tokenizer.pad_token_id
+        self.pad_token_type_id: int = tokenizer.pad_token_type_id
+        self.uses_token_types: bool = "token_type_ids" in tokenizer.model_input_names
+        self._overhead = {pair: tokenizer.num_special_tokens_to_add(pair=pair) for pair in (False, True)}
+        # What the tokenizer makes of a character before it looks up pieces; None if that is not known.
+        plain = unsupported_reason(tokenizer) is None
+        self.characters = character_table(tokenizer) if plain else None
+        self.tokenizer = tokenizer
+        self.spelled = SpelledTokens(tokenizer)
+        self.added = AddedWords(tokenizer, without=self.spelled.tokens)
+        self._unknown: int = tokenizer.unk_token_id
+        self._pieces = _PiecesOfWords(self)
+        self._built = tokenizer.build_inputs_with_special_tokens
+        self._types = tokenizer.create_token_type_ids_from_sequences
+
+    def encode(
+        self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, tell_cut: bool = True
+    ) -> list[Encoding]:
+        """Encode a batch, cutting each row to `max_length` tokens; of a pair the longer side is cut first.
+
+        `tell_cut` False: nobody asks which rows are `truncated`, and what would take time is False.
+        Raises UserError when `max_length` leaves no room for text, ValueError when `texts` and `pairs`
+        differ in length.
+        """
+        least = self._overhead[pairs is not None] + 1
+        if max_length < least:
+            raise UserError(
+                f"{max_length} tokens leave no room for text besides the special tokens",
+                where="data.max_seq_length",
+                hint=f"set it to {least} or more",
+            )
+        if pairs is not None and len(pairs) != len(texts):
+            raise ValueError(f"{len(texts)} texts but {len(pairs)} second texts")
+        return self._encode(texts, pairs, max_length, tell_cut) if len(texts) else []
+
+    def overhead(self, pair: bool) -> int:
+        """The number of special tokens around a text, or a pair of texts."""
+        return self._overhead[pair]
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word, tokenised alone; a word of which nothing is left is one unknown token.
+
+        The lists are shared between equal words: they must not be changed.
+        """
+        return list(map(self._pieces.__getitem__, words))
+
+    def forms(self, ids: Sequence[int]) -> list[str]:
+        """The pieces as the vocabulary writes them."""
+        return self.tokenizer.convert_ids_to_tokens(list(ids))
+
+    def assemble(self, first: list[int], second: list[int] | None = None) -> Encoding:
+        """Special tokens and token types around ids, of one text or of a pair."""
+        types = self._types(first, second) if self.uses_token_types else []
+        return Encoding(self._built(first, second), types)
+
+    def starts(self, first: int, pair: bool) -> tuple[int, int | None]:
+        """The positions at which the two texts of an assembled row begin; the first text has `first` ids."""
+        if not pair:
+            # Marker ids reveal the layout of any tokenizer, without a table of special tokens per class.
+            return self._built([-1]).index(-1), None
+        row = self._built([-1], [-2])
+        return row.index(-1), row.index(-2) + first - 1
+
+    @abstractmethod
+    def _word(self, word: str) -> list[int]: ...
+
+    @abstractmethod
+    def _encode(
+        self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, tell_cut: bool
+    ) -> list[Encoding]: ...
+
+
+class _PiecesOfWords(dict[str, list[int]]):
+    """Word -> its pieces, filled on demand, emptied when full. Long words are not kept: they may be megabytes."""
+
+    def __init__(self, encoder: TextEncoder):
+        super().__init__()
+        self._encoder = encoder
+
+    def __missing__(self, word: str) -> list[int]:
+        pieces = self._encoder._word(word) or [self._encoder._unknown]
+        if len(word) <= _LONG_WORD:
+            if len(self) >= MAX_WORDS:
+                self.clear()
+            self[word] = pieces
+        return pieces
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self._encoder,)
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """The numbers of tokens to keep of both sides of a pair, at most `room` together.
+
+    PaddleNLP drops tokens one at a time from the longer side, from the second where they are equal.
+    A side longer than `room` counts like one of `room`, so callers need not tokenise beyond that.
+    """
+    if first + second <= room:
+        return first, second
+    if min(first, second) <= room // 2:
+        return (first, room - first) if first < second else (room - second, second)
+    return room - room // 2, room // 2

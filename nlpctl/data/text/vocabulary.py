@@ -1,0 +1,152 @@
+"""Builds the WordPiece vocabulary of a model trained from scratch, and writes its tokenizer folder."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from paddlenlp.transformers import (
+    BasicTokenizer,
+    BertTokenizer,
+    ElectraTokenizer,
+    ErnieTokenizer,
+    RobertaChineseTokenizer,
+)
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.trainers import WordPieceTrainer
+
+from nlpctl.data.text.wordpiece import HARD, CharacterTable
+from nlpctl.errors import UserError
+from nlpctl.files import write_json_atomic, write_text_atomic
+
+SPECIAL_TOKENS = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+TOKENIZER_CLASSES = {
+    "bert": BertTokenizer,
+    "ernie": ErnieTokenizer,
+    "roberta": RobertaChineseTokenizer,
+    "electra": ElectraTokenizer,
+}
+
+# Distinct words counted at once, some 50 MB with all that is made of them; beyond that the rarest are forgotten.
+MAX_COUNTED_WORDS = 150_000
+_LONGEST_WORD = 100  # PaddleNLP makes longer ones [UNK]
+
+
+def build_vocabulary(texts: Iterable[str], vocab_size: int, min_frequency: int, lowercase: bool) -> list[str]:
+    """The pieces of a WordPiece vocabulary in id order: special tokens, characters, then word pieces.
+
+    Characters go before longer pieces, the frequent ones first, so Chinese text and any word spelt with
+    known letters has ids; those seen less than `min_frequency` times become [UNK]. At most `vocab_size`
+    entries. The result depends on the texts alone. Memory is bounded, whatever the number of texts.
+    """
+    if vocab_size <= len(SPECIAL_TOKENS):
+        raise UserError(
+            f"{vocab_size} entries leave no room besides the {len(SPECIAL_TOKENS)} special tokens",
+            where="model.from_scratch.vocab_size",
+            hint="set it to a few thousand, such as 8000",
+        )
+    characters = CharacterTable(BasicTokenizer(do_lower_case=lowercase))
+    words = count_bounded(_split_words(texts, characters))
+    start = [*SPECIAL_TOKENS.values()]
+    pieces = _character_pieces(words, characters, vocab_size - len(start), min_frequency)
+    if words and not pieces:
+        raise UserError(
+            f"no character occurs {min_frequency:,} times in the training data, so every text would be unknown",
+            where="model.from_scratch.min_frequency",
+            hint="set it to 1, or give more rows",
+        )
+    start += pieces
+    return _train(words, start, vocab_size, min_frequency)
+
+
+def write_tokenizer(folder: Path, vocabulary: list[str], architecture: str, lowercase: bool) -> Any:
+    """Write the tokenizer files of `architecture` (a key of TOKENIZER_CLASSES) and load them with PaddleNLP.
+
+    Loading reads `folder` and nothing else.
+    """
+    kind = TOKENIZER_CLASSES[architecture]
+    write_text_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece in vocabulary))
+    write_json_atomic(folder / "special_tokens_map.json", SPECIAL_TOKENS)
+    # AutoTokenizer and RobertaTokenizer go by init_class, Hugging Face by tokenizer_class.
+    names = {"init_class": kind.__name__, "tokenizer_class": kind.__name__}
+    write_json_atomic(folder / "tokenizer_config.json", {"do_lower_case": lowercase, **SPECIAL_TOKENS, **names})
+    # Absolute, because a relative folder may bear the name of a model on the hub.
+    return kind.from_pretrained(str(folder.absolute()))
+
+
+def count_bounded(texts: Iterable[Iterable[str]]) -> Counter[str]:
+    """Counts the words of `texts`. Beyond MAX_COUNTED_WORDS distinct ones, the rarest are dropped."""
+    words: Counter[str] = Counter()
+    for text in texts:
+        words.update(text)
+        # The rarest are dropped until half of the room is free, so that this runs seldom; counts are then lower bounds.
+        floor = 0
+        while len(words) > MAX_COUNTED_WORDS // (2 if floor else 1):
+            floor += 1
+            words = Counter({word: count for word, count in words.items() if count > floor})
+    return words
+
+
+def _split_words(texts: Iterable[str], characters: CharacterTable) -> Iterator[list[str]]:
+    for text in texts:
+        split = text.translate(characters).replace(HARD, " ").split()
+        yield [word for word in split if len(word) <= _LONGEST_WORD]
+
+
+def _character_pieces(
+    words: Counter[str], characters: CharacterTable, room: int, min_frequency: int
+) -> list[str]:
+    """Every frequent character, also as a continuation ("##a") unless it always stands alone."""
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            counts[character] += count
+    pieces: list[str] = []
+    for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        # A character that the tokenizer always separates never continues a word: ## before it would be a dead entry.
+        joins = characters[ord(character)] == character
+        if count >= min_frequency and len(pieces) + 1 + joins <= room:
+            pieces += [character, f"##{character}"] if joins else [character]
+    return pieces
+
+
+def _train(words: Counter[str], start: list[str], vocab_size: int, min_frequency: int) -> list[str]:
+    """`start` and the pieces merged from it, the most frequent first."""
+    # A word with an unknown character is [UNK] as a whole, so merges from it would never be used.
+    known = {piece for piece in start if len(piece) == 1}
+    spelt = {word: count for word, count in words.items() if len(word) > 1 and known.issuperset(word)}
+    if not spelt:
+        return start
+    # The trainer's threads would make a later fork (DataLoader workers) complain.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    tokenizer = Tokenizer(WordPiece(unk_token=SPECIAL_TOKENS["unk_token"]))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    trainer = WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        show_progress=False,
+        # The trainer numbers "##" characters in the order of a hash map and breaks ties between merges by
+        # number, so its result changes from process to process. Given as special tokens they are numbered here.
+        special_tokens=start,
+    )
+    tokenizer.train_from_iterator(_repeated(spelt), trainer)
+    numbered = sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    return [piece for piece, _ in numbered]
+
+
+def _repeated(words: dict[str, int], chunk: int = 1000) -> Iterator[str]:
+    """Each word as often as it was counted: the trainer takes text, not counts."""
+    for word, count in sorted(words.items()):
+        for done in range(0, count, chunk):
+            yield f"{word} " * min(chunk, count - done)

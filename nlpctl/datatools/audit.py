@@ -1,0 +1,346 @@
+"""`nlpctl data audit`: what is probably wrong in the training data of folds.
+
+    predictions of rows that no model saw -> wrong labels | rows that contradict each other | outliers -> findings
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nlpctl import console
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.changed_rows import unchanged
+from nlpctl.data.inspect.duplicates import find_duplicates
+from nlpctl.data.inspect.lengths import EstimatedTokens
+from nlpctl.data.inspect.report import shortened
+from nlpctl.data.inspect.rows import Seen, read_split
+from nlpctl.data.open_split import SPLITS, FileRows, has_split, open_split
+from nlpctl.data.readers.packed import packing
+from nlpctl.data.readers.row import place
+from nlpctl.data.rows.tag_scheme import detect_scheme
+from nlpctl.datatools.audit_page import audit_page
+from nlpctl.datatools.corrections import CONFLICT, FINDINGS, FORMATS, OUTLIER, WRONG, Finding, Target, write_findings
+from nlpctl.datatools.wrong_labels import find_outliers, wrong_classes, wrong_label_sets, wrong_tags
+from nlpctl.errors import UserError
+from nlpctl.experiments.held_out import PREDICTIONS, PROBABILITIES, HeldOutProbabilities, read_lines, read_shares
+from nlpctl.experiments.series import TrainingRows, read_rows, read_series
+from nlpctl.files import sha256_of, write_text_atomic, writing
+from nlpctl.names import counted
+from nlpctl.outputs import refuse_below_file, refuse_output
+from nlpctl.tasks.base import task_class
+from nlpctl.tasks.multi_label_scores import consistent
+
+FOLDER, PAGE = "audit", "findings.html"
+TEXT = 160  # characters of a text in a finding
+AROUND = 12  # words on either side of those in question
+DOUBTFUL = 0.3  # share of wrong labels beyond which the models have not learned what they judge
+_ELSEWHERE = "name another folder: -o"
+
+
+@dataclass(frozen=True)
+class Audit:
+    """`rows`: how many were audited; `findings`: the surest first within each kind."""
+
+    folder: Path
+    rows: int
+    findings: list[Finding]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Findings per kind."""
+        return dict(Counter(finding.kind for finding in self.findings))
+
+    def share(self, kind: str) -> float:
+        """The share of rows with findings of a kind; a sentence may have several."""
+        chosen = [each for each in self.findings if each.kind == kind]
+        found = {(each.edit.file, each.edit.row) if each.edit else each.where for each in chosen}
+        return len(found) / max(self.rows, 1)
+
+    @property
+    def changes(self) -> list[tuple[str, str, int]]:
+        """What was given, what is proposed, and how often, the most frequent first; wrong labels only."""
+        pairs = Counter((told(each.given), told(each.proposed)) for each in self.findings if each.kind == WRONG)
+        return [(*pair, count) for pair, count in pairs.most_common()]
+
+    def to_json(self) -> dict[str, Any]:
+        files = {"findings": self.folder / FINDINGS, "page": self.folder / PAGE}
+        return {"folder": self.folder, "rows": self.rows, "found": self.counts, **files}
+
+
+def told(label: Any) -> str:
+    """A label, or several, for people."""
+    return " ".join(map(str, label)) if isinstance(label, list) else "" if label is None else str(label)
+
+
+def audit(
+    folder: Path, output: Path | None = None, *, overwrite: bool = False, given: Sequence[Override] = ()
+) -> Audit:
+    """Look for mistakes in the training data of the folds in `folder`; write them to `output`, by default a folder
+    there. `given`: changes of the recipe of the folds.
+
+    UserError: `folder` holds no finished folds, the data changed since, or the task has no labels.
+    """
+    target = folder / FOLDER if output is None else output
+    recipe, began = _folds(folder, given)
+    refuse_below_file(target, str(target))
+    if target.is_dir() and any(target.iterdir()) and not (target / FINDINGS).exists():
+        raise UserError("the folder is not empty and holds no findings", str(target), _ELSEWHERE)
+    for name in (FINDINGS, PAGE):  # a person may have ticked there
+        refuse_output(target / name, overwrite, exists="the file exists", elsewhere=_ELSEWHERE)
+    rows = read_rows(recipe)
+    changed = sorted(name for name, sum_ in began["data"].items() if not _is(Path(name), sum_))
+    if changed:
+        hint = "restore the file, or train the folds again: nlpctl train RECIPE --folds N --overwrite"
+        raise UserError("the data changed since the folds were trained", changed[0], hint)
+    shares, labels = read_shares(folder / PROBABILITIES)
+    lines = read_lines(folder / PREDICTIONS)
+    if labels != rows.labels.names or len(shares.ends) != len(rows) or not _fit(lines, rows, shares):
+        hint = "train the folds again with --overwrite"
+        raise UserError("the predictions are not those of the training rows", str(folder / PREDICTIONS), hint)
+    console.note(f"looking for wrong labels in {counted(len(rows), 'rows')}")
+    auditor = _Auditor(recipe, rows, shares, lines)
+    found = auditor.findings()
+    with writing(target, _ELSEWHERE):
+        write_findings(target / FINDINGS, found)
+        result = Audit(target, len(rows), found)
+        page = audit_page(result.findings, result.rows, result.share(WRONG), result.changes, str(folder))
+        write_text_atomic(target / PAGE, page)
+    if result.share(WRONG) > DOUBTFUL:
+        console.warn("so many rows are called wrong that the models are in doubt, not the labels: see their scores")
+    return result
+
+
+def _folds(folder: Path, given: Sequence[Override]) -> tuple[Recipe, dict[str, Any]]:
+    """The recipe of the folds, and what they began with."""
+    began = read_series(folder)
+    again = "train the folds: nlpctl train RECIPE --folds 5"
+    if not began["plan"].get("folds"):
+        raise UserError("these runs saw all rows: there are no predictions of unseen ones", str(folder), again)
+    if began["state"] != "finished":
+        hint = "finish them: the same nlpctl train command with --resume"
+        raise UserError("the folds are not finished", str(folder), hint)
+    recipe = load_recipe(folder, given, "apply")
+    if not task_info(recipe.task).labelled:
+        known = ", ".join(task.name for task in known_tasks() if task.labelled)
+        raise UserError(f"rows of {recipe.task} have no labels to audit", str(folder), f"it is for {known}")
+    return recipe, began
+
+
+def _fit(lines: Sequence[Any], rows: TrainingRows, shares: HeldOutProbabilities) -> bool:
+    """Whether the lines of the predictions are those of the rows."""
+    if len(lines) != len(rows):
+        return False
+    places = (place(row.source, row.line) for row in rows.read.rows)
+    units = np.diff(shares.ends, prepend=0).tolist()
+    return all(
+        isinstance(line, dict)
+        and line.get("where") == where
+        and ("tags" not in line or (len(line["tags"]) == count and set(line["tags"]) <= {*rows.labels.names}))
+        for line, where, count in zip(lines, places, units, strict=True)
+    )
+
+
+def _is(path: Path, digest: str) -> bool:
+    return path.is_file() and sha256_of(path) == digest
+
+
+class _Auditor:
+    """Turns rows and predictions into findings."""
+
+    def __init__(
+        self, recipe: Recipe, rows: TrainingRows, shares: HeldOutProbabilities, lines: Sequence[dict[str, Any]]
+    ):
+        self._recipe, self._rows, self._lines = recipe, rows, lines
+        self._shares = shares.of_rows()
+        self._examples = rows.examples(range(len(rows)))
+        self._targets = list(_targets(rows, task_class(recipe.task).independent))
+
+    def findings(self) -> list[Finding]:
+        """Wrong labels, then contradictions, then outliers."""
+        tags = task_info(self._recipe.task).tags
+        found = list(self._wrong_tags() if tags else self._wrong_labels())
+        wrong = [finding for _, finding in found]
+        # Of a sentence those at its first word. Lines alone do not tell: a json document may stand on one.
+        by_row = {(row, finding.where): i for i, (row, finding) in enumerate(found)}
+        conflicts = []
+        for row, finding in self._conflicts():
+            if (row, finding.where) in by_row:  # the same row: one finding, with both reasons
+                i = by_row[row, finding.where]
+                wrong[i] = replace(wrong[i], other=finding.other, other_label=finding.other_label)
+            else:
+                conflicts.append(finding)
+        return [*wrong, *conflicts, *self._outliers()]
+
+    # -- wrong labels ----------------------------------------------------------------------------------
+
+    def _wrong_labels(self) -> Iterator[tuple[int, Finding]]:
+        names = self._rows.labels.names
+        shares = np.concatenate(self._shares)
+        several = task_class(self._recipe.task).independent
+        if several:
+            gold = np.zeros(shares.shape, bool)
+            for row, example in enumerate(self._examples):
+                gold[row, list(example.labels)] = True
+            found = wrong_label_sets(gold, shares)
+        else:
+            found = wrong_classes(np.array([example.label for example in self._examples]), shares)
+        for each in found:
+            given = self._given(each.row)
+            if several:
+                wanted = np.zeros((1, len(names)), bool)
+                wanted[0, list(each.label)] = True
+                chosen = np.flatnonzero(consistent(wanted, names)[0])
+                same = {*chosen.tolist()} == {*self._examples[each.row].labels}
+                proposed = self._joined([names[i] for i in chosen], given)
+            else:
+                same = each.label == self._examples[each.row].label
+                proposed = _alike(names[each.label], given)
+            if not same:  # not by their spelling: "a, b" is "a,b"
+                yield each.row, self._finding(WRONG, each.row, given, proposed, each.given, each.proposed)
+
+    def _joined(self, labels: list[str], given: Any) -> Any:
+        """Labels as the file writes several."""
+        return labels if isinstance(given, list) else self._recipe.data.label_separator.join(labels)
+
+    def _finding(
+        self, kind: str, row: int, given: Any, proposed: Any, own: float | None, best: float | None, **more: Any
+    ) -> Finding:
+        text = shortened(" ∥ ".join(self._rows.read.passages[row].values()), TEXT)
+        shares = {"given_probability": _rounded(own), "proposed_probability": _rounded(best)}
+        where = self._lines[row]["where"]
+        return Finding(kind, where, text, given, proposed, edit=self._targets[row], **shares, **more)
+
+    def _given(self, row: int) -> Any:
+        """The label as the file has it."""
+        return self._rows.read.rows[row].values[self._rows.rows.label_column]
+
+    def _wrong_tags(self) -> Iterator[tuple[int, Finding]]:
+        labels = self._rows.labels
+        gold = [np.asarray(example.tags) for example in self._examples]
+        answers = [np.array([labels.id(tag) for tag in line["tags"]]) for line in self._lines]
+        scheme = detect_scheme(labels.names, "the tags")
+        for each in wrong_tags(gold, answers, self._shares, labels.names, scheme):
+            inside, row, example = slice(each.start, each.end), self._rows.read.rows[each.row], self._examples[each.row]
+            target = self._targets[each.row]
+            given = self._given(each.row)
+            yield each.row, Finding(
+                WRONG,
+                place(row.source, row.line_of(each.start)),
+                _in_context(example.words(), each.start, each.end),
+                list(given[inside]),
+                [labels.name(tag) for tag in answers[each.row][inside]],
+                _rounded(each.given),
+                edit=None if target is None else replace(target, word=each.start),
+            )
+
+    # -- contradictions and outliers -------------------------------------------------------------------
+
+    def _conflicts(self) -> Iterator[tuple[int, Finding]]:
+        """Rows that say the same, or almost, and have different labels: within the training data and across splits."""
+        splits = [split for split in SPLITS if has_split(self._recipe.data, split)]
+        rows, labels = self._rows.rows, self._rows.labels
+        seen: list[Seen] = []
+        for split in splits:
+            source = open_split(rows, split)
+            seen += read_split(source, split, rows, labels, EstimatedTokens(), most=None, shown=1).good
+        found = find_duplicates(seen, splits, symmetric=rows.symmetric)
+        row_of = {id(each): row for row, each in enumerate(each for each in seen if each.split == "train")}
+        done: set[int] = set()
+        for first, second in [*_pairs(found.conflicts), *((each.first, each.second) for each in found.near_conflicts)]:
+            one, other = sorted((first, second), key=lambda each: self._own_share(row_of.get(id(each)), each))
+            row = row_of.get(id(one))
+            if row is None or row in done:
+                continue
+            done.add(row)
+            yield row, self._conflict(row, other)
+
+    def _own_share(self, row: int | None, seen: Seen) -> float:
+        """How likely the row's label is; of a row that was not held out more than any."""
+        if row is None:
+            return 2.0
+        names = self._rows.labels.names
+        own = self._shares[row][0]
+        one = len(self._shares[row]) == 1 and len(seen.labels) == 1
+        return float(own[names.index(seen.labels[0])]) if one else 1.0
+
+    def _conflict(self, row: int, other: Seen) -> Finding:
+        given, labels = self._given(row), list(other.labels)
+        where = f"{other.where} ({other.split})"
+        proposed, own, best = None, None, None
+        if len(labels) == 1 and not isinstance(given, list):
+            share = self._shares[row][0]
+            best_label = int(share.argmax())
+            if self._rows.labels.names[best_label] == labels[0]:  # its model agrees with the other row
+                proposed, best = _alike(labels[0], given), float(share[best_label])
+        return self._finding(CONFLICT, row, given, proposed, own, best, other=where, other_label=labels)
+
+    def _outliers(self) -> Iterator[Finding]:
+        texts = ["\n".join(texts.values()) for texts in self._rows.read.passages]
+        for row, distance in find_outliers(texts):
+            yield self._finding(OUTLIER, row, self._given(row), None, None, None, distance=round(distance, 4))
+
+
+def _pairs(groups: Sequence[Sequence[Seen]]) -> Iterator[tuple[Seen, Seen]]:
+    """Of each group with equal texts, the rows that differ from most, each with one of these."""
+    for group in groups:
+        most = Counter(row.truth for row in group).most_common(1)[0][0]
+        usual = next(row for row in group if row.truth == most)
+        yield from ((row, usual) for row in group if row.truth != most)
+
+
+def _targets(rows: TrainingRows, several: bool) -> Iterator[Target | None]:
+    """Where the label of each row is; None for rows that are in no file of a kind that can be changed, and for all of
+    them if data.map makes the labels, for the names of labels are not those of the file then. `several`: as in Target.
+    """
+    source, label = unchanged(rows.source), rows.rows.label_column
+    column = source.named.get(label, label) if isinstance(source, FileRows) else label
+    pairs = zip(rows.read.given, rows.read.rows, strict=True)
+    if not isinstance(source, FileRows) or source.label_names is not None or not all(
+        _same(given.values.get(column), row.values[label]) for given, row in pairs
+    ):
+        yield from (None for _ in rows.read.rows)
+        return
+    formats = {str(path): kind for path, kind in zip(source.files, source.formats, strict=True)}
+    sums = {name: sha256_of(Path(name)) for name in formats}
+    for row, at in zip(rows.read.rows, rows.read.places, strict=True):
+        kind = formats[row.source]
+        known = kind in FORMATS and packing(row.source) is None
+        told = (row.source, sums[row.source], at, kind, source.header, column) if known else None
+        yield None if told is None else Target(*told, several=several or None)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether a file writes both alike; 1 is not "1", and not true."""
+    return type(one) is type(other) and one == other
+
+
+def _in_context(words: Sequence[str], start: int, end: int) -> str:
+    before, after = words[max(0, start - AROUND) : start], words[end : end + AROUND]
+    between = "" if all(len(word) == 1 for word in words) else " "
+    return between.join([*before, f"[{between.join(words[start:end])}]", *after])
+
+
+def _alike(name: str, given: Any) -> Any:
+    """A label as the file writes it, where it may be a number or a truth value."""
+    if isinstance(given, bool):
+        return name.lower() == "true"
+    if isinstance(given, int | float):
+        with contextlib.suppress(ValueError):
+            number = json.loads(name)
+            if isinstance(number, int | float) and str(number) == name:  # labels of numbers are called as Python does
+                return number
+    return name
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 6)

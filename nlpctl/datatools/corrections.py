@@ -1,0 +1,463 @@
+"""`nlpctl data apply`: corrected copies of the files that findings are about. The files themselves stay."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import csv
+import io
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.data.passthrough_columns import json_line
+from nlpctl.data.readers.conll import DOCUMENT, JOINT, TAGS, ends_sentence
+from nlpctl.data.readers.json_rows import json_bytes
+from nlpctl.data.readers.lines import is_blank, refuse_surrogates
+from nlpctl.data.readers.readers import read_rows
+from nlpctl.data.readers.row import BadRow, Row
+from nlpctl.data.readers.tables import COMMA, QUOTED, QUOTED_TSV, separated
+from nlpctl.datatools.inspect import refuse_files
+from nlpctl.errors import UserError
+from nlpctl.files import parse_json, sha256_of, small_text, staged_file, writing
+from nlpctl.names import counted
+from nlpctl.outputs import note_inputs, refuse_below_file, refuse_pipe
+
+# Corrected copies of data files: cells and lines are changed, everything else stays byte for byte.
+#
+# Of a json document, which is one text, the form may change, but no other value does.
+
+_AGAIN = "audit the data as they are now: train the folds again, then nlpctl data audit"
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of one row. `before` is what `column` holds now; with `word`, what its items from there on are.
+
+    `after` None: the row is left out.
+    """
+
+    column: str
+    before: Any
+    after: Any
+    word: int | None = None
+
+
+def corrected(path: Path, sha256: str, kind: str, header: bool, edits: Mapping[int, Sequence[Edit]]) -> bytes:
+    """The bytes of the file with some rows changed. `kind`: its format; `edits`: by the place of a row in the file.
+
+    UserError: the file cannot be read, has another checksum than `sha256` (a row added above moves all others), or a
+    row is not what its edit says.
+    """
+    refuse_pipe(path)
+    rows = list(read_rows(path, kind, header, ()))
+    if sha256_of(path) != sha256:
+        raise UserError("the file changed since it was audited", str(path), f"restore it, or {_AGAIN}")
+    for place, changes in edits.items():
+        for edit in changes:
+            _check(rows, place, edit, path)
+    if kind == "json":
+        return _document(path, edits)
+    if kind not in _LINES:
+        raise UserError(f"labels in {kind} files cannot be changed", str(path), "change them by hand")
+    return _by_lines(path.read_bytes(), kind, header, rows, edits)
+
+
+def _check(rows: Sequence[Row | BadRow], place: int, edit: Edit, path: Path) -> None:
+    row = rows[place] if place < len(rows) else None
+    if row is None or isinstance(row, BadRow) or _held(row.values.get(edit.column), edit) != edit.before:
+        where = str(path) if row is None else f"{path}:{row.line}"
+        hint = "leave \"given\" and \"edit\" of a finding as nlpctl data audit wrote them"
+        raise UserError("this row is not what its finding says", where, hint)
+
+
+def _held(value: Any, edit: Edit) -> Any:
+    """What an edit is about: the value of its column, or some of its items."""
+    if edit.word is None:
+        return value
+    return value[edit.word : edit.word + len(edit.before)] if isinstance(value, list) else None
+
+
+def _changed(value: Any, edit: Edit) -> Any:
+    if edit.word is None:
+        # A browser writes 2.0 as 2, which would be another label.
+        whole = isinstance(value, float) and isinstance(edit.after, int) and not isinstance(edit.after, bool)
+        return float(edit.after) if whole else edit.after
+    return [*value[: edit.word], *edit.after, *value[edit.word + len(edit.before) :]]
+
+
+# -- formats -----------------------------------------------------------------------------------------------------
+
+
+def _by_lines(
+    content: bytes, kind: str, header: bool, rows: Sequence[Row | BadRow], edits: Mapping[int, Sequence[Edit]]
+) -> bytes:
+    lines = content.split(b"\n")
+    write = _LINES[kind]
+    if kind in QUOTED:
+        _, separator = separated(enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1), header)
+        write = partial(_quoted, "\t" if kind == QUOTED_TSV else separator)
+    ends = dict(pairwise([*(row.line for row in rows), len(lines) + 1]))
+    for place in sorted(edits, reverse=True):  # from the end, since a row may lose lines
+        row, changes = rows[place], edits[place]
+        start, end = row.line - 1, ends[row.line] - 1
+        if any(edit.after is None for edit in changes):
+            lines[start:end] = _without(lines[start:end], kind, row)
+            continue
+        for edit in changes:
+            lines[start:end] = write(lines[start:end], row, edit)
+            row = row._replace(values={**row.values, edit.column: _changed(row.values[edit.column], edit)})
+    return b"\n".join(lines)
+
+
+def _without(lines: list[bytes], kind: str, row: Row) -> list[bytes]:
+    """The lines from a row to the next one, without the row; the end of the file stays."""
+    taken = _places(lines, row)[-1] + 1 if kind == "conll" else _record_length(lines, kind)
+    if kind == "conll" and len(lines) > taken + 1 and ends_sentence(lines[taken].decode(errors="replace"), tagged=True):
+        taken += 1  # the blank line behind the sentence
+    return lines[taken:]
+
+
+def _record_length(lines: Sequence[bytes], kind: str) -> int:
+    """The number of lines of a record; a quoted cell of csv may run over several."""
+    if kind not in QUOTED:
+        return 1
+    quotes = 0
+    for number, line in enumerate(lines, 1):
+        quotes += line.count(b'"')
+        if quotes % 2 == 0:
+            return number
+    return len(lines)
+
+
+def _refuse_twice(cells: Sequence[Any], row: Row) -> None:
+    """UserError if a name of the header stands for several cells: a row holds one of them, so places are not known."""
+    if len(cells) != len(row.values):
+        message = "two columns of the header have one name"
+        raise UserError(message, f"{row.source}:{row.line}", f"rename one of them; then {_AGAIN}")
+
+
+def _table(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
+    value = _changed(row.values[edit.column], edit)
+    cells = lines[0].removesuffix(b"\r").split(b"\t")
+    end = lines[0][len(lines[0].removesuffix(b"\r")) :]
+    _refuse_twice(cells, row)
+    cells[list(row.values).index(edit.column)] = (JOINT.join(value) if isinstance(value, list) else value).encode()
+    return [b"\t".join(cells) + end, *lines[1:]]
+
+
+def _quoted(separator: str, lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
+    count = _record_length(lines, "csv")
+    records = csv.reader((f"{line.decode('utf-8-sig')}\n" for line in lines[:count]), delimiter=separator)
+    _refuse_twice(next(records), row)
+    values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
+    stream = io.StringIO()
+    writer = csv.writer(stream, delimiter=separator, lineterminator="\r\n")
+    writer.writerow(values.values())  # it quotes what is in the line's end only
+    text = stream.getvalue().removesuffix("\r\n")
+    text += "\r" if lines[count - 1].endswith(b"\r") else ""
+    return [*text.encode().split(b"\n"), *lines[count:]]
+
+
+def _json_line(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
+    values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
+    end = b"\r" if lines[0].endswith(b"\r") else b""
+    return [json_bytes(values) + end, *lines[1:]]
+
+
+def _words(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
+    """The last cell of the line of each word."""
+    changed, places = list(lines), _places(lines, row)
+    for i, tag in enumerate(edit.after, edit.word or 0):
+        old = row.values[edit.column][i].encode()
+        head, _, tail = changed[places[i]].rpartition(old)
+        changed[places[i]] = head + str(tag).encode() + tail
+    return changed
+
+
+def _places(lines: Sequence[bytes], row: Row) -> list[int]:
+    """The place of the line of each word. A mark of documents inside of a sentence is no word."""
+    marks = [DOCUMENT.encode()]
+    words = [i for i, line in enumerate(lines) if line.replace(b"\t", b" ").strip(b"\r").split(b" ")[:1] != marks]
+    return words[: len(row.values[TAGS])]
+
+_LINES: Mapping[str, Callable[[list[bytes], Row, Edit], list[bytes]]] = {
+    "tsv": _table,
+    "joined": _table,
+    "csv": partial(_quoted, COMMA),
+    QUOTED_TSV: partial(_quoted, "\t"),
+    "jsonl": _json_line,
+    "conll": _words,
+}
+FORMATS = (*_LINES, "json")
+
+
+def _document(path: Path, edits: Mapping[int, Sequence[Edit]]) -> bytes:
+    document = json.loads(path.read_text(encoding="utf-8-sig"))
+    rows = document if isinstance(document, list) else document["data"]
+    for place, changes in edits.items():
+        for edit in changes:
+            if edit.after is not None:
+                rows[place][edit.column] = _changed(rows[place][edit.column], edit)
+    gone = {place for place, changes in edits.items() if any(edit.after is None for edit in changes)}
+    rows[:] = [row for place, row in enumerate(rows) if place not in gone]
+    return json_bytes(document, indent=2) + b"\n"
+
+
+# Findings of an audit: a line of JSON each, to be ticked and applied.
+#
+# {"kind": "wrong label", "where": "train.tsv:12", "given": "neg", "proposed": "pos", "given_probability": 0.02,
+# "proposed_probability": 0.98, "text": "...", "apply": null, "edit": {"file": "train.tsv", "row": 10, ...}}
+#
+# "apply": true accepts a finding, and "proposed" may be changed before. `edit` says where the label is in the file.
+
+
+FINDINGS = "findings.jsonl"
+WRONG, CONFLICT, OUTLIER = "wrong label", "conflict", "outlier"
+KINDS = (WRONG, CONFLICT, OUTLIER)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The label of a row in its file: `row` counts the file's rows from 0. `word`: the first of some tagged words.
+
+    `sha256`: of the file when it was audited. In another one `row` may be another row. `several`: the column holds any
+    number of labels, so that it may be empty.
+    """
+
+    file: str
+    sha256: str
+    row: int
+    format: str
+    header: bool
+    column: str
+    word: int | None = None
+    several: bool | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`given` and `proposed`: labels as the file writes them; `proposed` None: there is nothing to put in its place.
+
+    `other`: the place of the row that contradicts this one. `edit` None: the label is in no file that could be changed.
+    `apply`: what a person decided; None: nothing yet.
+    """
+
+    kind: str
+    where: str
+    text: str
+    given: Any = None
+    proposed: Any = None
+    given_probability: float | None = None
+    proposed_probability: float | None = None
+    other: str | None = None
+    other_label: Any = None
+    distance: float | None = None
+    apply: bool | None = None
+    edit: Target | None = None
+    line: int = field(default=0, compare=False)  # in the file of findings
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what is not known, but for what a person may fill in."""
+        values = {name: value for name, value in asdict(self).items() if name != "line"}
+        kept = ("given", "proposed", "apply")
+        return {name: value for name, value in values.items() if value is not None or name in kept}
+
+
+def write_findings(file: Path, findings: Iterable[Finding]) -> None:
+    with staged_file(file) as stream:
+        for finding in findings:
+            stream.write(f"{json_line(finding.to_json())}\n".encode())
+
+
+def read_findings(file: Path) -> list[Finding]:
+    """UserError, with file and line, for what is no finding."""
+    refuse_pipe(file)
+    if file.is_dir():
+        inside = [each for each in (file / FINDINGS, file / "audit" / FINDINGS) if each.is_file()]
+        hint = f"name {inside[0] if inside else f'{FINDINGS} of nlpctl data audit'}"
+        raise UserError("this is a folder", str(file), hint)
+    try:
+        lines = small_text(file).split("\n")
+    except (OSError, ValueError) as error:
+        hint = "name findings.jsonl of nlpctl data audit, or the file that its page saved"
+        raise UserError(f"the findings cannot be read ({error})", str(file), hint) from None
+    found = list(_parsed(file, lines))
+    if not found:
+        raise UserError("there are no findings in this file", str(file), "name findings.jsonl of nlpctl data audit")
+    return found
+
+
+def _parsed(file: Path, lines: Iterable[str]) -> Iterator[Finding]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield _finding(parse_json(line), number)
+        except (ValueError, TypeError, KeyError) as error:
+            hint = "one finding a line, as nlpctl data audit writes them"
+            raise UserError(f"this is no finding ({error})", f"{file}:{number}", hint) from None
+
+
+def _finding(values: Any, number: int) -> Finding:
+    if not isinstance(values, Mapping) or values.get("kind") not in KINDS:
+        raise ValueError(f"kind is none of {', '.join(KINDS)}")
+    if values.get("apply") not in (None, True, False):
+        raise ValueError("apply is true, false or null")
+    missing = [name for name in ("where", "text") if not isinstance(values.get(name), str)]
+    unknown = sorted(values.keys() - {each.name for each in fields(Finding)})
+    if missing or unknown:
+        raise ValueError(f"{missing[0]} is missing" if missing else f"there is no key {unknown[0]!r}")
+    edit = values.get("edit")
+    target = None if edit is None else _target(edit)
+    if target is not None:
+        _check_target(target, values)
+    return Finding(**{**values, "edit": target, "line": number})
+
+
+def _target(edit: Any) -> Target:
+    names = {each.name for each in fields(Target)}
+    if not isinstance(edit, Mapping) or not names - {"word", "several"} <= edit.keys() <= names:
+        raise ValueError("edit is incomplete")
+    return Target(**edit)
+
+
+def _check_target(target: Target, values: Mapping[str, Any]) -> None:
+    kinds = {"file": str, "sha256": str, "row": int, "format": str, "header": bool, "column": str}
+    wrong = [name for name, kind in kinds.items() if not isinstance(getattr(target, name), kind)]
+    if wrong or target.row < 0 or target.format not in FORMATS:
+        raise ValueError(f"edit.{wrong[0] if wrong else 'row'} is wrong")
+    if "\0" in target.file:
+        raise ValueError("edit.file is no name of a file")
+    if target.several not in (None, True, False):
+        raise ValueError("edit.several is wrong")
+    refuse_surrogates(target.file, "edit.file")
+    proposed = values.get("proposed")
+    for each in proposed if isinstance(proposed, list) else () if proposed is None else (proposed,):
+        _check_label(each, may_be_blank=bool(target.several) and not isinstance(proposed, list))
+    if target.word is not None:
+        if type(target.word) is not int or target.word < 0 or not isinstance(values.get("given"), list):
+            raise ValueError("edit.word is wrong")
+        same = isinstance(proposed, list) and len(proposed) == len(values["given"])
+        tags = same and all(isinstance(tag, str) and tag.split() == [tag] for tag in proposed)
+        if proposed is not None and not tags:
+            raise ValueError("proposed needs a tag, without spaces, for each that is given")
+    elif values.get("proposed") is not None and not _fits(values["proposed"], values.get("given"), target.format):
+        told = json.dumps(values.get("given"), ensure_ascii=False)
+        raise ValueError(f"proposed is not of the kind of given, {told}")
+    elif target.format in ("tsv", "joined") and set("\t\n\r") & set(str(values.get("proposed"))):
+        raise ValueError("proposed holds a tab or a line break, which this file cannot")
+    if target.format == "joined" and any(JOINT in str(tag) for tag in proposed or ()):
+        raise ValueError("proposed holds U+0002, which stands between tags in this file")
+
+
+def _check_label(label: Any, may_be_blank: bool) -> None:
+    """ValueError if no file can hold this label, or no task can have it."""
+    if isinstance(label, str):
+        refuse_surrogates(label, "proposed")
+        if "\0" in label:
+            raise ValueError("proposed holds the character NUL")
+        if is_blank(label) and not may_be_blank:
+            raise ValueError("proposed is blank, which is no label")
+    elif not isinstance(label, int | float) or not math.isfinite(label):
+        raise ValueError("proposed is neither a text nor a number")
+
+
+def _fits(proposed: Any, given: Any, format: str) -> bool:
+    """Whether a file can hold `proposed` in place of `given`: in JSON one label may be a number, another a text."""
+    if format in ("json", "jsonl") and not isinstance(given, list):
+        return isinstance(proposed, str | int | float)
+    return isinstance(proposed, type(given))
+
+
+
+
+@dataclass(frozen=True)
+class Applied:
+    """`files`: each file and its corrected copy. `refused`: wrong labels that `first` named, but a person refused."""
+
+    files: dict[str, Path]
+    changed: int  # labels
+    dropped: int  # rows
+    refused: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def apply_findings(
+    file: Path, output: Path, *, first: float = 0, drop: bool = False, overwrite: bool = False
+) -> Applied:
+    """Write corrected copies of the files that the ticked findings in `file` are about, into the folder `output`.
+
+    `first`: so many wrong labels, the surest, are taken without a tick unless they are refused (apply: false). `drop`:
+    leave rows out in place of changing their labels. UserError: nothing is ticked, a file changed since, or a copy
+    exists.
+    """
+    findings = read_findings(file)
+    wrong = [each for each in findings if each.kind == WRONG]
+    if len(wrong) < first < math.inf:
+        console.warn(f"{counted(len(wrong), 'wrong labels')} in {file}, fewer than the first {first:,}")
+    # What a person sees at the top, those that were refused among them.
+    top = {each.line: each.apply is not False for each in wrong[: int(min(first, len(wrong)))]}
+    chosen = [each for each in findings if each.apply or top.get(each.line)]
+    if not chosen:
+        hint = 'tick findings on the page of the audit, or set "apply": true in their lines; --first N takes the surest'
+        raise UserError(f"none of {len(findings):,} findings is ticked", str(file), hint)
+    edits: dict[str, dict[int, list[Edit]]] = defaultdict(lambda: defaultdict(list))
+    kinds = {}
+    for finding in chosen:
+        edit = _edit(finding, file, drop)
+        target = finding.edit
+        earlier = edits[target.file][target.row]
+        same = [each for each in earlier if (each.column, each.word) == (edit.column, edit.word)]
+        if any(each.after != edit.after for each in same):
+            hint = "remove one of them, or its tick"
+            raise UserError("another finding above changes this label differently", f"{file}:{finding.line}", hint)
+        if not same:
+            earlier.append(edit)
+        kinds[target.file] = target.sha256, target.format, target.header
+    copies = _copies(edits, output)
+    refuse_below_file(output, "-o")
+    audited = {each.edit.file for each in findings if each.edit is not None}  # also those of which nothing is ticked
+    note_inputs([file, *audited], "the findings")
+    refuse_files(list(copies.values()), overwrite)
+    contents = {name: corrected(Path(name), *kinds[name], rows) for name, rows in edits.items()}
+    # All are written to temporary files before the first is renamed.
+    with writing(output, "name another folder: -o"), contextlib.ExitStack() as staged:
+        for name, content in contents.items():
+            staged.enter_context(staged_file(copies[name])).write(content)
+    every = [changes for rows in edits.values() for changes in rows.values()]
+    dropped = sum(any(edit.after is None for edit in changes) for changes in every)
+    changed = sum(len(changes) for changes in every if all(edit.after is not None for edit in changes))
+    return Applied(copies, changed, dropped, list(top.values()).count(False))
+
+
+def _edit(finding: Finding, file: Path, drop: bool) -> Edit:
+    where = f"{file}:{finding.line}"
+    if finding.edit is None:
+        hint = "labels of a data set, a function, an annotation tool, or data.map are corrected there"
+        raise UserError("this label is in no file that could be changed", where, hint)
+    leaves_out = drop or finding.kind == OUTLIER
+    if finding.proposed is None and not leaves_out:
+        hint = 'write the right label as "proposed", or use --drop to leave the row out'
+        raise UserError("this finding proposes no label", where, hint)
+    after = None if leaves_out else finding.proposed
+    return Edit(finding.edit.column, finding.given, after, finding.edit.word)
+
+
+def _copies(names: Sequence[str] | Any, output: Path) -> dict[str, Path]:
+    """File to its copy. UserError if two would have one name."""
+    copies = {name: output / Path(name).name for name in names}
+    twice = [copy for copy, count in Counter(copies.values()).items() if count > 1]
+    if twice:
+        hint = "apply the findings of one folder at a time"
+        raise UserError(f"two files are called {twice[0].name}", where=str(output), hint=hint)
+    return copies

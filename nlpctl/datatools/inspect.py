@@ -1,0 +1,253 @@
+"""`nlpctl data`: inspect the data of a recipe and split it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.data.changed_rows import unchanged
+from nlpctl.data.inspect.duplicates import NEAR
+from nlpctl.data.inspect.lengths import CountedTokens, EstimatedTokens, TokenCounter
+from nlpctl.data.inspect.page import Shown, Table, all_tables, current_folder, inspection_page
+from nlpctl.data.inspect.repeated_keys import rows_with_repeated_keys
+from nlpctl.data.inspect.report import Inspection, advice, inspect_rows
+from nlpctl.data.inspect.rows import read_split
+from nlpctl.data.open_split import SPLITS, has_split, open_split
+from nlpctl.data.readers.row import RowSource
+from nlpctl.data.records import Records
+from nlpctl.data.rows.task_rows import TaskRows, task_rows
+from nlpctl.data.split_rows import as_written, cut, label_counts, no_row_left, read_readable
+from nlpctl.data.splits import resolve_labels
+from nlpctl.errors import UserError
+from nlpctl.files import json_of, staged_file, write_text_atomic, writing
+from nlpctl.models.find import find_trained_model
+from nlpctl.models.source import resolve_source
+from nlpctl.models.sums import AlteredFiles
+from nlpctl.outputs import refuse_output
+from nlpctl.report.page import refuse_other_page
+from nlpctl.runtime.process import configure_paddle, one_process, prepare_process, quiet_libraries
+
+SHOWN = 20  # rows listed per finding
+PARTS = ("train", "dev", "test")
+MANIFEST = "split.json"
+
+
+def inspect_data(
+    recipe: Recipe, splits: Sequence[str] = (), *, most: int | None = None, estimate: bool = False, shown: int = SHOWN
+) -> Inspection:
+    """Inspect `splits` (default: all of the recipe): at most `most` rows of each; keep `shown` rows per finding.
+
+    Tokens are counted by the model's tokenizer if it is on this machine, unless `estimate`. Bad rows do not stop the
+    inspection. Raises UserError for missing data, an unreadable file, or a missing label set.
+    """
+    rows = task_rows(recipe.task, dataclasses.replace(recipe.data, on_bad_row="skip"))
+    names = tuple(splits) or tuple(split for split in SPLITS if has_split(recipe.data, split))
+    if not names:
+        raise UserError("the recipe names no data", where="data.train", hint="set data.train: FILE")
+    if recipe.data.dataset is not None:  # may import Paddle
+        prepare_to_read(recipe)
+    sources = {split: open_split(rows, split) for split in names}
+    collected = sources["train"] if "train" in sources else next(iter(sources.values()))
+    labels = resolve_labels(rows, collected)
+    counter = EstimatedTokens() if estimate else token_counter(recipe, rows, collected)
+    read = []
+    for split, source in sources.items():
+        console.note(f"reading {split}: {source.description}")
+        repeated = rows_with_repeated_keys(source, most)
+        read.append(read_split(source, split, rows, labels, counter, most=most, shown=shown, repeated=repeated))
+    return inspect_rows(read, recipe, counter, rows, shown)
+
+
+def told(found: Inspection, rows: int, width: int) -> tuple[list[Table], list[str]]:
+    """The inspection for the console: tables of at most `rows` rows, texts cut to `width`, and advice."""
+    return list(all_tables(found, Shown(rows, width, current_folder()))), list(advice(found))
+
+
+def write_page(found: Inspection, name: str, path: Path) -> None:
+    """The inspection as one self-contained HTML file. UserError as for `refuse_page`."""
+    refuse_page(path)
+    with writing(path, "name another file: --html PAGE.html"):
+        write_text_atomic(path, inspection_page(found, name))
+
+
+def refuse_page(path: Path) -> None:
+    """UserError if `path` exists and is not a page of nlpctl: an older page is replaced, other files never."""
+    refuse_other_page(path, "name another file: --html PAGE.html")
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """Per part: its file, the number of rows, and the number of examples per label."""
+
+    files: dict[str, Path]
+    rows: dict[str, int]
+    labels: dict[str, dict[str, int]]
+
+
+def split_data(
+    recipe: Recipe,
+    folder: Path,
+    shares: Mapping[str, float],
+    *,
+    group_by: str | None = None,
+    near: bool = False,
+    overwrite: bool = False,
+) -> SplitResult:
+    """Split the training rows of `recipe` into new files train, dev and test in `folder`, by training.seed.
+
+    `shares`: part to its share of the rows (below 1) or number of rows; a part that is not named gets none, except
+    train, which gets the rest. Rows with the same texts stay together, and so do the questions of one text; see
+    data/split_rows.cut for `group_by` and `near`. Raises UserError for bad rows (by data.on_bad_row), for shares that
+    add up to too much, and for existing files.
+    """
+    rows = task_rows(recipe.task, recipe.data)
+    if recipe.data.dataset is not None:  # may import Paddle
+        prepare_to_read(recipe)
+    source = open_split(rows, "train")
+    read = read_readable(source, rows, resolve_labels(rows, source))
+    # As they were before data.map, which a recipe that reads the parts calls again.
+    given = unchanged(source)
+    records = Records(given, as_written(given, read, recipe.data), read.starts)
+    targets = part_sizes(len(read.rows), shares)
+    files = {part: folder / f"{part}{records.suffix}" for part, size in targets.items() if size}
+    refuse_files([*files.values(), folder / MANIFEST], overwrite)
+    _refuse_older_parts(folder, files)
+    seed = recipe.training.seed
+    likeness = NEAR if near else None
+    chosen = cut(read, targets, seed, together=rows.split_together, group_by=group_by, near=likeness)
+    counts = {part: len(chosen[part]) for part in files}
+    labels = {part: label_counts(read, chosen[part]) for part in files}
+    told = {"source": source.description, "task": recipe.task, "seed": seed, "shares": dict(shares)}
+    told |= {"group_by": group_by, "near": likeness, "rows": counts, "labels": labels, "skipped_rows": read.skipped}
+    # All are written to temporary files before the first is renamed, so that a full disk cannot mix two splits.
+    with writing(folder, "name another folder: -o"), contextlib.ExitStack() as staged:
+        for part, path in files.items():
+            staged.enter_context(staged_file(path)).write(records.content(chosen[part]))
+        manifest = staged.enter_context(staged_file(folder / MANIFEST))
+        manifest.write((json.dumps(told, ensure_ascii=False, indent=2) + "\n").encode())
+    return SplitResult(files, counts, labels)
+
+
+def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
+    """Number of rows of train, dev and test. UserError if they exceed `total`."""
+    sizes = dict.fromkeys(PARTS, 0)
+    for part, share in shares.items():
+        if share > 1 and share != int(share):
+            hint = "below 1 it is a share of the rows, from 1 on a number of rows"
+            raise UserError(f"{share:g} is neither a share nor a whole number", where=f"--{part}", hint=hint)
+        sizes[part] = round(share * total) if share < 1 else int(share)
+        if share and not sizes[part]:
+            raise no_row_left(part, f"{share:g} of {total:,} rows is less than one")
+    if "train" not in shares:
+        sizes["train"] = total - sum(sizes.values())
+    if sizes["train"] <= 0 or sum(sizes.values()) > total:
+        asked = ", ".join(f"{part} {size:,}" for part, size in sizes.items() if part in shares)
+        hint = "shares are below 1 and add up to 1 or less; from 1 on a value is a number of rows"
+        raise UserError(f"{total:,} rows cannot be split like this: {asked}", where="--dev, --test, --train", hint=hint)
+    return sizes
+
+
+def _refuse_older_parts(folder: Path, files: Mapping[str, Path]) -> None:
+    """UserError if a file of an earlier split would remain: its rows would be in the new files too."""
+    try:
+        earlier = json_of(folder / MANIFEST)["rows"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for path in (path for part in PARTS if part in earlier for path in sorted(folder.glob(f"{part}.*"))):
+        if path not in files.values():
+            message = "this file of an earlier split would remain, and its rows are in the new files too"
+            raise UserError(message, where=str(path), hint="delete it, or name another folder: -o")
+
+
+def refuse_files(written: Sequence[Path], overwrite: bool) -> None:
+    """UserError if `outputs.refuse_output` refuses one of the files."""
+    for path in written:
+        refuse_output(path, overwrite, exists="the file exists", elsewhere="name another place: -o")
+
+
+def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:
+    """Count with the tokenizer of the run, of the recipe's model, or of the network that it would build.
+
+    Nothing is downloaded: if the model is not on this machine, tokens are estimated.
+    """
+    if recipe.model.from_scratch is not None and not _is_trained(recipe):
+        return _of_scratch(recipe, rows, source)
+    folder = _tokenizer_folder(recipe)
+    if folder is None:
+        console.note("the model is not on this machine: tokens are estimated from characters and words")
+        return EstimatedTokens()
+    prepare_to_read(recipe)
+    from nlpctl.models.families import family_of_config
+    from nlpctl.models.source import read_config
+    from nlpctl.models.tokenizer import load_tokenizer
+
+    quiet_libraries()
+    tokenizer = load_tokenizer(folder, family_of_config(read_config(folder), str(folder)))
+    return _counted(recipe, tokenizer, f"counted by the tokenizer in {folder}", grows=not _is_trained(recipe))
+
+
+def _of_scratch(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:
+    """Count with the vocabulary that training would build from the same text."""
+    prepare_to_read(recipe)
+    from nlpctl.data.rows.examples import BadRowLog, ExampleReader, iter_examples
+    from nlpctl.models.scratch import make_vocabulary
+
+    def texts() -> Any:
+        for example in iter_examples(source, ExampleReader(rows, None), BadRowLog("skip")):
+            yield from rows.texts(example)
+
+    quiet_libraries()
+    _, _, tokenizer = make_vocabulary(recipe.model.from_scratch, texts)
+    return _counted(recipe, tokenizer, "counted with the vocabulary that training builds", grows=True)
+
+
+def _counted(recipe: Recipe, tokenizer: Any, description: str, *, grows: bool) -> TokenCounter:
+    """`grows`: model.add_tokens must still be added."""
+    from nlpctl.data.text.tokenizers import build_encoder
+    from nlpctl.models.add_tokens import add_tokens, read_tokens
+
+    if grows and recipe.model.add_tokens:
+        tokenizer = add_tokens(tokenizer, read_tokens(recipe.model.add_tokens)).tokenizer
+    return CountedTokens(build_encoder(tokenizer, recipe.data.tokenizer), description)
+
+
+def prepare_to_read(recipe: Recipe) -> None:
+    """Set up the process before Paddle is imported; nothing here needs a GPU."""
+    runtime = dataclasses.replace(one_process(recipe.runtime), device="cpu", devices=())
+    configure_paddle(prepare_process(runtime, recipe.training.seed), recipe.training.seed)
+
+
+def _is_trained(recipe: Recipe) -> bool:
+    """Whether the recipe has a trained model, whose tokenizer counts. UserError: its files were altered.
+
+    The model that training starts from is none, even if it was trained before.
+    """
+    try:
+        found = find_trained_model(recipe)
+    except AlteredFiles:  # another tokenizer's counts would pass for those of the run
+        raise
+    except UserError:  # not trained yet, or no model of a task: the model that training starts from counts
+        return False
+    start = recipe.model.name_or_path
+    return start is None or found not in (start, str(resolve_source(start).folder))
+
+
+def _tokenizer_folder(recipe: Recipe) -> Path | None:
+    """The folder of the run's model, or of the model that the recipe starts from; None if it is not on this machine."""
+    name = find_trained_model(recipe) if _is_trained(recipe) else recipe.model.name_or_path
+    if name is None:
+        return None
+    source = resolve_source(name)
+    if source.folder is not None:
+        return source.folder
+    home = recipe.runtime.cache_dir or os.environ.get("PPNLP_HOME") or "~/.paddlenlp"
+    cached = Path(home).expanduser() / "models" / source.name
+    return cached if (cached / "config.json").is_file() and any(cached.glob("vocab*")) else None

@@ -1,0 +1,423 @@
+"""`nlpctl new`: looks at data files, asks what it cannot know, and writes a recipe. Imports no Paddle."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.load import load_recipe
+from nlpctl.config.positions import display
+from nlpctl.config.recipe_text import recipe_text
+from nlpctl.config.rewrite import named_from
+from nlpctl.config.tasks import known_tasks, nearest_task, task_info
+from nlpctl.config.tasks.info import Start, TaskInfo, load_class
+from nlpctl.data.readers.annotation_rows import ANNOTATED
+from nlpctl.data.readers.packed import PACKED, stem_of, suffix_of
+from nlpctl.data.rows.first_look import Match, Preview, look_at
+from nlpctl.data.rows.task_rows import TABLES, TaskRows
+from nlpctl.data.validate import column_problems
+from nlpctl.datatools import recipe_defaults as values
+from nlpctl.datatools.recipe_defaults import Seen
+from nlpctl.errors import Problem, UserError
+from nlpctl.files import staged_path, write_text_atomic, writing
+from nlpctl.models.pretrained import Encoder, available, language_of, named_encoder
+from nlpctl.names import did_you_mean, listed, nearest_file
+from nlpctl.outputs import refuse_output
+from nlpctl.runtime.device import usable_gpu
+
+NONE, SCRATCH = "none", "scratch"
+_ENDINGS = (*TABLES, ".txt", ".conll", ".bio", ".bmes")
+_OTHERS = {"dev": ("dev", "val", "valid", "validation", "eval"), "test": ("test",)}
+_TEXTS = 200  # rows whose texts tell the language
+_OF_UIE = {"content", "result_list", "prompt"}  # keys of PaddleNLP's rows for UIE
+
+
+@dataclass(frozen=True)
+class Question:
+    """What must be known: the `flag` that tells it, the `text` by which a person is asked, and the default.
+
+    `unasked`: the answer where nobody is asked; None: the default. `check` raises a UserError for a bad answer.
+    """
+
+    flag: str
+    text: str
+    default: str | None
+    options: tuple[str, ...] = ()
+    unasked: str | None = None
+    check: Callable[[str], object] | None = None
+
+
+Ask = Callable[[Question], str]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the flags say; None (no columns): to be found out."""
+
+    train: str | None = None
+    dev: str | None = None
+    test: str | None = None
+    task: str | None = None
+    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    model: str | None = None
+    split: str | None = None
+    output: Path | None = None
+    overwrite: bool = False
+
+
+@dataclass(frozen=True)
+class NewRecipe:
+    """The recipe, what it names, what was decided and why, and the command lines that come next."""
+
+    path: Path
+    task: str
+    model: str
+    files: Mapping[str, Path]
+    decided: tuple[tuple[str, str], ...]
+    next: tuple[str, ...]
+
+
+def new_recipe(given: Given, ask: Ask) -> NewRecipe:
+    """Write a recipe for the files in `given`; `ask` is called for what is not given there.
+
+    Raises UserError, before anything is written, for files that cannot be used, and what makes no recipe.
+    """
+    files = _files(given, ask)
+    look = look_at(files["train"])
+    task, columns, fit = _meaning(look, given, ask)
+    looks = {"train": look} | {split: look_at(files[split], look) for split in ("dev", "test") if split in files}
+    left_out = _refuse_other_columns(looks, columns, task)
+    gpu = _has_gpu()
+    encoder, about = _encoder(given, ask, look, columns, gpu)
+    output = _output(given, ask, files["train"])
+    if encoder is not None and (folder := Path(encoder.name).expanduser()).is_dir():
+        encoder = dataclasses.replace(encoder, name=named_from(output.parent, folder))
+    absolute = {split: [os.path.abspath(each.path)] for split, each in looks.items()}
+    data = values.data_values(looks, absolute, columns, _rows(task)) | _of_data(fit.starts)
+    seen = values.see(task, data)
+    paths = {split: each.path for split, each in looks.items()}
+
+    def text(paths: Mapping[str, Path], seen_here: Seen | None) -> str:
+        named = {split: named_from(output.parent, path) for split, path in paths.items()}
+        starts = [
+            Start("task", task.name, fit.reason),
+            *values.model_starts(task, encoder, about),
+            *values.section_starts(data | named, seen_here),
+            *fit.starts,
+            Start("training.output_dir", f"outputs/{output.stem}"),
+            *values.measured_starts(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths),
+        ]
+        return recipe_text(_head(output, task), values.in_order(starts), values.hints(task, seen, gpu))
+
+    folder = None if "dev" in looks else _parts_folder(given, ask, output)
+    if folder is not None:
+        with _checked(output, text(paths, seen)):  # before the training file is cut
+            paths |= _parts(folder, task, data, given.overwrite)
+    _write(output, text(paths, seen if folder is None else None))
+    name = SCRATCH if encoder is None else encoder.name
+    decided = [("task", f"{task.name}: {fit.reason}"), ("model", f"{name}: {about}")]
+    decided += [("data", f"{split}: {display(path)}{_program(looks.get(split))}") for split, path in paths.items()]
+    decided += [("left out", left) for left in left_out]
+    label = columns.get("label", "")
+    for twin in look.twins(label):
+        told = f"column {twin!r} says the same as {label!r}; in its place: --columns label={twin}"
+        decided.append(("left out", told))
+    return NewRecipe(output, task.name, name, paths, tuple(decided), _next(output, "dev" in paths))
+
+
+# -- files --
+
+
+def _files(given: Given, ask: Ask) -> dict[str, Path]:
+    """The file of each split that there is."""
+    question = Question("TRAIN", "Training file, or the folder of all files", None, check=_existing)
+    start = _existing(given.train if given.train is not None else ask(question))
+    files = _in_folder(start) if start.is_dir() else {"train": start, **_beside(start)}
+    for split, meaning in (("dev", "selects the best model"), ("test", "scored once at the end")):
+        found = str(files.pop(split)) if split in files else NONE
+        named: str | None = getattr(given, split)
+        if named is None:
+            text = f"File for {split} ({meaning}); {NONE}: there is none"
+            named = ask(Question(f"--{split}", text, found, check=lambda name: name == NONE or _existing(name)))
+        if named != NONE:
+            files[split] = _existing(named)
+    return files
+
+
+def _existing(name: str) -> Path:
+    path = Path(name).expanduser()
+    if path.exists():
+        return path
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent}", where=name, hint="check the path")
+    guess = nearest_file(path.name, [entry.name for entry in path.parent.iterdir()])
+    hint = f"did you mean {path.parent / guess}?" if guess else "check the path"
+    raise UserError("there is no such file", where=name, hint=hint)
+
+
+def _in_folder(folder: Path) -> dict[str, Path]:
+    """The training file of a folder and those beside it."""
+    found = sorted(path for path in folder.iterdir() if suffix_of(path) in _ENDINGS and path.is_file())
+    trains = [path for path in found if "train" in stem_of(path).lower()]
+    if len(trains) != 1 and len(found) != 1:
+        names = listed(path.name for path in trains or found)
+        message = f"which of them is the training file? There are {names}" if found else "there is no data file in it"
+        raise UserError(message, where=str(folder), hint=f"name the file; known endings: {', '.join(_ENDINGS)}")
+    (train,) = trains if len(trains) == 1 else found
+    return {"train": train, **_beside(train)}
+
+
+def _beside(train: Path) -> dict[str, Path]:
+    """Files whose names say dev and test where that of the training file says train."""
+    found: dict[str, Path] = {}
+    stem = stem_of(train)
+    if "train" not in stem.lower():
+        return found
+    endings = dict.fromkeys((train.name[len(stem) :], *(f"{end}{pack}" for pack in ("", *PACKED) for end in _ENDINGS)))
+    for split, words in _OTHERS.items():
+        names = [re.sub("train", word, stem, flags=re.IGNORECASE) for word in words]
+        paths = (train.with_name(name + ending) for name in names for ending in endings)
+        path = next((path for path in paths if path.is_file()), None)
+        if path is not None:
+            found[split] = path
+    return found
+
+
+# -- task and columns --
+
+
+def _meaning(look: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[str, str], Match]:
+    """The task, its columns, and why."""
+    _refuse_unknown_columns(look, given.columns)
+    infos = {info.name: info for info in known_tasks()}
+    known = {role: name for role, name in given.columns.items() if name != NONE}
+    found = {name: _rows(info).recognised(look, known) for name, info in infos.items() if _reads(info, look)}
+    fits = {name: fit for name, fit in found.items() if fit is not None}
+    best = max(fits, key=lambda name: fits[name].sure, default=None)
+    name = given.task
+    if name is None and all(map(_OF_UIE.issubset, look.rows)):
+        message = "these are PaddleNLP's rows for UIE, which nlpctl has no task for"
+        hint = "a tagger (token_classification) is trained from doccano's export, of which they were made"
+        raise UserError(message, where=str(look.path), hint=hint)
+    if name is None:
+        reason = f" ({fits[best].reason})" if best else ""
+        name = ask(Question("--task", f"Task{reason}", best, tuple(infos), check=_known_task))
+    task = _known_task(name)
+    fit = fits.get(name)
+    if not look.names_columns:
+        if fit is None:
+            message = f"{task.name} cannot be learned from this file, which was read as {look.format}"
+            raise UserError(message, where=str(look.path), hint="name another task, or write a recipe with data.format")
+        return task, dict(fit.columns), fit
+    columns = _columns(look, task, given.columns, fit, ask)
+    return task, columns, _rows(task).recognised(look, columns) or Match(columns, "as asked", 0)
+
+
+def _reads(task: TaskInfo, look: Preview) -> bool:
+    """Whether the task reads what people annotated elsewhere, if this is such a file."""
+    return look.format not in ANNOTATED or _rows(task).annotation is not None
+
+
+def _columns(look: Preview, task: TaskInfo, given: Mapping[str, str], fit: Match | None, ask: Ask) -> dict[str, str]:
+    """The column for every role that the task needs, or that was found for it and is wanted."""
+    found, needed = {} if fit is None else fit.columns, _rows(task).roles
+    names = tuple(column.name for column in look.columns)
+    columns = dict(given)
+    for role in dict.fromkeys((*needed, *found)):
+        if role not in columns:
+            text = f"Column for {role}" + ("" if role in needed else f"; {NONE}: leave it out")
+            taken = [*found.values(), *columns.values()]
+            default = found.get(role) or look.named_as(role, taken)
+            if default is None and role == "text":
+                default = look.role(role, {}, ("text",), taken)
+            question = Question(f"--columns {role}=COLUMN", text, default, names)
+            columns[role] = ask(dataclasses.replace(question, check=lambda column: _known_column(look, column)))
+    return {role: name for role, name in columns.items() if name != NONE or role in needed}
+
+
+def _known_task(name: str) -> TaskInfo:
+    task = task_info(name)
+    if task is None:
+        near, names = nearest_task(name), ", ".join(info.name for info in known_tasks())
+        guess = f" (did you mean {near!r}?)" if near else ""
+        raise UserError(f"there is no task {name!r}{guess}", "--task", f"one of {names}")
+    return task
+
+
+def _rows(task: TaskInfo) -> type[TaskRows]:
+    found: type[TaskRows] = load_class(task.rows)
+    return found
+
+
+def _refuse_unknown_columns(look: Preview, columns: Mapping[str, str]) -> None:
+    for role, name in columns.items():
+        if role not in values.ROLES:
+            hint = f"write one of {', '.join(values.ROLES)} before the ="
+            raise UserError(f"there is no column for {role!r}{did_you_mean(role, values.ROLES)}", "--columns", hint)
+        _known_column(look, name)
+
+
+def _known_column(look: Preview, name: str) -> None:
+    names = [column.name for column in look.columns]
+    if name not in (*names, NONE):
+        message = f"no column {name!r}{did_you_mean(name, names)}; the columns are {listed(names)}"
+        raise UserError(message, where=str(look.path), hint="name one of them: --columns text=COLUMN,label=COLUMN")
+
+
+def _refuse_other_columns(looks: dict[str, Preview], columns: Mapping[str, str], task: TaskInfo) -> list[str]:
+    """UserError if dev lacks a column; a test file without its labels is taken out of `looks`, which is told."""
+    told = []
+    for split in [split for split in looks if split != "train"]:
+        names = {column.name for column in looks[split].columns}
+        missing = [columns[role] for role in _rows(task).roles if role in columns and columns[role] not in names]
+        if missing and split == "test":
+            told.append(f"{display(looks.pop(split).path)}: it has no column {listed(missing)}, so it cannot be scored")
+        elif missing:
+            hint = f"name another file, or --{split} {NONE}; data.by_split of a recipe can rename columns"
+            message = f"no column {listed(missing)}; the columns are {listed(sorted(names))}"
+            raise UserError(message, where=str(looks[split].path), hint=hint)
+    return told
+
+
+# -- the encoder, the file --
+
+
+def _has_gpu() -> bool:
+    try:
+        return usable_gpu().usable
+    except UserError:  # Paddle is not installed, which train will say
+        return False
+
+
+def _encoder(
+    given: Given, ask: Ask, look: Preview, columns: Mapping[str, str], gpu: bool
+) -> tuple[Encoder | None, str]:
+    """The encoder to start from, None for a network from scratch, and a comment on it."""
+    chosen, why = given.model, "a new network, and a vocabulary from the training text"
+    if chosen is None:
+        found = available(language_of(_texts(look, columns)), small=not gpu)
+        if found is None:
+            why = "no pretrained encoder for these texts is on this machine, and PaddleNLP's hub does not answer"
+        text = f"Model: a folder, a name of PaddleNLP's hub, or {SCRATCH} ({found[0].about if found else why})"
+        default = found[0].name if found else SCRATCH
+        chosen = ask(Question("--model", text, default, check=lambda name: name == SCRATCH or named_encoder(name)))
+    if chosen == SCRATCH:
+        return None, why
+    encoder, state = named_encoder(chosen)
+    return encoder, encoder.about + ("" if state == "here" else "; will be downloaded")
+
+
+def _texts(look: Preview, columns: Mapping[str, str]) -> list[str]:
+    """Texts of the first rows; of tagged ones the words."""
+    found: list[str] = []
+    for row in look.rows[:_TEXTS]:
+        for role in ("text", "text_pair", "question", "context", "tokens"):
+            value = row.get(columns.get(role, ""), "")
+            found.append("".join(map(str, value)) if isinstance(value, list) else str(value))
+    return found
+
+
+def _output(given: Given, ask: Ask, train: Path) -> Path:
+    """The file of the recipe, by default named after the data; `refuse_output`."""
+    name = stem_of(train) if "train" not in stem_of(train).lower() else train.absolute().parent.name
+    default = re.sub(r"[^\w.-]+", "_", name).strip("_.") or "recipe"
+
+    def checked(text: str) -> Path:
+        path = Path(text).expanduser()
+        if not path.name:  # such as `.`
+            raise UserError("this is a folder", where=text, hint="name a file in it: -o FILE.yaml")
+        path = path if path.suffix in (".yaml", ".yml") else path.with_name(f"{path.name}.yaml")
+        refuse_output(path, given.overwrite, exists="the recipe exists", elsewhere="name another file: -o FILE.yaml")
+        return path
+
+    text = str(given.output) if given.output is not None else None
+    return checked(text if text is not None else ask(Question("-o", "Recipe file", f"{default}.yaml", check=checked)))
+
+
+def _parts_folder(given: Given, ask: Ask, output: Path) -> Path | None:
+    """The folder for train, dev and test cut from the training file; None if that is not wanted."""
+    folder = given.split
+    if folder is None:
+        text = f"There is no dev file. Folder for train, dev and test cut from the training file; {NONE}: later"
+        folder = ask(Question("--split", text, str(output.with_suffix("")) + "_parts", unasked=NONE))
+    return None if folder == NONE else Path(folder)
+
+
+def _parts(folder: Path, task: TaskInfo, data: Mapping[str, Any], overwrite: bool) -> dict[str, Path]:
+    """train, dev and test cut from the training file."""
+    from nlpctl.datatools.inspect import split_data
+
+    shares = {"dev": 0.1} | ({} if "test" in data else {"test": 0.1})
+    recipe = load_recipe({"task": task.name, "data": dict(data)}, (), "apply")
+    return split_data(recipe, folder, shares, overwrite=overwrite).files
+
+
+def _of_data(starts: Sequence[Start]) -> dict[str, Any]:
+    return {start.key.removeprefix("data."): start.value for start in starts if start.key.startswith("data.")}
+
+
+def _write(output: Path, text: str) -> None:
+    """Write the recipe if `recipe validate` has nothing against it. UserError."""
+    with _checked(output, text) as staged:
+        os.replace(staged, output)
+
+
+@contextlib.contextmanager
+def _checked(output: Path, text: str) -> Iterator[Path]:
+    """A file beside `output` with the text of a recipe that `recipe validate` has nothing against. UserError."""
+    staged = staged_path(output)  # beside it: paths are relative to the recipe
+    try:
+        with writing(output, "name another file: -o FILE.yaml"):
+            output.parent.mkdir(parents=True, exist_ok=True)
+            write_text_atomic(staged, text)
+        try:
+            problems = column_problems(load_recipe(staged))
+        except UserError as error:
+            problems = list(error.problems)
+        if problems:
+            raise UserError(problems=[_of_output(problem, staged, output) for problem in problems])
+        yield staged
+    finally:
+        with contextlib.suppress(OSError):
+            staged.unlink()
+
+
+def _of_output(problem: Problem, staged: Path, output: Path) -> Problem:
+    """The problem with the name of the recipe in place of that of the file it was checked in."""
+    said = {key: text.replace(staged.name, output.name) for key, text in dataclasses.asdict(problem).items()}
+    return Problem(**said)
+
+
+def _head(output: Path, task: TaskInfo) -> list[str]:
+    file, name = shlex.quote(output.name), output.stem
+    return [
+        *textwrap.wrap(f"{name}: {task.help[0].lower()}{task.help[1:]}", 110),
+        "",
+        "Written by `nlpctl new`; every value can be changed.",
+        "",
+        f"  nlpctl data inspect {file}        # labels, lengths, repetitions, suspicious rows",
+        f"  nlpctl train {file}",
+        "",
+        f"`nlpctl recipe show {file} --all` lists every key; docs/recipes.md explains them.",
+    ]
+
+
+def _program(look: Preview | None) -> str:
+    """What exported a file, for people."""
+    return f" ({ANNOTATED[look.format]})" if look is not None and look.format in ANNOTATED else ""
+
+
+def _next(output: Path, has_dev: bool) -> tuple[str, ...]:
+    """The commands that come next."""
+    file = shlex.quote(str(output))
+    split = f"nlpctl data split {file} -o {shlex.quote(str(output.with_suffix('')) + '_parts')} --write"
+    first = () if has_dev else (f"{split}    # a dev file; then delete the three lines that do without one",)
+    return (*first, f"nlpctl data inspect {file}", f"nlpctl train {file}")

@@ -1,0 +1,227 @@
+"""The values that `nlpctl new` writes: what follows from the data, the encoder and this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.keys import SECTIONS
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import ColumnsSection
+from nlpctl.config.tasks.info import Start, TaskInfo
+from nlpctl.data.inspect.lengths import EstimatedTokens, Lengths, measure
+from nlpctl.data.inspect.report import UNEVEN
+from nlpctl.data.inspect.rows import InspectedRows, read_split
+from nlpctl.data.open_split import SPLITS, has_split, open_split
+from nlpctl.data.readers.annotation_rows import ANNOTATED, recognised_format
+from nlpctl.data.readers.conll import TAGS, TOKENS
+from nlpctl.data.readers.packed import suffix_of
+from nlpctl.data.rows.first_look import Preview
+from nlpctl.data.rows.task_rows import TaskRows, task_rows
+from nlpctl.data.splits import resolve_labels
+from nlpctl.errors import UserError
+from nlpctl.models.pretrained import Encoder
+from nlpctl.names import counted
+from nlpctl.report.page import percent
+from nlpctl.runtime.machine import physical_cores
+
+BASE, ON_GPU = "nlpctl:configs/base.yaml", "nlpctl:configs/device/gpu.yaml"
+METRIC = "training.metric_for_best_model"
+ROLES = tuple(each.name for each in fields(ColumnsSection))
+_MOST = 20_000  # rows of a split that are looked at
+_MOST_BAD = 0.05  # share of rows: with more of them, something else is wrong
+_SHOWN = 3
+_SPARE = 1.05  # on estimated lengths
+_LEAST_WINDOW, _QUESTION_WINDOW = 128, 256
+_LONGEST = {"cpu": 256, "gpu": 512}
+_LONGEST_WINDOW, _LONGEST_QUESTION = 256, 384
+_BATCH, _LEAST_BATCH, _BATCH_TOKENS = 32, 8, 8192
+_FEW_UPDATES = 20  # per epoch
+_FAR_UNEVEN = 3.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the data of a recipe hold: per split the rows, of train the lengths and the examples per label."""
+
+    rows: TaskRows
+    splits: Mapping[str, InspectedRows]
+    lengths: Lengths
+    labels: Mapping[str, int]
+    one_each: bool
+
+    @property
+    def uneven(self) -> float:
+        """How many times as often as the rarest label the most frequent one comes; 1 without labels of rows."""
+        return max(self.labels.values()) / min(self.labels.values()) if self.one_each and self.labels else 1.0
+
+    def told(self, split: str) -> str:
+        """The number of rows of a split; of a long one, that there are more."""
+        good = len(self.splits[split].good)
+        return f"more than {_MOST:,} rows" if good + self.splits[split].bad.total() >= _MOST else counted(good, "rows")
+
+
+def see(task: TaskInfo, values: Mapping[str, Any]) -> Seen:
+    """Read the data that `values`, a section data with absolute paths, names.
+
+    UserError: labels that the task cannot take, a file that cannot be used, or many bad rows.
+    """
+    recipe = load_recipe({"task": task.name, "data": dict(values)}, (), "apply")
+    rows, counter = task_rows(task.name, recipe.data), EstimatedTokens()
+    source = open_split(rows, "train")
+    labels = resolve_labels(rows, source)
+    splits = {}
+    for split in (name for name in SPLITS if has_split(recipe.data, name)):
+        found = read_split(open_split(rows, split), split, rows, labels, counter, most=_MOST, shown=_SHOWN)
+        _refuse_many_bad(found)
+        splits[split] = found
+    good = splits["train"].good
+    counts: dict[str, int] = {}
+    for row in good:
+        for label in row.labels:
+            counts[label] = counts.get(label, 0) + 1
+    one_each = task.labelled and not task.tags and all(len(row.labels) == 1 for row in good)
+    return Seen(rows, splits, measure([row.tokens for row in good], recipe.data.max_seq_length), counts, one_each)
+
+
+def _refuse_many_bad(found: InspectedRows) -> None:
+    bad, rows = found.bad.total(), found.bad.total() + len(found.good)
+    if not found.good or bad > _MOST_BAD * rows:
+        first = next(iter(found.first_bad.values()))[0]
+        message = f"{bad:,} of the first {rows:,} rows cannot be used, such as: {first.reason}"
+        hint = "fix the file, or name other columns: --columns text=COLUMN,label=COLUMN"
+        raise UserError(message, where=first.where, hint=hint)
+
+
+def data_values(
+    looks: Mapping[str, Preview], names: Mapping[str, str], columns: Mapping[str, str], rows: type[TaskRows]
+) -> dict[str, Any]:
+    """The section data: `names` of the files, formats and headers where they must be told, columns of tables.
+
+    `rows`: how the task reads files.
+    """
+    values: dict[str, Any] = dict(names)
+    own = {split: _unlike(look, rows) for split, look in looks.items()}
+    if len({tuple(each.items()) for each in own.values()}) == 1:
+        values |= own["train"]
+    elif any(own.values()):
+        values["by_split"] = {split: each for split, each in own.items() if each}
+    if looks["train"].names_columns:
+        made = (TOKENS, TAGS) if looks["train"].format in ANNOTATED else ()  # columns that spans become
+        named = {role: columns[role] for role in ROLES if role in columns and columns[role] not in made}
+        values |= {"columns": named} if named else {}
+    return values
+
+
+def _unlike(look: Preview, rows: type[TaskRows]) -> dict[str, Any]:
+    """What a recipe must say of a file: a format that neither its ending nor its content tells, no header."""
+    annotated = recognised_format(look.path, rows.annotation) if look.format in ANNOTATED else None
+    found = annotated or rows.endings.get(suffix_of(look.path))
+    told = {} if found == look.format else {"format": look.format}
+    return told | ({} if look.header or not look.is_table else {"header": False})
+
+
+def model_starts(task: TaskInfo, encoder: Encoder | None, about: str) -> list[Start]:
+    """The network: the encoder, or the task's network from scratch."""
+    if encoder is None:
+        first, *rest = task.from_scratch or (Start("model.from_scratch.architecture", "ernie"),)
+        told = f"{about}. With a pretrained encoder: name_or_path: NAME in place of from_scratch, learning_rate: 3e-5"
+        return [Start(first.key, first.value, told), *rest]
+    return [Start("model.name_or_path", encoder.name, about), Start("training.learning_rate", encoder.learning_rate)]
+
+
+def measured_starts(task: TaskInfo, seen: Seen, *, gpu: bool, scratch: bool, dev: bool) -> list[Start]:
+    """What follows from the rows and the machine, with what the task begins with. `dev`: there are dev rows."""
+    length = length_start(task, seen, "gpu" if gpu else "cpu")
+    own = [start for start in task.starts if dev or start.key != METRIC]
+    return [
+        Start("extends", [BASE, ON_GPU] if gpu else BASE),
+        length,
+        *bad_row_starts(seen),
+        *training_starts(seen, length.value, scratch),
+        *([metric_start(task, seen)] if dev else no_dev_starts()),
+        *own,
+    ]
+
+
+def length_start(task: TaskInfo, seen: Seen, device: str) -> Start:
+    """data.max_seq_length, so that 99 % of the rows fit where that is affordable."""
+    windows, most, p99 = seen.rows.in_windows, _LONGEST[device], seen.lengths.percentiles[99]
+    least = 16
+    if windows:
+        least, most = _LEAST_WINDOW, _LONGEST_WINDOW
+    if task.window_frame is not None:
+        least, most = _QUESTION_WINDOW, _LONGEST_QUESTION
+    length = min(max(least, -(-int(p99 * _SPARE) // 8) * 8), most)
+    longer = sum(row.tokens > length for row in seen.splits["train"].good) / len(seen.splits["train"].good)
+    fate = f"; {percent(longer)} are {'read in windows' if windows else 'cut'}" if longer else ""
+    why = f"tokens, estimated: 99 % of the rows have at most {p99:,}, the longest {seen.lengths.longest:,}{fate}"
+    return Start("data.max_seq_length", length, why)
+
+
+def training_starts(seen: Seen, length: int, scratch: bool) -> list[Start]:
+    """Batches and epochs, so that a training has some hundred updates."""
+    rows, batch = len(seen.splits["train"].good), _BATCH
+    while batch > _LEAST_BATCH and (batch * length > _BATCH_TOKENS or rows < _FEW_UPDATES * batch):
+        batch //= 2
+    updates, more = -(-rows // batch), "more than " if rows >= _MOST else ""
+    epochs = (10 if updates >= 100 else 20) if scratch else 3 if updates >= 150 else 5 if updates >= 50 else 10
+    return [
+        Start("training.num_train_epochs", epochs, "few rows need more epochs" if updates < 50 else ""),
+        Start("training.per_device_train_batch_size", batch, f"{more}{updates:,} updates per epoch"),
+    ]
+
+
+def metric_start(task: TaskInfo, seen: Seen) -> Start:
+    """The score that selects the best checkpoint: for uneven labels one in which all labels count alike."""
+    if seen.uneven >= UNEVEN and "macro_f1" in task.metrics:
+        return Start(METRIC, "macro_f1", f"one label comes {seen.uneven:.1f} times as often as another")
+    return Start(METRIC, task.metrics[0])
+
+
+def no_dev_starts() -> list[Start]:
+    """What a training without dev rows needs."""
+    return [
+        Start("training.evaluation_strategy", "no", "there is no dev file: delete these three lines once there is one"),
+        Start("training.save_strategy", "no"),
+        Start("training.load_best_model_at_end", False),
+    ]
+
+
+def hints(task: TaskInfo, seen: Seen, gpu: bool) -> list[Start]:
+    """Values that are worth a try."""
+    found = []
+    if task.reads("loss.class_weights") and seen.uneven >= _FAR_UNEVEN:
+        found.append(
+            Start("loss.class_weights", "balanced", "rare labels weigh more; docs/imbalance.md has measurements")
+        )
+    if not gpu:
+        cores = physical_cores()
+        found.append(
+            Start("runtime.threads", cores, f"the default on this machine, which has {counted(cores, 'cores')}")
+        )
+    return found
+
+
+def in_order(starts: Sequence[Start]) -> list[Start]:
+    """The values in the order of the sections of a recipe."""
+    order = {name: place for place, name in enumerate(("extends", "task", *SECTIONS))}
+    return sorted(starts, key=lambda start: order[start.key.partition(".")[0]])
+
+
+def section_starts(values: Mapping[str, Any], seen: Seen | None) -> list[Start]:
+    """The section data; with the number of rows behind each file that was `seen`."""
+    told = {} if seen is None else {split: seen.told(split) for split in seen.splits}
+    return [Start(f"data.{name}", value, told.get(name, "")) for name, value in values.items()]
+
+
+def bad_row_starts(seen: Seen) -> list[Start]:
+    """Leaves out rows that cannot be used, if there are some."""
+    bad = [row for split in seen.splits.values() for rows in split.first_bad.values() for row in rows]
+    if not bad:
+        return []
+    total = sum(split.bad.total() for split in seen.splits.values())
+    why = f"{counted(total, 'rows')} cannot be used, such as {Path(bad[0].source).name}:{bad[0].line}: {bad[0].kind}"
+    return [Start("data.on_bad_row", "skip", why)]

@@ -1,0 +1,178 @@
+"""Labels that are probably wrong, by confident learning (Northcutt, Jiang, Chuang: Confident Learning, 2021).
+
+cleanlab estimates from out-of-fold probabilities how often label i was given in place of j, and picks as many rows of
+each pair, those of which the model is surest.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nlpctl.data.rows.tag_scheme import Span, TagScheme
+from nlpctl.errors import UserError
+
+
+class WrongLabel(NamedTuple):
+    """A row with the label that it would get. `given`, `proposed`: probabilities of the label it has and of that one.
+
+    For several labels a row, `label` is a tuple of ids: all that the row would have.
+    """
+
+    row: int
+    label: Any
+    given: float
+    proposed: float
+
+
+class WrongTags(NamedTuple):
+    """Words [start, end) of a row whose entities are probably wrong. `given`: the least probability of their tags."""
+
+    row: int
+    start: int
+    end: int
+    given: float
+
+
+def find_issues(gold: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """The rows that are probably labelled wrongly, the surest first. int [rows], float [rows, labels].
+
+    UserError if cleanlab is not installed.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from cleanlab.filter import find_label_issues
+    except ImportError as error:
+        raise UserError(f"cleanlab cannot be imported ({error})", hint="pip install 'cleanlab>=2.9,<3'") from None
+    if len(np.unique(gold)) < 2:
+        return np.zeros(0, np.int64)
+    shares = shares.astype(np.float64)
+    shares = shares / shares.sum(1, keepdims=True)  # float32 does not add up to 1 as closely as cleanlab asks
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # One process: the work is small, and its processes would be forked from this one.
+        found = find_label_issues(gold, shares, return_indices_ranked_by="self_confidence", n_jobs=1)
+    return np.asarray(found, np.int64)
+
+
+def wrong_classes(gold: np.ndarray, shares: np.ndarray) -> list[WrongLabel]:
+    """For one label a row."""
+    found = []
+    for row in find_issues(gold, shares).tolist():
+        best = int(shares[row].argmax())
+        found.append(WrongLabel(row, best, float(shares[row, gold[row]]), float(shares[row, best])))
+    return found
+
+
+def wrong_label_sets(gold: np.ndarray, shares: np.ndarray) -> list[WrongLabel]:
+    """For any number of labels a row, bool [rows, labels]: each label is a decision by itself."""
+    turned = np.zeros_like(gold)
+    for label in range(gold.shape[1]):
+        yes = shares[:, label]
+        turned[find_issues(gold[:, label].astype(np.int64), np.column_stack([1 - yes, yes])), label] = True
+    right = np.where(gold, shares, 1 - shares)  # the probability of each decision that was given
+    found = []
+    for row in np.flatnonzero(turned.any(1)).tolist():
+        labels = tuple(np.flatnonzero(gold[row] ^ turned[row]).tolist())
+        least = float(right[row, turned[row]].min())
+        found.append(WrongLabel(row, labels, least, 1 - least))
+    return sorted(found, key=lambda each: each.given)
+
+
+def wrong_tags(
+    gold: Sequence[np.ndarray], given: Sequence[np.ndarray], shares: Sequence[np.ndarray], names: Sequence[str],
+    scheme: TagScheme,
+) -> list[WrongTags]:
+    """Stretches of words in which the entities of the labels `gold` and of the predictions `given` differ.
+
+    Per row int [words], int [words], float [words, tags]. A stretch counts if one of its words is an issue by itself;
+    it is corrected as a whole, so that no half of an entity is left. The surest come first: where only the type
+    differs, then where the labels have no entity, other ends, no entity in the predictions. Names that the training
+    rows lack are missed with high probability, so a probability alone would put those first (docs/decisions.md).
+    """
+    flat = np.concatenate(gold)
+    issues = np.zeros(len(flat), bool)
+    everything = np.concatenate(shares)
+    issues[find_issues(flat, everything)] = True
+    own = everything[np.arange(len(flat)), flat]
+    found, first = [], 0
+    for row, (tags, answer) in enumerate(zip(gold, given, strict=True)):
+        sides = [set(scheme.entities([names[tag] for tag in side])) for side in (tags, answer)]
+        differing = sides[0] ^ sides[1]
+        for start, end in _stretches(differing):
+            inside = slice(first + start, first + end)
+            if issues[inside].any():
+                ends = [{_place(span) for span in differing & side if start <= span.start < end} for side in sides]
+                least = float(own[inside][issues[inside]].min())
+                found.append((_doubt(*ends), WrongTags(row, start, end, least)))
+        first += len(tags)
+    return [each for _, each in sorted(found, key=lambda pair: (pair[0], pair[1].given))]
+
+
+def _doubt(labelled: set[tuple[int, int]], predicted: set[tuple[int, int]]) -> int:
+    """How little it says that labels and predictions differ, from 0, by the ends of their entities."""
+    if labelled == predicted:
+        return 0
+    if not labelled:
+        return 1
+    return 2 if predicted else 3
+
+
+def _stretches(differing: set[Span]) -> list[tuple[int, int]]:
+    """What these entities cover; those that overlap are one."""
+    stretches: list[tuple[int, int]] = []
+    for span in sorted(differing, key=_place):
+        if stretches and span.start < stretches[-1][1]:
+            start, end = stretches[-1]
+            stretches[-1] = start, max(end, span.end)
+        else:
+            stretches.append((span.start, span.end))
+    return stretches
+
+
+def _place(span: Span) -> tuple[int, int]:
+    return span.start, span.end
+
+
+# Texts that are like no others: far from their nearest neighbours, by the character n-grams that they share.
+
+NEIGHBOURS = 5
+MOST_KNOWN = 5_000  # texts among which neighbours are looked for; of more, a random part
+FAR = 3.5  # robust standard deviations beyond the median, the usual cut (Iglewicz and Hoaglin, 1993)
+_AT_ONCE = 1_000
+_SEED = 7
+
+
+def find_outliers(texts: Sequence[str]) -> list[tuple[int, float]]:
+    """(index, distance) of the outliers, the farthest first. The distance is the mean cosine distance, 0 to 1, to the
+    five nearest other texts.
+    """
+    if len(texts) <= 2 * NEIGHBOURS:
+        return []
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectors = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32)
+    try:
+        vectors = vectors.fit_transform(texts)
+    except ValueError:  # texts without any character that counts
+        return []
+    known = np.arange(len(texts))
+    if len(texts) > MOST_KNOWN:
+        known = np.sort(np.random.default_rng(_SEED).choice(len(texts), MOST_KNOWN, replace=False))
+    columns = vectors[known].T.tocsr()
+    distances = np.empty(len(texts))
+    for start in range(0, len(texts), _AT_ONCE):
+        near = (vectors[start : start + _AT_ONCE] @ columns).toarray()
+        near[known[None, :] == np.arange(start, start + len(near))[:, None]] = -1.0  # itself
+        best = np.partition(near, -NEIGHBOURS, axis=1)[:, -NEIGHBOURS:]
+        distances[start : start + len(near)] = 1 - best.mean(1)
+    middle = np.median(distances)
+    spread = 1.4826 * np.median(np.abs(distances - middle))
+    if spread <= 0:
+        return []
+    far = np.flatnonzero(distances > middle + FAR * spread)
+    return [(int(i), float(distances[i])) for i in far[np.argsort(-distances[far], kind="stable")]]

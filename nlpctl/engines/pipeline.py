@@ -1,0 +1,326 @@
+"""From examples to predictions: features, batches of similar length, an engine, and back in order.
+
+    rows --> windows --> features, tokens, padded batches  |  the engine  |  predictions --> what is written
+             in its own thread                             | this thread  |  in its own thread
+
+Each stage is at most one window ahead of the next, so memory is constant. Small batches stay in one thread. An engine
+with streams computes several batches at a time, in threads of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+
+from nlpctl.data.batches.collate import Batch, Collator, failures_told
+from nlpctl.data.readers.row import BadRow
+from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.engines.engine import Predictor, around_many, streams_of
+from nlpctl.errors import RunFailed
+from nlpctl.runtime.process import gc_frozen, short_turns
+from nlpctl.runtime.threads import ONE_STREAM, Ahead, Streams
+from nlpctl.tasks.base import Predictions, Task
+
+T = TypeVar("T")
+Rows = TypeVar("Rows", bound=list[Any])
+
+AHEAD = 32  # batches prepared ahead of the engine
+WINDOW = 16_384  # examples of a labelled split sorted by length together
+ALONE = 8  # rows of a batch up to which one thread does everything: handing a batch over costs half a millisecond
+TURN = 64  # small batches that are prepared, computed and read together
+WHOLE = 32  # batches that an engine computes one after the other before it opens its streams: loading takes as long as
+# two or three of them, which 10 (int8) to 40 (fp32) further ones earn
+BEHIND = 8  # computed batches whose predictions are not read yet
+
+Place = tuple[int, int]  # an example of a window, and one of its features
+Run = Callable[[Batch], tuple[np.ndarray, ...]]
+Watch = Callable[[Sequence[Place], Batch, tuple[np.ndarray, ...]], None]
+
+
+def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Cut a stream into lists of `size`; the last may be shorter. Only one list is in memory."""
+    stream = iter(rows)
+    while window := list(islice(stream, size)):
+        yield window
+
+
+def window_of(batch_size: int) -> int:
+    """How many examples of a labelled split are sorted by length together."""
+    return max(WINDOW, batch_size)
+
+
+def by_length(lengths: Sequence[Sequence[int]]) -> list[Place]:
+    """The features of a window, the shortest first; `lengths`: in tokens, of the features of each example."""
+    places = [(owner, part) for owner, each in enumerate(lengths) for part in range(len(each))]
+    return sorted(places, key=lambda place: lengths[place[0]][place[1]])
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A task with a network that answers: from examples to predictions, in order.
+
+    `collate` may keep labels; then `run` gets them too. Another thread reads the arrays that `run` returns, so `run`
+    must not reuse them. `around`: open while many batches are computed. `streams`: of the engine, for `stream`:
+    if there are several, `run` is called in several threads at once.
+    """
+
+    task: Task
+    encoder: TextEncoder
+    collate: Collator
+    run: Run
+    around: AbstractContextManager[Any] = nullcontext()
+    streams: Streams = ONE_STREAM
+
+    def predictions(self, examples: Sequence[Any], batch_size: int, watch: Watch | None = None) -> Predictions:
+        """Per example the predictions of its features, batched by length, computed in this thread.
+
+        `watch`: called with every batch: (example, its feature) of each of its rows, the batch, and its outputs.
+        """
+        window = _Window(examples)
+        with self.around if len(examples) > batch_size else nullcontext():
+            for step in self._prepared(window, batch_size):
+                outputs = self.run(step.batch)
+                if watch is not None:
+                    watch(step.places, step.batch, outputs)
+                self._take(step, outputs)
+        return window.found
+
+    def lengths(self, examples: Sequence[Any]) -> list[list[int]]:
+        """How many tokens each feature of each example has."""
+        with failures_told():
+            parts = [self.task.features(example, self.encoder) for example in examples]
+            features = [feature for each in parts for feature in each]
+            found = iter(self.collate.encodings(features) if features else ())
+        return [[len(next(found).input_ids) for _ in each] for each in parts]
+
+    def batches(self, examples: Sequence[Any], batch_size: int) -> Iterator[Batch]:
+        """The batches that `predictions` would run."""
+        return (step.batch for step in self._prepared(_Window(examples), batch_size))
+
+    def stream(
+        self,
+        windows: Iterable[Rows],
+        batch_size: int,
+        finish: Callable[[Rows, Predictions], T],
+        chosen: Sequence[Place] | None = None,
+    ) -> Generator[T, None, None]:
+        """The results of `finish(window, predictions of its good rows)`, in order.
+
+        `chosen`: the features of the only window that are tokenised and computed, batch after batch; the predictions of
+        the others are None.
+
+        A window is a list of examples and bad rows; batches are formed within it, as in `predictions`. Reading,
+        tokenising and `finish` run in threads next to the engine, unless the batches are small. If one fails, earlier
+        windows are yielded first.
+        """
+        if batch_size <= ALONE:
+            with gc_frozen(), self.around:
+                for rows in windows:
+                    yield finish(rows, self._in_turns(_Window(rows), batch_size, chosen))
+            return
+        with ExitStack() as stack:
+            # The first two keep the threads that feed the engine from waiting for garbage collection and the GIL.
+            for context in (gc_frozen(), short_turns, self.around):
+                stack.enter_context(context)
+            steps = stack.enter_context(Ahead(self._steps(windows, batch_size, chosen), AHEAD))
+            behind = stack.enter_context(_Jobs(1))
+            engine, waiting = _Jobs(0), 0  # it computes in this thread, until there are streams
+            batches, end = 0, None
+
+            def read(left: int) -> None:
+                for step, outputs in engine.results(left):
+                    if isinstance(step, _Step):
+                        behind.add(self._take, step, outputs)
+                    else:
+                        behind.add(finish, step.rows, step.found, wanted=True)
+
+            try:
+                while True:
+                    while not steps.ready and engine.count:
+                        read(engine.count - 1)
+                    if not steps.ready:  # the input pauses, so finished answers are not held back
+                        yield from behind.results(0)
+                    try:
+                        step = next(steps)
+                    except StopIteration:
+                        break
+                    except Exception as error:  # what the engine still has comes before it
+                        end = error
+                        break
+                    batches += isinstance(step, _Step)
+                    if batches > WHOLE and not waiting and self.streams.count > 1:
+                        yield from behind.results(0)
+                        stack.enter_context(self.streams.open)
+                        engine = stack.enter_context(_Jobs(self.streams.count, self.streams.enter))
+                        waiting = 2 * self.streams.count
+                    engine.add(self._computed, step, wanted=True)
+                    read(waiting)
+                    yield from behind.results(BEHIND)
+                read(0)
+                if end is not None:
+                    raise end
+            except Exception:
+                # Finished windows come before the failure, so that an interrupted prediction keeps them.
+                yield from behind.results(0)
+                raise
+            finally:
+                end = None  # its traceback holds this frame
+            yield from behind.results(0)
+
+    def _computed(self, step: _Step | _Window) -> tuple[_Step | _Window, Any]:
+        """A step and the engine's outputs for its batch."""
+        return step, self.run(step.batch) if isinstance(step, _Step) else None
+
+    def _in_turns(self, window: _Window, batch_size: int, chosen: Sequence[Place] | None) -> Predictions:
+        """The window's predictions, computed in this thread.
+
+        Not batch after batch: an engine leaves nothing of Python in the processor's caches, and coming back for every
+        row cost 0.1 ms, a tenth of a small network's time.
+        """
+        steps = self._prepared(window, batch_size, chosen)
+        while turn := list(islice(steps, TURN)):
+            computed = [self.run(step.batch) for step in turn]
+            for step, outputs in zip(turn, computed, strict=True):
+                self._take(step, outputs)
+        return window.found
+
+    def _steps(
+        self, windows: Iterable[Sequence[Any]], batch_size: int, chosen: Sequence[Place] | None
+    ) -> Generator[_Step | _Window, None, None]:
+        """The batches of each window, then the window."""
+        for rows in windows:
+            window = _Window(rows)
+            yield from self._prepared(window, batch_size, chosen)
+            yield window
+
+    def _prepared(
+        self, window: _Window, batch_size: int, chosen: Sequence[Place] | None = None
+    ) -> Iterator[_Step]:
+        """Batches of a window's features, the longest first; `chosen`: as of `stream`."""
+        with failures_told():
+            examples = [row for row in window.rows if not isinstance(row, BadRow)]
+            parts = [self.task.features(example, self.encoder) for example in examples]
+            window.found = Predictions([None] * len(each) for each in parts)
+            places = [(owner, part) for owner, each in enumerate(parts) for part in range(len(each))]
+            places = places if chosen is None else list(chosen)
+            if not places:
+                return
+            features = [parts[owner][part] for owner, part in places]
+            encodings = self.collate.encodings(features)
+        order = list(range(len(places)))
+        if chosen is None:
+            # By length in tokens and not by byte_length, since the encodings are known here.
+            order.sort(key=[len(each.input_ids) for each in encodings].__getitem__)
+        # The longest batches come first. In the other order each asks for larger blocks than those before have freed,
+        # and the C library's heap grows with every batch: to five times as much memory (docs/upstream.md).
+        for start in reversed(range(0, len(order), batch_size)):
+            batch_rows = order[start : start + batch_size]
+            rows = [features[i] for i in batch_rows]
+            encoded = [encodings[i] for i in batch_rows]
+            with failures_told():
+                batch = self.collate.arrays(rows, encoded)
+            # After `arrays`, in which a collator may tokenise further texts of a row.
+            window.found.truncated.update(places[i][0] for i in batch_rows if encodings[i].truncated)
+            yield _Step(window, [places[i] for i in batch_rows], rows, batch)
+
+    def _take(self, step: _Step, outputs: tuple[np.ndarray, ...]) -> None:
+        """Read the predictions of a batch into its window. RunFailed: the network gives no numbers."""
+        refuse_nan(outputs)
+        for (owner, part), prediction in zip(step.places, self.task.predictions(outputs, step.features), strict=True):
+            step.window.found[owner][part] = prediction
+
+
+def refuse_nan(outputs: Iterable[np.ndarray]) -> None:
+    """RunFailed if what a network gave for a batch holds NaN, from which answers and scores would be made."""
+    for each in outputs:
+        # The sum is cheap, and not finite where there is a NaN; nor where infinities are, so this is looked at.
+        with np.errstate(over="ignore", invalid="ignore"):
+            doubtful = each.dtype.kind == "f" and not np.isfinite(each.sum())
+        if doubtful and np.isnan(each).any():
+            message = "the network answers NaN: numbers are too large for its precision, or its training has diverged"
+            raise RunFailed(message, hint="try --precision fp32, or train with a smaller training.learning_rate")
+
+
+@dataclass(eq=False)
+class _Window:
+    """Rows that are sorted by length together. `found`: the predictions of the good rows so far."""
+
+    rows: Sequence[Any]
+    found: Predictions = field(default_factory=Predictions)
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A batch of a window. `places`: of its features, among the good rows."""
+
+    window: _Window
+    places: list[Place]
+    features: list[Any]
+    batch: Batch
+
+
+class _Jobs:
+    """Jobs whose results are taken in their order. They run in `threads` threads; if 0, in the calling one, at once."""
+
+    def __init__(self, threads: int, enter: Callable[[], None] | None = None) -> None:
+        """`enter`: called first in each thread."""
+        self._jobs: deque[tuple[Future[Any], bool]] = deque()
+        self._threads = ThreadPoolExecutor(threads, initializer=enter) if threads else None
+
+    def __enter__(self) -> _Jobs:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+
+    @property
+    def count(self) -> int:
+        """How many jobs were added whose results were not taken."""
+        return len(self._jobs)
+
+    def add(self, job: Callable[..., Any], *arguments: Any, wanted: bool = False) -> None:
+        """Add a job. `wanted`: its result is one of `results`."""
+        if self._threads is not None:
+            added = self._threads.submit(job, *arguments)
+        else:
+            added = Future()
+            added.set_result(job(*arguments))
+        self._jobs.append((added, wanted))
+
+    def results(self, left: int) -> Iterator[Any]:
+        """Wait until at most `left` jobs are left; returns the results of the others, up to the first failure."""
+        while len(self._jobs) > left:
+            job, wanted = self._jobs.popleft()
+            try:
+                found = job.result()
+            except Exception:
+                while self._jobs:
+                    self._jobs.popleft()[0].cancel()
+                raise
+            if wanted:
+                yield found
+
+
+def answering(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
+    """The pipeline of `predict`: examples without labels."""
+    collate = task.collator(encoder, labelled=False)
+    return Pipeline(task, encoder, collate, predictor.outputs, around_many(predictor), streams_of(predictor))
+
+
+def scoring(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
+    """The pipeline of `eval`: labelled examples, masked if the task predicts hidden words."""
+
+    def run(batch: Batch) -> tuple[np.ndarray, ...]:
+        shown = task.hide(batch, None) if task.hides else batch
+        return task.scored_outputs(predictor.outputs, shown)
+
+    collate = task.collator(encoder, labelled=True)
+    return Pipeline(task, encoder, collate, run, around_many(predictor), streams_of(predictor))

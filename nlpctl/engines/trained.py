@@ -1,0 +1,108 @@
+"""Open a trained model: a network for dygraph, or an export for the requested engine.
+
+models/find.py finds it. The process must be set up before (runtime/process.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.engines.auto import Opened, Rows, open_predictor
+from nlpctl.engines.engine import DygraphPredictor, Predictor
+from nlpctl.engines.pipeline import Place, scoring, window_of, windows
+from nlpctl.engines.samples import read_description
+from nlpctl.errors import UserError
+from nlpctl.models.export_folder import read_checked_manifest
+from nlpctl.models.find import check_export
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.tasks.base import Predictions, Task, make_task, task_class
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A network ready to answer, with the task that reads its answers."""
+
+    task: Task
+    encoder: TextEncoder
+    predictor: Predictor
+    settle: Callable[[], TrainedModel | None] | None = None  # see Opened (engines/auto.py)
+
+    def lengths(self, examples: Sequence[Any]) -> list[list[int]]:
+        """How many tokens each feature of each labelled example has."""
+        return scoring(self.task.measured(), self.encoder, self.predictor).lengths(examples)
+
+    def predictions(
+        self, examples: Sequence[Any], batch_size: int, chosen: Sequence[Place] | None = None
+    ) -> Predictions:
+        """The predictions for labelled examples, in order, of the `measured` task; one per feature of an example.
+
+        `chosen`: of examples of one window, the features that are computed; the predictions of the others are None.
+        """
+        pipeline = scoring(self.task.measured(), self.encoder, self.predictor)
+        parts = pipeline.stream(windows(examples, window_of(batch_size)), batch_size, lambda _, found: found, chosen)
+        found = Predictions()
+        for part in parts:
+            found.add(part)
+        return found
+
+
+def open_network(recipe: Recipe, setup: ProcessSetup, source: str) -> TrainedModel:
+    """The network that `find_trained_model` found, run by dygraph. UserError if it was never trained."""
+    if recipe.inference.precision not in ("auto", "fp32"):
+        message = f"dygraph computes in fp32, not in {recipe.inference.precision}"
+        other = "onnxruntime" if (recipe.inference.precision, setup.device) == ("int8", "cpu") else "paddle"
+        hint = f"leave it out, or use --engine {other}"
+        raise UserError(message, where=recipe.where("inference.precision"), hint=hint)
+    model = load_network(recipe, source)
+    console.note(f"model {source} on {setup.device}")
+    return model
+
+
+def load_network(recipe: Recipe, source: str) -> TrainedModel:
+    """The network of `source` with its task, whatever recipe.inference says."""
+    from nlpctl.models.network import check_length  # imports Paddle
+
+    model = task_class(recipe.task).of(recipe).load_trained(recipe, source)
+    check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
+    task = make_task(recipe, LabelSet(model.labels), model.thresholds, model.calibration)
+    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
+    return TrainedModel(task, encoder, DygraphPredictor(model.network))
+
+
+def open_export(
+    recipe: Recipe, setup: ProcessSetup, folder: Path, own: Recipe, batch_size: int, rows: Rows = None
+) -> TrainedModel:
+    """An export with the requested engine and precision. UserError if this machine does not support them.
+
+    `rows`: how many are to be answered, as `open_predictor` takes it. `own`: the export's own recipe
+    (config/recipe_of.py). The files of `folder` must have been compared with their checksums (`find_trained_model`), or
+    just been written.
+    """
+    manifest = read_checked_manifest(folder)
+    check_export(recipe, manifest)
+    task, encoder = read_description(folder, recipe)
+    opened = open_predictor(folder, manifest, recipe.inference, setup, batch_size, own, rows)
+    predictor = opened.predictor
+    console.note(f"export {folder} on {setup.device}: {predictor.engine} {predictor.precision}")
+    return _run_by(opened, task, encoder)
+
+
+def _run_by(opened: Opened, task: Task, encoder: TextEncoder) -> TrainedModel:
+    """The model with an opened engine, and the calibration of this engine."""
+    if task.calibration is not None:
+        task = task.calibrated(task.calibration.of(opened.way))
+    settle = opened.settle
+
+    def settled() -> TrainedModel | None:
+        faster = settle() if settle is not None else None
+        return None if faster is None else _run_by(faster, task, encoder)
+
+    return TrainedModel(task, encoder, opened.predictor, None if settle is None else settled)

@@ -1,0 +1,1 @@
+"""Several trainings of one recipe: sweeps, folds, seeds, learning curves, ensembles."""

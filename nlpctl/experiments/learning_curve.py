@@ -1,0 +1,208 @@
+"""What a learning curve says: what each size scored, and what more rows would bring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from nlpctl.layout import REPORT
+
+# A learning curve: the error of a model falls with its training rows n as limit + factor * n^-exponent.
+#
+# Power laws describe learning curves over wide ranges (Hestness et al.: Deep learning scaling is predictable,
+# empirically, 2017). Intervals are those of a parametric bootstrap: scores are drawn around the fitted curve with the
+# spread that runs of one size have, and the curve is fitted anew. The spread is itself uncertain (chi-squared), so few
+# runs give wide ones.
+
+LEVEL = 0.95
+DRAWS = 2000
+LEAST_SIZES = 4  # the curve has three parameters
+EXPONENTS = np.geomspace(0.02, 2.0, 80)
+NEVER = 1000  # times the rows there are: a curve that needs more says that no number is enough
+_SEED = 17
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """`limit`, `factor`, `exponent`: float [1 + DRAWS], of the fit and then of the draws. `deviation`: the standard
+    deviation of the score of one run, of each draw."""
+
+    limit: np.ndarray
+    factor: np.ndarray
+    exponent: np.ndarray
+    deviation: np.ndarray
+
+    def errors(self, rows: float) -> np.ndarray:
+        """The error at so many rows, by the fit and by each draw."""
+        return self.limit + self.factor * rows**-self.exponent
+
+    def score(self, rows: float) -> tuple[float, Interval]:
+        """The expected score, 1 minus the error, and its interval."""
+        scores = 1 - self.errors(rows)
+        return float(scores[0]), _interval(scores[1:])
+
+    def foretold(self, rows: float) -> Interval:
+        """The interval of the score of one run, which may be lucky or not."""
+        noise = np.random.default_rng(_SEED + 1).normal(size=DRAWS) * self.deviation[1:]
+        return _interval(1 - self.errors(rows)[1:] + noise)
+
+    def rows_for(self, gain: float, rows: float) -> tuple[float, Interval]:
+        """How many rows give a score that is higher by `gain` than that of `rows`, and the interval.
+
+        inf: no number does, or more than NEVER times `rows`, of which a nearly flat curve says nothing.
+        """
+        wanted = self.errors(rows) - gain - self.limit
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            needed = np.where(wanted > 0, (self.factor / np.maximum(wanted, 1e-300)) ** (1 / self.exponent), np.inf)
+        needed = np.where(needed > NEVER * rows, np.inf, needed)
+        low, high = np.quantile(needed[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
+        return float(needed[0]), (float(low), float(high))
+
+    @property
+    def rises(self) -> float:
+        """The share of draws in which the score rises with the rows."""
+        return float((self.factor[1:] > 0).mean())
+
+
+def fit(sizes: Sequence[int], scores: Sequence[Sequence[float]]) -> Curve:
+    """The curve of `scores`, those of the runs of each size. At least LEAST_SIZES sizes."""
+    rows = np.asarray(sizes, np.float64)
+    counts = np.array([len(each) for each in scores])
+    errors = 1 - np.array([np.mean(each) for each in scores])
+    first = _fitted(rows, errors[None], counts)
+    fitted = first[0][0] + first[1][0] * rows ** -first[2][0]
+    spread, freedom = _spread(scores, errors - fitted)
+    random = np.random.default_rng(_SEED)
+    deviation = spread * np.sqrt(freedom / random.chisquare(freedom, DRAWS))
+    drawn = fitted + random.normal(size=(DRAWS, len(rows))) * deviation[:, None] / np.sqrt(counts)
+    draws = _fitted(rows, drawn, counts)
+    parts = [np.concatenate([one, many]) for one, many in zip(first, draws, strict=True)]
+    return Curve(*parts, np.concatenate([[spread], deviation]))
+
+
+def _spread(scores: Sequence[Sequence[float]], residuals: np.ndarray) -> tuple[float, int]:
+    """The standard deviation of a run's score, and its degrees of freedom: by runs of one size, else by the fit."""
+    freedom = sum(len(each) - 1 for each in scores)
+    if freedom:
+        squares = sum(float(((np.asarray(each) - np.mean(each)) ** 2).sum()) for each in scores)
+    else:
+        freedom, squares = max(len(residuals) - 3, 1), float((residuals**2).sum())
+    return max(np.sqrt(squares / freedom), 1e-6), freedom
+
+
+def _fitted(rows: np.ndarray, errors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Limit, factor and exponent of the least squares, each float [curves], none negative. `errors`: [curves, sizes].
+
+    For a given exponent the others are linear; the exponent is looked for on a grid, so there is no local minimum.
+    """
+    shares = weights / weights.sum()
+    best = np.full(len(errors), np.inf)
+    found = [np.zeros(len(errors)) for _ in range(3)]
+    for exponent in EXPONENTS:
+        falling = (rows / rows[0]) ** -exponent
+        middle, means = float(shares @ falling), errors @ shares
+        slope = ((errors - means[:, None]) * (falling - middle)) @ shares / float(shares @ (falling - middle) ** 2)
+        slope = np.maximum(slope, 0)
+        limit = means - slope * middle
+        below = limit < 0
+        through_zero = (errors * falling) @ shares / float(shares @ falling**2)
+        slope, limit = np.where(below, np.maximum(through_zero, 0), slope), np.where(below, 0, limit)
+        loss = (errors - limit[:, None] - slope[:, None] * falling) ** 2 @ shares
+        better = loss < best
+        best = np.where(better, loss, best)
+        values = (limit, slope * rows[0] ** exponent, np.full(len(errors), exponent))
+        found = [np.where(better, new, old) for new, old in zip(values, found, strict=True)]
+    return found[0], found[1], found[2]
+
+
+def _interval(values: np.ndarray) -> Interval:
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+
+POINT = 0.01
+FAR = 10  # times the rows there are: beyond, a curve is a guess
+
+
+@dataclass(frozen=True)
+class Point:
+    """The runs on `rows` rows: their names and scores, and what the curve says."""
+
+    rows: int
+    runs: tuple[str, ...]
+    scores: tuple[float, ...]
+    fitted: float
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.scores)
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """What the curve says. `whole`: the expected score of all rows; `foretold`: the interval of one run's; `double`: of
+    twice as many rows.
+
+    `more`: further rows for one more point, None: no number of rows; `more_interval`: None at the end: it may be none.
+    `told`: the answer in words.
+    """
+
+    folder: Path
+    split: str
+    metric: str
+    rows: int
+    points: tuple[Point, ...]
+    whole: float
+    foretold: Interval
+    double: float
+    double_interval: Interval
+    more: int | None
+    more_interval: tuple[int, int | None] | None
+    told: str
+
+    def to_json(self) -> dict[str, Any]:
+        points = [{**asdict(point), "mean": point.mean} for point in self.points]
+        return {**asdict(self), "points": points, "report": self.folder / REPORT}
+
+
+def learned(
+    folder: Path, split: str, metric: str, rows: int, scored: Sequence[tuple[int, Sequence[str], Sequence[float]]],
+    curve: Curve,
+) -> LearningCurve:
+    """`scored`: the rows of each size, the names of its runs, and their scores; `rows`: how many there are in all."""
+    points = tuple(Point(size, tuple(names), tuple(values), curve.score(size)[0]) for size, names, values in scored)
+    needed, (low, high) = curve.rows_for(POINT, rows)
+    more = None if np.isinf(needed) else max(1, round(needed - rows))
+    ends = None if np.isinf(low) else (max(1, round(low - rows)), None if np.isinf(high) else round(high - rows))
+    double, double_interval = curve.score(2 * rows)
+    whole = curve.score(rows)[0]
+    told = _told(curve, rows, more, ends, (double - whole, tuple(end - whole for end in double_interval)))
+    return LearningCurve(
+        folder, split, metric, rows, points, whole, curve.foretold(rows), double, double_interval, more, ends, told
+    )
+
+
+def _told(
+    curve: Curve, rows: int, more: int | None, ends: tuple[int, int | None] | None, double: tuple[float, Any]
+) -> str:
+    """How many more rows there must be for one more point; or that the runs cannot tell."""
+    unsure = "more runs (--repeats) or larger shares would narrow it"
+    if curve.rises < 0.95:
+        return f"It cannot be told whether more rows raise the score: the runs differ too much; {unsure}."
+    if ends is None:
+        return f"One more point is out of reach: by the curve, not even {NEVER:,} times as many rows bring it."
+    if more is None or ends[1] is None:
+        least = f"at least {ends[0]:,} more rows are needed"
+        return f"It cannot be told how many rows bring one more point: {least}, and perhaps none do; {unsure}."
+    told = f"One more point takes about {more:,} more rows ({ends[0]:,} to {ends[1]:,} with 95 %; there are {rows:,})."
+    if more + rows > FAR * rows:
+        told += f" That is more than {FAR} times the rows there are: a guess."
+    return f"{told} Twice as many rows bring {double[0] * 100:+.1f} points."

@@ -1,0 +1,267 @@
+"""`nlpctl train --folds N --seeds A,B`: one recipe trained several times, and what that says of its scores.
+
+    read the rows -> cut them into folds -> train each run -> predict the rows that it did not see -> one page
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.own_code import require_named
+from nlpctl.config.schema import Recipe, RuntimeSection
+from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.inspect.duplicates import NEAR
+from nlpctl.data.split_rows import fold_rows
+from nlpctl.errors import Interrupted, Problem, UserError
+from nlpctl.experiments.held_out import (
+    HELD,
+    PREDICTIONS,
+    PROBABILITIES,
+    SCORES,
+    fold_name,
+    gather,
+    is_predicted,
+    predict_held_out,
+)
+from nlpctl.experiments.repeats_page import many_page
+from nlpctl.experiments.series import (
+    AGAIN,
+    Member,
+    Series,
+    TrainingRows,
+    open_series,
+    read_rows,
+    refuse_early,
+    resolve_values,
+    train_member,
+)
+from nlpctl.experiments.spread import Spread, as_json, spreads
+from nlpctl.experiments.trial_workers import GRACE, LOGS, TrialWorker, begin, trial_workers
+from nlpctl.files import read_json, write_json_atomic, write_text_atomic
+from nlpctl.inference.useless import HINT
+from nlpctl.layout import REPORT
+from nlpctl.names import and_more, counted
+from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.lock import LET_GO, wait_until_free
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.worker import RemoteProcess
+from nlpctl.runtime.worker_pool import answering
+from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
+from nlpctl.tasks.useless import told_useless
+
+# The runs of a series, trained side by side. Each ends with the predictions of the rows that it did not see.
+
+Held = tuple[Sequence[int], int]  # rows by their indexes, and the number of their fold
+
+
+def train_side_by_side(
+    series: Series, posts: WorkerSlots, held: Callable[[Member], Held | None], command: Sequence[str]
+) -> None:
+    """Train all members, each in a process at one of `posts`. `held`: the rows that a run is to predict; None: none.
+
+    Errors as of `Series.train`, the first of any run; the others save a checkpoint before it is raised.
+    """
+
+    def employ(runtime: RuntimeSection, log: Path, make: Callable[..., RemoteProcess]) -> TrialWorker:
+        return TrialWorker(log, partial(make, _opened, log, series.recipe, runtime, grace=GRACE))
+
+    def is_done(member: Member) -> bool:
+        return series.run(member).is_finished and (held(member) is None or is_predicted(series, member))
+
+    def jobs() -> Iterator[tuple[Any, ...]]:
+        return ((_Desk.train, series.member_recipe(member), held(member), command) for member in left)
+
+    left = [member for member in series.members if not is_done(member)]
+    # A named data set is downloaded once per node.
+    files = () if series.recipe.data.dataset is not None else tuple(map(str, series.rows.files))
+    console.note(f"{counted(len(posts.runtimes), 'workers')}, {counted(len(left), 'runs')}")
+    with trial_workers(posts, series.folder, files, employ) as crew:
+        for job, _, _ in crew.results(jobs()):
+            console.note(f"{series.place(left[job])} is finished: {series.run(left[job]).path}")
+
+
+class _Desk:
+    """What a process holds. It reads the rows of the series once some of them are to be predicted."""
+
+    def __init__(self, recipe: Recipe, runtime: RuntimeSection):
+        self._recipe, self._runtime = recipe, replace(runtime, devices=())  # it sees its cards alone
+        self._rows: TrainingRows | None = None
+
+    def train(self, recipe: Recipe, held: Held | None, command: Sequence[str]) -> None:
+        """`recipe`: of a run, from `Series.member_recipe`."""
+        recipe = replace(recipe, runtime=self._runtime)
+        run = RunDirectory(recipe.run_dir)
+        wait_until_free(run.path, LET_GO)
+        if not run.is_finished:
+            train_member(recipe, command)
+        if held is not None:
+            if self._rows is None:
+                self._rows = read_rows(self._recipe)
+            predict_held_out(recipe, self._rows, *held)
+
+
+def _opened(log: Path, recipe: Recipe, runtime: RuntimeSection) -> Callable[[Any], Any]:
+    """Runs in the process: what trains."""
+    begin(log, runtime.devices)
+    return answering(_Desk(recipe, runtime))
+
+
+
+KIND = "folds"
+SUMMARY = "scores.json"
+OWN = (HELD, PREDICTIONS, PROBABILITIES, SUMMARY, REPORT, LOGS)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The folder of all runs, their names, and the spread of their scores by split; "held out": rows of no training.
+
+    `predictions`: one for every training row; None without folds.
+    """
+
+    folder: Path
+    runs: tuple[str, ...]
+    scores: dict[str, dict[str, Spread]]
+    predictions: Path | None
+
+    def to_json(self) -> dict[str, Any]:
+        found = {"folder": self.folder, "runs": list(self.runs), "scores": as_json(self.scores)}
+        return {**found, "predictions": self.predictions, "report": self.folder / REPORT}
+
+
+def train_many(
+    recipe: Recipe,
+    *,
+    folds: int | None,
+    seeds: Sequence[int] = (),
+    workers: int | None = None,
+    cluster: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    command: Sequence[str] = (),
+) -> Trained:
+    """Train `recipe` once per fold and seed, in folders of recipe.run_dir, with `workers` runs side by side.
+
+    `folds`: how many; None: every run trains on all rows. `seeds`: by default that of the recipe. A row is in one fold,
+    together with its near-duplicates and the rows of its group, and is predicted by the runs that did not see it.
+    `cluster`: the address of a Ray cluster, whose nodes train them; by default as many at a time as it has room for.
+    UserError as of `train`; also: the task answers no single rows, or there are too few rows. Interrupted: Ctrl-C.
+    """
+    _refuse(recipe, folds, seeds)
+    seeds = tuple(seeds) or (recipe.training.seed,)
+    runs = (folds or 1) * len(seeds)
+    division = ParallelConfig(None if workers is None else min(workers, runs), cluster)
+    with contextlib.ExitStack() as stack:
+        places = None
+        if division.divides:
+            places = stack.enter_context(worker_slots(recipe.runtime, division, runs))
+            recipe = replace(recipe, runtime=replace(recipe.runtime, devices=()))  # each worker has its own card
+        return _train_many(recipe, places, folds, seeds, resume, overwrite, command)
+
+
+def _train_many(
+    recipe: Recipe,
+    places: WorkerSlots | None,
+    folds: int | None,
+    seeds: Sequence[int],
+    resume: bool,
+    overwrite: bool,
+    command: Sequence[str],
+) -> Trained:
+    """`places`: where the runs are trained; None: in this process."""
+    recipe = resolve_values(recipe)
+    refuse_early(recipe, KIND, resume=resume, overwrite=overwrite)
+    rows = read_rows(recipe)
+    parts = None if folds is None else _folds(recipe, rows, folds)
+    members = _members(parts, seeds, len(rows))
+    plan = {"folds": folds, "seeds": list(seeds), "group": recipe.data.columns.group}
+    flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "one_vocabulary": True}
+    with open_series(recipe, rows, KIND, members, plan, **flags) as series:
+
+        def held(member: Member) -> Held | None:
+            if parts is None:
+                return None
+            fold = members.index(member) % len(parts)
+            return parts[fold], fold + 1
+
+        if places is not None:
+            train_side_by_side(series, places, held, command)
+        else:
+            _train_here(series, held, command)
+        predictions = None if parts is None else gather(series, parts, seeds)
+        metrics = _metrics(series)
+        found = spreads(metrics)
+        _warn_of_useless(recipe.task, metrics)
+        write_json_atomic(series.folder / SUMMARY, as_json(found))
+        sizes = None if parts is None else [len(part) for part in parts]
+        write_text_atomic(series.folder / REPORT, many_page(series, metrics, found, sizes))
+        series.finish()
+    return Trained(series.folder, tuple(member.name for member in members), found, predictions)
+
+
+def _refuse(recipe: Recipe, folds: int | None, seeds: Sequence[int]) -> None:
+    require_named(recipe)
+    if folds is not None and folds < 2:
+        raise UserError(f"{folds} is no number of folds", "--folds", "ask for 2 or more, such as 5")
+    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if twice:
+        raise UserError(f"the seed {twice[0]} is there twice", "--seeds", "name each seed once")
+    if folds is not None and not task_info(recipe.task).by_row:
+        known = ", ".join(task.name for task in known_tasks() if task.by_row)
+        message = f"rows of {recipe.task} are not answered one by one, so none can be held out"
+        raise UserError(message, "--folds", f"use --seeds; folds are for {known}")
+
+
+def _folds(recipe: Recipe, rows: TrainingRows, count: int) -> list[list[int]]:
+    group, together = recipe.data.columns.group, rows.rows.split_together
+    return fold_rows(rows.read, count, recipe.training.seed, together=together, group_by=group, near=NEAR)
+
+
+def _members(parts: Sequence[Sequence[int]] | None, seeds: Sequence[int], count: int) -> list[Member]:
+    if parts is None:
+        return [Member(f"seed-{seed}", seed) for seed in seeds]
+    taken = [tuple(sorted({*range(count)} - {*part})) for part in parts]
+    return [Member(fold_name(seed, fold, seeds), seed, own) for seed in seeds for fold, own in enumerate(taken)]
+
+
+def _train_here(series: Series, held: Callable[[Member], Held | None], command: Sequence[str]) -> None:
+    """Train all members, one after the other. `held`: as of `train_side_by_side`."""
+    for member in series.members:
+        series.train(member, command)
+        own = held(member)
+        if own is None or is_predicted(series, member):
+            continue
+        console.note(f"{member.name}: predicting the {len(own[0]):,} rows that it did not see")
+        try:
+            with sigterm_interrupts():
+                predict_held_out(series.member_recipe(member), series.rows, *own)
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted", str(series.folder), AGAIN) from None
+
+
+def _warn_of_useless(task: str, metrics: Mapping[str, Mapping[str, Any]]) -> None:
+    """Each run has said so itself, but those that were trained beside each other in their logs."""
+    told = {
+        name: next(filter(None, (told_useless(task, report) for report in reports.values())), None)
+        for name, reports in metrics.items()
+    }
+    useless = [f"{name}: {what}" for name, what in told.items() if what is not None]
+    if useless:
+        runs = f"{len(useless)} of {counted(len(metrics), 'runs')}"
+        console.warn(str(Problem(f"the models of {runs} are of no use: {and_more(useless, 3)}", hint=HINT)))
+
+
+def _metrics(series: Series) -> dict[str, dict[str, Any]]:
+    """Per run its reports by split."""
+    found = {}
+    for member in series.members:
+        held = series.folder / HELD / member.name / SCORES
+        own = {"held out": read_json(held)} if held.is_file() else {}
+        found[member.name] = own | read_json(series.run(member).metrics_file)
+    return found

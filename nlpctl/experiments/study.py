@@ -1,0 +1,288 @@
+"""The trials of a sweep as Optuna keeps them, in a journal that a killed process leaves readable.
+
+What a trial tries depends on the seed of the recipe, its number, and the trials that had ended before. So a sweep in
+one process that is killed and resumed makes the same trials as one that never was.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.keys import find_key
+from nlpctl.config.recipe_text import value_text
+from nlpctl.config.schema import Axis, SearchSection, Steps, applies, grid, ordered
+from nlpctl.errors import UserError
+from nlpctl.files import writing
+
+INSTALL = "pip install 'nlpctl[sweep]'"
+FINISHED, PRUNED, FAILED, RUNNING = "finished", "pruned", "failed", "running"
+_NAME, _REASON, _SECONDS = "sweep", "reason", "seconds"
+_FOREST = 0  # seed of the trees that importance is computed with
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a trial tries: values by key; a key whose condition does not hold is not there."""
+
+    number: int
+    values: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:03d}"
+
+
+@dataclass(frozen=True)
+class TrialRecord(Trial):
+    """A trial and what is known of it. `state`: FINISHED, PRUNED, FAILED or RUNNING. `score`: of a finished one."""
+
+    state: str
+    score: float | None
+    seconds: float | None
+    reason: str
+
+
+def _tpe(seed: int) -> Any:
+    from optuna.samplers import TPESampler
+
+    return TPESampler(seed=seed, constant_liar=True)
+
+
+def _random(seed: int) -> Any:
+    from optuna.samplers import RandomSampler
+
+    return RandomSampler(seed=seed)
+
+
+def _median() -> Any:
+    from optuna.pruners import MedianPruner
+
+    return MedianPruner()
+
+
+def _no_pruner() -> Any:
+    from optuna.pruners import NopPruner
+
+    return NopPruner()
+
+
+SAMPLERS: Mapping[str, Callable[[int], Any]] = {"tpe": _tpe, "random": _random}  # a grid needs none
+PRUNERS: Mapping[str, Callable[[], Any]] = {"median": _median, "none": _no_pruner}
+
+
+def require_optuna() -> None:
+    """UserError if it is not installed."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        message = f"a sweep needs Optuna, which cannot be imported ({error})"
+        raise UserError(message, "nlpctl sweep", INSTALL) from None
+
+
+class Study:
+    """The trials of a sweep. One process at a time opens the journal, but any of its threads may call."""
+
+    def __init__(self, section: SearchSection, journal: Path, seed: int, greater_is_better: bool):
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._section, self._seed, self._lock = section, seed, threading.RLock()
+        direction = "maximize" if greater_is_better else "minimize"
+        hint = "free disk space, then call the same command with --resume"
+        with writing(journal, hint), _readable(journal), _quiet():
+            _mend(journal)
+            storage = JournalStorage(JournalFileBackend(str(journal), lock_obj=_FolderIsLocked()))
+            study = {"study_name": _NAME, "pruner": PRUNERS[section.pruner](), "load_if_exists": True}
+            self._study = optuna.create_study(storage=storage, direction=direction, **study)
+        self._trials: dict[int, Any] = {}
+
+    def unfinished(self) -> list[Trial]:
+        """The trials that a killed or interrupted call left."""
+        with self._lock, _quiet():
+            running = [trial for trial in self._study.get_trials() if not trial.state.is_finished()]
+            return [self._drawn(trial.number, lambda trial=trial: self._again(trial)) for trial in running]
+
+    def draw(self) -> Trial:
+        """A new trial."""
+        with self._lock, _quiet():
+            return self._drawn(len(self._study.get_trials(deepcopy=False)), self._study.ask)
+
+    def _again(self, trial: Any) -> Any:
+        from optuna.trial import Trial as OptunaTrial
+
+        return OptunaTrial(self._study, trial._trial_id)
+
+    def _drawn(self, number: int, begin: Callable[[], Any]) -> Trial:
+        """The trial `number`. What a killed call has written of its values stays."""
+        from optuna.samplers import PartialFixedSampler, RandomSampler
+
+        found = self._values(number)
+        # The values are drawn elsewhere first: a sampler that goes on in the middle of a trial would draw others.
+        fixed = {name: _told_to_optuna(self._section.space[name], value) for name, value in found.items()}
+        self._study.sampler = PartialFixedSampler(fixed, RandomSampler(self._seed_of(number)))
+        trial = begin()
+        assert trial.number == number
+        self._trials[number] = trial
+        return Trial(number, self._suggested(trial))
+
+    def _values(self, number: int) -> dict[str, Any]:
+        """What the sampler draws for a trial, after those before it."""
+        import optuna
+
+        if self._section.sampler not in SAMPLERS:
+            return next(islice(grid(self._section.space), number, None))
+        sampler = SAMPLERS[self._section.sampler](self._seed_of(number))
+        copy = optuna.create_study(direction=self._study.direction, sampler=sampler)
+        copy.add_trials(self._study.get_trials()[:number])
+        return self._suggested(copy.ask())
+
+    def _suggested(self, trial: Any) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, axis in ordered(self._section.space):
+            if applies(axis, values):
+                values[name] = _read(name, axis, _suggested(trial, name, axis))
+        return values
+
+    def _seed_of(self, number: int) -> int:
+        import numpy as np
+
+        return int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
+
+    def worth(self, number: int, evaluation: int, score: float) -> bool:
+        """Whether the trial is worth going on with, which has `score` at this evaluation."""
+        with self._lock, _quiet():
+            reported = self._study.get_trials(deepcopy=False)[number].intermediate_values
+            if reported and evaluation < max(reported):  # resumed from a checkpoint before: this was decided already
+                return True
+            if evaluation not in reported:
+                self._trials[number].report(score, evaluation)
+            return not self._trials[number].should_prune()
+
+    def tell(
+        self, number: int, state: str, score: float | None = None, seconds: float | None = None, reason: str = ""
+    ) -> None:
+        """How a trial ended. A finished one without a finite score has failed."""
+        from optuna.trial import TrialState
+
+        if state == FINISHED and (score is None or not math.isfinite(score)):
+            state, reason = FAILED, f"its score on dev is {score}"
+        states = {FINISHED: TrialState.COMPLETE, PRUNED: TrialState.PRUNED, FAILED: TrialState.FAIL}
+        with self._lock, _quiet():
+            trial = self._trials[number]
+            for name, value in ((_REASON, reason), (_SECONDS, seconds)):
+                trial.set_user_attr(name, value)
+            self._study.tell(trial, score if state == FINISHED else None, state=states[state])
+
+    def trials(self) -> list[TrialRecord]:
+        """All trials, by their numbers."""
+        from optuna.trial import TrialState
+
+        states = {TrialState.COMPLETE: FINISHED, TrialState.PRUNED: PRUNED, TrialState.FAIL: FAILED}
+        found = []
+        with self._lock:
+            for trial in self._study.get_trials(deepcopy=False):
+                state, about = states.get(trial.state, RUNNING), trial.user_attrs
+                axes = ((name, self._section.space[name]) for name in self._section.space if name in trial.params)
+                values = {name: _read(name, axis, trial.params[name]) for name, axis in axes}
+                score = trial.value if state == FINISHED else None
+                found.append(
+                    TrialRecord(trial.number, values, state, score, about.get(_SECONDS), about.get(_REASON, ""))
+                )
+        return found
+
+    def importance(self) -> dict[str, float]:
+        """The share of the variance of the scores that each key explains by itself or with others (fANOVA; Hutter et
+        al., 2014), the largest first. Keys that only some finished trials have are left out; {}: too few trials."""
+        from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+        finished = [told for told in self.trials() if told.state == FINISHED]
+        if len({told.score for told in finished}) < 2:
+            return {}
+        varied = [
+            name for name in self._section.space
+            if all(name in told.values for told in finished) and len({str(told.values[name]) for told in finished}) > 1
+        ]  # fmt: skip
+        with self._lock, _quiet():
+            evaluator = FanovaImportanceEvaluator(seed=_FOREST)
+            found = get_param_importances(self._study, evaluator=evaluator, params=varied) if varied else {}
+        return {name: float(share) for name, share in found.items()}
+
+
+class _FolderIsLocked:
+    """In place of Optuna's lock on the journal, which would outlive a killed process: the sweep's folder is locked."""
+
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
+def _mend(journal: Path) -> None:
+    """Take off the end of a line that a killed process or a full disk has cut: Optuna would append to it."""
+    if journal.exists():
+        whole = journal.read_bytes().rfind(b"\n") + 1
+        os.truncate(journal, whole)
+
+
+@contextmanager
+def _readable(journal: Path) -> Iterator[None]:
+    """UserError for what Optuna raises of a journal that something else has changed."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AssertionError) as error:
+        message = f"the record of the trials cannot be read ({type(error).__name__}: {error})"
+        raise UserError(message, str(journal), "restore the file, or begin again with --overwrite") from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Optuna's warnings of what is experimental or will change: users cannot act on them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="optuna")
+        warnings.filterwarnings("ignore", message=".*(experimental|deprecated|Fixed parameter)")
+        yield
+
+
+# -- values ------------------------------------------------------------------------------------------------------
+
+
+def _suggested(trial: Any, name: str, axis: Axis) -> Any:
+    if axis.choices is not None:
+        return trial.suggest_categorical(name, [_told_to_optuna(axis, value) for value in axis.choices])
+    low, high = axis.ends
+    if axis.whole:
+        return trial.suggest_int(name, int(low), int(high), step=int(axis.step or 1), log=axis.log is not None)
+    return trial.suggest_float(name, low, high, step=axis.step, log=axis.log is not None)
+
+
+def _told_to_optuna(axis: Axis, value: Any) -> Any:
+    """Of a list, which Optuna does not take, its text."""
+    if axis.choices is None or value is None or isinstance(value, str | int | float):
+        return value
+    return value_text(value)
+
+
+def _read(name: str, axis: Axis, found: Any) -> Any:
+    """What Optuna drew, as the recipe has it."""
+    if axis.choices is not None:
+        return next(value for value in axis.choices if _same(_told_to_optuna(axis, value), found))
+    if isinstance(axis.points, Steps):  # Optuna's sums of steps give 0.30000000000000004
+        return axis.points.nearest(found)
+    key = find_key(name)
+    return float(found) if key is not None and key.scalar is float else found
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one == other and type(one) is type(other)

@@ -1,0 +1,242 @@
+"""`nlpctl sweep`: trainings of one recipe with other values, and what they say of the values.
+
+    FOLDER/trials/000, ...    each trial, an ordinary run
+           study.journal      Optuna's record of them
+           given.yaml         the recipe's file as it was when the sweep began
+           best.yaml          the recipe of the best one, ready to train
+           sweep.json         all trials, the best, how sure that is
+           report.html        the same as a page
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.compress.schedule import Clock
+from nlpctl.config.own_code import require_named, with_names_of
+from nlpctl.config.recipe_of import recipe_of
+from nlpctl.config.schema import MOST_TRIALS, Recipe, SearchSection, grid_size, parse_budget, trials_wanted
+from nlpctl.config.tasks import greater_is_better
+from nlpctl.data.open_split import has_split, open_split
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.splits import read_training_data
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.experiments.best_recipe import best_text, own_text
+from nlpctl.experiments.series import (
+    FREE_SPACE,
+    data_files,
+    finish,
+    missing_runs,
+    open_folder,
+    refuse_early,
+    resolve_values,
+)
+from nlpctl.experiments.study import FINISHED, RUNNING, Study, TrialRecord, require_optuna
+from nlpctl.experiments.sweep_page import sweep_page
+from nlpctl.experiments.sweep_result import BEST, TRIALS, SweepResult
+from nlpctl.experiments.trial_workers import LOGS
+from nlpctl.experiments.trials import Trials, ranking, watched_metric
+from nlpctl.files import read_json, write_json_atomic, write_text_atomic, writing
+from nlpctl.layout import RECIPE, REPORT
+from nlpctl.names import counted
+from nlpctl.runs.runs import open_run, paired
+from nlpctl.runtime.process import prepare_process
+from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
+
+KIND = "sweep"
+JOURNAL, RESULT, GIVEN = "study.journal", "sweep.json", "given.yaml"
+OWN = (TRIALS, LOGS, JOURNAL, f"{JOURNAL}.lock", RESULT, GIVEN, BEST, REPORT)
+GROWS = ("search.trials", "search.budget")  # may change when a sweep goes on
+EVALUATES_NEVER = "no"
+_SAME_ROWS = ("data.max_seq_length", "data.doc_stride")  # keys of data that change no row
+
+
+def sweep(
+    recipe: Recipe,
+    output: Path | None = None,
+    *,
+    workers: int | None = None,
+    cluster: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    command: Sequence[str] = (),
+) -> SweepResult:
+    """Try what recipe.search says, by default below the recipe's folder + "-sweep", with `workers` trials side by side.
+
+    `cluster`: the address of a Ray cluster, whose nodes train them; by default as many at a time as it has cores or
+    cards.
+    A trial that fails is recorded, and the sweep goes on. `resume` keeps what has ended, goes on with what had begun,
+    and may ask for more trials.
+    UserError as of `train`; also: nothing to try, no dev rows to compare by, no Optuna. Interrupted: Ctrl-C.
+    """
+    folder = os.path.abspath(f"{recipe.run_dir}-{KIND}" if output is None else output)
+    original, recipe = recipe, replace(recipe, training=replace(recipe.training, output_dir=folder))
+    division = ParallelConfig(workers, cluster)
+    _refuse(recipe, division)
+    require_optuna()
+    if not division.divides:
+        return _sweep(original, recipe, None, resume, overwrite, command)
+    with worker_slots(recipe.runtime, division, trials_wanted(recipe.search)) as places:
+        recipe = replace(recipe, runtime=replace(recipe.runtime, devices=()))  # each worker has its own card
+        return _sweep(original, recipe, places, resume, overwrite, command)
+
+
+def _sweep(
+    original: Recipe, recipe: Recipe, places: WorkerSlots | None, resume: bool, overwrite: bool, command: Sequence[str]
+) -> SweepResult:
+    """`places`: where the trials are trained; None: in this process. `original`: the recipe that best.yaml is
+    written from."""
+    text = own_text(original)
+    recipe = resolve_values(recipe)
+    refuse_early(recipe, KIND, resume=resume, overwrite=overwrite, grows=True)
+    section, metric = recipe.search, watched_metric(recipe)
+    better, wanted = greater_is_better(recipe, metric), trials_wanted(section)
+    flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "free": GROWS}
+    files = _files(recipe)
+    if not resume and not any(key.startswith("data.") and key not in _SAME_ROWS for key in recipe.search.space):
+        read_training_data(task_rows(recipe.task, recipe.data))  # bad rows would end every trial
+    with open_folder(recipe, files, KIND, (), {"metric": metric}, **flags) as folder:
+        text = _kept(text, folder / GIVEN)
+        study = Study(section, folder / JOURNAL, recipe.training.seed, better)
+        _refuse_missing(study, folder)
+        _refuse_done(study, folder, wanted)
+        if section.pruner != "none" and recipe.training.evaluation_strategy == EVALUATES_NEVER:
+            console.note("no trial is stopped early: training.evaluation_strategy is no, so nothing is compared")
+        _tell_few(section, wanted)
+        clock = Clock(None if section.budget is None else parse_budget(section.budget))
+        trials = Trials(recipe, folder, study, wanted, clock, metric, command)
+        if places is None:
+            trials.train_here()
+        else:
+            own = () if recipe.data.dataset is not None else files  # a named data set is downloaded once per node
+            trials.train_side_by_side(places, *map(str, own))
+        found = _swept(recipe, folder, study, metric, better)
+        best = best_text(original, text, found.best.values, _comments(found), folder / BEST, Path(f"{folder}-best"))
+        write_text_atomic(folder / BEST, best)
+        write_text_atomic(folder / REPORT, sweep_page(found, best, (folder / RECIPE).read_text(encoding="utf-8")))
+        write_json_atomic(folder / RESULT, console.plain(found.to_json()))  # the last, see _refuse_done
+        finish(folder, runs=[f"{TRIALS}/{each.name}" for each in found.ranking])
+    return found
+
+
+def _refuse(recipe: Recipe, division: ParallelConfig) -> None:
+    if not recipe.search.space:
+        hint = "write search: {space: {training.learning_rate: {log: [1e-5, 1e-4]}}} in the recipe (docs/sweep.md)"
+        raise UserError("the recipe says nothing to try", recipe.where("search.space"), hint)
+    require_named(recipe)
+    if not has_split(recipe.data, "dev"):
+        raise UserError("there is no dev data to compare trials by", recipe.where("data.dev"), "set data.dev: FILE")
+    if len(recipe.runtime.devices) > 1 and not division.divides:
+        hint = f"use --workers {len(recipe.runtime.devices)}: a trial on each card; or name one card"
+        raise UserError("a trial is trained on one card", recipe.where("runtime.devices"), hint)
+
+
+def _tell_few(section: SearchSection, wanted: int | None) -> None:
+    """Note a space with fewer points than trials: a sampler draws some of them again."""
+    if section.sampler == "grid" or any(axis.points is None for axis in section.space.values()):
+        return
+    points = grid_size(section.space, MOST_TRIALS)
+    if points < MOST_TRIALS and (wanted is None or points <= wanted):
+        console.note(f"there are {counted(points, 'combinations')} only: search.sampler: grid tries each of them once")
+
+
+def _kept(text: str | None, file: Path) -> str | None:
+    """The recipe's text as it was when the sweep began, which `file` keeps: its owner may go on writing it."""
+    if file.exists():
+        return file.read_bytes().decode(errors="replace")
+    if text is not None:
+        with writing(file, FREE_SPACE):
+            write_text_atomic(file, text)
+    return text
+
+
+def _files(recipe: Recipe) -> tuple[Path, ...]:
+    """The data files, also those that are tried; a missing one is told before anything is written."""
+    if recipe.data.dataset is not None:  # may import Paddle
+        prepare_process(recipe.runtime, recipe.training.seed)
+    rows = task_rows(recipe.task, recipe.data)
+    files = data_files(recipe, rows, open_split(rows, "train"))
+    axis = recipe.search.space.get("data.train")
+    for value in () if axis is None else axis.choices:
+        files += open_split(task_rows(recipe.task, replace(recipe.data, train=value)), "train").files
+    return tuple(dict.fromkeys(files))
+
+
+def _refuse_missing(study: Study, folder: Path) -> None:
+    """UserError if a finished trial, with which the others are compared, is not there any more."""
+    finished = [f"{TRIALS}/{each.name}" for each in study.trials() if each.state == FINISHED]
+    if missing := missing_runs(folder, finished):
+        hint = "restore its folder, or begin again with --overwrite"
+        raise UserError("this trial is finished, and its run is not there any more", str(folder / missing[0]), hint)
+
+
+def _refuse_done(study: Study, folder: Path, wanted: int | None) -> None:
+    """UserError if there is nothing left to do."""
+    told = study.trials()
+    ended = sum(each.state != RUNNING for each in told)
+    if wanted is not None and len(told) == ended >= wanted and _written(folder) == ended:
+        hint = f"ask for more: --trials {2 * ended}; or use --overwrite to begin again"
+        raise UserError(f"all {counted(ended, 'trials')} are done; there is nothing to resume", str(folder), hint)
+
+
+def _written(folder: Path) -> int:
+    """How many trials the results of the folder tell of: fewer where a command was killed before it wrote them."""
+    try:
+        return len(read_json(folder / RESULT)["trials"])
+    except (UserError, KeyError, TypeError):  # there is none, or it is damaged, and written anew
+        return 0
+
+
+def _swept(recipe: Recipe, folder: Path, study: Study, metric: str, better: bool) -> SweepResult:
+    """What is found, once all trials have ended. RunFailed if none finished."""
+    told = study.trials()
+    ranked = ranking(told, better)
+    if not ranked:
+        reasons = [each.reason for each in told if each.reason]
+        reason = f", the last one: {reasons[-1]}" if reasons else ""
+        raise RunFailed(f"none of {counted(len(told), 'trials')} finished{reason}", str(folder), "try other values")
+    second = None
+    if len(ranked) > 1:
+        first, other = (open_run(folder / TRIALS / each.name) for each in ranked[:2])
+        pair = paired(other, first).get("dev")
+        second = pair.scores.get(metric) if pair is not None and not isinstance(pair, str) else None
+    test = _on_test(recipe, folder, ranked[0])
+    importance = study.importance()
+    return SweepResult(folder, metric, better, recipe.search, tuple(told), tuple(ranked), importance, second, test)
+
+
+def _on_test(recipe: Recipe, folder: Path, best: TrialRecord) -> dict[str, Any] | None:
+    """The report of the best trial on the test split, which is read for no other trial of this call; None without such
+    a split."""
+    if not has_split(recipe.data, "test"):
+        return None
+    known = _known_on_test(folder, best)
+    if known is not None:
+        return known
+    from nlpctl.inference.evaluate import evaluate
+
+    own = with_names_of(recipe_of(folder / TRIALS / best.name), recipe)
+    data = replace(own.data, test=recipe.data.test, splits=recipe.data.splits)
+    console.note(f"scoring the best, trial {best.name}, on test")
+    return evaluate(replace(own, data=data, runtime=recipe.runtime), ("test",)).metrics["test"]
+
+
+def _known_on_test(folder: Path, best: TrialRecord) -> dict[str, Any] | None:
+    """The report of `best` on test from before more trials were asked for."""
+    try:
+        before = read_json(folder / RESULT)
+    except UserError:  # there is none, or it is damaged, and written anew
+        return None
+    report = before.get("test") if before.get("best") == best.name else None
+    return report if isinstance(report, dict) else None
+
+
+def _comments(found: SweepResult) -> dict[str, str]:
+    """Where each value of the best recipe came from, by key."""
+    of = f"best of {counted(len(found.trials), 'trials')}, trial {found.best.name}"
+    return {key: f"sweep: {of}; tried {found.space.space[key].told}" for key in found.best.values}

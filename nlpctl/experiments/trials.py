@@ -1,0 +1,311 @@
+"""Training the trials of a sweep: one after the other in this process, or side by side in others, here or elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from nlpctl import console
+from nlpctl.compress.schedule import Clock
+from nlpctl.config.checks import check
+from nlpctl.config.recipe_of import with_settings
+from nlpctl.config.recipe_text import value_text
+from nlpctl.config.schema import Origin, Recipe, RuntimeSection, SearchSection
+from nlpctl.config.tasks import greater_is_better, scores
+from nlpctl.errors import OF_THE_MACHINE, Interrupted, NlpctlError, Problem, Pruned, RunFailed, remedy
+from nlpctl.experiments.series import AGAIN
+from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, Study, Trial, TrialRecord
+from nlpctl.experiments.sweep_result import TRIALS
+from nlpctl.experiments.trial_workers import GRACE, HINT, TrialWorker, begin, trial_workers
+from nlpctl.files import read_json
+from nlpctl.report.score_tables import figures
+from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.lock import LET_GO, wait_until_free
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.worker import ProcessEnded, RemoteProcess, WorkerLost, call_parent
+from nlpctl.runtime.worker_pool import MOST_LOSSES, NoRoom
+from nlpctl.runtime.worker_slots import WorkerSlots
+from nlpctl.training.early_stopping import TrialPruner
+from nlpctl.training.oom import OutOfMemory, is_of_tensors
+from nlpctl.training.train import train
+
+MOST_FAILURES = 5  # in a row: then the recipe is wrong rather than the values
+
+
+def watched_metric(recipe: Recipe) -> str:
+    """The score on dev that trials are compared by."""
+    if recipe.search.metric is not None:
+        return recipe.search.metric.removeprefix("eval_")
+    watched = (recipe.training.metric_for_best_model or "loss").removeprefix("eval_")
+    return scores(recipe.task)[0] if watched == "loss" else watched  # reports hold no loss
+
+
+def trial_recipe(recipe: Recipe, folder: Path, trial: Trial) -> Recipe:
+    """The recipe of an ordinary run, without the test split. Not checked: its values may not go together."""
+    changed = with_settings(recipe, trial.values)
+    run = folder / TRIALS / trial.name
+    logs = recipe.training.logging_dir
+    logging_dir = None if logs is None else str(Path(logs) / trial.name)
+    return replace(
+        changed,
+        data=replace(changed.data, test=(), splits=replace(changed.data.splits, test=None)),
+        training=replace(changed.training, output_dir=str(run), logging_dir=logging_dir),
+        search=SearchSection(),
+        origins={**recipe.origins, **{key: Origin(f"trial {trial.name}") for key in trial.values}},
+    )
+
+
+@dataclass
+class Trials:
+    """The trials of one call, which any thread may take. `wanted`: how many in all; None: as the clock allows."""
+
+    recipe: Recipe
+    folder: Path
+    study: Study
+    wanted: int | None
+    clock: Clock
+    metric: str
+    command: Sequence[str]
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _failures: int = 0
+    _losses: Counter[int] = field(default_factory=Counter)
+    _told_end: bool = False
+
+    def __post_init__(self) -> None:
+        self._left = self.study.unfinished()
+        self._better = greater_is_better(self.recipe, self.metric)
+
+    def take(self) -> tuple[Trial, Recipe] | None:
+        """The next trial, an unfinished one first, with its recipe; None: there are enough, or the time is up."""
+        with self._lock:
+            while (trial := self._left.pop(0) if self._left else self._new()) is not None:
+                recipe = trial_recipe(self.recipe, self.folder, trial)
+                problems = check(recipe, "train")
+                if not problems:
+                    return trial, recipe
+                self.done(trial, FAILED, str(problems[0]))
+            return None
+
+    def give_back(self, trial: Trial) -> None:
+        """A trial that was taken is to be taken again."""
+        with self._lock:
+            self._left.insert(0, trial)
+
+    def losses_of(self, trial: Trial) -> int:
+        """Count one more process that was lost over it; how many that makes."""
+        with self._lock:
+            self._losses[trial.number] += 1
+            return self._losses[trial.number]
+
+    def _new(self) -> Trial | None:
+        told, left = self.study.trials(), self.clock.left()
+        timed = [each for each in told if each.seconds and left is not None and not self._paused(each)]
+        whole = [each for each in timed if each.state == FINISHED]  # others ended early
+        usual = [each.seconds for each in whole or timed if each.seconds]
+        if self.wanted is not None and len(told) >= self.wanted:
+            return None
+        needed = median(usual) if usual else 0.0
+        if left is not None and told and left < needed:
+            if not self._told_end:
+                console.note(f"no further trial begins: one takes {needed:.0f} s, and {max(left, 0):.0f} s are left")
+            self._told_end = True
+            return None
+        return self.study.draw()
+
+    def _paused(self, trial: TrialRecord) -> bool:
+        """Whether the seconds of a trial include a pause, since it was resumed."""
+        run = RunDirectory(self.folder / TRIALS / trial.name)
+        return run.manifest_file.exists() and bool(run.read_manifest()["resumed"])
+
+    def worth(self, trial: Trial, evaluation: int, score: float) -> bool:
+        return self.study.worth(trial.number, evaluation, score)
+
+    def done(self, trial: Trial, state: str, reason: str) -> None:
+        """Record how a trial ended. RunFailed after too many failures in a row."""
+        run, score = RunDirectory(self.folder / TRIALS / trial.name), None
+        if state == FINISHED:
+            score = figures(read_json(run.metrics_file).get("dev", {})).get(self.metric)
+        with self._lock:
+            self.study.tell(trial.number, state, score, _seconds(run), reason)
+            told = self.study.trials()
+            self._tell(told, told[trial.number])
+            self._failures = self._failures + 1 if told[trial.number].state == FAILED else 0
+            if self._failures == MOST_FAILURES:
+                hint = "mend the recipe, or leave out what cannot work; --resume goes on with other values"
+                raise RunFailed(f"{MOST_FAILURES} trials in a row failed, the last one: {reason}", str(run.path), hint)
+
+    def _tell(self, told: Sequence[TrialRecord], trial: TrialRecord) -> None:
+        """A line on the trial."""
+        best = best_of(told, self._better)
+        what = f"{self.metric} {trial.score:.4f}" if trial.score is not None else trial.reason.split("\n")[0]
+        so_far = f" (best {best.score:.4f}, trial {best.name})" if best is not None else ""
+        values = ", ".join(f"{key.rpartition('.')[2]} {value_text(value)}" for key, value in trial.values.items())
+        ended = sum(each.state in (FINISHED, PRUNED, FAILED) for each in told)
+        of_all = f"{ended} of {self.wanted}" if self.wanted is not None else f"{ended}"
+        console.note(f"trial {trial.name} {trial.state}, {of_all}: {what}{so_far}; {values}")
+
+    # -- who trains -----------------------------------------------------------------------------
+
+    def train_here(self) -> None:
+        """All of them, one after the other. Interrupted: Ctrl-C."""
+        try:
+            with sigterm_interrupts():
+                while (taken := self.take()) is not None:
+                    trial, recipe = taken
+                    self.done(trial, *train_trial(recipe, self.metric, partial(self.worth, trial), self.command))
+        except (KeyboardInterrupt, Interrupted):
+            raise Interrupted("interrupted", str(self.folder), AGAIN) from None
+
+    def train_side_by_side(self, posts: WorkerSlots, *files: str) -> None:
+        """One at a time in a process at each of `posts`, which sees the sweep's folder and `files`. Interrupted:
+        Ctrl-C."""
+
+        def employ(runtime: RuntimeSection, log: Path, make: Callable[..., RemoteProcess]) -> _Hand:
+            return _Hand(self, runtime, log, partial(make, _opened, log, runtime.devices, grace=GRACE))
+
+        with trial_workers(posts, self.folder, files, employ) as crew:
+            list(crew.results([(_all_that_is_left,)] * len(posts.runtimes)))
+
+
+def _all_that_is_left() -> None:
+    """The job of each worker, which its hand knows how to do."""
+
+
+class _Hand(TrialWorker):
+    """A worker that takes trials until nothing is left."""
+
+    def __init__(self, trials: Trials, runtime: RuntimeSection, log: Path, make: Callable[[], RemoteProcess]):
+        super().__init__(log, make)
+        # The process sees its cards alone, so to each trial they are all there are.
+        self._trials, self._runtime = trials, replace(runtime, devices=())
+
+    def ask(self, job: Any) -> None:
+        """Train until nothing is left. NoRoom: somebody else has to."""
+        while not self.ended and (taken := self._trials.take()) is not None:
+            if self.ended:  # meanwhile; --resume goes on with the trial
+                return
+            trial, recipe = taken
+            try:
+                ended = self._trained(trial, replace(recipe, runtime=self._runtime))
+            except NoRoom:
+                self._trials.give_back(trial)
+                raise
+            self._trials.done(trial, *ended)
+
+    def _trained(self, trial: Trial, recipe: Recipe) -> tuple[str, str]:
+        job = (recipe, self._trials.metric, self._trials.command)
+
+        def counsel(asked: tuple[int, float]) -> bool:
+            return self._trials.worth(trial, *asked)
+
+        while True:
+            try:
+                worker = self.worker or self.start()
+                return worker.ask(job, str(self.log), HINT, counsel=counsel)
+            except ProcessEnded as lost:
+                if self.ended:
+                    raise
+                self.end(interrupt=False)
+                self.worker = None
+                if self._trials.losses_of(trial) == MOST_LOSSES:
+                    told = f"{MOST_LOSSES} processes were lost over it, the last one: "
+                    # Its node may be gone. A crash is the trial's own, and so is a kill where the node still answers:
+                    # the kernel ends what needs too much memory, and would do so at every --resume.
+                    if isinstance(lost, WorkerLost):
+                        reason = lost.problems[0]
+                        message = f"trial {trial.name}: {told}{reason.message}"
+                        raise RunFailed(message, reason.where, _then_again(reason.hint)) from None
+                    return FAILED, f"{told}{lost.problems[0]}"
+                console.note(f"trial {trial.name}: {lost.problems[0].message}; another process goes on")
+
+
+def _opened(log: Path, cards: tuple[int, ...]) -> Callable[[Any], Any]:
+    """Runs in the process, which sees `cards` alone: what trains."""
+    begin(log, cards)
+
+    def answer(job: tuple[Recipe, str, Sequence[str]]) -> tuple[str, str]:
+        recipe, metric, command = job
+        if not wait_until_free(recipe.run_dir, LET_GO):  # says nothing of the trial's values
+            message = "a process on a node that was lost still trains this"
+            raise RunFailed(message, str(recipe.run_dir), _then_again("wait until it has ended"))
+        return train_trial(recipe, metric, _worth_there, command)
+
+    return answer
+
+
+def _worth_there(evaluation: int, score: float) -> bool:
+    """What the parent says; where it ends this process, the training goes on until the signal stops it."""
+    return call_parent((evaluation, score)) is not False
+
+
+def train_trial(
+    recipe: Recipe, metric: str, worth: Callable[[int, float], bool], command: Sequence[str]
+) -> tuple[str, str]:
+    """Train a trial, or go on with it: its state, FINISHED, PRUNED or FAILED, and the reason. Interrupted: Ctrl-C.
+
+    RunFailed: the machine failed (a full disk), which says nothing of the trial's values. The same lack of memory a
+    second time does: FAILED.
+    """
+    run, before = RunDirectory(recipe.run_dir), None
+    if run.manifest_file.exists():  # killed after the training had ended, and before that was recorded
+        manifest = run.read_manifest()
+        if run.is_finished or manifest["state"] == PRUNED:  # one that failed may have lacked a disk
+            return manifest["state"], manifest["error"] or ""
+        before = manifest["error"]
+    console.note(f"trial {run.path.name}: {run.path}")
+    try:
+        train(recipe, resume=run.manifest_file.exists(), command=command, judging=TrialPruner(metric, worth))
+    except Interrupted:
+        raise
+    except Pruned as pruned:
+        return PRUNED, pruned.problems[0].message
+    except Exception as error:  # also a library's, at values that nobody tried before; the others may work
+        told = error.problems[0] if isinstance(error, NlpctlError) else Problem(f"{type(error).__name__}: {error}")
+        cause = _of_the_machine(error)
+        again = isinstance(cause, MemoryError) and f"{type(cause).__name__}: {cause}" == before
+        if cause is not None and not again:
+            raise RunFailed(told.message, told.where or str(run.path), _then_again(remedy(cause))) from error
+        return FAILED, str(told)
+    return FINISHED, ""
+
+
+def _then_again(first: str) -> str:
+    return f"{first}; {AGAIN}" if first else AGAIN
+
+
+def _of_the_machine(error: BaseException | None) -> OSError | MemoryError | None:
+    """The error of the machine that `error` came from; None: the values of the trial may have caused it."""
+    while error is not None and not isinstance(error, OutOfMemory):  # smaller batches were tried already
+        if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
+            return error
+        if isinstance(error, MemoryError) and not is_of_tensors(error):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _seconds(run: RunDirectory) -> float | None:
+    """From the first start of a run to its end, pauses included."""
+    if not run.manifest_file.exists():
+        return None
+    started, ended = (run.read_manifest()[name] for name in ("started", "ended"))
+    return None if ended is None else (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
+
+
+def best_of(told: Sequence[TrialRecord], greater_is_better: bool) -> TrialRecord | None:
+    """The finished trial with the best score, the first of several; None: none is finished."""
+    ranked = ranking(told, greater_is_better)
+    return ranked[0] if ranked else None
+
+
+def ranking(told: Sequence[TrialRecord], greater_is_better: bool) -> list[TrialRecord]:
+    """The finished trials, the best first."""
+    finished = [each for each in told if each.state == FINISHED and each.score is not None]
+    return sorted(finished, key=lambda each: -each.score if greater_is_better else each.score)

@@ -1,0 +1,132 @@
+"""`nlpctl eval --workers`: a model whose predictions for a labelled split are computed by several workers.
+
+The command reads the split and makes the report, as for one process. The workers get runs of rows, as large as the
+windows in which one process sorts by length. If there are fewer windows than workers need, they first tell how long the
+rows are; then each computes a share of the batches that one process would make of a window. So batches and predictions
+are the same, bit by bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.inference.shard_worker import ShardWorker, ShardWorkerConfig, open_pool
+from nlpctl.names import counted
+from nlpctl.runtime.worker_pool import WorkerPool, WorkItem
+from nlpctl.runtime.worker_slots import ParallelConfig
+
+if TYPE_CHECKING:
+    from nlpctl.engines.pipeline import Place
+    from nlpctl.tasks.base import Predictions, Task
+
+PIECES = 2  # per worker at least: when one is lost, or slower than the others, less is left to do
+
+
+@dataclass(frozen=True)
+class DividedModel:
+    """A trained model in several workers: what scoring needs of a `TrainedModel`."""
+
+    task: Task
+    engine: str
+    _precision: str
+    _crew: WorkerPool
+
+    @property
+    def shares(self) -> tuple[WorkItem, ...]:
+        """What each worker has done."""
+        return tuple(self._crew.shares)
+
+    def predictions(self, examples: Sequence[Any], batch_size: int) -> Predictions:
+        """As of `TrainedModel`."""
+        from nlpctl.engines.pipeline import window_of
+        from nlpctl.tasks.base import Predictions
+
+        size, workers = window_of(batch_size), len(self._crew.shares)
+        starts = range(0, len(examples), size)
+        count = min(-(-PIECES * workers // len(starts)), -(-min(size, len(examples)) // batch_size))
+        windows = [_Piece(range(start, min(start + size, len(examples))), None) for start in starts]
+        pieces = windows if count == 1 else self._cut(examples, windows, batch_size, count)
+        jobs = ((ShardWorker.score, [examples[i] for i in piece.rows], piece.chosen, self._engine) for piece in pieces)
+        found = Predictions([] for _ in examples)
+        with console.progress(len(examples), "score") as bar:
+            for job, predictions, worker in self._crew.results(jobs):
+                rows = 0
+                for place, parts in zip(pieces[job].rows, predictions, strict=True):
+                    rows += bool(parts) and parts[0] is not None
+                    found[place] = merged(found[place], parts)
+                found.truncated.update(pieces[job].rows[place] for place in predictions.truncated)
+                self._crew.shares[worker].rows += rows
+                bar.advance(rows)
+        return found
+
+    @property
+    def _engine(self) -> tuple[str, str]:
+        return self.engine, self._precision
+
+    def _cut(
+        self, examples: Sequence[Any], windows: Sequence[_Piece], batch_size: int, count: int
+    ) -> list[_Piece]:
+        """Pieces of each window, at most `count`, with batches of all lengths in each."""
+        from nlpctl.engines.pipeline import by_length
+
+        parts = [part for window in windows for part in _parts(window.rows, count)]
+        jobs = ((ShardWorker.lengths, examples[part.start : part.stop], self._engine) for part in parts)
+        told = {job: lengths for job, lengths, _ in self._crew.results(jobs)}
+        lengths = [each for number in range(len(parts)) for each in told[number]]
+        pieces = []
+        for window in windows:
+            places = by_length(lengths[window.rows.start : window.rows.stop])
+            batches = [places[start : start + batch_size] for start in range(0, len(places), batch_size)]
+            for number in range(min(count, len(batches))):
+                chosen = [place for batch in batches[number::count] for place in batch]
+                owners = sorted({owner for owner, _ in chosen})
+                local = {owner: i for i, owner in enumerate(owners)}
+                rows = [window.rows[owner] for owner in owners]
+                pieces.append(_Piece(rows, [(local[owner], part) for owner, part in chosen]))
+        return pieces
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What a worker computes at a time: examples by their numbers; `chosen`: of one window, these of their features."""
+
+    rows: Sequence[int]
+    chosen: list[Place] | None
+
+
+def _parts(rows: range, count: int) -> list[range]:
+    """`rows` in at most `count` runs of about equal length."""
+    step = -(-len(rows) // count)
+    return [rows[start : start + step] for start in range(0, len(rows), step)]
+
+
+def merged(one: list[Any], two: list[Any]) -> list[Any]:
+    """The predictions for the features of an example, each of which is in one of both lists, and None in the other."""
+    return [b if a is None else a for a, b in zip(one, two, strict=True)] if one else two
+
+
+@contextlib.contextmanager
+def divided_model(
+    recipe: Recipe, source: str, batch_size: int, division: ParallelConfig, rows: Callable[[], int]
+) -> Iterator[DividedModel]:
+    """The model that `find_model` found, opened by all workers, in the engine that one of them chooses.
+
+    `rows`: counts what is to be scored.
+    """
+    from nlpctl.tasks.base import make_task
+
+    order = ShardWorkerConfig(recipe, source, (), None, batch_size, Path())
+    with open_pool(order, division, lambda _: Path(os.devnull)) as crew:
+        ((_, model, _),) = crew.results([(ShardWorker.described, rows() // len(crew.shares))])
+        for warning in model.warnings:
+            console.warn(warning)
+        console.note(f"model {source}: {counted(len(crew.shares), 'workers')}, {' '.join(model.engine)}")
+        task = make_task(recipe, model.labels, model.thresholds, model.calibration)
+        yield DividedModel(task, *model.engine, crew)

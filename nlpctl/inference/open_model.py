@@ -1,0 +1,99 @@
+"""Find and open the trained model of a command, in the requested engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING
+
+from nlpctl import console
+from nlpctl.config.recipe_of import recipe_of
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
+from nlpctl.errors import UserError
+from nlpctl.export.export import temporary_export
+from nlpctl.models.export_folder import read_checked_manifest
+from nlpctl.models.find import check_export, find_trained_model
+from nlpctl.models.source import resolve_source
+from nlpctl.models.tokenizer import needs_paddlenlp
+from nlpctl.runtime.process import ProcessSetup, one_process, prepare_process, seed_python, set_up_process
+
+if TYPE_CHECKING:
+    from nlpctl.engines.auto import Rows
+    from nlpctl.engines.trained import TrainedModel
+
+
+def find_model(recipe: Recipe) -> str:
+    """`find_trained_model` with all checks that need no Paddle, for a command that will open the model.
+
+    UserError: there is no trained model, or it does not support what `recipe` asks for.
+    """
+    source = find_trained_model(recipe)
+    refuse_model(recipe, source)
+    return source
+
+
+def refuse_model(recipe: Recipe, source: str) -> None:
+    """UserError if its files show that the model `source` does not support what `recipe` asks for.
+
+    `source` is from `find_trained_model`, which compares the files of an export with their checksums, or has been
+    checked otherwise.
+    """
+    key = "inference.min_confidence"
+    if recipe.inference.min_confidence is not None and not task_info(recipe.task).reads(key):
+        raise UserError(f"answers of {recipe.task} have no confidence", recipe.where(key), "leave it out")
+    found = resolve_source(source)
+    if found.kind == "export":
+        check_export(recipe, read_checked_manifest(found.folder))
+    elif recipe.inference.tensorrt and recipe.inference.engine in ("auto", "dygraph"):
+        hint = "export the model first (nlpctl export), or use --engine paddle"
+        raise UserError("TensorRT takes graphs, not networks", recipe.where("inference.tensorrt"), hint)
+
+
+def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
+    """`set_up_process`, but without importing Paddle for an export on a CPU whose texts are read without PaddleNLP.
+
+    Where its engine is Paddle Inference, opening it imports Paddle.
+    """
+    found = resolve_source(source)
+    if found.kind != "export" or "paddle" in sys.modules or needs_paddlenlp(found.folder, recipe.data.tokenizer):
+        return set_up_process(recipe)
+    setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
+    if setup.device != "cpu":
+        return set_up_process(recipe)
+    seed_python(recipe.training.seed)
+    return setup
+
+
+def open_trained_model(
+    recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int = 64, rows: Rows = None
+) -> TrainedModel:
+    """Load the model that `find_model` found, with the engine and device that the recipe asks for.
+
+    `batch_size`: rows per batch, since the fastest engine depends on it. `rows`: how many are to be answered, or a
+    function that counts them, if that is known: where nothing was timed on this machine, many rows pay for doing it.
+    A warning if answers are to be withheld by probabilities that were never calibrated. Raises UserError when its task
+    head was never trained, data.max_seq_length exceeds its limit, or this machine cannot
+    run the engine or precision.
+    """
+    model = _opened(recipe, setup, source, batch_size, rows)
+    if recipe.inference.min_confidence is not None and model.task.calibration is None:
+        console.warn("the probabilities of this model were never compared with data: fit them with nlpctl calibrate")
+    return model
+
+
+def _opened(recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int, rows: Rows) -> TrainedModel:
+    from nlpctl.engines.auto import this_machine
+    from nlpctl.engines.choice import check_engine
+    from nlpctl.engines.trained import open_export, open_network
+
+    refuse_model(recipe, source)
+    found = resolve_source(source)
+    if found.kind == "export":
+        return open_export(recipe, setup, found.folder, recipe_of(found.folder), batch_size, rows)
+    if recipe.inference.engine in ("auto", "dygraph"):
+        return open_network(recipe, setup, source)
+    check_engine(recipe.inference, this_machine(setup))  # fails before the work of an export
+    with temporary_export(recipe, setup, source) as folder:
+        model = open_export(recipe, setup, folder, recipe_of(folder), batch_size, rows)
+        return dataclasses.replace(model, settle=None)  # the folder will be gone

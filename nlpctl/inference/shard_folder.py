@@ -1,0 +1,275 @@
+"""The answers of a divided prediction: a folder of parts while it runs, then one file or a folder that is kept.
+
+    OUTPUT.shards/plan.json            what the answers depend on, and how the input was cut
+    OUTPUT.shards/input-0              a copy of a large packed file, which can be read from its middle
+    OUTPUT.shards/part-000000.jsonl    the answers of a shard
+    OUTPUT.shards/part-000000.json     its rows and its SHA-256: written last, so a part without it does not count
+    OUTPUT.shards/worker-0.log         what a worker wrote to standard error
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from nlpctl import outputs
+from nlpctl.data.input_shards import Shard
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.files import (
+    STAGING_PREFIX,
+    json_of,
+    remove_dir,
+    remove_leftovers,
+    sha256_of,
+    staged_file,
+    write_json_atomic,
+    writing,
+)
+from nlpctl.inference.predict import shards_of
+from nlpctl.layout import MANIFEST, PARTS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+PLAN = "plan.json"
+_ENOUGH = "free disk space, then continue with --resume"
+_BLOCK = 1 << 20
+VECTORS = ".f32"  # the ending of a part of vectors
+_OWN = re.compile(rf"{re.escape(STAGING_PREFIX)}.*|worker-\d+\.log|input-\d+")  # what a folder holds before its plan
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What is known of a part: its file, the number of its first row, its rows, the bad and the truncated ones among
+    them, its bytes."""
+
+    file: str
+    first: int
+    rows: int
+    bad_rows: int
+    truncated: int
+    bytes: int
+    sha256: str
+
+
+class ShardFolder:
+    """The folder of one output. One process at a time may use it, and its workers."""
+
+    def __init__(self, output: Path):
+        self.output = output
+        self.folder = shards_of(output)
+        self._told: dict[int, Sums] = {}  # by those who wrote the parts
+
+    def plan(self) -> dict[str, Any] | None:
+        """The plan of an interrupted prediction; None if there is none."""
+        try:
+            found = json_of(self.folder / PLAN)
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def refuse_foreign(self) -> None:
+        """UserError if what has the name of the folder is not of a divided prediction: it would be removed."""
+        if not os.path.lexists(self.folder):
+            return
+        if self.folder.is_dir() and not self.folder.is_symlink():
+            plan = self.plan()
+            own = plan is not None and "identity" in plan
+            if own or all(_OWN.fullmatch(path.name) for path in self.folder.iterdir()):
+                return
+        hint = f"move {self.folder.name} away, or name another place: -o"
+        message = "a divided prediction keeps its parts under this name, and what is there is not of one"
+        raise UserError(message, where=str(self.folder), hint=hint)
+
+    def log(self, number: int) -> Path:
+        """Where a worker writes to, once there is a folder."""
+        return self.folder / f"worker-{number}.log"
+
+    def copy(self, number: int) -> Path:
+        """Where the unpacked copy of a file of the input is."""
+        return self.folder / f"input-{number}"
+
+    def keep_copy(self, number: int, pieces: Iterable[bytes]) -> None:
+        """Write such a copy."""
+        with writing(self.folder, _ENOUGH), staged_file(self.copy(number)) as stream:
+            stream.writelines(pieces)
+
+    @contextlib.contextmanager
+    def begun(self) -> Iterator[None]:
+        """Start over. If the body fails before it keeps a plan, nothing is left.
+
+        UserError if nothing can be written there.
+        """
+        with writing(self.output, "name another place: -o"):
+            remove_dir(self.folder)
+            self.folder.mkdir(parents=True)
+        try:
+            yield
+        except BaseException:
+            if self.plan() is None:
+                remove_dir(self.folder)
+            raise
+
+    def keep_plan(self, plan: Mapping[str, Any]) -> None:
+        """From now on the prediction can be resumed."""
+        with writing(self.output, "name another place: -o"):
+            write_json_atomic(self.folder / PLAN, plan)
+
+    def kept(self, shards: Iterable[Shard]) -> dict[int, Sums]:
+        """The finished ones of `shards`, by number. What is left of unfinished ones is removed."""
+        remove_leftovers(self.folder)
+        found = {}
+        for shard in shards:
+            sums = self.sums(shard.number)
+            if sums is not None and (sums.first, sums.rows) == (shard.first, shard.rows) and self._is_whole(sums):
+                found[shard.number] = sums
+        return found
+
+    def note(self, number: int, sums: Sums) -> None:
+        """What the worker that wrote a part knows of it counts from now on, whatever the folder holds."""
+        self._told[number] = sums
+
+    def sums(self, number: int) -> Sums | None:
+        if number in self._told:
+            return self._told[number]
+        try:
+            return Sums(**json_of(self._sums(number)))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _is_whole(self, sums: Sums) -> bool:
+        part = self.folder / sums.file
+        return part.is_file() and part.stat().st_size == sums.bytes
+
+    def write(self, shard: Shard, pieces: Iterable[tuple[bytes, int, int]], suffix: str = ".jsonl") -> Sums:
+        """Write the answers of a shard, given as pieces of the part, each with the numbers of bad rows and of truncated
+        rows in it."""
+        digest, size, bad, truncated = hashlib.sha256(), 0, 0, 0
+        name = f"part-{shard.number:06}{suffix}"
+        with writing(self.folder, _ENOUGH), staged_file(self.folder / name) as stream:
+            for raw, bad_rows, cut in pieces:
+                stream.write(raw)
+                digest.update(raw)
+                size += len(raw)
+                bad += bad_rows
+                truncated += cut
+        sums = Sums(name, shard.first, shard.rows, bad, truncated, size, digest.hexdigest())
+        with writing(self.folder, _ENOUGH):
+            write_json_atomic(self._sums(shard.number), asdict(sums))
+        return sums
+
+    def finish_file(self, count: int) -> None:
+        """Write the `count` parts one after the other to the output, and remove the folder."""
+        with writing(self.output, _ENOUGH), staged_file(self.output) as stream:
+            for number in range(count):
+                for block in self._checked(number):
+                    stream.write(block)
+        remove_dir(self.folder)
+
+    def finish_array(self, count: int) -> None:
+        """Write the vectors in all parts to the output, a .npy file, and remove the folder."""
+        from nlpctl.inference.embed import ArrayFile
+
+        file = None
+        with writing(self.output, _ENOUGH), staged_file(self.output) as stream:
+            for vectors in self.vectors(count):
+                file = ArrayFile(stream, vectors.shape[1:], vectors.dtype) if file is None else file
+                file.append(vectors)
+            file.finish()
+        remove_dir(self.folder)
+
+    def vectors(self, count: int) -> Iterator[np.ndarray]:
+        """The vectors of each part, float32 [rows, dim]. RunFailed if it is damaged."""
+        import numpy as np
+
+        for number in range(count):
+            raw = b"".join(self._checked(number))
+            yield np.frombuffer(raw, np.float32).reshape(self.sums(number).rows, -1)
+
+    def answers(self, number: int) -> list[dict[str, Any]]:
+        """The answers of a part. RunFailed if it is damaged."""
+        return [json.loads(line) for line in b"".join(self._checked(number)).decode().split("\n")[:-1]]
+
+    def rewritten(self, number: int, suffix: str, write: Callable[[BinaryIO], None]) -> Sums:
+        """A part in another format, written by `write`, and what is known of it."""
+        path = self.folder / f"part-{number:06}{suffix}"
+        with writing(self.folder, _ENOUGH), staged_file(path) as stream:
+            write(stream)
+        return replace(self.sums(number), file=path.name, bytes=path.stat().st_size, sha256=sha256_of(path))
+
+    def checked_sums(self, count: int) -> list[Sums]:
+        """What is known of all parts, each of which has been read. RunFailed if one is damaged."""
+        for number in range(count):
+            for _ in self._checked(number):
+                pass
+        return [self.sums(number) for number in range(count)]
+
+    def finish_folder(self, sums: Sequence[Sums], plan: Mapping[str, Any]) -> None:
+        """Give the folder of parts its name, with a manifest in place of what was needed while it was made."""
+        parts = [asdict(each) for each in sums]
+        told = {name: plan["identity"][name] for name in ("model", "settings", "keep")}
+        total = {name: sum(part[name] for part in parts) for name in ("rows", "bad_rows", "truncated")}
+        manifest = {"content": PARTS, **total, "engine": plan["engine"], **told, "parts": parts}
+        with writing(self.output, _ENOUGH):
+            write_json_atomic(self.folder / MANIFEST, manifest)
+            remove_dir(self.output)
+            os.replace(self.folder, self.output)
+            for path in _passing(self.output, {MANIFEST, *(part["file"] for part in parts)}):
+                path.unlink()  # last: until the folder has its name, a killed command can be resumed
+
+    def _checked(self, number: int) -> Iterator[bytes]:
+        """The bytes of a part. RunFailed, after the last, if they are not those that were written."""
+        sums, digest = self.sums(number), hashlib.sha256()
+        part = self.folder / sums.file
+        with part.open("rb") as stream:
+            for block in _blocks(stream):
+                digest.update(block)
+                yield block
+        if digest.hexdigest() != sums.sha256:
+            self._sums(number).unlink(missing_ok=True)
+            hint = "continue with --resume, which answers these rows again"
+            raise RunFailed("the answers are not those that were written: the disk has damaged them", str(part), hint)
+
+    def _sums(self, number: int) -> Path:
+        return self.folder / f"part-{number:06}.json"
+
+
+def _passing(folder: Path, kept: Collection[str]) -> list[Path]:
+    """The files of a prediction that are needed only while it is made."""
+    patterns = (PLAN, "part-*", "worker-*.log", "input-*")
+    return [path for name in patterns for path in folder.glob(name) if path.name not in kept]
+
+
+def refuse_parts(output: Path, overwrite: bool) -> None:
+    """UserError if `output` cannot become a folder of parts, or is one and must not be replaced."""
+    outputs.refuse_lost_link(output)
+    outputs.refuse_part(output)
+    outputs.refuse_mounted(output)
+    outputs.refuse_inputs(output)
+    if not os.path.exists(output):
+        return
+    manifest = output / MANIFEST
+    try:
+        found = json_of(manifest)
+        own = {MANIFEST, *(part["file"] for part in found["parts"])} if found["content"] == PARTS else None
+        own = own and own | {path.name for path in _passing(output, own)}
+    except (OSError, ValueError, KeyError, TypeError):
+        own = set() if output.is_dir() and not any(output.iterdir()) else None
+    if own is None:
+        hint = "name another folder"
+        raise UserError("this is not a folder of parts, and is not replaced", where=str(output), hint=hint)
+    if own and not overwrite:
+        raise UserError("the output folder exists", where=str(output), hint="use --overwrite, or name another folder")
+    outputs.refuse_foreign(output, own)
+
+
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    while block := stream.read(_BLOCK):
+        yield block

@@ -1,0 +1,195 @@
+"""What one worker of a divided prediction does: it reads parts of the input, and answers shards with a loaded model."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe, RuntimeSection
+from nlpctl.data.input_files import InputFile
+from nlpctl.data.input_shards import Counted, Range, Scanned, Shard, ShardRows, count_lines, scan
+from nlpctl.data.inputs import PredictInput
+from nlpctl.data.passthrough_columns import PassthroughColumns
+from nlpctl.data.readers.row import is_bad
+from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.errors import EXIT_INTERRUPTED
+from nlpctl.inference.open_model import open_trained_model, set_up_to_answer
+from nlpctl.inference.predict import Answering
+from nlpctl.inference.shard_folder import VECTORS, ShardFolder, Sums
+from nlpctl.models.confidence import Calibration
+from nlpctl.runtime.ray_cluster import NodeRequirements, ray_cluster
+from nlpctl.runtime.worker import listen_for_interrupts
+from nlpctl.runtime.worker_pool import LocalWorker, WorkerPool, answering
+from nlpctl.runtime.worker_slots import ParallelConfig, shares
+
+if TYPE_CHECKING:
+    from nlpctl.engines.pipeline import Place
+    from nlpctl.engines.trained import TrainedModel
+    from nlpctl.tasks.base import Predictions
+
+
+@dataclass(frozen=True)
+class ShardWorkerConfig:
+    """What all workers are told. `model`: from `find_trained_model`."""
+
+    recipe: Recipe
+    model: str
+    files: tuple[InputFile, ...]
+    keep: PassthroughColumns | None
+    batch_size: int
+    output: Path
+    truncated: bool = False  # whether answers say that their text was cut
+
+    def on(self, runtime: RuntimeSection) -> ShardWorkerConfig:
+        """The order for a worker with these cores or this card."""
+        return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, runtime=runtime))
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a task needs to know of a trained model to score its predictions; `engine`: and its precision."""
+
+    labels: LabelSet
+    thresholds: tuple[float, ...] | None
+    calibration: Calibration | None
+    engine: tuple[str, str]
+    warnings: list[str]
+
+
+class ShardWorker:
+    """A worker's state: the input, and the model once it is needed. Its methods are the jobs."""
+
+    def __init__(self, order: ShardWorkerConfig, log: Path | None):
+        """`log`: where standard error goes from the opening of the model on; None: where it goes now."""
+        self._order, self._log = order, log
+        self._source = PredictInput(task_rows(order.recipe.task, order.recipe.data), order.files)
+        self._model: TrainedModel | None = None
+
+    def count(self, part: Range) -> Counted:
+        return count_lines(self._order.files[part.file], part)
+
+    def unpack(self, number: int) -> None:
+        """Write the unpacked copy of a file of the input."""
+        ShardFolder(self._order.output).keep_copy(number, self._order.files[number].unpack())
+
+    def scan(self, part: Range) -> Scanned:
+        return scan(self._source, part, self._order.keep)
+
+    def engine(self, rows: int) -> tuple[str, str, list[str]]:
+        """The engine and precision that the recipe gives for `rows` rows here, and what is to be warned of."""
+        with console.for_a_program() as warnings:
+            model = self._opened(None, rows)
+        return model.predictor.engine, model.predictor.precision, warnings
+
+    def described(self, rows: int) -> Described:
+        """The model, opened as `engine` does; and what is to be warned of."""
+        engine, precision, warnings = self.engine(rows)
+        task = self._opened(None, rows).task
+        return Described(task.labels, task.thresholds, task.calibration, (engine, precision), warnings)
+
+    def lengths(self, examples: Sequence[Any], engine: tuple[str, str]) -> list[list[int]]:
+        """As of `TrainedModel`."""
+        return self._opened(engine, None).lengths(examples)
+
+    def score(
+        self, examples: Sequence[Any], chosen: Sequence[Place] | None, engine: tuple[str, str]
+    ) -> Predictions:
+        """The predictions for labelled examples of one window; `chosen`: as of `TrainedModel`."""
+        return self._opened(engine, None).predictions(examples, self._order.batch_size, chosen)
+
+    def answer(self, shard: Shard, engine: tuple[str, str]) -> Sums:
+        """Answer a shard and write its part. UserError for a bad row where data.on_bad_row is "error"."""
+        order = self._order
+        model = self._opened(engine, None)
+        rows = ShardRows(self._source, shard)
+        work = Answering(order.recipe, model, rows, order.keep, order.batch_size, False, order.truncated)
+        return ShardFolder(order.output).write(shard, _texts(work))
+
+    def embed(self, shard: Shard, engine: tuple[str, str]) -> Sums:
+        """As `answer`, for the vectors of texts: float32, row after row."""
+        from nlpctl.inference.embed import embedded
+
+        order, rows = self._order, ShardRows(self._source, shard)
+        windows = embedded(order.recipe, self._opened(engine, None), rows, order.batch_size)
+        vectors = ((found.tobytes(), sum(map(is_bad, read)), truncated) for read, found, truncated in windows)
+        return ShardFolder(order.output).write(shard, vectors, VECTORS)
+
+    def schema(self, number: int) -> str:
+        """The schema of a finished part (inference/parquet_parts.py)."""
+        from nlpctl.inference.parquet_parts import schema_of
+
+        return schema_of(ShardFolder(self._order.output).answers(number))
+
+    def to_parquet(self, number: int, schema: str) -> Sums:
+        """A finished part, written as Parquet."""
+        from nlpctl.inference.parquet_parts import write_part
+
+        folder = ShardFolder(self._order.output)
+        answers = folder.answers(number)
+        return folder.rewritten(number, ".parquet", lambda stream: write_part(stream, answers, schema))
+
+    def _opened(self, engine: tuple[str, str] | None, rows: int | None) -> TrainedModel:
+        """The model, opened the first time; `engine`: and its precision, for all workers the same."""
+        if self._model is None:
+            if self._log is not None:
+                os.dup2(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
+            recipe, source = self._order.recipe, self._order.model
+            if engine is not None:
+                chosen = dataclasses.replace(recipe.inference, engine=engine[0], precision=engine[1])
+                recipe = dataclasses.replace(recipe, inference=chosen)
+            setup = set_up_to_answer(recipe, source)
+            self._model = open_trained_model(recipe, setup, source, self._order.batch_size, rows)
+        return self._model
+
+
+def _texts(work: Answering) -> Iterator[tuple[bytes, int, int]]:
+    for part in work.parts(0):
+        if part.error is not None:
+            raise part.error
+        yield part.lines.encode(), part.bad, part.truncated
+
+
+def open_desk(order: ShardWorkerConfig, log: Path | None) -> Callable[[Any], Any]:
+    """Runs in a process of this machine: what answers its jobs. `log`: as for Desk."""
+    os.setsid()  # a terminal's Ctrl-C must reach only the parent, which passes it on once
+    listen_for_interrupts(_leave)
+    return answering(ShardWorker(order, log))
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """What is being written has not got its name yet, so nothing needs an end. An exception would be one in C++."""
+    os._exit(EXIT_INTERRUPTED)
+
+
+def open_desk_elsewhere(order: ShardWorkerConfig) -> Callable[[Any], Any]:
+    """Runs on another machine, where the same folders are mounted."""
+    return answering(ShardWorker(order, None))
+
+
+# Who answers divided input: processes of this machine, each with its cores or its card, or nodes of a Ray cluster.
+
+
+
+@contextlib.contextmanager
+def open_pool(order: ShardWorkerConfig, division: ParallelConfig, log: Callable[[int], Path]) -> Iterator[WorkerPool]:
+    """Workers with a Desk each. `log`: the file that worker i of this machine writes to once it opens the model."""
+    workers = division.workers
+    if division.cluster is None:
+        count = workers or 1
+        runtimes = shares(order.recipe.runtime, count)
+        with WorkerPool(lambda number: LocalWorker(open_desk, order.on(runtimes[number]), log(number)), count) as crew:
+            yield crew
+        return
+    with ray_cluster(division.cluster) as nodes:
+        place = nodes.place(order.recipe.runtime, workers)
+        own, ground = order.on(place.runtime), NodeRequirements(os.getcwd())
+        with WorkerPool(lambda _: nodes.hire(place, ground, open_desk_elsewhere, own), workers or place.room) as crew:
+            yield crew

@@ -1,0 +1,226 @@
+"""`nlpctl bench`: how fast models and exports answer here, in every engine, precision, thread count and batch size."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.engines.timing import BenchResult, Speed, Timed, conditions, figures
+from nlpctl.errors import NlpctlError, UserError
+from nlpctl.files import write_text_atomic, writing
+from nlpctl.inference.timed_process import Candidate, Texts, TimedProcess
+from nlpctl.models.export_folder import read_checked_manifest
+from nlpctl.models.find import check_export, find_trained_model
+from nlpctl.models.source import ModelSource, resolve_source, weights_file
+from nlpctl.modeltools.bench_page import bench_page
+from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.machine import physical_cores
+from nlpctl.runtime.process import ProcessSetup, set_up_process
+
+if TYPE_CHECKING:
+    from nlpctl.engines.choice import Choice
+
+MB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to time. `threads`: counts to try, () for the recipe's own. `rounds`: timed rounds after one warm-up."""
+
+    texts: Texts
+    batch_sizes: tuple[int, ...] = (1, 32)
+    threads: tuple[int, ...] = ()
+    rounds: int = 5
+
+
+def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
+    """Time the trained models of the recipes, each in every engine and precision that its recipe.inference allows.
+
+    All candidates are loaded first and timed in alternating rounds. A failing candidate gives a warning and does not
+    stop the others; if all fail, the first error is raised. UserError if a model is missing or no engine can run it.
+    """
+    for recipe in recipes:
+        _check_length(recipe, plan.texts.length)
+    subjects = [subject for recipe in recipes for subject in _subjects(recipe, plan)]
+    with sigterm_interrupts(), ExitStack() as stack:
+        running = []
+        for subject in subjects:
+            console.note(f"loading {subject.candidate.name}")
+            process = stack.enter_context(TimedProcess(subject.candidate, plan.texts, plan.batch_sizes))
+            running.append(_Running(subject, process))
+            running[-1].attempt(process.open)
+        course = console.Course("bench", plan.rounds + 1, "rounds")
+        for round in range(plan.rounds + 1):
+            _round(running, plan, counted=round > 0)
+            course.tell(round + 1, _progress(round, plan.rounds, course.left(round + 1)))
+        course.finish()
+        timed = tuple(each.result(plan) for each in running if each.attempt(each.ask_memory))
+        origin = next((each.process.opened.origin for each in running if each.failure is None), "")
+    failed = [(each.subject.candidate.name, each.failure) for each in running if each.failure is not None]
+    if not timed:
+        raise failed[0][1]
+    return BenchResult(timed, tuple((name, str(error)) for name, error in failed), _conditions(plan, origin))
+
+
+@dataclass(frozen=True)
+class _Subject:
+    candidate: Candidate
+    model: str
+    threads: int
+    size_mb: float
+
+
+@dataclass
+class _Running:
+    """A candidate, its process and its times so far. `failure`: why it was dropped."""
+
+    subject: _Subject
+    process: TimedProcess
+    engine: dict[int, list[list[float]]] = field(default_factory=lambda: defaultdict(list))  # batch size: rounds
+    text: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    peak_mb: float = 0.0
+    failure: NlpctlError | None = None
+
+    def attempt(self, action: Callable[[], object]) -> bool:
+        """Whether `action` succeeded; a candidate that failed before is skipped."""
+        if self.failure is None:
+            try:
+                action()
+            except NlpctlError as error:
+                self.failure = error
+                console.warn(f"{self.subject.candidate.name}: {error}")
+        return self.failure is None
+
+    def ask_memory(self) -> None:
+        self.peak_mb = self.process.peak_mb()
+
+    def time(self, batch_size: int, texts: bool, counted: bool) -> None:
+        seconds = self.process.seconds(batch_size)
+        text_seconds = self.process.text_seconds(batch_size) if texts else None
+        if counted:
+            self.engine[batch_size].append(seconds)
+            if text_seconds is not None:
+                self.text[batch_size].append(text_seconds)
+
+    def result(self, plan: Plan) -> Timed:
+        opened, choice = self.process.opened, self.subject.candidate.choice
+        speeds = []
+        for size in plan.batch_sizes:
+            text = opened.rows / median(self.text[size]) if size in self.text else None
+            speeds.append(Speed(size, figures(self.engine[size], opened.features), text))
+        return Timed(
+            self.subject.model,
+            "dygraph fp32" if choice is None else choice.name,
+            self.subject.threads,
+            opened.load_seconds,
+            self.peak_mb,
+            self.subject.size_mb,
+            tuple(speeds),
+        )
+
+
+def _progress(round: int, rounds: int, seconds: float) -> str:
+    """What is done, the warm-up being round 0, and the `seconds` left."""
+    done = f"round {round} of {rounds}" if round else "warmed up"
+    left = math.ceil(seconds)
+    minutes, rest = divmod(left, 60)
+    return f"{done}, about {minutes}:{rest:02d} left" if left else done
+
+
+def _round(running: Sequence[_Running], plan: Plan, counted: bool) -> None:
+    """One round: every candidate once at every batch size."""
+    for size in plan.batch_sizes:
+        for each in running:
+            each.attempt(partial(each.time, size, plan.texts.length is None, counted))
+
+
+def _subjects(recipe: Recipe, plan: Plan) -> Iterator[_Subject]:
+    """Every way to run the model of a recipe, with every number of threads."""
+    source = resolve_source(find_trained_model(recipe))
+    place = source.name if source.folder is None else str(source.folder)
+    told = place if source.folder is None else _shown(source.folder)
+    ways = list(_ways(source, recipe))
+    for threads in plan.threads or (recipe.runtime.threads or physical_cores(),):
+        own = dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=threads))
+        for choice, files in ways:
+            name = f"{told}, {'dygraph' if choice is None else choice.name}, {threads} thread{'s' * (threads > 1)}"
+            size = sum(file.stat().st_size for file in files) / MB
+            yield _Subject(Candidate(name, place, own, choice), told, threads, size)
+
+
+def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Path]]]:
+    """The engines and precisions that recipe.inference allows for a model, with the files that each reads."""
+    inference, folder = recipe.inference, source.folder
+    if folder is None or source.kind != "export":
+        if inference.engine not in ("auto", "dygraph"):
+            hint = "export it first: nlpctl export; then time the export"
+            where = source.name if folder is None else str(folder)
+            raise UserError(f"a network is run by dygraph, not by {inference.engine}", where, hint)
+        yield None, [_fetched(source.name, recipe) if folder is None else weights_file(folder)]
+        return
+    manifest = read_checked_manifest(folder)  # _subjects has compared the files
+    check_export(recipe, manifest)
+    setup = _set_up(recipe)
+    from nlpctl.engines.auto import choices
+
+    found = [
+        choice
+        for choice in choices(manifest, setup)
+        if inference.engine in ("auto", choice.engine) and inference.precision in ("auto", choice.precision)
+    ]
+    if not found:
+        hint = "leave out --engine and --precision to time whatever runs here"
+        raise UserError("this machine cannot run the export that way", str(folder), hint)
+    for choice in found:
+        yield choice, [folder / name for name in choice.graph.files]
+
+
+def _set_up(recipe: Recipe) -> ProcessSetup:
+    """Of this process, which times nothing. Thread counts differ between candidates, and a process has only one."""
+    return set_up_process(dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=None)))
+
+
+def _fetched(name: str, recipe: Recipe) -> Path:
+    """The weights file of a model of PaddleNLP's hub, downloaded if it is not on this machine."""
+    _set_up(recipe)
+    from nlpctl.models.hub import fetch
+
+    return fetch(name).weights_file
+
+
+def _check_length(recipe: Recipe, length: int | None) -> None:
+    if length is not None and length > recipe.data.max_seq_length:
+        message = f"{length} tokens exceed data.max_seq_length ({recipe.data.max_seq_length})"
+        raise UserError(message, "--length", "use a lower --length, or raise the limit: --set data.max_seq_length=N")
+
+
+def _shown(folder: Path) -> str:
+    """The folder relative to the working directory if it is inside; else as it is."""
+    here = Path.cwd()
+    return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
+
+
+def _conditions(plan: Plan, origin: str) -> dict[str, Any]:
+    texts = plan.texts
+    return {
+        **conditions(),
+        "rows": origin,
+        "length": "as the rows are" if texts.length is None else texts.length,
+        "rounds": plan.rounds,
+    }
+
+
+def write_page(result: BenchResult, file: Path) -> None:
+    """The result as one HTML page that works offline. UserError if it cannot be written."""
+    with writing(file, "name another file: --html FILE"):
+        write_text_atomic(file, bench_page(result))

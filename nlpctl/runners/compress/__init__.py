@@ -1,1 +1,0 @@
-"""`nlpctl compress`."""

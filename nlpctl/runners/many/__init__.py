@@ -1,1 +1,0 @@
-"""Several trainings of one recipe: folds, seeds, growing shares of the rows."""

@@ -1,0 +1,1 @@
+"""What run directories hold: lists, comparisons, reports, model cards, MLflow."""

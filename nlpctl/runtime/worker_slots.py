@@ -1,0 +1,103 @@
+"""Where work is done side by side: processes of this machine, or nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from nlpctl.config.schema import RuntimeSection
+from nlpctl.files import staging_prefix
+from nlpctl.runtime.device import choose_device, usable_gpu
+from nlpctl.runtime.machine import physical_cores, refuse_processes
+from nlpctl.runtime.process import one_process
+from nlpctl.runtime.ray_cluster import NodeRequirements, ray_cluster
+from nlpctl.runtime.worker import RemoteProcess, Worker
+
+# Dividing this machine among processes that work side by side.
+
+def shares(runtime: RuntimeSection, workers: int) -> list[RuntimeSection]:
+    """The runtime section of each of `workers` processes: its share of the cores, or its card, in turns."""
+    if choose_device(runtime.device, runtime.devices) == "gpu":
+        cards = runtime.devices or tuple(range(usable_gpu().count))
+        own_cards = [cards[number % len(cards)] for number in range(workers)]
+        return [dataclasses.replace(runtime, device="gpu", devices=(card,)) for card in own_cards]
+    threads = runtime.threads
+    if threads is None and "OMP_NUM_THREADS" not in os.environ:
+        threads = max(1, physical_cores() // workers)
+    return [dataclasses.replace(runtime, device="cpu", threads=threads)] * workers
+
+
+
+HERE: Callable[..., RemoteProcess] = partial(Worker, daemon=False)
+
+
+@dataclass(frozen=True)
+class ParallelConfig:
+    """Who does the work: `workers` processes, or the nodes of a `cluster`. `resume`: what was begun goes on.
+
+    UserError if this machine cannot hold so many processes.
+    """
+
+    workers: int | None
+    cluster: str | None
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.cluster is None:
+            refuse_processes(self.workers or 1, "--workers")
+
+    @property
+    def divides(self) -> bool:
+        """Whether this process does not do all of it itself, one after the other."""
+        return self.cluster is not None or (self.workers or 1) > 1
+
+
+@dataclass(frozen=True)
+class WorkerSlots:
+    """Where processes work side by side. `runtimes`: what each may use; `elsewhere`: on a cluster.
+
+    `slowdown`: how many times as long something takes as alone, since processes share cores, or a card.
+    """
+
+    runtimes: tuple[RuntimeSection, ...]
+    elsewhere: bool
+    slowdown: float
+    _worker: Callable[..., RemoteProcess]
+
+    @contextlib.contextmanager
+    def seeing(self, folder: Path, *paths: str) -> Iterator[Callable[..., RemoteProcess]]:
+        """Makes a worker, not started yet, from what `Worker` takes. Its `start` raises UnfitNode where `folder` is
+        another one than here, or `paths` are missing."""
+        if not self.elsewhere:
+            yield self._worker
+            return
+        with tempfile.NamedTemporaryFile(prefix=staging_prefix("seen"), dir=folder) as mark:
+            ground = NodeRequirements(os.getcwd(), (os.path.abspath(mark.name), *paths))
+            yield partial(self._worker, ground)
+
+
+@contextlib.contextmanager
+def worker_slots(runtime: RuntimeSection, division: ParallelConfig, most: int | None) -> Iterator[WorkerSlots]:
+    """Those of `division`; on a cluster by default as many as it has room for, but at most `most`. UserError."""
+    if division.cluster is None:
+        workers = division.workers or 1
+        runtimes = shares(runtime, workers) if workers > 1 else [one_process(runtime)]
+        yield WorkerSlots(tuple(runtimes), False, _slowdown(runtimes), HERE)
+        return
+    with ray_cluster(division.cluster) as nodes:
+        place = nodes.place(runtime, division.workers)
+        count = division.workers or min(place.room, most or place.room)
+        yield WorkerSlots((place.runtime,) * count, True, 1.0, partial(nodes.worker, place))
+
+
+def _slowdown(runtimes: Sequence[RuntimeSection]) -> float:
+    if runtimes[0].device == "gpu":
+        return float(max(Counter(each.devices for each in runtimes).values()))
+    return float(len(runtimes))

@@ -1,0 +1,1 @@
+"""`nlpctl serve`: a trained model as an HTTP service."""

@@ -1,0 +1,112 @@
+"""A trained model behind the queue of a service."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.data.readers.row import BadRow
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.inference.open_model import open_trained_model, set_up_to_answer
+from nlpctl.inference.predict import answers
+from nlpctl.runtime.interrupt import sigterm_waits
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.serve.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from nlpctl.engines.auto import Rows
+    from nlpctl.engines.engine import Switch
+    from nlpctl.engines.trained import TrainedModel
+    from nlpctl.serve.app import Service
+    from nlpctl.tasks.base import Task
+
+# A lone client sends its next request within a millisecond. Waking the engine's threads for it cost a quarter of the
+# requests per second (int8, two cores).
+SPIN_US = 1000
+BYTES_PER_TOKEN = 16  # or fewer, in any language
+
+
+def note_starting(address: str) -> None:
+    console.note(f"starting on {address}; every request gets 503 until the model is ready")
+
+
+def note_serving(recipe: Recipe, address: str) -> None:
+    console.note(f"serving {recipe.task} on {address} (Ctrl-C stops)")
+
+
+def note_stopping() -> None:
+    console.note("finishing accepted requests; Ctrl-C again to stop now")
+
+
+def set_up_to_serve(recipe: Recipe, source: str) -> ProcessSetup:
+    """Prepare this process. SIGTERM waits meanwhile: Paddle's import would answer it with a C++ stack."""
+    with sigterm_waits():
+        return replace(set_up_to_answer(recipe, source), spin_us=SPIN_US)
+
+
+def _settle(settle: Callable[[], TrainedModel | None], engine: Switch, read: Callable[[Task], None]) -> None:
+    """Time the engines next to the service, and go over to the fastest. `read`: takes the task that reads it."""
+    try:
+        faster = settle()
+    except Exception as error:  # the service goes on as it is
+        console.warn(f"auto: timing the engines failed: {error}")
+        return
+    if faster is not None:
+        engine.use(faster.predictor)
+        read(faster.task)
+        console.note(f"now answering with {engine.engine} {engine.precision}")
+
+
+def make_service(
+    recipe: Recipe, setup: ProcessSetup, source: str, settings: ServeSettings, rows: Rows = None
+) -> Service:
+    """The service of the model that `find_model` found as `source`; its batcher is not started yet.
+
+    `rows`: as of `open_trained_model`.
+    """
+    from nlpctl.engines.engine import Switch
+    from nlpctl.engines.pipeline import answering
+    from nlpctl.serve.app import Service
+    from nlpctl.serve.batcher import Batcher
+    from nlpctl.serve.requests import BodyReader
+
+    model = open_trained_model(recipe, setup, source, settings.batch_size, rows)
+    engine = Switch(model.predictor)
+    pipeline = answering(model.task, model.encoder, engine)
+    columns = task_rows(recipe.task, recipe.data)
+
+    task = model.task
+
+    def read_by(other: Task) -> None:
+        nonlocal task
+        task = other
+
+    def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
+        return answers(columns, task, read, pipeline.predictions(read, settings.batch_size), truncated=True)
+
+    # What is longer is cut off, and costs no more, unless it is read in windows.
+    longest = sys.maxsize if columns.in_windows else BYTES_PER_TOKEN * recipe.data.max_seq_length
+
+    def size(row: Any) -> int:
+        return 0 if isinstance(row, BadRow) else min(row.byte_length, longest)
+
+    def report(error: BaseException) -> None:
+        console.warn(f"a request failed: {type(error).__name__}: {error}")
+
+    def facts() -> dict[str, str]:
+        return {"task": recipe.task, "engine": engine.engine, "precision": engine.precision}
+
+    return Service(
+        BodyReader(columns, settings.max_rows, settings.max_characters),
+        Batcher(answer, size, settings, report, lambda: engine.streams),
+        settings,
+        facts,
+        columns.required(labelled=False),
+        report,
+        settle=None if model.settle is None else partial(_settle, model.settle, engine, read_by),
+    )

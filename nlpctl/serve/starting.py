@@ -1,0 +1,175 @@
+"""What a service answers while it starts: 503, with the reason. It listens from the first moment.
+
+An address that is bound but not listened on can be taken by another process, whose answers would pass for those of the
+service. Connections that arrive while the service takes over wait in the same socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+
+from nlpctl.errors import Problem, UserError
+from nlpctl.serve.requests import Refused
+from nlpctl.serve.settings import ServeSettings
+
+# The address of a service. It is bound before the model is loaded, which takes seconds.
+
+BACKLOG = 2048  # connections that the kernel lets wait
+
+
+@contextlib.contextmanager
+def bound_socket(settings: ServeSettings) -> Iterator[socket.socket]:
+    """A socket bound to the address that does not listen yet. UserError if the address is not available."""
+    host, port = settings.host, settings.port
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (socket.gaierror, UnicodeError):
+        message = f"there is no address for {host!r}"
+        raise UserError(message, "--host", "use a name or address of this machine, or 0.0.0.0 for all") from None
+    with socket.socket(family, kind, protocol) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(address)
+        except OSError as error:
+            raise cannot_listen(error, settings) from None
+        yield listening
+
+
+def cannot_listen(error: OSError, settings: ServeSettings) -> UserError:
+    """The UserError for an OSError of bind or listen."""
+    message = f"cannot listen on {settings.host} port {settings.port}: {error.strerror}"
+    if error.errno == errno.EADDRINUSE:
+        return UserError(message, "--port", "stop that process, or use another port; 0 chooses a free one")
+    if error.errno == errno.EACCES:
+        return UserError(message, "--port", "ports below 1024 need administrator rights: use a higher one")
+    return UserError(message, "--host", "use a name or address of this machine, or 0.0.0.0 for all")
+
+
+def url(listening: socket.socket, tls: bool = False) -> str:
+    """The URL of the service."""
+    scheme = "https" if tls else "http"
+    host, port = listening.getsockname()[:2]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+
+HEALTH = ("/health", "/health/ready")
+_MOST = 65_536  # bytes of a request's head
+_SECONDS = 5.0  # for a request to arrive, and for its sender to read the answer
+_LAST = 1.0  # seconds for open requests when the service takes over
+_POLL = 0.1
+
+
+class Starting:
+    """Answers on a bound socket from its own thread, inside the context. `stage` says what is going on."""
+
+    def __init__(self, listening: socket.socket, settings: ServeSettings, tls: ssl.SSLContext | None = None):
+        self.stage = "starting"
+        self._listening, self._settings, self._tls = listening, settings, tls
+        self._over, self._began = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="starting", daemon=True)
+
+    def __enter__(self) -> Starting:
+        """UserError if another process listens on the address."""
+        try:
+            self._listening.listen(BACKLOG)
+        except OSError as error:
+            raise cannot_listen(error, self._settings) from None
+        self._thread.start()
+        self._began.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    async def _serve(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # this thread must never take the signal
+        open_requests: set[asyncio.Task[None]] = set()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            open_requests.add(task)
+            try:
+                await self._answer(reader, writer)
+            except asyncio.CancelledError:  # at the end, of a request that has not arrived; asyncio would log it
+                pass
+            finally:
+                open_requests.discard(task)
+
+        # A duplicate: closing the server must not close the socket, in which the next connections wait.
+        listening = self._listening.dup()
+        server = await asyncio.start_server(answer, sock=listening, limit=_MOST, backlog=BACKLOG, ssl=self._tls)
+        self._began.set()
+        while not self._over.is_set():
+            await asyncio.sleep(_POLL)
+            # It waits because of `sigterm_waits`. Nothing is there to be cleaned up, and the import may take long.
+            if signal.SIGTERM in signal.sigpending():
+                os.write(2, b"stopped while starting\n")
+                os._exit(0)
+        server.close()
+        if open_requests:
+            await asyncio.wait(set(open_requests), timeout=_LAST)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request with 503 and close its connection."""
+        with contextlib.closing(writer), contextlib.suppress(OSError, ValueError, EOFError, asyncio.TimeoutError):
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _SECONDS)
+            writer.write(self._response(head.split(b" ", 2)[1].partition(b"?")[0].decode("latin-1")))
+            if writer.can_write_eof():  # not with TLS
+                writer.write_eof()
+            while await asyncio.wait_for(reader.read(_MOST), _SECONDS):  # closing with unread data would reset it
+                pass
+
+    def _response(self, path: str) -> bytes:
+        problem = Problem(f"the service is starting: {self.stage}", hint="try again after 1 s")
+        content = {"status": "starting", "reason": self.stage} if path in HEALTH else Refused(503, problem).content()
+        body = json.dumps(content).encode()
+        head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+        return f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+class Stopped(BaseException):
+    """SIGTERM while the service starts. No Exception, so that no library takes it for a failure of its own."""
+
+
+@contextlib.contextmanager
+def sigterm_stops() -> Iterator[None]:
+    """Inside the context SIGTERM raises Stopped, in the main thread; in another one nothing changes.
+
+    Paddle's import sets a handler of its own; `configure_paddle` restores this one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        raise Stopped
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except Exception:
+        if asked:  # a library made another error of the exception, as an import does
+            raise Stopped from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    if asked:  # a bare except of a library took the exception
+        raise Stopped

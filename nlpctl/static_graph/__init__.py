@@ -1,1 +1,0 @@
-"""Reading every static parameter format, name maps, matching, the conversion report."""

@@ -1,0 +1,178 @@
+"""`nlpctl train RUN --continue N`: the recipe of the longer run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.own_code import with_names_of
+from nlpctl.config.recipe_of import recipe_of
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import UserError
+from nlpctl.files import json_of, staged_dir, write_text_atomic
+from nlpctl.layout import checkpoint_step, is_run
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.checkpoint_choice import damage_of
+from nlpctl.training.early_stopping import patience_of
+
+# Continuing a finished run for more epochs, in a run directory of its own. Imports no Paddle.
+#
+# The new run takes over the last checkpoint of the finished one (and the best one, if another), with the optimizer, the
+# count of steps and the log. From then on it is an ordinary run: it is resumed like any other, and needs the finished
+# run no more. The finished run is only read.
+
+FACT = "continues"  # in the manifest of the new run
+_OPTIMIZER, _STATE = "optimizer.pdopt", "trainer_state.json"  # PaddleNLP's names
+_NEW = "a new run can start from its model: model.name_or_path"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run that can go on: its recipe, and its last checkpoint, intact and with optimizer state."""
+
+    run: RunDirectory
+    recipe: Recipe
+    checkpoint: Path
+    best: str | None  # the name of the best checkpoint, where it will be needed
+
+    @property
+    def step(self) -> int:
+        """Completed steps at the checkpoint."""
+        return checkpoint_step(self.checkpoint)
+
+    def fact(self) -> dict[str, Any]:
+        """What the new run's manifest says."""
+        return {"run": str(self.run.path.resolve()), "step": self.step, "checkpoint": self.checkpoint.name,
+                "best": self.best}  # fmt: skip
+
+
+def require_finished(run: RunDirectory) -> None:
+    """UserError if there is no finished training in the folder."""
+    path = run.path
+    if run.made_by is not None:
+        hint = "to train it further, name it as model.name_or_path of a recipe"
+        raise UserError(f"this network was made by `nlpctl {run.made_by}`", where=str(path), hint=hint)
+    if not run.manifest_file.is_file():
+        hint = "give the run directory of a finished run, or its recipe"
+        raise UserError("there is no finished run to continue", where=str(path), hint=hint)
+    if not run.is_finished:
+        state = run.read_manifest()["state"]
+        raise UserError(f"the run is {state}", where=str(path), hint=f"finish it first: {run.to_go_on()}")
+
+
+def finished_run(run: RunDirectory, recipe: Recipe) -> Finished:
+    """The finished `run`, trained by `recipe`. UserError: it cannot go on."""
+    checkpoint = _last_checkpoint(run)
+    state = json_of(checkpoint / _STATE)
+    if stops_at(checkpoint, recipe):
+        hint = "to train further all the same, start a new run from its model: model.name_or_path"
+        step, planned = state["global_step"], state["max_steps"]
+        raise UserError(f"early stopping ended the run at step {step} of {planned}", where=str(run.path), hint=hint)
+    best = state.get("best_model_checkpoint") if recipe.training.load_best_model_at_end else None
+    if best is not None and Path(best).name != checkpoint.name:
+        _refuse_damaged(run.checkpoints / Path(best).name)
+    return Finished(run, recipe, checkpoint, None if best is None else Path(best).name)
+
+
+def _refuse_damaged(checkpoint: Path) -> None:
+    if damage := damage_of(checkpoint):
+        raise UserError(f"the checkpoint is damaged: {damage}", where=str(checkpoint), hint=_NEW)
+
+
+def _last_checkpoint(run: RunDirectory) -> Path:
+    checkpoint = run.last_checkpoint()
+    if checkpoint is None:
+        hint = f"it was trained with save_strategy: no, or they were deleted; {_NEW}"
+        raise UserError("the run has no checkpoint, so its optimizer is lost", where=str(run.path), hint=hint)
+    _refuse_damaged(checkpoint)
+    if not (checkpoint / _OPTIMIZER).is_file():
+        why = "the checkpoint holds no optimizer state (training.ignore_save_lr_and_optim)"
+        raise UserError(why, where=str(checkpoint), hint=_NEW)
+    return checkpoint
+
+
+def stops_at(checkpoint: Path, recipe: Recipe) -> bool:
+    """Whether early stopping, as `recipe` has it, ends the run at this checkpoint, and would at once again."""
+    patience, state = patience_of(recipe), json_of(checkpoint / _STATE)
+    return patience is not None and patience.exhausted(state["log_history"])
+
+
+def take_over(run: RunDirectory) -> bool:
+    """Copy checkpoints and log of the run that the begun `run` continues; False if it continues none.
+
+    Does nothing if they were taken over already. UserError: the finished run is gone or has changed.
+    """
+    fact = run.read_manifest().get(FACT)
+    if fact is None:
+        return False
+    last = run.last_checkpoint()
+    if last is not None and checkpoint_step(last) >= fact["step"]:
+        return True
+    source = RunDirectory(Path(fact["run"]))
+    console.note(f"continuing {source.path} after step {fact['step']:,}")
+    names = [name for name in (fact["best"], fact["checkpoint"]) if name is not None]
+    for name in dict.fromkeys(names):
+        checkpoint = source.checkpoints / name
+        if damage := damage_of(checkpoint):
+            hint = "restore that run, or start a new one from a model: model.name_or_path"
+            raise UserError(f"the checkpoint to continue from is damaged: {damage}", where=str(checkpoint), hint=hint)
+    if source.events_file.is_file():
+        write_text_atomic(run.events_file, source.events_file.read_text(encoding="utf-8", errors="replace"))
+    for name in dict.fromkeys(names):  # the last one comes last: if it is there, everything is
+        with staged_dir(run.checkpoints / name) as folder:
+            shutil.copytree(source.checkpoints / name, folder, dirs_exist_ok=True)
+    return True
+
+
+
+FLAG = "--continue"
+_TOTAL = re.compile(r"-[\d.]+-(epochs|steps)$")
+
+
+def run_to_continue(source: str) -> tuple[Finished, Recipe | None]:
+    """The finished run that `source` names: a run directory, or a recipe, whose training.output_dir it is.
+
+    With the recipe, if it is one.
+    """
+    folder = Path(source)
+    recipe = None if folder.is_dir() else load_recipe(source, purpose="apply")
+    run = RunDirectory(folder if recipe is None else recipe.run_dir)
+    require_finished(run)
+    return finished_run(run, recipe_of(run.path)), recipe
+
+
+def recipe_to_continue(source: str) -> Recipe:
+    """The recipe of that run, on a node that need not have it: there `source` names the recipe."""
+    folder = Path(source)
+    if folder.is_dir():
+        return recipe_of(folder)
+    try:
+        recipe = load_recipe(source, purpose="apply")
+    except UserError:
+        if folder.exists():
+            raise
+        hint = "name its recipe here, or keep the run on storage that every node sees"
+        raise UserError("neither the finished run nor a recipe is on this node", source, hint) from None
+    return with_names_of(recipe_of(recipe.run_dir), recipe) if is_run(recipe.run_dir) else recipe
+
+
+def longer(recipe: Recipe, run: Path, more: int) -> list[Override]:
+    """The changes of the recipe of `run` for `more` epochs; more steps where it counts steps (training.max_steps).
+
+    The folder of the new run is named after the total: outputs/quickstart-13-epochs.
+    """
+    if more < 1:
+        raise UserError(f"{more} is no number of epochs", where=FLAG, hint="give 1 or more")
+    training = recipe.training
+    if training.max_steps > 0:
+        name, unit, total = "max_steps", "steps", str(training.max_steps + more)
+    else:
+        name, unit, total = "num_train_epochs", "epochs", f"{training.num_train_epochs + more:.12g}"
+    folder = _TOTAL.sub("", os.path.abspath(run)) + f"-{total}-{unit}"
+    return [Override(f"training.{name}", total, FLAG), Override("training.output_dir", folder, FLAG)]

@@ -1,0 +1,109 @@
+"""Creating or resuming the run directory of a training. Imports no Paddle, since the parent of several processes calls
+it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.dump import dump_recipe
+from nlpctl.config.own_parts import part_of
+from nlpctl.config.paths import further_files, parameter_files
+from nlpctl.config.schema import Recipe
+from nlpctl.data.functions import part_sums
+from nlpctl.data.splits import TrainingData
+from nlpctl.errors import UserError
+from nlpctl.files import sums
+from nlpctl.names import counted
+from nlpctl.runtime.process import library_environment
+from nlpctl.runtime.run_directory import FURTHER, RunDirectory, describe_run
+from nlpctl.runtime.versions import installed_versions
+from nlpctl.training.continued import FACT, Finished
+from nlpctl.training.oom import MicroBatching
+
+PLANNED = "planned_processes"  # in the manifest
+
+
+def begin_run(
+    recipe: Recipe,
+    run: RunDirectory,
+    facts: Mapping[str, Any],
+    data: TrainingData | None,
+    *,
+    command: Sequence[str] = (),
+    resume: bool,
+    overwrite: bool,
+    origin: Finished | None = None,
+) -> None:
+    """Write recipe.yaml and manifest.json of a new or resumed training in `run`, and lock it.
+
+    `facts`: further entries of the manifest. `data`: None if child processes read the data. `origin`: the finished run
+    that this one continues, which must have seen the same data. UserError as in `RunDirectory.begin`.
+    """
+    functions = part_sums(recipe)
+    planned = _planned_processes(recipe, run, facts["processes"], origin) if resume or origin else facts["processes"]
+    if resume:
+        _compare_functions(run, functions, "the run began", "train again with --overwrite")
+    files = [*(data.files if data else ()), *parameter_files(recipe.model)]
+    known = describe_run(command, recipe.training.seed, files, installed_versions())
+    known[FURTHER] = sums(further_files(recipe))
+    known["environment"] = library_environment(recipe.runtime, os.environ)
+    manifest = {**facts, PLANNED: planned, **known, "functions": functions}
+    manifest["skipped_rows"] = data.skipped if data else {}
+    if origin is not None:
+        manifest[FACT] = origin.fact()
+        otherwise = "start a new run from its model: model.name_or_path"
+        _compare_functions(origin.run, functions, "the finished run", otherwise)
+        origin.run.refuse_if_different(origin.run.read_manifest(), manifest, otherwise)
+    run.begin(manifest, dump_recipe(recipe), resume=resume, overwrite=overwrite)
+
+
+def planned_processes(manifest: Mapping[str, Any]) -> int:
+    """The processes among which the recipe's batches are divided as it says: those with which the run began."""
+    return int(manifest.get(PLANNED, manifest["processes"]))
+
+
+def _planned_processes(recipe: Recipe, run: RunDirectory, processes: int, origin: Finished | None) -> int:
+    """Those of the run that goes on, or of `origin`. UserError if `processes` cannot make its steps."""
+    before = run if origin is None else origin.run
+    planned = planned_processes(before.read_manifest()) if before.manifest_file.is_file() else processes
+    training, by_tokens = recipe.training, recipe.data.batch_tokens is not None
+    division = MicroBatching(training.per_device_train_batch_size, training.gradient_accumulation_steps)
+    if planned != processes and (by_tokens or division.among(planned, processes) is None):
+        rows = "data.batch_tokens" if by_tokens else f"a step of {planned * division.batch_size * division.parts} rows"
+        raise UserError(
+            f"the run began with {counted(planned, 'processes')}, and {counted(processes, 'processes')} cannot divide "
+            f"{rows} evenly",
+            where=str(before.path),
+            hint=f"go on with {planned}, or with another number that divides it",
+        )
+    return planned
+
+
+def _compare_functions(
+    run: RunDirectory, functions: Mapping[str, Mapping[str, str]], since: str, otherwise: str
+) -> None:
+    if run.manifest_file.is_file():
+        refuse_changed_functions(run.read_manifest().get("functions", {}), functions, since, otherwise)
+
+
+def refuse_changed_functions(
+    began: Mapping[str, Mapping[str, str]], functions: Mapping[str, Mapping[str, str]], since: str, otherwise: str
+) -> None:
+    """UserError if the source of a part of the user's own changed on which the weights depend; others are told.
+
+    `began`, `functions`: the sums of the parts (`part_sums`) then and now. `since`: what began then, and `otherwise`:
+    what else to do, in words.
+    """
+    for key, names in functions.items():
+        changed = [name for name, sha in names.items() if began.get(key, {}).get(name, sha) != sha]
+        if changed and part_of(key).changes_training:
+            raise UserError(
+                f"the source of {', '.join(changed)} changed since {since}",
+                where=key,
+                hint=f"restore the file, or {otherwise}",
+            )
+        if changed:
+            console.warn(f"{key}: the source of {', '.join(changed)} changed since {since}")

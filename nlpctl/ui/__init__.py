@@ -1,0 +1,1 @@
+"""`nlpctl ui` and `nlpctl runs board`: runs in the browser."""

@@ -1,0 +1,120 @@
+"""Excel files as tables of texts."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+from nlpctl.cli.app import main
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import DataSection
+from nlpctl.data.inputs import open_input
+from nlpctl.data.readers.readers import read_rows
+from nlpctl.data.readers.row import BadRow
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.splits import read_training_data
+from nlpctl.datatools.inspect import split_data
+from nlpctl.errors import UserError
+
+TABLE = [["text", "label", "day"], *([f"room {i}", i % 2, datetime.date(2026, 11, 26)] for i in range(12))]
+
+
+def save(path: Path, *sheets: list[list[Any]]) -> Path:
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for number, rows in enumerate(sheets):
+        sheet = book.create_sheet(f"S{number}")
+        for row in rows:
+            sheet.append(row)
+    book.save(path)
+    return path
+
+
+def rows_of(path: Path, required: tuple[str, ...] = ("text", "label"), header: bool = True) -> list[Any]:
+    return list(read_rows(path, "xlsx", header, required))
+
+
+def test_cells_are_what_csv_would_hold(tmp_path: Path) -> None:
+    rows = [[], ["text", "label", "x"], ["two\nlines", 1, True], [], [" a ", 2.5, None], [3, "b", "_x000D_"],
+            ["_x005F_x000D_", datetime.datetime(2026, 1, 2, 3, 4), "c"]]  # fmt: skip
+    found = rows_of(save(tmp_path / "a.xlsx", [], rows))
+    assert [(row.line, tuple(row.values.values())) for row in found] == [
+        (3, ("two\nlines", "1", "TRUE")), (5, (" a ", "2.5", "")), (6, ("3", "b", "\r")),
+        (7, ("_x000D_", "2026-01-02T03:04:00", "c")),
+    ]  # fmt: skip
+
+
+def test_what_is_wrong_has_the_row_that_excel_shows(tmp_path: Path) -> None:
+    rows = [["text", "label"], ["a", 1], [], ["b", 0, None, "more"], ["c", 1]]
+    _, bad, _ = rows_of(save(tmp_path / "a.xlsx", rows))
+    assert isinstance(bad, BadRow) and bad.where == f"{tmp_path}/a.xlsx:4"
+    assert bad.reason == "wrong column count: expected 2 as on line 1, got 4"
+    with pytest.raises(UserError, match="a.xlsx:1: no column 'txt'; did you mean 'text'|no column 'txt'"):
+        rows_of(tmp_path / "a.xlsx", ("txt",))
+    with pytest.raises(UserError, match="a.xlsx: the file holds no rows"):
+        rows_of(save(tmp_path / "a.xlsx", [["text", "label"]]))
+
+
+def test_other_sheets_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows_of(save(tmp_path / "several.xlsx", TABLE, [["other"]]))
+    assert "of its sheets 'S0' is read; not read: 'S1'" in capsys.readouterr().err
+
+
+def test_training_new_split_and_predict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path / "train.xlsx", TABLE)
+    assert main(["new", "train.xlsx", "--model", "scratch", "-o", "r.yaml", "--yes"]) == 0
+    recipe = load_recipe("r.yaml")
+    assert (recipe.task, recipe.data.columns.label) == ("sequence_classification", "label")
+    assert len(read_training_data(task_rows(recipe.task, recipe.data)).train) == 12
+    assert main(["data", "inspect", "r.yaml", "--estimate"]) == 0
+    made = split_data(recipe, tmp_path / "parts", {"dev": 0.25, "test": 0})
+    lines = [json.loads(line) for path in made.files.values() for line in path.read_text().splitlines()]
+    assert made.files["train"].name == "train.jsonl" and sorted(map(str, lines)) == sorted(
+        str({"text": text, "label": str(label), "day": str(day)}) for text, label, day in TABLE[1:]
+    )
+    source = open_input(task_rows(recipe.task, DataSection()), "train.xlsx", "auto")
+    assert source.check() == 12 and [example.text for example in source.rows(skip=10)] == ["room 10", "room 11"]
+
+
+def archive(parts: dict[str, bytes], packed: int = zipfile.ZIP_DEFLATED) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", packed) as target:
+        for name, content in parts.items():
+            target.writestr(name, content)
+    return stream.getvalue()
+
+
+def parts_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as source:
+        return {name: source.read(name) for name in source.namelist()}
+
+
+def test_files_that_are_no_sheets_or_claim_too_much(tmp_path: Path) -> None:
+    good = parts_of(save(tmp_path / "good.xlsx", TABLE))
+    sheet = next(name for name in good if name.endswith("sheet1.xml"))
+    far = good[sheet].replace(b'<row r="13"', b'<row r="99999999"')
+    assert far != good[sheet]
+    cases = {
+        "plain": (b"text,label\na,1\n", "cannot be read: File is not a zip file"),
+        "cut": (archive(good)[:-300], "cannot be read"),
+        "other": (archive({"a.txt": b"x"}), "cannot be read"),
+        "broken": (archive({**good, sheet: good[sheet][:-200]}), "cannot be read"),
+        "lzma": (archive(good, zipfile.ZIP_LZMA), "another way than deflate"),
+        "bomb": (archive({**good, "xl/x.bin": bytes(80 << 20)}), "its parts claim"),
+        "far": (archive({**good, sheet: far}), "more than 1,048,576 rows"),
+    }
+    for name, (raw, told) in cases.items():
+        (tmp_path / f"{name}.xlsx").write_bytes(raw)
+        with pytest.raises(UserError, match=told):
+            rows_of(tmp_path / f"{name}.xlsx")
+    (tmp_path / "empty.xlsx").write_bytes(b"")
+    with pytest.raises(UserError, match="holds no rows: it is empty"):
+        rows_of(tmp_path / "empty.xlsx")

@@ -1,0 +1,226 @@
+"""Trials side by side, with stand-ins for the processes and for the study."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from nlpctl.compress.schedule import Clock
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import Interrupted, NlpctlError, Problem, RunFailed, UserError
+from nlpctl.experiments import trials as module
+from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, Trial, TrialRecord
+from nlpctl.experiments.trials import Trials, train_trial
+from nlpctl.runtime import worker_pool as crew
+from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.run_directory import FORMAT, RunDirectory
+from nlpctl.runtime.worker import ProcessEnded, WorkerKilled, WorkerLost
+from nlpctl.runtime.worker_pool import NoRoom
+from nlpctl.runtime.worker_slots import WorkerSlots
+from nlpctl.training.oom import OutOfMemory
+
+
+class Few(Trials):
+    """Six trials of one recipe."""
+
+    def __post_init__(self) -> None:
+        self._left = [Trial(number, {}) for number in range(6)]
+        self.ended: dict[int, str] = {}
+
+    def take(self) -> tuple[Trial, Recipe] | None:
+        with self._lock:
+            return (self._left.pop(0), self.recipe) if self._left else None
+
+    def done(self, trial: Trial, state: str, reason: str) -> None:
+        self.ended[trial.number] = state
+
+
+class Process:
+    """Takes a while to start, as a real one; `fails`: what its requests raise, one after the other."""
+
+    def __init__(self, fails: list[BaseException], starts: list[BaseException]):
+        self.fails, self.starts, self.asked, self.busy = fails, starts, 0, threading.Lock()
+
+    def start(self) -> None:
+        time.sleep(0.1)
+        if self.starts:
+            raise self.starts.pop(0)
+
+    def ask(self, job, where, hint, counsel):
+        assert self.busy.acquire(blocking=False), "two trials in one process"
+        time.sleep(0.02)
+        self.busy.release()
+        self.asked += 1
+        if self.fails:
+            raise self.fails.pop(0)
+        return FINISHED, ""
+
+    def send_signal(self, number: int) -> None:
+        pass
+
+    def end(self, interrupt: bool) -> None:
+        pass
+
+
+def trained(
+    tmp_path: Path, fails: list[BaseException], starts: list[BaseException], always: BaseException | None = None
+) -> tuple[Few, list[Process]]:
+    """The trials, and all processes; the first has `fails`, and those after the second `starts`. `always`: what every
+    request raises."""
+    (tmp_path / "recipe.yaml").write_text("task: sequence_classification\n")
+    recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
+    trials = Few(recipe, tmp_path, SimpleNamespace(), None, SimpleNamespace(), "accuracy", ())
+    made: list[Process] = []
+
+    def make(*_, grace: float) -> Process:
+        own = fails if not made else []
+        made.append(Process([always] if always is not None else own, starts if len(made) >= 2 else []))
+        return made[-1]
+
+    trials.train_side_by_side(WorkerSlots((recipe.runtime,) * 2, False, 2.0, make))
+    return trials, made
+
+
+def test_each_trains_one_at_a_time(tmp_path):
+    trials, made = trained(tmp_path, [], [])
+    assert trials.ended == dict.fromkeys(range(6), FINISHED)
+    assert [process.asked > 0 for process in made] == [True, True] and sum(process.asked for process in made) == 6
+
+
+def test_what_is_lost_goes_on_in_another_process(tmp_path, monkeypatch, capsys):
+    """Also where there is no room for one at first: then another worker takes the trial."""
+    monkeypatch.setattr(crew, "_AGAIN", 0.02)
+    trials, made = trained(tmp_path, [WorkerLost("its node is gone")], [NoRoom("none here")])
+    assert trials.ended == dict.fromkeys(range(6), FINISHED) and sum(process.asked for process in made) == 7
+    told = capsys.readouterr().err
+    assert "its node is gone; another process goes on" in told and "none here; it is asked for again" in told
+
+
+def test_ctrl_c_ends_all(tmp_path):
+    with pytest.raises(Interrupted, match="interrupted"):
+        trained(tmp_path, [KeyboardInterrupt()], [])
+
+
+def test_lost_nodes_end_the_sweep_and_crashes_are_of_the_trial(tmp_path):
+    """A trial over which processes crash has failed; one whose nodes are lost is trained again with --resume."""
+    for crash in (ProcessEnded("killed by SIGSEGV"), WorkerKilled("killed by SIGKILL on a node that answers")):
+        trials, _ = trained(tmp_path, [], [], always=crash)
+        assert trials.ended == dict.fromkeys(range(6), FAILED)
+    with pytest.raises(RunFailed, match="(?s)3 processes were lost over it.*its node is gone.*--resume"):
+        trained(tmp_path, [], [], always=WorkerLost("its node is gone"))
+
+
+def test_a_run_that_a_lost_process_still_holds_is_no_failed_trial(tmp_path, monkeypatch):
+    recipe = trial_recipe_at(tmp_path)
+    recipe.run_dir.mkdir()
+    held = take_lock(recipe.run_dir)
+    monkeypatch.setattr(module, "begin", lambda *_: None)
+    monkeypatch.setattr(module, "LET_GO", 0.0)
+    monkeypatch.setattr(module, "train_trial", lambda *_: (FAILED, "the run is in progress"))
+    answer = module._opened(tmp_path / "0.log", ())
+    try:
+        with pytest.raises(RunFailed, match="(?s)still trains this.*--resume goes on"):
+            answer((recipe, "accuracy", ()))
+    finally:
+        held.release()
+    assert answer((recipe, "accuracy", ()))[0] == FAILED
+
+
+def caused(error: Exception, by: Exception) -> Exception:
+    error.__context__ = by
+    return error
+
+
+FULL = OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FULL,
+        caused(RunFailed("cannot save"), FULL),
+        caused(UserError("cannot write here"), caused(ValueError("half a file"), FULL)),
+        MemoryError(),
+        OSError(12, "Cannot allocate memory"),
+    ],
+)
+def test_an_error_of_the_machine_is_no_result(tmp_path, monkeypatch, error):
+    with pytest.raises(RunFailed) as told:
+        one_trial(tmp_path, monkeypatch, error)
+    problem = told.value.problems[0]
+    assert problem.hint.endswith("--resume goes on; finished runs are kept") and problem.hint.startswith("free ")
+    assert problem.message == (error.problems[0].message if isinstance(error, NlpctlError) else told_as(error))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RunFailed("the loss is NaN in step 3"),
+        UserError("32 units are no multiple of 5 heads"),
+        ValueError("a library's"),
+        MemoryError("(ResourceExhausted) Out of memory error on GPU 0."),
+        OSError("(External) CUBLAS error(3), ALLOC_FAILED"),
+        caused(RunFailed("out of memory in step 1"), caused(OutOfMemory("Cannot allocate"), MemoryError())),
+        caused(UserError("there is no such model"), FileNotFoundError(2, "No such file")),
+    ],
+)
+def test_what_the_values_cause_is_a_failed_trial(tmp_path, monkeypatch, error):
+    state, reason = one_trial(tmp_path, monkeypatch, error)
+    told = error.problems[0] if isinstance(error, NlpctlError) else Problem(told_as(error))
+    assert (state, reason) == (FAILED, str(told))
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [(MemoryError("Unable to allocate 9 TiB"), True), (MemoryError("another array"), False), (FULL, False)],
+)
+def test_the_same_lack_of_memory_twice_is_of_the_values(tmp_path, monkeypatch, error, ends):
+    """Else each --resume would end with it. A full disk never is."""
+    before = told_as(FULL if error is FULL else MemoryError("Unable to allocate 9 TiB"))
+    run = RunDirectory(trial_recipe_at(tmp_path).run_dir)
+    run.path.mkdir()
+    run.manifest_file.write_text(json.dumps({"format": FORMAT, "state": "failed", "error": before}))
+    if ends:
+        assert one_trial(tmp_path, monkeypatch, error) == (FAILED, before)
+    else:
+        with pytest.raises(RunFailed, match="--resume goes on"):
+            one_trial(tmp_path, monkeypatch, error)
+
+
+def told_as(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def one_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> tuple[str, str]:
+    def train(*_, **more) -> None:
+        raise error
+
+    monkeypatch.setattr(module, "train", train)
+    return train_trial(trial_recipe_at(tmp_path), "accuracy", lambda *_: True, ())
+
+
+def trial_recipe_at(folder: Path) -> Recipe:
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(f"task: sequence_classification\ntraining: {{output_dir: '{folder / '000'}'}}\n")
+    return load_recipe(recipe, (), "apply")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "begins"),
+    [([(FINISHED, 100.0), (PRUNED, 10.0), (PRUNED, 10.0)], False), ([(PRUNED, 10.0), (PRUNED, 12.0)], True)],
+)
+def test_the_time_of_a_trial_is_that_of_whole_ones(tmp_path, seconds, begins):
+    """Those that were stopped early took less; they count where no other has ended."""
+    told = [TrialRecord(number, {}, state, None, time, "") for number, (state, time) in enumerate(seconds)]
+    new = Trial(len(told), {})
+    study = SimpleNamespace(unfinished=list, trials=lambda: told, draw=lambda: new)
+    (tmp_path / "recipe.yaml").write_text("task: sequence_classification\n")
+    recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
+    trials = Trials(recipe, tmp_path, study, None, Clock(50.0, now=lambda: 0.0), "accuracy", ())
+    assert trials._new() is (new if begins else None)

@@ -1,0 +1,264 @@
+"""Launched processes compute together, fail with the right message, and never outlive the command.
+
+Ranks write their process ids (and those of a helper each starts) to a folder, where the tests look them up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nlpctl.config.schema import RuntimeSection
+from nlpctl.errors import UserError
+from nlpctl.launch import launch as launch_module
+from nlpctl.launch.launch import launch, processes_wanted
+from nlpctl.runtime.device import usable_gpu
+from nlpctl.runtime.worker import is_alive
+
+ALL_REDUCE = """
+import os, sys
+from nlpctl.config.schema import RuntimeSection
+from nlpctl import console
+from nlpctl.runtime import ranks
+from nlpctl.runtime.process import configure_paddle, prepare_process
+setup = prepare_process(RuntimeSection(nproc=2), 7)
+configure_paddle(setup, 7)
+import paddle
+paddle.distributed.init_parallel_env()
+total = paddle.to_tensor([float(setup.rank + 1)])
+paddle.distributed.all_reduce(total)
+assert ranks.is_child()
+words, proxy = sys.argv[1:], os.environ["http_proxy"]
+print(f"rank {setup.rank} of {setup.world_size} sum {float(total)} words {words} proxy {proxy}")
+console.note("a note")
+"""
+
+
+def test_two_processes_reduce_and_rank_0_is_relayed(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # Paddle's launcher drops it
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "0")  # some platforms set it for a single process
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "1")
+    script = tmp_path / "reduce.py"
+    script.write_text(ALL_REDUCE)
+    logs = tmp_path / "logs"
+    assert launch(["--words", "a b"], 2, (), logs, (str(script),)) == 0
+    out, err = capfd.readouterr()
+    said = "of 2 sum 3.0 words ['--words', 'a b'] proxy http://127.0.0.1:9\n"
+    assert out == f"rank 0 {said}"
+    assert "a note\n" in err
+    assert sorted(path.name for path in logs.iterdir()) == ["rank-0.log", "rank-1.log"]
+    other = (logs / "rank-1.log").read_text()
+    assert f"rank 1 {said}" in other and "a note" not in other
+
+
+RANK = """
+import os, pathlib, signal, subprocess, sys, time
+rank, folder = os.environ["PADDLE_TRAINER_ID"], pathlib.Path(sys.argv[1])
+helper = subprocess.Popen(["sleep", "600"])  # stands for a data loader worker
+(folder / f"{rank}.new").write_text(f"{os.getpid()} {helper.pid} {os.getppid()}")
+(folder / f"{rank}.new").rename(folder / f"{rank}.processes")
+def wait_for(number):
+    while not (folder / f"{number}.processes").exists():
+        time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def ranks(tmp_path):
+    """Write the ranks' program; `started` waits for their process ids."""
+    return Ranks(tmp_path)
+
+
+class Ranks:
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.logs = folder / "logs"
+
+    def program(self, body: str) -> tuple[str, ...]:
+        script = self.folder / "rank.py"
+        script.write_text(RANK + body)
+        return (str(script),)
+
+    def launch(self, body: str) -> int:
+        return launch([str(self.folder)], 2, (), self.logs, self.program(body))
+
+    def started(self) -> list[int]:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            files = sorted(self.folder.glob("*.processes"))
+            if len(files) == 2:
+                return [int(number) for path in files for number in path.read_text().split()]
+            time.sleep(0.02)
+        raise AssertionError("the ranks did not start")
+
+    def assert_gone(self, seconds: float = 0.0) -> None:
+        deadline = time.monotonic() + seconds
+        while any(is_alive(number) for number in self.started()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert [number for number in self.started() if is_alive(number)] == []
+
+
+def test_a_failing_rank_is_named_with_its_last_lines(ranks, capfd):
+    body = """
+wait_for(1 - int(rank))
+if rank == "1":
+    for number in range(30):
+        print("line", number, file=sys.stderr)
+    sys.exit(2)
+time.sleep(600)
+"""
+    assert ranks.launch(body) == 2
+    err = capfd.readouterr().err
+    assert f"error: {ranks.logs}/rank-1.log: process 1 of 2 failed (exit code 2)\n" in err
+    assert "line 29\n" in err and "line 10\n" in err and "line 9\n" not in err
+    ranks.assert_gone()
+
+
+def test_a_port_that_was_taken_is_no_failure(ranks, capfd):
+    """All ranks start again; the launcher takes other ports than outgoing connections do."""
+    body = """
+from nlpctl.runtime.ranks import meeting
+assert 20000 <= int(os.environ["PADDLE_MASTER"].rpartition(":")[2]) <= 32000
+if (folder / "met").exists():
+    sys.exit(0)
+wait_for(1 - int(rank))
+if rank == "0":
+    (folder / "met").touch()
+    with meeting():
+        raise RuntimeError("(Unavailable) Bind network on 127.0.0.1:20000 failed.")
+time.sleep(600)
+"""
+    assert ranks.launch(body) == 0
+    err = capfd.readouterr().err
+    assert "all of them start again, with another port" in err and "process 0 of 2 failed" not in err
+
+
+@pytest.mark.slow
+def test_a_port_that_another_program_has(tmp_path, capfd):
+    script = tmp_path / "reduce.py"
+    taken = """
+import os, pathlib, socket
+mark = pathlib.Path(__file__).with_name("taken")
+if not mark.exists() and os.environ["PADDLE_TRAINER_ID"] == "0":
+    mark.touch()
+    other = socket.create_server(("0.0.0.0", int(os.environ["PADDLE_MASTER"].rpartition(":")[2])))
+"""
+    meets = ALL_REDUCE.replace("paddle.distributed.init", "with ranks.meeting(): paddle.distributed.init", 1)
+    script.write_text(taken + meets.replace('os.environ["http_proxy"]', "0"))
+    assert launch(["x"], 2, (), tmp_path / "logs", (str(script),)) == 0
+    out, err = capfd.readouterr()
+    assert "sum 3.0" in out and "start again, with another port" in err
+
+
+def test_a_user_error_of_all_ranks_is_shown_once(ranks, capfd):
+    body = """
+wait_for(1 - int(rank))
+if rank == "0":
+    time.sleep(0.2)  # not the first to fail, yet the one whose message the user has seen
+print("error: a.tsv:3: bad row", file=sys.stderr)
+sys.exit(2)
+"""
+    assert ranks.launch(body) == 2
+    err = capfd.readouterr().err
+    assert err.count("a.tsv:3: bad row") == 1 and "process 0 of 2 failed" in err
+    ranks.assert_gone()
+
+
+def test_a_killed_rank_is_told_from_those_that_fail_with_it(ranks, capfd):
+    body = """
+wait_for(1 - int(rank))
+if rank == "1":
+    os.kill(os.getpid(), signal.SIGKILL)
+while pathlib.Path(f"/proc/{(folder / '1.processes').read_text().split()[0]}/stat").read_text().split()[2] != "Z":
+    time.sleep(0.01)
+raise ConnectionError("lost my peer")
+"""
+    assert ranks.launch(body) == 1
+    err = capfd.readouterr().err
+    assert "process 1 of 2 failed (it was killed or crashed)" in err
+    ranks.assert_gone()
+
+
+@pytest.mark.slow
+def test_an_exception_is_exit_1_and_stubborn_ranks_are_killed(ranks, capfd):
+    body = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+wait_for(1 - int(rank))
+if rank == "0":
+    raise ValueError("broken here")
+time.sleep(600)
+"""
+    assert ranks.launch(body) == 1
+    err = capfd.readouterr().err
+    assert err.count("ValueError: broken here") == 1 and "process 0 of 2 failed (exit code 1)" in err
+    ranks.assert_gone()
+
+
+DRIVER = """
+import pathlib, sys
+from nlpctl.launch.launch import launch
+sys.exit(launch([sys.argv[2]], 2, (), pathlib.Path(sys.argv[2], "logs"), (sys.argv[1],)))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_ends_everything(ranks, number):
+    body = """
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    (folder / f"{rank}.told").write_text("")
+    sys.exit(130)
+"""
+    command = [sys.executable, "-c", DRIVER, *ranks.program(body), str(ranks.folder)]
+    driver = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    ranks.started()
+    time.sleep(0.2)
+    driver.send_signal(number)
+    err = driver.communicate(timeout=30)[1]
+    if number == signal.SIGKILL:
+        # The helpers are no ranks: the kernel ends those with their parents only where they ask for it.
+        processes = ranks.started()
+        deadline = time.monotonic() + 10
+        while any(is_alive(each) for each in (processes[0], processes[2], processes[3], processes[5])):
+            assert time.monotonic() < deadline, "a rank or the launcher outlived the killed command"
+            time.sleep(0.02)
+        for helper in (processes[1], processes[4]):
+            os.kill(helper, signal.SIGKILL)
+    else:
+        assert driver.returncode == 130 and "interrupted" in err and "Traceback" not in err
+        assert sorted(path.name for path in ranks.folder.glob("*.told")) == ["0.told", "1.told"]
+        ranks.assert_gone()
+
+
+def test_processes_that_never_start_are_told(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(launch_module, "_command", lambda *_: [sys.executable, "-c", "raise SystemExit('no launcher')"])
+    assert launch([], 2, (), tmp_path) == 1
+    err = capfd.readouterr().err
+    assert "could not start (exit code 1)" in err and "no launcher" in err
+
+
+def test_how_many_processes(monkeypatch):
+    assert processes_wanted(RuntimeSection()) == 1
+    assert processes_wanted(RuntimeSection(nproc=3)) == 3
+    assert processes_wanted(RuntimeSection(devices=(0, 2))) == 2
+    with pytest.raises(UserError, match="each card gets one process"):
+        processes_wanted(RuntimeSection(devices=(0, 1), nproc=3))
+    with pytest.raises(UserError, match="list the cards"):
+        processes_wanted(RuntimeSection(device="gpu", nproc=2))
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
+    assert processes_wanted(RuntimeSection(nproc=3)) == 1
+
+
+def test_missing_cards_are_refused_before_anything_starts(tmp_path):
+    if usable_gpu().count > 1:
+        pytest.skip("this machine has cards")
+    with pytest.raises(UserError, match="no usable GPU"):
+        launch([], 2, (0, 1), tmp_path / "logs")
+    assert not (tmp_path / "logs").exists()

@@ -1,0 +1,57 @@
+"""A service that starts: it listens at once, and answers 503 until another takes the same socket over."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+
+import pytest
+
+from nlpctl.errors import UserError
+from nlpctl.serve.settings import ServeSettings
+from nlpctl.serve.starting import Starting, bound_socket
+
+SETTINGS = ServeSettings(port=0)
+
+
+def ask(port: int, request: str) -> tuple[str, dict]:
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(request.encode())
+        received = b"".join(iter(lambda: connection.recv(65536), b""))
+    head, _, body = received.decode().partition("\r\n\r\n")
+    assert "Retry-After: 1" in head and "Connection: close" in head
+    return head.split("\r\n")[0], json.loads(body)
+
+
+def test_it_says_why_and_hands_over():
+    with bound_socket(SETTINGS) as listening:
+        port = listening.getsockname()[1]
+        with Starting(listening, SETTINGS) as starting:
+            starting.stage = "loading the model"
+            status, told = ask(port, "GET /health/ready?full HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert status.startswith("HTTP/1.1 503") and told == {"status": "starting", "reason": "loading the model"}
+            body = json.dumps([{"text": "a"}] * 5000)
+            _, told = ask(port, f"POST /predict HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n{body}")
+            assert told["errors"][0]["message"] == "the service is starting: loading the model"
+            with socket.socket() as other:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                with pytest.raises(OSError, match="in use"):  # no other process can answer in its place
+                    other.bind(("127.0.0.1", port))
+            quiet = socket.create_connection(("127.0.0.1", port))  # asks nothing; must not hold it up
+        with quiet, socket.create_connection(("127.0.0.1", port)) as late:
+            late.sendall(b"hello")
+            listening.setblocking(True)
+            accepted, _ = listening.accept()
+            with accepted:
+                assert accepted.recv(5) == b"hello"
+    assert not [thread for thread in threading.enumerate() if thread.name == "starting"]
+
+
+def test_an_address_that_another_process_listens_on():
+    with bound_socket(SETTINGS) as first:
+        taken = ServeSettings(port=first.getsockname()[1])
+        with bound_socket(taken) as second:  # allowed, as neither listens
+            first.listen(1)
+            with pytest.raises(UserError, match="cannot listen"), Starting(second, taken):
+                pass
