@@ -12,7 +12,7 @@ from nlpctl.compress.input_files import data_files, files_of_networks
 from nlpctl.compress.plan import PLAN, Chain, check_plan, strategies_of
 from nlpctl.compress.scorer import check_scorable
 from nlpctl.compress.source import require_fp32, static_model
-from nlpctl.compress.strategies import every_strategy
+from nlpctl.compress.strategies import Distill, every_strategy
 from nlpctl.compress.user_functions import check_user_functions
 from nlpctl.config.checks import check
 from nlpctl.config.opened_files import refuse_files_outside
@@ -83,7 +83,7 @@ def refuse_missing(recipe: Recipe, source: str, strategies: Sequence[Strategy], 
 
 def _refuse_files_outside(recipe: Recipe, strategies: Sequence[Strategy]) -> None:
     """UserError for files that an opened run names and that words or weights of a compressed model would be made of."""
-    distils = any(strategy.name == "distill" for strategy in strategies)
+    distils = any(isinstance(strategy, Distill) for strategy in strategies)
     # The teacher is made already, so that what it was made from is not read.
     refuse_files_outside(recipe, trains=True, unread=("model.",) if distils else ("model.", "distillation."))
     if distils and recipe.student is not None:

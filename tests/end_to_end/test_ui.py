@@ -43,7 +43,7 @@ def runs(work, base) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # it is ended with its time limit, which a session outlasts
 def address(work, runs):
     process = work.start("ui", runs, "--port", "0")
     yield re.search(r"http://[^ ]+", process.stderr.readline())[0]

@@ -16,6 +16,8 @@ _NAMES = ("pad", "unk", "cls", "sep", "mask")
 # Holds whatever a WordPiece tokenizer may drop from between two characters, and more, such as 。: no letters, digits,
 # blanks or marks of ASCII.
 _DROPPED = r"(?:[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|[^\w\s!-/:-@\[-`{-~]){0,8}?"
+# Accents that stand behind the character that they belong to.
+_MARKS = "[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]*"
 
 
 class SpelledTokens:
@@ -38,4 +40,4 @@ class SpelledTokens:
 def _pattern(token: str, dropped: str) -> str:
     """A group for each word of `token`; together they hold the whole match, so that nothing of the text is lost."""
     first, *others = (dropped.join(map(re.escape, token[start:end])) for start, end in word_spans(token))
-    return f"({first})" + "".join(f"({dropped}{word})" for word in others)
+    return f"({first}{_MARKS})" + "".join(f"({dropped}{word}{_MARKS})" for word in others)
