@@ -70,6 +70,7 @@ def test_train_follows_its_keywords_and_notes_the_command(run):
     assert run.metrics == json.loads((run.path / "metrics.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.filterwarnings("ignore:data.max_seq_length")
 def test_answers_are_those_of_the_command(model, run, texts, run_nlpctl, tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text("\n".join(texts) + "\n", encoding="utf-8")
