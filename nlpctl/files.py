@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -386,17 +386,3 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError("must hold a JSON object", where=str(path), hint=again)
     return value
-
-
-def sums(paths: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of each file, by its path."""
-    return {str(path): sha256_of(path) for path in paths}
-
-
-def sha256_of(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes, read in constant memory."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

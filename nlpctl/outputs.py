@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import re
 import stat
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import nlpctl
+from nlpctl.checksums import sha256_of_text
 from nlpctl.errors import UserError
 from nlpctl.layout import CARD, part_of, real_path
 from nlpctl.names import and_more
@@ -193,7 +193,7 @@ def _is_card(path: Path) -> bool:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+    return sha256_of_text(text)[:16]
 
 
 def refuse_stream(path: Path, why: str, hint: str) -> None:

@@ -9,8 +9,8 @@ from nlpctl.config.own_code import module_file
 from nlpctl.config.schema import ModelSection, Recipe
 from nlpctl.data.open_split import SPLITS, files_of
 from nlpctl.errors import UserError
+from nlpctl.models.model_manifest import parts_of
 from nlpctl.models.source import resolve_source
-from nlpctl.models.sums import parts_of
 
 
 def data_files(recipe: Recipe) -> list[tuple[str, Path]]:

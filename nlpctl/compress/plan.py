@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl.checksums import sha256_of, sums_of
 from nlpctl.compress.input_files import data_files, files_of_networks
 from nlpctl.compress.strategies import FEWER_WORDS, FEWER_WORDS_NAME, FP32_EXPORT, every_strategy, strategies
 from nlpctl.config.dump import flat, recipe_values
@@ -30,8 +31,8 @@ from nlpctl.export.strategies import (
     Step,
     Strategy,
 )
-from nlpctl.files import read_json, sha256_of, sums, write_json_atomic
-from nlpctl.models.sums import is_part, parts_of
+from nlpctl.files import read_json, write_json_atomic
+from nlpctl.models.model_manifest import is_part, parts_of
 from nlpctl.names import did_you_mean, differing
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -91,7 +92,7 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
         "source": str(source),
         "sha256": {path.name: sha256_of(path) for path in files},
         "data": _sums(data_files(recipe)),
-        "dataset": sums(dataset_files(recipe)),
+        "dataset": sums_of(dataset_files(recipe)),
         "networks": _sums(files_of_networks(recipe)),
         "settings": {name: value for name, value in values.items() if not name.startswith((*_free(), _OF_SOURCE))}
         | _of_student(recipe),
@@ -151,7 +152,7 @@ def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
 
 
 def _sums(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
-    return sums(path for _, path in files)
+    return sums_of(path for _, path in files)
 
 
 def _of_student(recipe: Recipe) -> dict[str, Any]:

@@ -7,7 +7,6 @@ alternating rounds with it. Results are cached and reused until an input of the 
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import time
@@ -19,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
+from nlpctl.checksums import sha256_of, sha256_of_text
 from nlpctl.compress.interleaved_timing import Field, Timing, is_complete, play, timed_in_turns
 from nlpctl.compress.relative_speed import LastRound, read_last_round
 from nlpctl.compress.scores import (
@@ -47,7 +47,7 @@ from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import groups_of, read_labelled_split
 from nlpctl.errors import NlpctlError, UserError
-from nlpctl.files import read_json, remove_leftovers, sha256_of
+from nlpctl.files import read_json, remove_leftovers
 from nlpctl.inference.timed_process import Candidate, Subject, Texts, TimedProcess
 from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.models.export_folder import read_manifest
@@ -85,7 +85,7 @@ def score_key(
         [how, _function(recipe.compression.evaluate), asdict(recipe.decode), recipe.inference.tensorrt],
         asdict(conditions),
     ]
-    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
+    return sha256_of_text(json.dumps(parts, default=str))
 
 
 def _sums(folder: Path, choice: Choice) -> Mapping[str, Any]:
@@ -154,7 +154,7 @@ def _own_scores(subject: Subject, split: str) -> dict[str, float]:
 
 def _told(decision: Any) -> str:
     """A decision as a text of some bytes: those of a long tagged text take many."""
-    return hashlib.sha256(repr(decision).encode()).hexdigest()[:16]
+    return sha256_of_text(repr(decision))[:16]
 
 
 
@@ -359,7 +359,7 @@ class Scorer:
 
     def _round_key(self, field: Field) -> str:
         keys = {row.name: self._key(Path(row.folder), self._choice(row), "dev") for row in field.rows}
-        return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
+        return sha256_of_text(json.dumps(keys, sort_keys=True))
 
     def _choice(self, row: Row) -> Choice:
         """The way that a row was scored in."""

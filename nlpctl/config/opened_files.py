@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.checksums import sha256_of
 from nlpctl.config.layers import own_recipe_instead
 from nlpctl.config.library import shipped_root
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS, VALUE_PATHS, dataset_files
@@ -23,7 +24,7 @@ from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe, with_value
 from nlpctl.config.task_file import COPIED
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import json_of, sha256_of
+from nlpctl.files import json_of
 from nlpctl.layout import CHECKPOINTS, MANIFEST, MODEL, SERIES, checkpoints_in, is_inside
 
 _LISTS = {MANIFEST: ("data", "further_files"), SERIES: ("data", "others")}  # where SHA-256 of files stand, by path

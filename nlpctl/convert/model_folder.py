@@ -16,8 +16,8 @@ from nlpctl.files import staged_dir, write_json_atomic, write_text_atomic, writi
 from nlpctl.layout import CONVERSION, real_path
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
+from nlpctl.models.model_manifest import refuse_foreign_files, write_model_sums
 from nlpctl.models.network import max_positions
-from nlpctl.models.sums import refuse_foreign_files, write_model_sums
 from nlpctl.outputs import refuse_inputs, refuse_part
 
 REPORT_JSON, REPORT_PAGE = CONVERSION

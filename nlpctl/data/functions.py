@@ -11,11 +11,11 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from nlpctl.checksums import sha256_of
 from nlpctl.config.own_code import current_directory_first, module_file, refuse_unnamed
 from nlpctl.config.own_parts import Part, named_parts
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
-from nlpctl.files import sha256_of
 from nlpctl.names import did_you_mean
 from nlpctl.upstream.changed_in_place import what_changed
 

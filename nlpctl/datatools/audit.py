@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl import console
+from nlpctl.checksums import sha256_of
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
@@ -34,7 +35,7 @@ from nlpctl.datatools.wrong_labels import find_outliers, wrong_classes, wrong_la
 from nlpctl.errors import UserError
 from nlpctl.experiments.held_out import PREDICTIONS, PROBABILITIES, HeldOutProbabilities, read_lines, read_shares
 from nlpctl.experiments.series import TrainingRows, read_rows, read_series
-from nlpctl.files import sha256_of, write_text_atomic, writing
+from nlpctl.files import write_text_atomic, writing
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_below_file, refuse_output
 from nlpctl.tasks.base import task_class

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.checksums import sha256_of
 from nlpctl.data.passthrough_columns import json_line
 from nlpctl.data.readers.conll import DOCUMENT, JOINT, TAGS, ends_sentence
 from nlpctl.data.readers.json_rows import json_bytes
@@ -26,7 +27,7 @@ from nlpctl.data.readers.row import BadRow, Row
 from nlpctl.data.readers.tables import COMMA, QUOTED, QUOTED_TSV, separated
 from nlpctl.datatools.inspect import refuse_files
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, sha256_of, small_text, staged_file, writing
+from nlpctl.files import parse_json, small_text, staged_file, writing
 from nlpctl.names import counted
 from nlpctl.outputs import note_inputs, refuse_below_file, refuse_pipe
 

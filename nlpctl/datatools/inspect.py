@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.checksums import AlteredFiles
 from nlpctl.config.schema import Recipe
 from nlpctl.data.changed_rows import unchanged
 from nlpctl.data.inspect.duplicates import NEAR
@@ -30,7 +31,6 @@ from nlpctl.errors import UserError
 from nlpctl.files import json_of, staged_file, write_text_atomic, writing
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.source import resolve_source
-from nlpctl.models.sums import AlteredFiles
 from nlpctl.outputs import refuse_output
 from nlpctl.report.page import refuse_other_page
 from nlpctl.runtime.process import configure_paddle, one_process, prepare_process, quiet_libraries

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import threading
@@ -14,6 +13,7 @@ import numpy as np
 import paddle.inference as paddle_inference
 
 from nlpctl import console
+from nlpctl.checksums import sha256_of_text
 from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import read_json
@@ -203,4 +203,4 @@ def _kept_folder(folder: Path, graph: Graph, precision: str, samples: Sequence[B
     largest = [[name, *max(batch[name].shape for batch in samples)] for name in samples[0]]
     version = list(paddle_inference.get_trt_compile_version())
     key = json.dumps([[sums[name] for name in graph.files], precision, largest, version])
-    return cache_folder(os.environ) / "nlpctl" / "tensorrt" / hashlib.sha256(key.encode()).hexdigest()[:32]
+    return cache_folder(os.environ) / "nlpctl" / "tensorrt" / sha256_of_text(key)[:32]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from nlpctl.checksums import sha256_of_text
 from nlpctl.engines.choice import Choice
 from nlpctl.files import json_of, read_json, write_json_atomic
 from nlpctl.layout import EXPORT_MANIFEST
@@ -178,7 +178,7 @@ def _cache_file(folder: Path, found: Sequence[Choice], here: Conditions) -> Path
     sums = read_json(folder / EXPORT_MANIFEST)["sha256"]
     machine = {name: value for name, value in asdict(here).items() if name != "cores"}
     key = [FORMAT, [[each.name, [sums[name] for name in each.graph.files]] for each in found], machine]
-    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
+    digest = sha256_of_text(json.dumps(key))
     return cache_folder(os.environ) / "nlpctl" / "engines" / f"{digest[:32]}.json"
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
+from nlpctl.checksums import sha256_of
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
@@ -19,7 +20,7 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.errors import UserError
 from nlpctl.experiments.series import read_series
-from nlpctl.files import sha256_of, staged_dir, write_json_atomic
+from nlpctl.files import staged_dir, write_json_atomic
 from nlpctl.inference.named_model import named_model
 from nlpctl.inference.open_model import find_model
 from nlpctl.inference.seen_rows import MEMBER_RUNS, warn_of_seen_rows

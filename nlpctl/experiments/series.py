@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.checksums import sums_of
 from nlpctl.config.checks import refuse_wrong_sharding
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.paths import further_files, parameter_files
@@ -43,7 +44,6 @@ from nlpctl.files import (
     remove_dir,
     remove_leftovers,
     staged_file,
-    sums,
     write_json_atomic,
     write_text_atomic,
     writing,
@@ -170,8 +170,8 @@ def open_folder(
         refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=bool(free))
         with writing(folder, FREE_SPACE):
             remove_leftovers(folder)
-        known = {"kind": kind, "plan": dict(plan), "data": sums(files)}
-        known["others"] = sums([*parameter_files(recipe.model), *further_files(recipe)])
+        known = {"kind": kind, "plan": dict(plan), "data": sums_of(files)}
+        known["others"] = sums_of([*parameter_files(recipe.model), *further_files(recipe)])
         known["functions"] = part_sums(recipe)
         if resume and is_series(folder) and _holds_more(folder, SERIES):  # else it was killed as it began
             _refuse_changes(recipe, folder, known, free)

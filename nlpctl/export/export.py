@@ -33,8 +33,8 @@ from nlpctl.models.export_folder import (
     write_manifest,
 )
 from nlpctl.models.folder import make_card, save_description
+from nlpctl.models.model_manifest import weights_sum
 from nlpctl.models.source import resolve_source
-from nlpctl.models.sums import weights_sum
 from nlpctl.names import did_you_mean
 from nlpctl.outputs import refuse_inputs, refuse_part
 from nlpctl.runtime.interrupt import sigterm_interrupts

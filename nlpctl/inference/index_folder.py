@@ -13,11 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from nlpctl.checksums import sha256_of
 from nlpctl.errors import UserError
-from nlpctl.files import read_json, sha256_of, write_json_atomic
+from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import INDEX_VECTORS, MANIFEST
+from nlpctl.models.model_manifest import is_part, parts_of
 from nlpctl.models.source import resolve_source
-from nlpctl.models.sums import is_part, parts_of
 from nlpctl.names import differing
 
 FORMAT = 1

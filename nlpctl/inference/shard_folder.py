@@ -20,18 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nlpctl import outputs
+from nlpctl.checksums import sha256_of
 from nlpctl.data.input_shards import Shard
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.files import (
-    STAGING_PREFIX,
-    json_of,
-    remove_dir,
-    remove_leftovers,
-    sha256_of,
-    staged_file,
-    write_json_atomic,
-    writing,
-)
+from nlpctl.files import STAGING_PREFIX, json_of, remove_dir, remove_leftovers, staged_file, write_json_atomic, writing
 from nlpctl.inference.predict import shards_of
 from nlpctl.layout import MANIFEST, PARTS
 

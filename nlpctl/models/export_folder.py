@@ -20,11 +20,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from nlpctl.checksums import check_sums, sums_in
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import EXPORT_MANIFEST, REPORTS
 from nlpctl.models.engine_speeds import EngineSpeeds
-from nlpctl.models.sums import check_sums, is_part, sums_of
+from nlpctl.models.model_manifest import is_part
 from nlpctl.outputs import refuse_foreign
 
 FORMAT = 1
@@ -137,7 +138,7 @@ class ExportManifest:
 def write_manifest(folder: Path, manifest: ExportManifest, unlisted: Collection[str] = ()) -> None:
     """Write export.json with the checksums of all other files of `folder` but `unlisted`; write these files first."""
     # The card and reports are left out: people may edit or delete them.
-    sums = sums_of(folder, (path.name for path in folder.iterdir() if _counts(path) and path.name not in unlisted))
+    sums = sums_in(folder, (path.name for path in folder.iterdir() if _counts(path) and path.name not in unlisted))
     write_json_atomic(folder / EXPORT_MANIFEST, {"format": FORMAT, **asdict(manifest), "sha256": sums})
 
 

@@ -12,8 +12,8 @@ from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, MODEL, TASK
 from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.head_labels import check_given_labels
+from nlpctl.models.model_manifest import check_model_sums, parts_of
 from nlpctl.models.source import ModelSource, resolve_source
-from nlpctl.models.sums import check_model_sums, parts_of
 from nlpctl.names import listed
 
 _FLAG = (Origin("--labels"), Origin("labels"))  # on the command line, in Python

@@ -5,7 +5,7 @@
     labels.json                          {"labels": ["neg", "pos"]}, index = id
     task.json                            the task, and how text was turned into input
     calibration.json                     how probable its answers really are (models/confidence.py), where that is known
-    manifest.json                        size and SHA-256 of all of these (models/sums.py)
+    manifest.json                        size and SHA-256 of all of these (models/model_manifest.py)
 
 Checkpoints are model folders too. config/ reads task.json by itself, since it may not import this.
 """
@@ -28,8 +28,8 @@ from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import CALIBRATION, LABELS, TASK
 from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
+from nlpctl.models.model_manifest import changing, write_model_sums
 from nlpctl.models.source import CONFIG_FILES, read_config
-from nlpctl.models.sums import changing, write_model_sums
 
 FORMAT = 1
 # Sections that folders of older versions lack. Their defaults are what those versions did.

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.checksums import sha256_of
 from nlpctl.config.own_code import module_file, refuse_unnamed
 from nlpctl.config.own_parts import part_of
 from nlpctl.data.functions import import_part
 from nlpctl.errors import UserError
-from nlpctl.files import sha256_of
 
 KEY = "own_network"  # in config.json: {"class": module:Class, "sha256": of the module's source}
 PART = part_of("model.network")

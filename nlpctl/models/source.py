@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from nlpctl.checksums import sha256_of
 from nlpctl.errors import UserError
-from nlpctl.files import json_of, read_json, sha256_of
+from nlpctl.files import json_of, read_json
 from nlpctl.layout import (
     CHECKPOINTS,
     CONFIG_FILES,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
+from nlpctl.checksums import sha256_of
 from nlpctl.compress.page import read_compression
 from nlpctl.config.own_code import with_names_of
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of
@@ -19,7 +20,7 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import groups_of, read_labelled_split
 from nlpctl.data.validate import refuse_columns
 from nlpctl.errors import Interrupted, Problem, UserError
-from nlpctl.files import sha256_of, write_json_atomic, writing
+from nlpctl.files import write_json_atomic, writing
 from nlpctl.inference.open_model import find_model
 from nlpctl.inference.seen_rows import warn_of_trained_rows
 from nlpctl.layout import CALIBRATION, CONFIDENCE, ECE, MODEL, is_run

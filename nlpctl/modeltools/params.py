@@ -17,9 +17,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import read_json, staged_dir, staged_file, write_npz, writing
 from nlpctl.inference.named_model import model_with_weights
 from nlpctl.layout import CALIBRATION, MANIFEST, RECIPE, config_file, real_path, runs_around
-from nlpctl.models.parameters import matching, select, value_for
-from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, weights_file
-from nlpctl.models.sums import (
+from nlpctl.models.model_manifest import (
     CHANGING,
     check_model_sums,
     listed_files,
@@ -27,6 +25,8 @@ from nlpctl.models.sums import (
     sentence_modules,
     write_model_sums,
 )
+from nlpctl.models.parameters import matching, select, value_for
+from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, weights_file
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
 from nlpctl.outputs import NO_ARRAYS, refuse_inputs, refuse_output, refuse_part, refuse_stream
 from nlpctl.runtime.lock import sole_writer

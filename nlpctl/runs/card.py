@@ -26,7 +26,7 @@ from nlpctl.files import write_text_atomic, writing
 from nlpctl.layout import CARD, CONFIDENCE, ECE, EXPORT_MANIFEST, INTERVALS, MODEL, TASK, real_path
 from nlpctl.models.export_folder import ExportManifest, read_manifest, way_name
 from nlpctl.models.folder import read_labels, read_trained_card
-from nlpctl.models.sums import weights_sum
+from nlpctl.models.model_manifest import weights_sum
 from nlpctl.names import nearest
 from nlpctl.outputs import is_signed, is_stream, refuse_output, signed
 from nlpctl.report.markdown import code, fenced, plain, table

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -28,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from nlpctl.checksums import sha256_of_text
 from nlpctl.parent import python_until_parent_ends
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
 from nlpctl.runtime.versions import pin
@@ -135,7 +135,7 @@ def link_folder(links: Mapping[str, Path], environ: Mapping[str, str]) -> Path:
     may be using it. Of two processes that make it at once one wins.
     """
     facts = [(name, str(target), (stat := target.stat()).st_size, stat.st_mtime_ns) for name, target in links.items()]
-    digest = hashlib.sha256(json.dumps(sorted(facts)).encode()).hexdigest()[:16]
+    digest = sha256_of_text(json.dumps(sorted(facts)))[:16]
     parent = usable_cache_folder(cache_folder(environ) / "nlpctl" / "cuda", "PPNLP_HOME")
     folder = parent / digest
     if folder.is_dir():

@@ -23,16 +23,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from nlpctl.checksums import sums_of
 from nlpctl.errors import Interrupted, NlpctlError, Pruned, RunFailed, UserError, remedy
-from nlpctl.files import (
-    STAGING_PREFIX,
-    json_of,
-    remove_dir,
-    remove_leftovers,
-    sums,
-    write_json_atomic,
-    write_text_atomic,
-)
+from nlpctl.files import STAGING_PREFIX, json_of, remove_dir, remove_leftovers, write_json_atomic, write_text_atomic
 from nlpctl.layout import (
     CARD,
     CHECKPOINTS,
@@ -377,7 +370,7 @@ def describe_run(command: Sequence[str], seed: int, data_files: Sequence[Path], 
         "versions": dict(versions),
         "git_commit": git_commit(),
         "seed": seed,
-        "data": sums(data_files),
+        "data": sums_of(data_files),
     }
 
 

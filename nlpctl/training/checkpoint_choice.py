@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.checksums import damage_of_file, sha256_of
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import json_of, remove_dir, sha256_of, write_json_atomic
+from nlpctl.files import json_of, remove_dir, write_json_atomic
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
 from nlpctl.layout import checkpoints_in, link_out, real_path
 from nlpctl.models.source import WEIGHTS
@@ -87,14 +88,8 @@ def _differing(checkpoint: Path) -> str | None:
         return f"{SUMS} has an unknown structure"
     _refuse_link_out(checkpoint, sums)
     for name, size, digest in expected:
-        file = checkpoint / name
-        if not file.is_file():
-            return f"{name} is missing"
-        found = file.stat().st_size
-        if found != size:
-            return f"{name} has {found:,} of {size:,} bytes"
-        if sha256_of(file) != digest:
-            return f"{name} has changed since it was saved"
+        if (damage := damage_of_file(checkpoint / name, size, digest)) is not None:
+            return f"{name} {damage}"
     return None
 
 

@@ -33,9 +33,9 @@ from nlpctl.layout import MANIFEST, OWN_SCORES, checkpoint_step
 from nlpctl.models.changes import describe_changes
 from nlpctl.models.folder import ModelCard, calibrate_model, make_card, save_model_folder, tune_labels
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.model_manifest import write_model_sums
 from nlpctl.models.network import check_length
 from nlpctl.models.parameters import matching, named, trains
-from nlpctl.models.sums import write_model_sums
 from nlpctl.names import counted
 from nlpctl.runs.time_shares import TimeShares, is_sound, summary
 from nlpctl.runtime.event_log import EventLog

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nlpctl import console
+from nlpctl.checksums import sums_of
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.own_parts import part_of
 from nlpctl.config.paths import further_files, parameter_files
@@ -15,7 +16,6 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import part_sums
 from nlpctl.data.splits import TrainingData
 from nlpctl.errors import UserError
-from nlpctl.files import sums
 from nlpctl.names import counted
 from nlpctl.runtime.process import library_environment
 from nlpctl.runtime.run_directory import FURTHER, RunDirectory, describe_run
@@ -48,7 +48,7 @@ def begin_run(
         _compare_functions(run, functions, "the run began", "train again with --overwrite")
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
     known = describe_run(command, recipe.training.seed, files, installed_versions())
-    known[FURTHER] = sums(further_files(recipe))
+    known[FURTHER] = sums_of(further_files(recipe))
     known["environment"] = library_environment(recipe.runtime, os.environ)
     manifest = {**facts, PLANNED: planned, **known, "functions": functions}
     manifest["skipped_rows"] = data.skipped if data else {}

@@ -14,13 +14,13 @@ from typing import Any
 
 import nlpctl
 from nlpctl import console
+from nlpctl.checksums import sha256_of
 from nlpctl.config.dump import dump_recipe, flat, recipe_values
 from nlpctl.config.load import load_recipe
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
 from nlpctl.errors import UserError
-from nlpctl.files import sha256_of
 from nlpctl.launch.launch import follow
 from nlpctl.launch.node_launch import PROCESSES, Coordinator, Participant, world_of
 from nlpctl.launch.nodes import Nodes

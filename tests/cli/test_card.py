@@ -14,7 +14,7 @@ from huggingface_hub import ModelCard
 from nlpctl.config.load import load_recipe
 from nlpctl.models.export_folder import ExportManifest, Graph, write_manifest
 from nlpctl.models.folder import make_card
-from nlpctl.models.sums import weights_sum, write_model_sums
+from nlpctl.models.model_manifest import weights_sum, write_model_sums
 from nlpctl.outputs import is_signed
 from nlpctl.runs.card import LANGUAGES, words
 from nlpctl.runtime.event_log import EventLog

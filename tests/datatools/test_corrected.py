@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from nlpctl.checksums import sha256_of
 from nlpctl.data.readers.readers import read_rows
 from nlpctl.datatools.corrections import Edit, corrected
 from nlpctl.errors import UserError
-from nlpctl.files import sha256_of
 
 TSV = b"text\tlabel\r\ngood room\tpos\r\n\r\nbad \xe6\x88\xbf\tneg\r\nso so\tpos"
 CSV = b'label,text\npos,"good\nroom, ""very"""\nneg,bad\n'

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from made_runs import make_run
 
+from nlpctl.checksums import sha256_of
 from nlpctl.cli.app import main
 from nlpctl.compress import interleaved_timing as last_round
 from nlpctl.compress.step_worker import StepProcess, TimeIsUp
 from nlpctl.errors import RunFailed
 from nlpctl.export.strategies import CANDIDATES, EXPORTS, OrtDynamic, Step
-from nlpctl.files import sha256_of
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runtime.machine import cpu_info
 

@@ -12,15 +12,15 @@ import sys
 import numpy as np
 import pytest
 
+from nlpctl import checksums
+from nlpctl.checksums import sha256_of
 from nlpctl.cli.app import main
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
 from nlpctl.export.export import Wanted, export
-from nlpctl.files import sha256_of
 from nlpctl.inference.open_model import find_model, open_trained_model, refuse_model
-from nlpctl.models import sums
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import find_trained_model
 from nlpctl.paddle_version import installed_paddle
@@ -74,7 +74,7 @@ def test_a_run_is_exported_into_itself(run, capsys):
 def test_the_files_of_an_export_are_hashed_once(run, monkeypatch):
     export(load_recipe(run, (), "apply"), str(run / "model"), Wanted(("paddle",), rows=4), output=run / "export")
     recipe, hashed = load_recipe(run / "export", [Override("inference.engine", "paddle", "--engine")], "apply"), []
-    monkeypatch.setattr(sums, "sha256_of", lambda path: hashed.append(path.name) or sha256_of(path))
+    monkeypatch.setattr(checksums, "sha256_of", lambda path: hashed.append(path.name) or sha256_of(path))
     source = find_model(recipe)
     open_trained_model(recipe, set_up_process(recipe), source, 4)
     assert "model.pdiparams" in hashed and len(hashed) == len(set(hashed))

@@ -18,8 +18,8 @@ from nlpctl.formats.safe_pickle import load_pdparams
 from nlpctl.inference.evaluate import evaluate
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.folder import read_labels, tune_labels
+from nlpctl.models.model_manifest import changing, check_model_sums, refuse_foreign_files, write_model_sums
 from nlpctl.models.source import resolve_source
-from nlpctl.models.sums import changing, check_model_sums, refuse_foreign_files, write_model_sums
 from nlpctl.modeltools.params import set_in_copy
 
 WEIGHTS = "model_state.pdparams"

@@ -11,7 +11,7 @@ import pytest
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.load import load_trained
-from nlpctl.models.sums import write_model_sums
+from nlpctl.models.model_manifest import write_model_sums
 from nlpctl.modeltools.params import (
     add_to_copy,
     diff_parameters,

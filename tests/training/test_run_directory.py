@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
+from nlpctl.checksums import sha256_of
 from nlpctl.errors import Interrupted, RunFailed, UserError
-from nlpctl.files import STAGING_PREFIX, sha256_of
+from nlpctl.files import STAGING_PREFIX
 from nlpctl.layout import checkpoints_in
 from nlpctl.models.source import resolve_source
 from nlpctl.runtime import run_directory

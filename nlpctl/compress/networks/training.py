@@ -28,8 +28,8 @@ from nlpctl.files import staged_dir, staged_file
 from nlpctl.formats.safe_pickle import load_pdparams
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.model_manifest import changing
 from nlpctl.models.source import WEIGHTS
-from nlpctl.models.sums import changing
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory
 from nlpctl.tasks.base import Task, task_class

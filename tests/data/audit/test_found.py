@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from nlpctl.checksums import sha256_of
 from nlpctl.datatools.corrections import apply_findings, read_findings
 from nlpctl.errors import UserError
-from nlpctl.files import sha256_of
 
 
 def write(folder: Path, kind: str = "tsv", edit: Any = None, **values: Any) -> Path:

@@ -1,21 +1,20 @@
-"""Checksums that detect altered files of a model folder or an export.
+"""manifest.json of a model folder: size and SHA-256 of its files, by which altered ones are detected.
 
-A model folder keeps its sums in manifest.json, written after everything else, an export in its export.json. Files that
-are not listed do not matter. Imports neither Paddle nor NumPy.
+It is written after everything else. Files that it does not list do not matter. Imports neither Paddle nor NumPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from nlpctl.checksums import AlteredFiles, altered, check_sums, sums_in
 from nlpctl.errors import UserError
-from nlpctl.files import STAGING_PREFIX, json_of, read_json, sha256_of, write_json_atomic
+from nlpctl.files import STAGING_PREFIX, json_of, read_json, write_json_atomic
 from nlpctl.layout import CALIBRATION, CARD, CONVERSION, EXPORT_MANIFEST, LABELS, MANIFEST, REPORTS, TASK
 from nlpctl.models.source import WEIGHTS
-from nlpctl.names import refuse_not_utf8
 from nlpctl.outputs import refuse_foreign
 
 FORMAT = 1
@@ -28,28 +27,6 @@ _MEANT = "copy the model folder again; if the change is meant: --trust-edits, or
 _AGAIN = "copy the model folder again, or delete manifest.json to load it unchecked"
 
 
-class AlteredFiles(UserError):
-    """A file of a model folder or an export is missing, or is not the one that was written."""
-
-
-def sums_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
-    """SHA-256 of each file of `folder` that is named. UserError: a name is not UTF-8."""
-    names = list(names)
-    for name in names:
-        refuse_not_utf8(folder / name)
-    return {name: sha256_of(folder / name) for name in sorted(names)}
-
-
-def check_sums(folder: Path, sums: Mapping[str, str], kind: str, listed_in: str, hint: str) -> None:
-    """UserError if a file of `sums` is missing in `folder` or has another sum. `kind`: what the folder is."""
-    for name, expected in sums.items():
-        path = folder / name
-        if Path(name).name != name or not path.is_file():
-            raise AlteredFiles(f"no {name} in this {kind}", where=str(folder), hint=hint)
-        if sha256_of(path) != expected:
-            raise _altered(path, kind, f"its checksum is not that of {listed_in}", hint)
-
-
 def write_model_sums(folder: Path, copied_from: Path | None = None) -> None:
     """Write manifest.json with size and sum of every file of the model folder; write everything else first.
 
@@ -59,7 +36,7 @@ def write_model_sums(folder: Path, copied_from: Path | None = None) -> None:
     origin = None if copied_from is None else _read(copied_from)
     if origin is not None:
         names &= {*origin["sha256"], WEIGHTS}
-    _write(folder, sums_of(folder, names - {MANIFEST}))
+    _write(folder, sums_in(folder, names - {MANIFEST}))
 
 
 def sentence_modules(folder: Path) -> list[Path]:
@@ -116,7 +93,7 @@ def changing(folder: Path, *names: str) -> Iterator[None]:
         _write(folder, {name: value for name, value in manifest["sha256"].items() if name not in names})
     yield
     if manifest is not None:
-        _write(folder, {**manifest["sha256"], **sums_of(folder, names)})
+        _write(folder, {**manifest["sha256"], **sums_in(folder, names)})
 
 
 def weights_sum(folder: Path) -> str | None:
@@ -147,12 +124,8 @@ def check_model_sums(folder: Path, *, trust_edits: bool = False) -> None:
         path = folder / name
         if path.is_file() and path.stat().st_size != size:
             message = f"it has {path.stat().st_size:,} bytes, not the {size:,} of {MANIFEST}"
-            raise _altered(path, "model", message, _MEANT)
+            raise altered(path, "model", message, _MEANT)
     check_sums(folder, manifest["sha256"], "model", MANIFEST, _MEANT)
-
-
-def _altered(path: Path, kind: str, how: str, hint: str) -> AlteredFiles:
-    return AlteredFiles(f"was altered since the {kind} was written: {how}", where=str(path), hint=hint)
 
 
 def _write(folder: Path, sums: Mapping[str, str]) -> None:
