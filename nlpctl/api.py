@@ -377,7 +377,7 @@ class Model:
         names = [*(map(str, frame.columns) if frame.ndim == 2 else ()), *self._rows.required(labelled=False)]
         row: dict[str, Any] = dict.fromkeys([*names, plain] if plain else names, "1")
         words = self._rows.data.columns.tokens
-        if "tokens" in self._rows.roles and words in row:
+        if self._rows.annotation == "spans" and words in row:  # rows of words, or a text
             row[words] = ["1"]
         return list(self._answers([row], keep, truncated)[0])
 

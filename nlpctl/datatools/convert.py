@@ -18,7 +18,8 @@ from nlpctl.data.readers.annotated import Mark
 from nlpctl.data.readers.annotation_rows import DOCCANO, LABEL_STUDIO
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.examples import BadRowLog, ExampleReader, no_good_row
-from nlpctl.data.rows.labels import label_names
+from nlpctl.data.rows.labels import LabelSet, label_name, label_names
+from nlpctl.data.rows.multi_label_rows import row_labels
 from nlpctl.data.rows.tag_scheme import OUTSIDE, UNTYPED, detect_scheme
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.splits import resolve_labels
@@ -61,6 +62,17 @@ def answer_of(predicted: Mapping[str, Any]) -> Answer:
         return Answer(marks=[Mark(each["start"], each["end"], each["type"]) for each in predicted["entities"]])
     words = [each for each in predicted["words"] if each["tag"] != OUTSIDE]
     return Answer(marks=[Mark(each["start"], each["end"], each["tag"] or UNTYPED) for each in words])
+
+
+def given_answer(rows: TaskRows, values: Mapping[str, Any], example: Any, labels: LabelSet) -> Answer:
+    """The labels or marks of a labelled row, `values`, and of its `example`."""
+    if rows.annotation == "spans":
+        entities = detect_scheme(labels.names, "the tags").entities([labels.name(i) for i in example.tags])
+        bounds = example.bounds  # of word i at 2i and 2i + 1, see TaggedExample
+        return Answer(marks=[Mark(bounds[2 * each.start], bounds[2 * each.end - 1], each.type) for each in entities])
+    label = values[rows.label_column]
+    several = rows.annotation == "labels"
+    return Answer(row_labels(label, rows.data.label_separator) if several else [label_name(label)])
 
 
 @dataclass(frozen=True)
@@ -112,8 +124,6 @@ class AnnotationWriter:
         return label_studio.interface(list(self.rows.passages(example)), names, spans=spans, several=several).encode()
 
 
-
-
 @dataclass(frozen=True)
 class Converted:
     """`interface`: the labelling interface of Label Studio, if one was written."""
@@ -151,7 +161,7 @@ def convert(recipe: Recipe, output: Path, kind: str, *, overwrite: bool = False)
         if kind == JSONL:
             records.append(values_to_write(source, rows, row.values, names))
         else:
-            records.append(writer.record(row.values, example, Answer(*rows.annotation_of(row.values, example, labels))))
+            records.append(writer.record(row.values, example, given_answer(rows, row.values, example, labels)))
     log.finish()
     if not records:
         raise no_good_row(source, log)

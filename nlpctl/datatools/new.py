@@ -21,11 +21,12 @@ from nlpctl.config.tasks import known_tasks, nearest_task, task_info
 from nlpctl.config.tasks.info import Start, TaskInfo, load_class
 from nlpctl.data.readers.annotation_rows import ANNOTATED
 from nlpctl.data.readers.packed import PACKED, stem_of, suffix_of
-from nlpctl.data.rows.first_look import Match, Preview, look_at
 from nlpctl.data.rows.task_rows import TABLES, TaskRows
 from nlpctl.data.validate import column_problems
 from nlpctl.datatools import recipe_defaults as values
+from nlpctl.datatools.file_sniffer import Preview, preview_file
 from nlpctl.datatools.recipe_defaults import Seen
+from nlpctl.datatools.task_fit import Match, match_task, task_roles
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
 from nlpctl.models.pretrained import Encoder, available, language_of, named_encoder
@@ -91,43 +92,45 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     Raises UserError, before anything is written, for files that cannot be used, and what makes no recipe.
     """
     files = _files(given, ask)
-    look = look_at(files["train"])
-    task, columns, fit = _meaning(look, given, ask)
-    looks = {"train": look} | {split: look_at(files[split], look) for split in ("dev", "test") if split in files}
-    left_out = _refuse_other_columns(looks, columns, task)
+    preview = preview_file(files["train"])
+    task, columns, match = _meaning(preview, given, ask)
+    previews = {"train": preview} | {
+        split: preview_file(files[split], preview) for split in ("dev", "test") if split in files
+    }
+    left_out = _refuse_other_columns(previews, columns, task)
     gpu = _has_gpu()
-    encoder, about = _encoder(given, ask, look, columns, gpu)
+    encoder, about = _encoder(given, ask, preview, columns, gpu)
     output = _output(given, ask, files["train"])
     if encoder is not None and (folder := Path(encoder.name).expanduser()).is_dir():
         encoder = dataclasses.replace(encoder, name=named_from(output.parent, folder))
-    absolute = {split: [os.path.abspath(each.path)] for split, each in looks.items()}
-    data = values.data_values(looks, absolute, columns, _rows(task)) | _of_data(fit.starts)
+    absolute = {split: [os.path.abspath(each.path)] for split, each in previews.items()}
+    data = values.data_values(previews, absolute, columns, _rows(task)) | _of_data(match.starts)
     seen = values.see(task, data)
-    paths = {split: each.path for split, each in looks.items()}
+    paths = {split: each.path for split, each in previews.items()}
 
     def text(paths: Mapping[str, Path], seen_here: Seen | None) -> str:
         named = {split: named_from(output.parent, path) for split, path in paths.items()}
         starts = [
-            Start("task", task.name, fit.reason),
+            Start("task", task.name, match.reason),
             *values.model_starts(task, encoder, about),
             *values.section_starts(data | named, seen_here),
-            *fit.starts,
+            *match.starts,
             Start("training.output_dir", f"outputs/{output.stem}"),
             *values.measured_starts(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths),
         ]
         return recipe_text(_head(output, task), values.in_order(starts), values.hints(task, seen, gpu))
 
-    folder = None if "dev" in looks else _parts_folder(given, ask, output)
+    folder = None if "dev" in previews else _parts_folder(given, ask, output)
     if folder is not None:
         with _checked(output, text(paths, seen)):  # before the training file is cut
             paths |= _parts(folder, task, data, given.overwrite)
     _write(output, text(paths, seen if folder is None else None))
     name = SCRATCH if encoder is None else encoder.name
-    decided = [("task", f"{task.name}: {fit.reason}"), ("model", f"{name}: {about}")]
-    decided += [("data", f"{split}: {display(path)}{_program(looks.get(split))}") for split, path in paths.items()]
+    decided = [("task", f"{task.name}: {match.reason}"), ("model", f"{name}: {about}")]
+    decided += [("data", f"{split}: {display(path)}{_program(previews.get(split))}") for split, path in paths.items()]
     decided += [("left out", left) for left in left_out]
     label = columns.get("label", "")
-    for twin in look.twins(label):
+    for twin in preview.twins(label):
         told = f"column {twin!r} says the same as {label!r}; in its place: --columns label={twin}"
         decided.append(("left out", told))
     return NewRecipe(output, task.name, name, paths, tuple(decided), _next(output, "dev" in paths))
@@ -194,52 +197,56 @@ def _beside(train: Path) -> dict[str, Path]:
 # -- task and columns --
 
 
-def _meaning(look: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[str, str], Match]:
+def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[str, str], Match]:
     """The task, its columns, and why."""
-    _refuse_unknown_columns(look, given.columns)
+    _refuse_unknown_columns(preview, given.columns)
     infos = {info.name: info for info in known_tasks()}
     known = {role: name for role, name in given.columns.items() if name != NONE}
-    found = {name: _rows(info).recognised(look, known) for name, info in infos.items() if _reads(info, look)}
-    fits = {name: fit for name, fit in found.items() if fit is not None}
-    best = max(fits, key=lambda name: fits[name].sure, default=None)
+    found = {name: match_task(info, preview, known) for name, info in infos.items() if _reads(info, preview)}
+    matches = {name: match for name, match in found.items() if match is not None}
+    best = max(matches, key=lambda name: matches[name].sure, default=None)
     name = given.task
-    if name is None and all(map(_OF_UIE.issubset, look.rows)):
+    if name is None and all(map(_OF_UIE.issubset, preview.rows)):
         message = "these are PaddleNLP's rows for UIE, which nlpctl has no task for"
         hint = "a tagger (token_classification) is trained from doccano's export, of which they were made"
-        raise UserError(message, where=str(look.path), hint=hint)
+        raise UserError(message, where=str(preview.path), hint=hint)
     if name is None:
-        reason = f" ({fits[best].reason})" if best else ""
+        reason = f" ({matches[best].reason})" if best else ""
         name = ask(Question("--task", f"Task{reason}", best, tuple(infos), check=_known_task))
     task = _known_task(name)
-    fit = fits.get(name)
-    if not look.names_columns:
-        if fit is None:
-            message = f"{task.name} cannot be learned from this file, which was read as {look.format}"
-            raise UserError(message, where=str(look.path), hint="name another task, or write a recipe with data.format")
-        return task, dict(fit.columns), fit
-    columns = _columns(look, task, given.columns, fit, ask)
-    return task, columns, _rows(task).recognised(look, columns) or Match(columns, "as asked", 0)
+    match = matches.get(name)
+    if not preview.names_columns:
+        if match is None:
+            message = f"{task.name} cannot be learned from this file, which was read as {preview.format}"
+            raise UserError(
+                message, where=str(preview.path), hint="name another task, or write a recipe with data.format"
+            )
+        return task, dict(match.columns), match
+    columns = _columns(preview, task, given.columns, match, ask)
+    return task, columns, match_task(task, preview, columns) or Match(columns, "as asked", 0)
 
 
-def _reads(task: TaskInfo, look: Preview) -> bool:
+def _reads(task: TaskInfo, preview: Preview) -> bool:
     """Whether the task reads what people annotated elsewhere, if this is such a file."""
-    return look.format not in ANNOTATED or _rows(task).annotation is not None
+    return preview.format not in ANNOTATED or _rows(task).annotation is not None
 
 
-def _columns(look: Preview, task: TaskInfo, given: Mapping[str, str], fit: Match | None, ask: Ask) -> dict[str, str]:
+def _columns(
+    preview: Preview, task: TaskInfo, given: Mapping[str, str], match: Match | None, ask: Ask
+) -> dict[str, str]:
     """The column for every role that the task needs, or that was found for it and is wanted."""
-    found, needed = {} if fit is None else fit.columns, _rows(task).roles
-    names = tuple(column.name for column in look.columns)
+    found, needed = {} if match is None else match.columns, task_roles(task)
+    names = tuple(column.name for column in preview.columns)
     columns = dict(given)
     for role in dict.fromkeys((*needed, *found)):
         if role not in columns:
             text = f"Column for {role}" + ("" if role in needed else f"; {NONE}: leave it out")
             taken = [*found.values(), *columns.values()]
-            default = found.get(role) or look.named_as(role, taken)
+            default = found.get(role) or preview.named_as(role, taken)
             if default is None and role == "text":
-                default = look.role(role, {}, ("text",), taken)
+                default = preview.role(role, {}, ("text",), taken)
             question = Question(f"--columns {role}=COLUMN", text, default, names)
-            columns[role] = ask(dataclasses.replace(question, check=lambda column: _known_column(look, column)))
+            columns[role] = ask(dataclasses.replace(question, check=lambda column: _known_column(preview, column)))
     return {role: name for role, name in columns.items() if name != NONE or role in needed}
 
 
@@ -257,33 +264,35 @@ def _rows(task: TaskInfo) -> type[TaskRows]:
     return found
 
 
-def _refuse_unknown_columns(look: Preview, columns: Mapping[str, str]) -> None:
+def _refuse_unknown_columns(preview: Preview, columns: Mapping[str, str]) -> None:
     for role, name in columns.items():
         if role not in values.ROLES:
             hint = f"write one of {', '.join(values.ROLES)} before the ="
             raise UserError(f"there is no column for {role!r}{did_you_mean(role, values.ROLES)}", "--columns", hint)
-        _known_column(look, name)
+        _known_column(preview, name)
 
 
-def _known_column(look: Preview, name: str) -> None:
-    names = [column.name for column in look.columns]
+def _known_column(preview: Preview, name: str) -> None:
+    names = [column.name for column in preview.columns]
     if name not in (*names, NONE):
         message = f"no column {name!r}{did_you_mean(name, names)}; the columns are {listed(names)}"
-        raise UserError(message, where=str(look.path), hint="name one of them: --columns text=COLUMN,label=COLUMN")
+        raise UserError(message, where=str(preview.path), hint="name one of them: --columns text=COLUMN,label=COLUMN")
 
 
-def _refuse_other_columns(looks: dict[str, Preview], columns: Mapping[str, str], task: TaskInfo) -> list[str]:
-    """UserError if dev lacks a column; a test file without its labels is taken out of `looks`, which is told."""
+def _refuse_other_columns(previews: dict[str, Preview], columns: Mapping[str, str], task: TaskInfo) -> list[str]:
+    """UserError if dev lacks a column; a test file without its labels is taken out of `previews`, which is told."""
     told = []
-    for split in [split for split in looks if split != "train"]:
-        names = {column.name for column in looks[split].columns}
-        missing = [columns[role] for role in _rows(task).roles if role in columns and columns[role] not in names]
+    for split in [split for split in previews if split != "train"]:
+        names = {column.name for column in previews[split].columns}
+        missing = [columns[role] for role in task_roles(task) if role in columns and columns[role] not in names]
         if missing and split == "test":
-            told.append(f"{display(looks.pop(split).path)}: it has no column {listed(missing)}, so it cannot be scored")
+            told.append(
+                f"{display(previews.pop(split).path)}: it has no column {listed(missing)}, so it cannot be scored"
+            )
         elif missing:
             hint = f"name another file, or --{split} {NONE}; data.by_split of a recipe can rename columns"
             message = f"no column {listed(missing)}; the columns are {listed(sorted(names))}"
-            raise UserError(message, where=str(looks[split].path), hint=hint)
+            raise UserError(message, where=str(previews[split].path), hint=hint)
     return told
 
 
@@ -298,12 +307,12 @@ def _has_gpu() -> bool:
 
 
 def _encoder(
-    given: Given, ask: Ask, look: Preview, columns: Mapping[str, str], gpu: bool
+    given: Given, ask: Ask, preview: Preview, columns: Mapping[str, str], gpu: bool
 ) -> tuple[Encoder | None, str]:
     """The encoder to start from, None for a network from scratch, and a comment on it."""
     chosen, why = given.model, "a new network, and a vocabulary from the training text"
     if chosen is None:
-        found = available(language_of(_texts(look, columns)), small=not gpu)
+        found = available(language_of(_texts(preview, columns)), small=not gpu)
         if found is None:
             why = "no pretrained encoder for these texts is on this machine, and PaddleNLP's hub does not answer"
         text = f"Model: a folder, a name of PaddleNLP's hub, or {SCRATCH} ({found[0].about if found else why})"
@@ -315,10 +324,10 @@ def _encoder(
     return encoder, encoder.about + ("" if state == "here" else "; will be downloaded")
 
 
-def _texts(look: Preview, columns: Mapping[str, str]) -> list[str]:
+def _texts(preview: Preview, columns: Mapping[str, str]) -> list[str]:
     """Texts of the first rows; of tagged ones the words."""
     found: list[str] = []
-    for row in look.rows[:_TEXTS]:
+    for row in preview.rows[:_TEXTS]:
         for role in ("text", "text_pair", "question", "context", "tokens"):
             value = row.get(columns.get(role, ""), "")
             found.append("".join(map(str, value)) if isinstance(value, list) else str(value))
@@ -410,9 +419,9 @@ def _head(output: Path, task: TaskInfo) -> list[str]:
     ]
 
 
-def _program(look: Preview | None) -> str:
+def _program(preview: Preview | None) -> str:
     """What exported a file, for people."""
-    return f" ({ANNOTATED[look.format]})" if look is not None and look.format in ANNOTATED else ""
+    return f" ({ANNOTATED[preview.format]})" if preview is not None and preview.format in ANNOTATED else ""
 
 
 def _next(output: Path, has_dev: bool) -> tuple[str, ...]:

@@ -18,9 +18,9 @@ from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.readers.annotation_rows import ANNOTATED, recognised_format
 from nlpctl.data.readers.conll import TAGS, TOKENS
 from nlpctl.data.readers.packed import suffix_of
-from nlpctl.data.rows.first_look import Preview
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.splits import resolve_labels
+from nlpctl.datatools.file_sniffer import Preview
 from nlpctl.errors import UserError
 from nlpctl.models.pretrained import Encoder
 from nlpctl.names import counted
@@ -96,31 +96,31 @@ def _refuse_many_bad(found: InspectedRows) -> None:
 
 
 def data_values(
-    looks: Mapping[str, Preview], names: Mapping[str, str], columns: Mapping[str, str], rows: type[TaskRows]
+    previews: Mapping[str, Preview], names: Mapping[str, str], columns: Mapping[str, str], rows: type[TaskRows]
 ) -> dict[str, Any]:
     """The section data: `names` of the files, formats and headers where they must be told, columns of tables.
 
     `rows`: how the task reads files.
     """
     values: dict[str, Any] = dict(names)
-    own = {split: _unlike(look, rows) for split, look in looks.items()}
+    own = {split: _unlike(preview, rows) for split, preview in previews.items()}
     if len({tuple(each.items()) for each in own.values()}) == 1:
         values |= own["train"]
     elif any(own.values()):
         values["by_split"] = {split: each for split, each in own.items() if each}
-    if looks["train"].names_columns:
-        made = (TOKENS, TAGS) if looks["train"].format in ANNOTATED else ()  # columns that spans become
+    if previews["train"].names_columns:
+        made = (TOKENS, TAGS) if previews["train"].format in ANNOTATED else ()  # columns that spans become
         named = {role: columns[role] for role in ROLES if role in columns and columns[role] not in made}
         values |= {"columns": named} if named else {}
     return values
 
 
-def _unlike(look: Preview, rows: type[TaskRows]) -> dict[str, Any]:
+def _unlike(preview: Preview, rows: type[TaskRows]) -> dict[str, Any]:
     """What a recipe must say of a file: a format that neither its ending nor its content tells, no header."""
-    annotated = recognised_format(look.path, rows.annotation) if look.format in ANNOTATED else None
-    found = annotated or rows.endings.get(suffix_of(look.path))
-    told = {} if found == look.format else {"format": look.format}
-    return told | ({} if look.header or not look.is_table else {"header": False})
+    annotated = recognised_format(preview.path, rows.annotation) if preview.format in ANNOTATED else None
+    found = annotated or rows.endings.get(suffix_of(preview.path))
+    told = {} if found == preview.format else {"format": preview.format}
+    return told | ({} if preview.header or not preview.is_table else {"header": False})
 
 
 def model_starts(task: TaskInfo, encoder: Encoder | None, about: str) -> list[Start]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nlpctl.data.rows.first_look import Match, Preview
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import TABLES, TaskRows
 from nlpctl.data.rows.text_rows import checked_text
@@ -30,14 +29,6 @@ class CorpusRows(TaskRows):
 
     endings = {**TABLES, ".txt": "text"}
     in_windows = True
-
-    @classmethod
-    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
-        text = look.role("text", given, ("text",))
-        labelled = any(column.name.strip().casefold() in ("label", "labels", "标签") for column in look.columns)
-        if text is None or (labelled and "text" not in given):
-            return None
-        return Match({"text": text}, "there are texts, and no labels", sure=1)
 
     @property
     def plain_column(self) -> str:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-
-from nlpctl.data.rows.first_look import Match, Preview
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.text_rows import TextRows
 from nlpctl.errors import UserError
@@ -32,18 +28,7 @@ def require_pair_column(text_pair: str | None, task: str) -> None:
 class MatchingRows(TextRows):
     """Rows of text matching: pairs with one of two labels, of which the second means a match."""
 
-    roles = ("text", "text_pair", "label")
     symmetric = True
-
-    @classmethod
-    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
-        fit = super().recognised(look, given)
-        found = None if fit is None or "text_pair" not in fit.columns else look.column(fit.columns["label"])
-        if fit is None or found is None or tuple(value.lower() for value in found.values) not in OPPOSITES:
-            return None
-        told = f"{fit.columns['label']!r} says {' or '.join(found.values)}"
-        names = f"{fit.columns['text']!r} and {fit.columns['text_pair']!r} hold texts"
-        return dataclasses.replace(fit, reason=f"{names}, {told}", sure=6)
 
     def required(self, labelled: bool) -> tuple[str, ...]:
         require_pair_column(self.data.columns.text_pair, "text_matching")

@@ -8,9 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nlpctl.config.tasks.info import Start
 from nlpctl.data.readers.annotated import Annotated, with_text
-from nlpctl.data.rows.first_look import NAMES, Match, Preview, few_values, says_label
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name, unpacked
 from nlpctl.data.rows.text_rows import TextRows, checked_text
 from nlpctl.errors import UserError
@@ -57,11 +55,6 @@ def ancestor_ids(names: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(ids[above] for above in ancestors(name)) for name in names)
 
 
-
-_SEPARATORS = (",", "|", ";", "，", "、", "\n")  # the first is the default of data.label_separator
-_SEVERAL = 0.05  # share of rows with several labels, at the least
-
-
 @dataclass(frozen=True, slots=True)
 class MultiLabelExample:
     """A sentence or a pair. `labels`: sorted ids including ancestors; None without labels, as in predict."""
@@ -83,23 +76,6 @@ class MultiLabelRows(TextRows):
     """
 
     annotation = "labels"
-
-    @classmethod
-    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
-        fitting = {
-            column.name: found for column in look.columns if (found := _separator(look, column.name)) is not None
-        }
-        label = given.get("label") or next((name for name in NAMES["label"] if name in fitting), None)
-        label = label or next(iter(fitting), None)
-        text = look.role("text", given, ("text",), [label] if label else [])
-        if text is None or label not in fitting:  # one that is given may hold single labels
-            return None
-        separator = fitting[label]
-        columns = {"text": text, "label": label}
-        if not separator:
-            return Match(columns, f"{text!r} holds texts, {label!r} lists of labels", sure=7)
-        starts = () if separator == "," else (Start("data.label_separator", separator),)
-        return Match(columns, f"{text!r} holds texts, {label!r} labels with {separator!r} between them", 6, starts)
 
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> MultiLabelExample:
         columns = self.data.columns
@@ -147,22 +123,6 @@ class MultiLabelRows(TextRows):
             having = f"the labels {and_more([labels.name(i) for i in first], 10)}" if first else "no label"
             hint = "check data.columns.label, data.label_separator and the training file"
             raise UserError(f"all {len(examples)} training rows have {having}", where=where, hint=hint)
-
-
-def _separator(look: Preview, name: str) -> str | None:
-    """What stands between the labels of a column, "" where it holds lists; None if it does not hold several labels."""
-    values = [row[name] for row in look.rows if row.get(name)]
-    if values and all(isinstance(value, list) and all(isinstance(each, str) for each in value) for value in values):
-        labels = [each for value in values for each in value]
-        return "" if name in look.questions or few_values(labels, says_label(name)) else None
-    if not all(isinstance(value, str) for value in values):
-        return None
-    for separator in _SEPARATORS:
-        several = sum(separator in value for value in values)
-        parts = [part.strip() for value in values for part in value.split(separator)]
-        if several > _SEVERAL * len(values) and few_values(parts, says_label(name)):
-            return separator
-    return None
 
 
 def row_labels(value: Any, separator: str) -> list[str]:

@@ -6,8 +6,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nlpctl.config.tasks.info import Start
-from nlpctl.data.rows.first_look import Match, Preview
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.rows.text_rows import checked_text
@@ -52,21 +50,7 @@ class QuestionRows(TaskRows):
     """
 
     endings = {".json": "squad", **dict.fromkeys(JSON_LINES, "jsonl")}
-    roles = ("question", "context", "answers")
     in_windows = True
-
-    @classmethod
-    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
-        answers = look.role("answers", given, ("answers",))
-        question = look.role("question", given, ("text", "label"))
-        context = look.role("context", given, ("text", "label"), [question] if question else [])
-        if answers is None or question is None or context is None:
-            return None
-        columns = {"question": question, "context": context, "answers": answers}
-        unanswered = sum(_has_no_answer(row.get(answers)) for row in look.rows)
-        why = f"{unanswered:,} of the first {len(look.rows):,} questions have no answer in their text"
-        starts = (Start("decode.null_threshold", 0.0, f"{why}: the model may say so"),) if unanswered else ()
-        return Match(columns, "there are questions, texts, and where the answers are in them", 9, starts)
 
     @property
     def split_together(self) -> str:
@@ -146,10 +130,6 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
             got = f"the keys {listed(answer)}" if isinstance(answer, Mapping) else type(answer).__name__
             raise ValueError(f'bad answers: each needs "text" and "answer_start"; got {got}')
     return [(answer["text"], answer["answer_start"]) for answer in value]
-
-
-def _has_no_answer(value: Any) -> bool:
-    return not (value.get("text") if isinstance(value, Mapping) else value)
 
 
 def _is_list(value: Any) -> bool:

@@ -8,9 +8,8 @@ from typing import Any
 
 from nlpctl.config.schema import ColumnsSection
 from nlpctl.data.readers.lines import is_blank
-from nlpctl.data.rows.first_look import NAMES, Match, Preview
 from nlpctl.data.rows.labels import LabelSet, label_name
-from nlpctl.data.rows.matching_rows import OPPOSITES, is_match, require_pair_column
+from nlpctl.data.rows.matching_rows import is_match, require_pair_column
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.rows.text_rows import checked_text
 from nlpctl.errors import UserError
@@ -43,22 +42,6 @@ class RetrievalRows(TaskRows):
     """
 
     together = False
-    roles = ("text", "text_pair")
-
-    @classmethod
-    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
-        pair = look.pair(given)
-        if pair is None:
-            return None
-        names = dict(zip(cls.roles, pair, strict=True)) | {role: given[role] for role in given}
-        label = look.role("label", given, ("label",), pair)
-        found = None if label is None else look.column(label)
-        if label is not None and found is not None and tuple(map(str.lower, found.values)) in OPPOSITES:
-            names["label"] = label
-        free = look.of_kind("text")
-        negative = next((column.name for column in free if column.name.casefold() in NAMES["negative"]), None)
-        names |= {"negative": negative} if negative is not None else {}
-        return Match(names, f"{pair[0]!r} and {pair[1]!r} hold texts that belong together", sure=4)
 
     @property
     def plain_column(self) -> str:

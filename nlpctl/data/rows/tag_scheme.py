@@ -166,7 +166,6 @@ def _scheme_name(marks: dict[str, set[str]], where: str) -> Literal["BIO", "BIOE
 # of speech is recognised by its verb, which no analyser lacks and no entity is called.
 
 
-
 def _names(text: str) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, text.split())))
 

@@ -12,18 +12,14 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.config.schema import DataSection
-from nlpctl.config.tasks.info import Start
-from nlpctl.data.readers.annotated import Annotated, Mark, tags_of, with_text
+from nlpctl.data.readers.annotated import Annotated, tags_of, with_text
 from nlpctl.data.readers.row import BadWord, Row, RowSource, place
-from nlpctl.data.rows.first_look import Match, Preview, tagged_columns
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name
-from nlpctl.data.rows.tag_scheme import OUTSIDE, detect_scheme
+from nlpctl.data.rows.tag_scheme import detect_scheme
 from nlpctl.data.rows.task_rows import TABLES, TaskRows
 from nlpctl.data.rows.text_rows import checked_text
 from nlpctl.data.text.word_spans import character_spans, is_ideograph, word_spans
 from nlpctl.names import listed
-
-_UNTAGGED = 0.05  # share of O, at the most, where a text is cut into words rather than searched for entities
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +60,9 @@ class TaggedExample:
 class TaggedRows(TaskRows):
     """Rows of token classification: lists of words and tags; for prediction also plain text."""
 
-    roles = ("tokens", "tags")
     in_windows = True
     annotation = "spans"
     endings = {**TABLES, ".tsv": "joined", ".txt": "conll", ".conll": "conll", ".bio": "conll", ".bmes": "conll"}
-
-    @classmethod
-    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
-        columns = tagged_columns(look, given)
-        if columns is None:
-            return None
-        words = [word for row in look.rows for word in row.get(columns[0]) or ()]
-        characters = all(len(str(word)) == 1 for word in words)
-        why = "the files have a character per tag, so predict cuts its texts the same way"
-        starts = (Start("data.unit", "characters", why),) if characters else ()
-        held = "characters and their tags" if characters else "words and their tags"
-        names = dict(zip(cls.roles, columns, strict=True))
-        if look.marked is not None:  # sentences without a span do not tell where their text is
-            names["text"] = look.marked
-        return Match(names, f"there are {held}", 8, starts)
 
     @property
     def plain_column(self) -> str:
@@ -170,13 +150,6 @@ class TaggedRows(TaskRows):
         words, tags = tags_of(text, record.marks, cut)
         return {**values, columns.tokens: words, columns.tags: tags}
 
-    def annotation_of(
-        self, row: Mapping[str, Any], example: TaggedExample, labels: LabelSet
-    ) -> tuple[list[str], list[Mark]]:
-        spans = detect_scheme(labels.names, "the tags").entities([labels.name(i) for i in example.tags])
-        bounds = example.bounds
-        return [], [Mark(bounds[2 * span.start], bounds[2 * span.end - 1], span.type) for span in spans]
-
     def to_label(self, example: TaggedExample) -> dict[str, Any]:
         return {self.data.columns.tokens: example.words(), self.data.columns.tags: None}
 
@@ -190,16 +163,6 @@ class LexicalRows(TaggedRows):
 
     def __init__(self, data: DataSection):
         super().__init__(dataclasses.replace(data, unit="characters"))
-
-    @classmethod
-    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
-        fit = super().recognised(look, given)
-        if fit is None:
-            return None
-        tags = [tag for row in look.rows for tag in row.get(fit.columns["tags"]) or ()]
-        analysed = tags.count(OUTSIDE) <= _UNTAGGED * len(tags)
-        why = "almost every character has a tag: words and their classes" if analysed else fit.reason
-        return Match(fit.columns, why, fit.sure + 1 if analysed and fit.starts else 2)
 
 
 def first_places(source: RowSource, column: str) -> dict[str, str]:

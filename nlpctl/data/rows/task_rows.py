@@ -13,9 +13,8 @@ from typing import Any, Literal, Protocol
 from nlpctl.config.schema import DataSection
 from nlpctl.config.tasks import task_info
 from nlpctl.config.tasks.info import load_class
-from nlpctl.data.readers.annotated import Annotated, Mark
+from nlpctl.data.readers.annotated import Annotated
 from nlpctl.data.readers.row import RowSource
-from nlpctl.data.rows.first_look import Match, Preview
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.layout import JSON_LINES
 
@@ -41,7 +40,6 @@ class TaskRows(ABC):
     together: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
     symmetric: bool = False  # True: the label of (A, B) is that of (B, A)
     annotation: Literal["label", "labels", "spans"] | None = None  # what an annotator gives a text; None: not read
-    roles: tuple[str, ...] = ("text",)  # the columns (of data.columns) that a labelled row must have
 
     def __init__(self, data: DataSection):
         self.data = data
@@ -55,14 +53,6 @@ class TaskRows(ABC):
     def label_column(self) -> str:
         """The column of labels, or of lists of tags. A named data set may hold ids in it."""
         return self.data.columns.label
-
-    @classmethod
-    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
-        """What a file would mean to the task; None if it does not look like its data.
-
-        `given`: columns that are known, by their names in data.columns.
-        """
-        return None
 
     @abstractmethod
     def required(self, labelled: bool) -> tuple[str, ...]:
@@ -103,10 +93,6 @@ class TaskRows(ABC):
     def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
         """The columns of a text that was annotated elsewhere. ValueError("kind: details"): it does not fit the task."""
         raise ValueError("annotations: this task reads none")
-
-    def annotation_of(self, row: Mapping[str, Any], example: Any, labels: LabelSet) -> tuple[list[str], list[Mark]]:
-        """What a labelled row would be in such a file: the labels of its text, or the marks in it."""
-        raise NotImplementedError
 
     def to_label(self, example: Any) -> dict[str, Any]:
         """The columns that a person fills in to label an example, None where the label belongs."""

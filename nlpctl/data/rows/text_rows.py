@@ -6,11 +6,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from typing import Any
 
-from nlpctl.data.readers.annotated import Annotated, Mark, with_text
+from nlpctl.data.readers.annotated import Annotated, with_text
 from nlpctl.data.readers.lines import is_blank, refuse_surrogates
 from nlpctl.data.readers.row import BadRow, RowSource
 from nlpctl.data.rows.examples import BadRowLog
-from nlpctl.data.rows.first_look import Match, Preview
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
@@ -38,22 +37,7 @@ class TextExample:
 class TextRows(TaskRows):
     """Rows of sequence classification."""
 
-    roles = ("text", "label")
     annotation = "label"
-
-    @classmethod
-    def recognised(cls, look: Preview, given: Mapping[str, str]) -> Match | None:
-        pair = look.pair(given)
-        label = look.role("label", given, ("label",), pair or ())
-        text = pair[0] if pair else look.role("text", given, ("text",), [label] if label else [])
-        if text is None or label is None:
-            return None
-        names = {"text": text, **({"text_pair": pair[1]} if pair else {}), "label": label}
-        found = look.column(label)
-        labels = () if found is None else found.values
-        values = f"is {' or '.join(labels)}" if 0 < len(labels) < 4 else f"is one of {len(labels) or 'many'} labels"
-        held = f"{pair[0]!r} and {pair[1]!r} hold texts" if pair else f"{text!r} holds texts"
-        return Match(names, f"{held}, {label!r} {values}", sure=5)
 
     @property
     def plain_column(self) -> str | None:
@@ -86,9 +70,6 @@ class TextRows(TaskRows):
         if len(labels) > 1:
             raise ValueError(f"several labels: {and_more(labels)}; a text has one")
         return values | ({self.data.columns.label: labels[0]} if labels else {})
-
-    def annotation_of(self, row: Mapping[str, Any], example: Any, labels: LabelSet) -> tuple[list[str], list[Mark]]:
-        return self._label_names(row[self.data.columns.label]), []
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
         """UserError if all examples have one label."""

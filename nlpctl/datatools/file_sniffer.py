@@ -1,6 +1,6 @@
-"""How a data file looks before a recipe says what it means: its format, whether it has a header, what its columns hold.
+"""Previews a data file for which there is no recipe yet: its format, whether it has a header, what its columns hold.
 
-`nlpctl new` uses it. Nothing here is certain: what is read as a label may be a number of stars.
+Nothing here is certain: what is read as a label may be a number of stars. task_fit.py asks what it means to a task.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from nlpctl.config.tasks.info import Start
 from nlpctl.console import display_width
 from nlpctl.data.readers.annotated import Annotated, tags_of
 from nlpctl.data.readers.annotation_rows import ANNOTATED, DOCCANO, recognised_format
@@ -36,7 +35,7 @@ from nlpctl.outputs import refuse_pipe
 Kind = Literal["text", "label", "list", "answers", "number", "id", "other"]
 
 LOOKED_AT = 2000  # rows at the beginning of a file
-_RECORD = "record"
+_RECORD = "record"  # the one key of the rows that `_Records` makes
 _HEADER_ROWS = 200
 _BEGINNING = 1 << 16  # bytes that tell the format of a file
 _FEW = 20  # different values that make a column of labels, if each comes twice
@@ -84,21 +83,8 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Match:
-    """What a file means to a task: its columns by their names in data.columns, and why.
-
-    `sure`: how telling the signs are, to compare tasks by. `starts`: values that follow from the rows.
-    """
-
-    columns: Mapping[str, str]
-    reason: str
-    sure: int
-    starts: tuple[Start, ...] = ()
-
-
-@dataclass(frozen=True)
 class Preview:
-    """The beginning of a file. `rows`: its first good rows; `named`: the columns have names of their own.
+    """The beginning of a file. `rows`: its first good rows; `header`: of a table, whether its first line names columns.
 
     Of a file in which people annotated texts: `questions`, the columns that they answered with labels, and `marked`,
     the column that holds their spans.
@@ -180,15 +166,15 @@ def _named(role: str, columns: Iterable[Column]) -> str | None:
     return next((by_name[name] for name in NAMES.get(role, ()) if name in by_name), None)
 
 
-def look_at(path: Path, like: Preview | None = None) -> Preview:
-    """The look of a file. UserError if it cannot be read, or no row of its beginning can be used.
+def preview_file(path: Path, like: Preview | None = None) -> Preview:
+    """The preview of a file. UserError if it cannot be read, or no row of its beginning can be used.
 
-    `like`: the look of another file of the same data, whose header this one has if both are tables.
+    `like`: the preview of another file of the same data: if both are tables, this one has a header if that one has.
     """
     refuse_pipe(path)  # it could be read only once
     annotated = recognised_format(path, "spans")
     if annotated is not None:
-        return _look_at_annotated(path, annotated)
+        return _preview_annotated(path, annotated)
     kind = _format(path)
     header = True
     if kind in DELIMITED:
@@ -202,7 +188,7 @@ def look_at(path: Path, like: Preview | None = None) -> Preview:
     if not rows:
         raise _all_bad(bad)
     if kind in OBJECTS and all(has_label_list(row) and len(row["label"]) == 1 for row in rows):
-        return _look_at_annotated(path, DOCCANO)  # which writes a list, where a text has one label too
+        return _preview_annotated(path, DOCCANO)  # which writes a list, where a text has one label too
     return Preview(path, kind, header, tuple(_column(name, rows) for name in _names(rows)), tuple(rows))
 
 
@@ -218,7 +204,7 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 class _Records:
-    """Stands for a task: the records as they were read."""
+    """In place of a task, for `read_rows`: a row holds the record as it was read."""
 
     def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
         return {_RECORD: record}
@@ -227,8 +213,8 @@ class _Records:
         return ()
 
 
-def _look_at_annotated(path: Path, kind: str) -> Preview:
-    """The look of a file of Label Studio or doccano: the data of its records, a column for each question, and the
+def _preview_annotated(path: Path, kind: str) -> Preview:
+    """The preview of a file of Label Studio or doccano: the data of its records, a column for each question, and the
     words and tags that their spans give. Records without annotation count where there are no others."""
     read = list(islice(read_rows(path, kind, True, (), _Records()), LOOKED_AT))
     records: list[Annotated] = [row.values[_RECORD] for row in read if isinstance(row, Row)]
@@ -279,22 +265,6 @@ def is_tags(values: Any) -> bool:
         isinstance(values, list)
         and bool(values)
         and all(isinstance(tag, str) and _TAG.fullmatch(tag) for tag in values)
-    )
-
-
-def _are_numbers(look: Preview, name: str) -> bool:
-    """Whether lists hold whole numbers, as many as there are words: tags whose names the recipe must tell."""
-    tokens = look.role("tokens", {}, ("list",), [name])
-    rows = [row for row in look.rows if row.get(name)]
-    return (
-        tokens is not None
-        and bool(rows)
-        and all(
-            isinstance(row.get(tokens), list)
-            and len(row[tokens]) == len(row[name])
-            and all(type(tag) is int for tag in row[name])
-            for row in rows
-        )
     )
 
 
@@ -401,16 +371,3 @@ def _answers(lists: Sequence[Any]) -> bool:
 
     found = list(entries())
     return bool(found) and all(isinstance(entry, dict) and "text" in entry for entry in found)
-
-
-def tagged_columns(look: Preview, given: Mapping[str, str]) -> tuple[str, str] | None:
-    """The columns of words and of their tags."""
-    if look.format in ("conll", SEGMENTED):
-        return (TOKENS, TAGS) if look.column(TAGS) is not None else None
-    lists = [column.name for column in look.of_kind("list")]
-    tags = given.get("tags") or next(
-        (name for name in lists if all(is_tags(row[name]) for row in look.rows[:50] if row.get(name))),
-        next((name for name in lists if name.casefold() in NAMES["tags"] and _are_numbers(look, name)), None),
-    )
-    tokens = look.role("tokens", given, ("list",), [tags] if tags else [])
-    return None if tags is None or tokens is None else (tokens, tags)

@@ -1,0 +1,241 @@
+"""What a data file would mean to a task, for `nlpctl new`: which columns hold what, and how telling the signs are.
+
+Each kind of rows (data/rows/) has an entry in RECOGNISERS, which looks at the Preview of a file. The task with the
+surest match is proposed first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.config.tasks.info import Start, TaskInfo, load_class
+from nlpctl.data.readers.conll import TAGS, TOKENS
+from nlpctl.data.readers.segmented import SEGMENTED
+from nlpctl.data.rows.corpus_rows import CorpusRows
+from nlpctl.data.rows.matching_rows import OPPOSITES, MatchingRows
+from nlpctl.data.rows.multi_label_rows import MultiLabelRows
+from nlpctl.data.rows.question_rows import QuestionRows
+from nlpctl.data.rows.retrieval_rows import RetrievalRows
+from nlpctl.data.rows.tag_scheme import OUTSIDE
+from nlpctl.data.rows.tagged_rows import LexicalRows, TaggedRows
+from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.data.rows.text_rows import TextRows
+from nlpctl.datatools.file_sniffer import NAMES, Preview, few_values, is_tags, says_label
+
+Columns = Mapping[str, str]  # name in data.columns -> name in the file
+
+_SEPARATORS = (",", "|", ";", "，", "、", "\n")  # the first is the default of data.label_separator
+_SEVERAL = 0.05  # share of rows with several labels, at the least
+_UNTAGGED = 0.05  # share of O, at the most, where a text is cut into words rather than searched for entities
+
+
+@dataclass(frozen=True)
+class Match:
+    """What a file means to a task: its columns by their names in data.columns, and why.
+
+    `sure`: how telling the signs are, to compare tasks by. `starts`: values that follow from the rows.
+    """
+
+    columns: Columns
+    reason: str
+    sure: int
+    starts: tuple[Start, ...] = ()
+
+
+def task_roles(task: TaskInfo) -> tuple[str, ...]:
+    """The columns (of data.columns) that a labelled row of the task must have."""
+    return _recogniser(task).roles
+
+
+def match_task(task: TaskInfo, preview: Preview, given: Columns) -> Match | None:
+    """What a file would mean to the task; None if it does not look like its data. `given`: columns that are known."""
+    return _recogniser(task).match(preview, given)
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """What `nlpctl new` knows of a kind of rows; see `task_roles` and `match_task`."""
+
+    roles: tuple[str, ...]
+    match: Callable[[Preview, Columns], Match | None]
+
+
+def _recogniser(task: TaskInfo) -> Recogniser:
+    """That of the task's rows, or of the nearest class that they are derived from."""
+    rows: type[TaskRows] = load_class(task.rows)
+    found = (RECOGNISERS[each] for each in rows.__mro__ if each in RECOGNISERS)
+    # A task of the user's own with rows of its own is written by hand: `new` proposes it for no file.
+    return next(found, Recogniser(("text",), lambda preview, given: None))
+
+
+def _match_texts(preview: Preview, given: Columns) -> Match | None:
+    """A text, or two that belong together, and a column of labels."""
+    pair = preview.pair(given)
+    label = preview.role("label", given, ("label",), pair or ())
+    text = pair[0] if pair else preview.role("text", given, ("text",), [label] if label else [])
+    if text is None or label is None:
+        return None
+    names = {"text": text, **({"text_pair": pair[1]} if pair else {}), "label": label}
+    column = preview.column(label)
+    labels = () if column is None else column.values
+    values = f"is {' or '.join(labels)}" if 0 < len(labels) < 4 else f"is one of {len(labels) or 'many'} labels"
+    held = f"{pair[0]!r} and {pair[1]!r} hold texts" if pair else f"{text!r} holds texts"
+    return Match(names, f"{held}, {label!r} {values}", sure=5)
+
+
+def _match_matching_pairs(preview: Preview, given: Columns) -> Match | None:
+    """As `_match_texts`, of two texts with labels such as 0 and 1."""
+    match = _match_texts(preview, given)
+    column = None if match is None or "text_pair" not in match.columns else preview.column(match.columns["label"])
+    if match is None or column is None or tuple(value.lower() for value in column.values) not in OPPOSITES:
+        return None
+    labels = f"{match.columns['label']!r} says {' or '.join(column.values)}"
+    texts = f"{match.columns['text']!r} and {match.columns['text_pair']!r} hold texts"
+    return dataclasses.replace(match, reason=f"{texts}, {labels}", sure=6)
+
+
+def _match_label_lists(preview: Preview, given: Columns) -> Match | None:
+    """A text, and a column of lists of labels, or of labels with a sign between them."""
+    separators = {
+        column.name: separator
+        for column in preview.columns
+        if (separator := _separator(preview, column.name)) is not None
+    }
+    label = given.get("label") or next((name for name in NAMES["label"] if name in separators), None)
+    label = label or next(iter(separators), None)
+    text = preview.role("text", given, ("text",), [label] if label else [])
+    if text is None or label not in separators:  # one that is given may hold single labels
+        return None
+    separator = separators[label]
+    columns = {"text": text, "label": label}
+    if not separator:
+        return Match(columns, f"{text!r} holds texts, {label!r} lists of labels", sure=7)
+    starts = () if separator == "," else (Start("data.label_separator", separator),)
+    return Match(columns, f"{text!r} holds texts, {label!r} labels with {separator!r} between them", 6, starts)
+
+
+def _separator(preview: Preview, name: str) -> str | None:
+    """What stands between the labels of a column, "" where it holds lists; None if it does not hold several labels."""
+    values = [row[name] for row in preview.rows if row.get(name)]
+    if values and all(isinstance(value, list) and all(isinstance(each, str) for each in value) for value in values):
+        labels = [each for value in values for each in value]
+        return "" if name in preview.questions or few_values(labels, says_label(name)) else None
+    if not all(isinstance(value, str) for value in values):
+        return None
+    for separator in _SEPARATORS:
+        several = sum(separator in value for value in values)
+        parts = [part.strip() for value in values for part in value.split(separator)]
+        if several > _SEVERAL * len(values) and few_values(parts, says_label(name)):
+            return separator
+    return None
+
+
+def _match_retrieval_pairs(preview: Preview, given: Columns) -> Match | None:
+    """Two texts that belong together; labels such as 0 and 1, and hard negatives, where there are such columns."""
+    pair = preview.pair(given)
+    if pair is None:
+        return None
+    names = dict(zip(("text", "text_pair"), pair, strict=True)) | {role: given[role] for role in given}
+    label = preview.role("label", given, ("label",), pair)
+    column = None if label is None else preview.column(label)
+    if label is not None and column is not None and tuple(map(str.lower, column.values)) in OPPOSITES:
+        names["label"] = label
+    texts = preview.of_kind("text")
+    negative = next((column.name for column in texts if column.name.casefold() in NAMES["negative"]), None)
+    names |= {"negative": negative} if negative is not None else {}
+    return Match(names, f"{pair[0]!r} and {pair[1]!r} hold texts that belong together", sure=4)
+
+
+def _match_questions(preview: Preview, given: Columns) -> Match | None:
+    """A question, a text, and answers with their places in the text."""
+    answers = preview.role("answers", given, ("answers",))
+    question = preview.role("question", given, ("text", "label"))
+    context = preview.role("context", given, ("text", "label"), [question] if question else [])
+    if answers is None or question is None or context is None:
+        return None
+    columns = {"question": question, "context": context, "answers": answers}
+    values = [row.get(answers) for row in preview.rows]
+    unanswered = sum(not (value.get("text") if isinstance(value, Mapping) else value) for value in values)
+    why = f"{unanswered:,} of the first {len(preview.rows):,} questions have no answer in their text"
+    starts = (Start("decode.null_threshold", 0.0, f"{why}: the model may say so"),) if unanswered else ()
+    return Match(columns, "there are questions, texts, and where the answers are in them", 9, starts)
+
+
+def _match_tagged(preview: Preview, given: Columns) -> Match | None:
+    """Lists of words, or of characters, and of their tags."""
+    columns = _tagged_columns(preview, given)
+    if columns is None:
+        return None
+    words = [word for row in preview.rows for word in row.get(columns[0]) or ()]
+    characters = all(len(str(word)) == 1 for word in words)
+    why = "the files have a character per tag, so predict cuts its texts the same way"
+    starts = (Start("data.unit", "characters", why),) if characters else ()
+    held = "characters and their tags" if characters else "words and their tags"
+    names = dict(zip(("tokens", "tags"), columns, strict=True))
+    if preview.marked is not None:  # sentences without a span do not tell where their text is
+        names["text"] = preview.marked
+    return Match(names, f"there are {held}", 8, starts)
+
+
+def _match_analysed(preview: Preview, given: Columns) -> Match | None:
+    """As `_match_tagged`; surer than that where almost every character has a tag."""
+    match = _match_tagged(preview, given)
+    if match is None:
+        return None
+    tags = [tag for row in preview.rows for tag in row.get(match.columns["tags"]) or ()]
+    analysed = tags.count(OUTSIDE) <= _UNTAGGED * len(tags)
+    why = "almost every character has a tag: words and their classes" if analysed else match.reason
+    return Match(match.columns, why, match.sure + 1 if analysed and match.starts else 2)
+
+
+def _tagged_columns(preview: Preview, given: Columns) -> tuple[str, str] | None:
+    """The columns of words and of their tags."""
+    if preview.format in ("conll", SEGMENTED):
+        return (TOKENS, TAGS) if preview.column(TAGS) is not None else None
+    lists = [column.name for column in preview.of_kind("list")]
+    tags = given.get("tags") or next(
+        (name for name in lists if all(is_tags(row[name]) for row in preview.rows[:50] if row.get(name))),
+        next((name for name in lists if name.casefold() in NAMES["tags"] and _are_numbers(preview, name)), None),
+    )
+    tokens = preview.role("tokens", given, ("list",), [tags] if tags else [])
+    return None if tags is None or tokens is None else (tokens, tags)
+
+
+def _are_numbers(preview: Preview, name: str) -> bool:
+    """Whether lists hold whole numbers, as many as there are words: tags whose names the recipe must tell."""
+    tokens = preview.role("tokens", {}, ("list",), [name])
+    rows: Sequence[Mapping[str, Any]] = [row for row in preview.rows if row.get(name)]
+    return (
+        tokens is not None
+        and bool(rows)
+        and all(
+            isinstance(row.get(tokens), list)
+            and len(row[tokens]) == len(row[name])
+            and all(type(tag) is int for tag in row[name])
+            for row in rows
+        )
+    )
+
+
+def _match_corpus(preview: Preview, given: Columns) -> Match | None:
+    """Texts, and no column that is called a label."""
+    text = preview.role("text", given, ("text",))
+    labelled = any(column.name.strip().casefold() in ("label", "labels", "标签") for column in preview.columns)
+    if text is None or (labelled and "text" not in given):
+        return None
+    return Match({"text": text}, "there are texts, and no labels", sure=1)
+
+
+RECOGNISERS: Mapping[type[TaskRows], Recogniser] = {
+    CorpusRows: Recogniser(("text",), _match_corpus),
+    TextRows: Recogniser(("text", "label"), _match_texts),
+    MatchingRows: Recogniser(("text", "text_pair", "label"), _match_matching_pairs),
+    MultiLabelRows: Recogniser(("text", "label"), _match_label_lists),
+    RetrievalRows: Recogniser(("text", "text_pair"), _match_retrieval_pairs),
+    QuestionRows: Recogniser(("question", "context", "answers"), _match_questions),
+    TaggedRows: Recogniser(("tokens", "tags"), _match_tagged),
+    LexicalRows: Recogniser(("tokens", "tags"), _match_analysed),
+}
