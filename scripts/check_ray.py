@@ -11,7 +11,7 @@ five comes before the first shard is finished, the others when a random number o
 with that of one process, byte by byte, and nothing may be left behind. The model is a bag of embeddings, which costs
 nothing; one line in 1,000 is bad. An output that differs is kept in --folder, with its lines that differ.
 
-Needs the extra `cluster`. Exit 1 if an output differs or a command fails.
+Needs Ray (the extra `cluster`). Exit 1 if an output differs or a command fails.
 """
 
 from __future__ import annotations

@@ -12,13 +12,16 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from command_lines import CommandLines, Started, needs_a_fresh_interpreter, read_at_import
+
+if TYPE_CHECKING:
+    from ray.cluster_utils import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -147,6 +150,20 @@ def work(tmp_path_factory: pytest.TempPathFactory, with_paddle: CommandLines) ->
         (folder / f"{name}.tsv").write_text("text\tlabel\n" + rows)
     (folder / "recipe.yaml").write_text(RECIPE)
     return Workplace(folder, with_paddle)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A Ray cluster on this machine: two nodes with a core each, beside a head that computes nothing. A test that
+    takes a node away puts another one in its place."""
+    from ray.cluster_utils import Cluster
+
+    os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")  # others may have taken this machine's memory
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+    yield cluster
+    cluster.shutdown()
 
 
 @pytest.fixture(scope="session")

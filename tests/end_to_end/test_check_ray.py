@@ -14,7 +14,6 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_ray.py"
 
 @pytest.mark.slow
 def test_a_kill_of_each_kind(tmp_path):
-    pytest.importorskip("ray", reason="the extra cluster is not installed")
     words = [sys.executable, SCRIPT, "--kills", "1", "--rows", "50000", "--folder", tmp_path, "--json"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr

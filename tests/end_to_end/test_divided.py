@@ -265,25 +265,20 @@ def million(work, export) -> tuple[list[str], str]:
     return files, sha256((work / "divided/million.jsonl").read_bytes()).hexdigest()
 
 
-@pytest.mark.slow
-def test_on_a_ray_cluster(work, export, rows, whole, tmp_path):
-    """One node with room for two workers; needs the extra `cluster`."""
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
+def test_on_a_ray_cluster(work, export, rows, whole, cluster):
+    done = work.fresh(*words(rows, "divided/ray.jsonl", "--cluster", cluster.address))
+    assert done.returncode == 0, done.stderr
+    assert (work / "divided/ray.jsonl").read_bytes() == whole and "worker 1:" in done.stderr
+    done = work.fresh(*words(rows, "divided/ray2.jsonl", "--cluster", cluster.address, "--workers", "3"))
+    assert done.returncode == 2 and "room for 2 workers" in done.stderr, done.stderr
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    try:
-        done = work.fresh(*words(rows, "divided/ray.jsonl", "--cluster", cluster.address))
-        assert done.returncode == 0, done.stderr
-        assert (work / "divided/ray.jsonl").read_bytes() == whole and "worker 1:" in done.stderr
-        scored = [work.fresh("eval", "divided/export", "test.tsv", "--json", *more)
-                  for more in ((), ("--cluster", cluster.address))]  # fmt: skip
-        one, two = (json.loads(each.stdout)["result"]["metrics"] for each in scored)
-        assert one == two and "worker 1:" in scored[1].stderr, scored[1].stderr
-        done = work.fresh(*words(rows, "divided/ray2.jsonl", "--cluster", cluster.address, "--workers", "3"))
-        assert done.returncode == 2 and "room for 2 workers" in done.stderr, done.stderr
-    finally:
-        cluster.shutdown()
+
+@pytest.mark.slow
+def test_scores_on_a_ray_cluster(work, export, cluster):
+    scored = [work.fresh("eval", "divided/export", "test.tsv", "--json", *more)
+              for more in ((), ("--cluster", cluster.address))]  # fmt: skip
+    one, two = (json.loads(each.stdout)["result"]["metrics"] for each in scored)
+    assert one == two and "worker 1:" in scored[1].stderr, scored[1].stderr
 
 
 def test_scores_are_those_of_one_process(work, export):

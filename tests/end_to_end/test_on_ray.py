@@ -1,4 +1,4 @@
-"""Sweeps, folds and compressions on a Ray cluster: two nodes of this machine, which are lost. Extra: `cluster`."""
+"""Predictions, sweeps, folds and compressions on a Ray cluster: two nodes of this machine, which are lost."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("ray", reason="the extra cluster is not installed")
-pytestmark = pytest.mark.slow
 
 SWEEP = """\
 extends: recipe.yaml
@@ -27,18 +24,6 @@ runtime: {threads: 1}
 """
 STRATEGY = "--strategy ptq,dynabert --width_mult_list 3/4 --num_train_epochs 9 --algo_list avg".split()
 STRATEGY += "--batch_size_list 4 --batch_num_list 2 --batch_sizes 2 --threads 1".split()
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator:
-    """Two nodes with room for one worker each."""
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    for _ in range(2):
-        cluster.add_node(num_cpus=1)
-    yield cluster
-    cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +81,7 @@ def weights(folder: Path) -> dict[str, str]:
     return {path.parent.parent.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_worker_and_node_are_lost(work, cluster, swept):
     """The trials of one process, and the models of those, bit by bit; what was lost goes on elsewhere."""
     trials = work / "ray-lost/trials"
@@ -113,6 +99,7 @@ def test_a_sweep_whose_worker_and_node_are_lost(work, cluster, swept):
     assert weights(trials) == weights(work / "ray-alone/trials")
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_and_ctrl_c(work, cluster, swept):
     """Nothing goes on alone; each leaves a checkpoint, and what is resumed ends as if nothing had been."""
     words = ("sweep", "ray.yaml", "-o", "ray-killed", "--cluster", cluster.address, "--json")
@@ -134,6 +121,7 @@ def test_a_killed_sweep_and_ctrl_c(work, cluster, swept):
     assert tried(json.loads(done.stdout)["result"]) == tried(swept)
 
 
+@pytest.mark.slow
 def test_folds_whose_command_is_killed(work, cluster):
     """Its workers end with it; what is resumed ends with the models and predictions of one process."""
     words = ("train", "recipe.yaml", "--folds", "3", "--threads", "1", *work.stepwise, "--output_dir")
@@ -171,6 +159,7 @@ def table(folder: Path) -> list[tuple]:
     return sorted((row["name"], row["score"], row["difference"], row["agreement"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_a_compression_whose_node_is_lost(work, cluster, base):
     """The weights and scores of one process, bit by bit; a training that was lost goes on."""
     shutil.copytree(base, work / "ray-base")
@@ -193,6 +182,7 @@ def test_a_compression_whose_node_is_lost(work, cluster, base):
     assert "one after the other, while no candidate was made" in (work / "ray-small-2/report.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_see_the_folder(work, recipe, base, tmp_path):
     """Its file system hides the folder behind another one."""
     unshare = ["unshare", "-m", "sh", "-c"]

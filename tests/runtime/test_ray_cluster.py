@@ -1,4 +1,4 @@
-"""What is refused without the right Ray. tests/end_to_end/test_divided.py runs on a cluster where Ray is installed."""
+"""What is refused without the right Ray. tests/end_to_end/ has what runs on a cluster."""
 
 from __future__ import annotations
 
@@ -149,6 +149,5 @@ def test_room_is_on_single_nodes() -> None:
 
 
 def test_no_cluster() -> None:
-    pytest.importorskip("ray")
     with pytest.raises(UserError, match="no Ray cluster can be used there"), ray_cluster("127.0.0.1:9"):
         pass
