@@ -16,6 +16,7 @@ from nlpctl.checksums import sha256_of, sums_of
 from nlpctl.compress.input_files import data_files, files_of_networks
 from nlpctl.compress.strategies import FEWER_WORDS, FEWER_WORDS_NAME, FP32_EXPORT, every_strategy, strategies
 from nlpctl.config.dump import flat, recipe_values
+from nlpctl.config.keys import use_of
 from nlpctl.config.paths import dataset_files
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
@@ -39,43 +40,10 @@ from nlpctl.runtime.run_directory import RunDirectory
 PLAN = "plan.json"
 FORMAT = 2
 SHOWN = 3  # most settings listed in a message
-_FREE = (
-    "runtime",
-    "inference",
-    "guards",
-    "training.output_dir",
-    "training.logging_dir",
-    "training.logging_first_step",
-    "training.logging_strategy",
-    "training.run_name",
-    "training.skip_",
-    "training.disable_tqdm",
-    "training.dataloader_num_workers",
-    "training.save_total_limit",
-    "training.report_to",
-    "training.per_device_eval_batch_size",
-    "compression.strategy",
-    "compression.evaluate",
-    "compression.max_drop",
-    "compression.sure",
-    "compression.target",
-    "compression.budget",
-    "compression.batch_sizes",
-)
-_OF_SOURCE = "model"  # the source defines itself
 _STATIC = "compression.input_infer_model_path"
 _STUDENT = "distillation.student"
-_OF_STUDENT = ("model", "training", "optimizer", "early_stopping", "data.max_seq_length")  # keys that affect a student
-_OF_TRAINING = (
-    "training",
-    "optimizer",
-    "early_stopping",
-    "loss",
-    "distillation",
-    "data.balance",
-    "data.length_grouped",
-    "data.batch_tokens",
-)
+# What distillation.student gives a student (networks/student.py); the rest is the teacher's.
+_OF_STUDENT = ("model", "training", "optimizer", "early_stopping", "data.max_seq_length")
 
 
 def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = None) -> dict[str, Any]:
@@ -94,7 +62,9 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
         "data": _sums(data_files(recipe)),
         "dataset": sums_of(dataset_files(recipe)),
         "networks": _sums(files_of_networks(recipe)),
-        "settings": {name: value for name, value in values.items() if not name.startswith((*_free(), _OF_SOURCE))}
+        "settings": {
+            name: value for name, value in values.items() if not _is_free(name) and use_of(name).role != "network"
+        }  # the network is that of the source
         | _of_student(recipe),
     }
 
@@ -109,7 +79,9 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: 
     hint = "use --overwrite to discard existing results, or name another folder: -o FOLDER"
     if old.get("format") != FORMAT or not isinstance(old.get("settings"), dict):
         raise UserError("is not a plan of this version of nlpctl", str(file), hint)
-    before, now = old["settings"], _as_read(plan["settings"])
+    # older versions also noted settings that determine nothing, such as those of section search
+    before = {name: value for name, value in old["settings"].items() if not _is_free(name)}
+    now = _as_read(plan["settings"])
     if {name: value for name, value in old["sha256"].items() if is_part(name)} != plan["sha256"]:
         what = f"another model ({old['source']})"
         if before.get(_STATIC) != now.get(_STATIC):
@@ -126,7 +98,7 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: 
         changed = differing(was, plan[kind])
         if changed:
             raise UserError(f"{message} changed since these models were made: {changed[0]}", str(folder), hint)
-    changed = [name for name in differing(before, now) if trained or not name.startswith(_of_training())]
+    changed = [name for name in differing(before, now) if trained or not _is_of_training(name)]
     if changed:
         made = [f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in changed[:SHOWN]]
         more = f", and {len(changed) - SHOWN} more settings differ" if len(changed) > SHOWN else ""
@@ -141,8 +113,8 @@ def carried_over(folder: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
     if not (folder / PLAN).is_file() or not _is_trained(folder):
         return dict(plan)
     old = read_json(folder / PLAN)
-    rest = {name: value for name, value in plan["settings"].items() if not name.startswith(_of_training())}
-    trained = {name: value for name, value in old["settings"].items() if name.startswith(_of_training())}
+    rest = {name: value for name, value in plan["settings"].items() if not _is_of_training(name)}
+    trained = {name: value for name, value in old["settings"].items() if _is_of_training(name)}
     return {**plan, "networks": old["networks"], "settings": rest | trained}
 
 
@@ -158,7 +130,7 @@ def _sums(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
 def _of_student(recipe: Recipe) -> dict[str, Any]:
     """The settings of the student's own recipe after extension; {} if there is none."""
     values = {} if recipe.student is None else flat(recipe_values(recipe.student, everything=True))
-    names = [name for name in values if name.startswith(_OF_STUDENT) and not name.startswith(_free())]
+    names = [name for name in values if name.startswith(_OF_STUDENT) and not _is_free(name)]
     return {f"{_STUDENT}.{name}": values[name] for name in names}
 
 
@@ -179,14 +151,16 @@ def _is_trained(folder: Path) -> bool:
     return any(base not in (ORIGINAL, FEWER_WORDS_NAME) or training & set(made) for base, *made in parts)
 
 
-def _free() -> tuple[str, ...]:
-    """Prefixes of settings that determine no folder, or that are part of folder names."""
-    return (*_FREE, *(f"compression.{name}" for strategy in every_strategy() for name in strategy.in_names))
+def _is_free(name: str) -> bool:
+    """Whether a setting determines no folder, or is part of folder names."""
+    in_names = {f"compression.{each}" for strategy in every_strategy() for each in strategy.in_names}
+    return use_of(name).role in ("machine", "output", "command") or name in in_names
 
 
-def _of_training() -> tuple[str, ...]:
-    """Prefixes of settings that affect trained networks only."""
-    return (*_OF_TRAINING, *(f"compression.{name}" for strategy in every_strategy() for name in strategy.of_training))
+def _is_of_training(name: str) -> bool:
+    """Whether a setting affects trained networks only."""
+    of_training = {f"compression.{each}" for strategy in every_strategy() for each in strategy.of_training}
+    return use_of(name).role == "weights" or name in of_training
 
 
 def _as_read(settings: Mapping[str, Any]) -> dict[str, Any]:

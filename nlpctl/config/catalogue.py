@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.key_use import KeyUse, use_of_argument
+
 DATA = Path(__file__).parent / "data"
 
 # Types as PaddleNLP declares them -> what a recipe holds. IntervalStrategy is an enum of strings.
@@ -41,20 +43,21 @@ class CatalogueField:
     default: Any
     help: str
     choices: tuple[str, ...]  # empty: anything of the type
+    use: KeyUse
 
 
 def training_fields() -> tuple[CatalogueField, ...]:
     """The fields of TrainingArguments, in its order."""
-    return _read("training_arguments.json")
+    return _read("training_arguments.json", "training")
 
 
 def compression_fields() -> tuple[CatalogueField, ...]:
     """The fields that CompressionArguments adds to TrainingArguments, in its order."""
-    return _read("compression_arguments.json")
+    return _read("compression_arguments.json", "compression")
 
 
 @functools.cache
-def _read(file_name: str) -> tuple[CatalogueField, ...]:
+def _read(file_name: str, section: str) -> tuple[CatalogueField, ...]:
     entries = json.loads((DATA / file_name).read_text(encoding="utf-8"))["fields"]
     return tuple(
         CatalogueField(
@@ -64,6 +67,7 @@ def _read(file_name: str) -> tuple[CatalogueField, ...]:
             default=entry["default"],
             help=entry["help"],
             choices=tuple(entry["choices"]),
+            use=use_of_argument(section, entry["name"]),
         )
         for entry in entries
     )

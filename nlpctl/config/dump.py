@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from nlpctl.config.coerce import Mismatch, resolve_scalar
 from nlpctl.config.interpolate import escape
-from nlpctl.config.keys import SECTIONS, keys_of
+from nlpctl.config.keys import SECTIONS, keys_of, use_of
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.positions import ScalarNode
 from nlpctl.config.schema import Origin, Recipe
+from nlpctl.names import differing
 
 HEADER = """\
 # The resolved recipe of a run: every value that differs from its default, with absolute paths.
@@ -46,6 +47,12 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in values.items():
         found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
     return found
+
+
+def changed_keys(before: Recipe, after: Recipe, event: Literal["resume", "continue"]) -> list[str]:
+    """The keys with other values, in alphabetical order, but those whose values may change on `event` (KeyUse)."""
+    began, now = (flat(recipe_values(recipe, everything=True)) for recipe in (before, after))
+    return [name for name in differing(began, now) if not use_of(name).may_change_on(event)]
 
 
 def to_yaml(values: Any) -> str:

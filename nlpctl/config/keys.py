@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nlpctl.config.key_use import UNKNOWN, KeyUse
 from nlpctl.config.schema import (
     Axis,
     CompressionSection,
@@ -67,6 +68,7 @@ class Key:
     dotted: str
     default: Any
     help: str
+    use: KeyUse | None  # None of a section whose keys have different ones
     choices: tuple[str, ...]
     optional: bool  # null is a value
     scalar: type | None  # str, int, float or bool
@@ -116,17 +118,28 @@ def keys_of(section: type, prefix: str) -> Mapping[str, Key]:
 @functools.cache
 def all_keys() -> Mapping[str, Key]:
     """Dotted name -> Key for everything below the top level, sections included."""
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
 
-    def walk(section: type, prefix: str) -> None:
+    def walk(section: type, prefix: str, use: KeyUse | None) -> None:
         for key in keys_of(section, prefix).values():
-            found[key.dotted] = key
+            # the use of distillation.model is that of all keys in it, though they are those of section model
+            keys[key.dotted] = key if use is None else dataclasses.replace(key, use=use)
             if key.section:
-                walk(key.section, key.dotted)
+                walk(key.section, key.dotted, keys[key.dotted].use)
 
     for name, section in SECTIONS.items():
-        walk(section, name)
-    return found
+        walk(section, name, None)
+    return keys
+
+
+def use_of(dotted: str) -> KeyUse:
+    """What a key is for; a name inside a mapping, a list or a student's recipe has the use of the key that holds it."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 1, -1):
+        key = all_keys().get(".".join(parts[:length]))
+        if key is not None and key.use is not None:
+            return key.use
+    return UNKNOWN
 
 
 def find_key(dotted: str) -> Key | None:
@@ -201,9 +214,9 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
             scalar = str if typing.get_args(kind)[1] is str else None
     default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
     optional = len(kinds) < len(parts)
-    help = field.metadata["help"]
+    help, use = field.metadata["help"], field.metadata["use"]
     return Key(
-        dotted, default, help, choices, optional, scalar, item, section, free, entry, lists, axes, all_item
+        dotted, default, help, use, choices, optional, scalar, item, section, free, entry, lists, axes, all_item
     )
 
 

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.keys import keys_of, use_of
 from nlpctl.config.load import load_recipe
 from nlpctl.config.own_code import of_folder, with_names_of
 from nlpctl.config.schema import DataSection, Recipe, with_value
-
-_READING = ("max_seq_length", "doc_stride", "tokenizer")  # of section data: how a network reads text
 
 
 def recipe_of(folder: Path) -> Recipe:
@@ -36,7 +35,8 @@ def recipe_for_export(recipe: Recipe, export: Path) -> Recipe:
 
 def with_reading(data: DataSection, own: DataSection) -> DataSection:
     """`data`, read as a network reads text whose recipe has the section `own`."""
-    return dataclasses.replace(data, **{name: getattr(own, name) for name in _READING})
+    tokens = [name for name in keys_of(DataSection, "data") if use_of(f"data.{name}").role == "tokens"]
+    return dataclasses.replace(data, **{name: getattr(own, name) for name in tokens})
 
 
 def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:

@@ -1,8 +1,7 @@
-"""The recipe: every key that may appear in a recipe file, its type, default and meaning.
+"""The recipe: every key that may appear in a recipe file: its type, default, meaning, and what it is for.
 
-This module and the modules of sections that it imports (schema.py, schema.py, schema.py,
-schema.py, schema.py) are the single definition. The loader coerces by these types. The JSON
-Schema and docs/recipes.md are generated from them. The rest of nlpctl receives checked values.
+This module is the single definition. The loader coerces by these types. The JSON Schema and docs/recipes.md are
+generated from them. The rest of nlpctl receives checked values.
 
 `training` and `compression` also hold the fields of PaddleNLP's TrainingArguments and CompressionArguments. Those
 classes import Paddle, so their fields come from the catalogue (catalogue.py).
@@ -22,20 +21,52 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.config.catalogue import compression_fields, training_fields
+from nlpctl.config.key_use import (
+    ANSWERS,
+    CHOICE,
+    COLUMNS,
+    CONFIDENCE,
+    DECODING,
+    GROUPS,
+    HEAD,
+    LABEL_TEXT,
+    LABELS,
+    LENGTH,
+    MACHINE,
+    MORE_TRIALS,
+    NETWORK,
+    NODE,
+    OF_COMPRESS,
+    OUTPUT,
+    ROWS,
+    SCORE,
+    SEARCH,
+    STUDENT,
+    TEST_ROWS,
+    TOKENS,
+    TRIED_ROWS,
+    WEIGHTS,
+    KeyUse,
+)
 
 # Declaring a recipe key: type, default, and one-line help.
 
 Scalar = str | int | float | bool | None
 
 
-def key(default: Any, help: str) -> Any:
-    """A recipe key: its default and its one-line meaning (shown in help, schema and docs)."""
-    return field(default=default, metadata={"help": help})
+def key(default: Any, use: KeyUse, help: str) -> Any:
+    """A recipe key: its default, what it is for, and its one-line meaning (shown in help, schema and docs)."""
+    return field(default=default, metadata={"use": use, "help": help})
 
 
-def mapping_key(help: str) -> Any:
+def mapping_key(use: KeyUse, help: str) -> Any:
     """A recipe key that holds free names, empty by default (a plain dict: it pickles and copies)."""
-    return field(default_factory=dict, metadata={"help": help})
+    return field(default_factory=dict, metadata={"use": use, "help": help})
+
+
+def section_key(section: type, help: str, use: KeyUse | None = None) -> Any:
+    """A section inside a section. `use`: that of all its keys, where it is not the one that they have elsewhere."""
+    return field(default_factory=section, metadata={"use": use, "help": help})
 
 
 # The keys of section compression that are nlpctl's own, beside those of PaddleNLP's CompressionArguments; what
@@ -51,29 +82,35 @@ class CompressionKeys:
 
     evaluate: str | None = key(
         None,
+        CHOICE,
         "Your own score, package.module:function(predict, rows) -> number or dict of numbers; higher is better, of a "
         "dict the first entry is used. It runs with your rights: name only code you trust.",
     )
     criterion: str | None = key(
         None,
+        OF_COMPRESS,
         "Your own loss, package.module:function(outputs, labels) -> scalar: used by qat for training, by dynabert for "
         "importance, and weighted by distillation.hard. It runs with your rights: name only code you trust.",
     )
-    max_drop: float = key(0.5, "How many points the best may score below the uncompressed model on dev.")
+    max_drop: float = key(0.5, CHOICE, "How many points the best may score below the uncompressed model on dev.")
     sure: float | None = key(
         None,
+        CHOICE,
         "How sure the choice must be that the drop is within max_drop, such as 0.9: in this share of resampled dev "
         "splits. Default: the drop on dev as it is.",
     )
     target: Literal["throughput", "latency", "size"] = key(
         "throughput",
+        CHOICE,
         "What to optimise: rows per second at the largest of batch_sizes, latency of a batch at the smallest, or size "
         "on disk.",
     )
     budget: str | None = key(
-        None, "Time budget, such as 30m or 1h30m; the most promising candidates are tried first. Default: no limit."
+        None,
+        CHOICE,
+        "Time budget, such as 30m or 1h30m; the most promising candidates are tried first. Default: no limit.",
     )
-    batch_sizes: tuple[int, ...] = key((1, 32), "Batch sizes that candidates are timed with.")
+    batch_sizes: tuple[int, ...] = key((1, 32), CHOICE, "Batch sizes that candidates are timed with.")
 
 
 def parse_width(text: str) -> Fraction:
@@ -110,44 +147,54 @@ class TrainingKeys:
 
     criterion: str | None = key(
         None,
+        WEIGHTS,
         "Your own loss, function(outputs, labels) -> scalar, or a class of layers such as paddle.nn:CrossEntropyLoss. "
         + _TRUST,
     )
     compute_metrics: str | None = key(
         None,
+        SCORE,
         "Your own scores on dev, function(eval_prediction) -> dict of numbers; eval_prediction holds predictions and "
         "label_ids. metric_for_best_model may name one of them. " + _TRUST,
     )
     preprocess_logits_for_metrics: str | None = key(
         None,
+        WEIGHTS,
         "What compute_metrics is to get of the outputs, function(logits, labels) -> tensor, such as their argmax, "
         "which takes less memory. " + _TRUST,
     )
     callbacks: tuple[str, ...] = key(
-        (), "Your own callbacks, classes of paddlenlp.trainer.TrainerCallback or functions that return one. " + _TRUST
+        (),
+        WEIGHTS,
+        "Your own callbacks, classes of paddlenlp.trainer.TrainerCallback or functions that return one. " + _TRUST,
     )
     optimizer: str | None = key(
         None,
+        WEIGHTS,
         "Your own optimizer, function(model, args) -> paddle.optimizer.Optimizer, in place of AdamW. Its learning rate "
         "follows the schedule unless it has one of its own. " + _TRUST,
     )
     scheduler: str | None = key(
         None,
+        WEIGHTS,
         "Your own schedule, function(args, num_training_steps) -> paddle.optimizer.lr.LRScheduler, in place of "
         "lr_scheduler_type. " + _TRUST,
     )
     data_collator: str | None = key(
         None,
+        WEIGHTS,
         "Your own maker of training batches, function(tokenizer) -> function(features) -> dict of arrays, or a class "
         "such as paddlenlp.data:DataCollatorWithPadding. " + _TRUST,
     )
     calibrate: bool = key(
         True,
+        WEIGHTS,
         "After training, fit the probabilities in answers to dev, so that of those at 0.9 some 90 % are right "
         "(docs/decisions.md). Decisions and scores stay the same.",
     )
     fast_cpu: bool = key(
         True,
+        WEIGHTS,
         "On a CPU, compute attention, GELU, softmax, LayerNorm, biases and dropout by faster functions (oneDNN's; "
         "docs/training.md). false: by Paddle's own, which draw other dropout masks from the same seed.",
     )
@@ -156,34 +203,36 @@ class TrainingKeys:
 # Where a recipe's network comes from, and what is changed in it before it is trained.
 
 
-
 @dataclass(frozen=True)
 class ScratchSection:
     """A small network trained from nothing, with a vocabulary built from the training text or read from a file."""
 
-    architecture: Literal[
-        "bert", "ernie", "roberta", "electra", "bilstm", "textcnn", "bag_of_embeddings", "bigru"
-    ] = key("ernie", "Network family: a transformer as PaddleNLP names it, or one of nlpctl's own networks.")
-    vocab_size: int = key(8000, "Upper limit of the vocabulary built from the training text.")
-    min_frequency: int = key(2, "Pieces seen less often than this do not enter the vocabulary.")
-    lowercase: bool = key(True, "Lowercase (transformers: and strip accents) before splitting.")
-    hidden_size: int = key(128, "Width of the hidden states (textcnn: filters per kernel size).")
-    num_hidden_layers: int = key(2, "Number of transformer or recurrent layers.")
-    num_attention_heads: int = key(2, "Attention heads per layer of a transformer; must divide hidden_size.")
-    intermediate_size: int = key(512, "Width of a transformer's feed-forward layer.")
-    unit: Literal["characters", "words"] = key(
-        "characters", "What nlpctl's own networks read: characters, or words as jieba splits them."
+    architecture: Literal["bert", "ernie", "roberta", "electra", "bilstm", "textcnn", "bag_of_embeddings", "bigru"] = (
+        key("ernie", NETWORK, "Network family: a transformer as PaddleNLP names it, or one of nlpctl's own networks.")
     )
-    embedding_size: int = key(128, "Width of the embedding of nlpctl's own networks.")
-    kernel_sizes: tuple[int, ...] = key((2, 3, 4), "Widths of the kernels of textcnn, in units.")
-    dropout: float = key(0.1, "Share of activations dropped while training.")
+    vocab_size: int = key(8000, NETWORK, "Upper limit of the vocabulary built from the training text.")
+    min_frequency: int = key(2, NETWORK, "Pieces seen less often than this do not enter the vocabulary.")
+    lowercase: bool = key(True, NETWORK, "Lowercase (transformers: and strip accents) before splitting.")
+    hidden_size: int = key(128, NETWORK, "Width of the hidden states (textcnn: filters per kernel size).")
+    num_hidden_layers: int = key(2, NETWORK, "Number of transformer or recurrent layers.")
+    num_attention_heads: int = key(2, NETWORK, "Attention heads per layer of a transformer; must divide hidden_size.")
+    intermediate_size: int = key(512, NETWORK, "Width of a transformer's feed-forward layer.")
+    unit: Literal["characters", "words"] = key(
+        "characters", NETWORK, "What nlpctl's own networks read: characters, or words as jieba splits them."
+    )
+    embedding_size: int = key(128, NETWORK, "Width of the embedding of nlpctl's own networks.")
+    kernel_sizes: tuple[int, ...] = key((2, 3, 4), NETWORK, "Widths of the kernels of textcnn, in units.")
+    dropout: float = key(0.1, NETWORK, "Share of activations dropped while training.")
     vocabulary: str | None = key(
         None,
+        NETWORK,
         "File of the vocabulary, an entry per line (or what paddlenlp.data.Vocab.to_json wrote), taken whole in place "
         "of one from the training text.",
     )
     dictionaries: str | None = key(
-        None, "Folder with word.dic, tag.dic and q2b.dic, in place of a vocabulary from the training text (bigru)."
+        None,
+        NETWORK,
+        "Folder with word.dic, tag.dic and q2b.dic, in place of a vocabulary from the training text (bigru).",
     )
 
 
@@ -193,40 +242,50 @@ class ModelSection:
 
     name_or_path: str | None = key(
         None,
+        NETWORK,
         "Hub name (ernie-3.0-medium-zh), PaddleNLP or Hugging Face folder, run directory or model folder; "
         "python:PACKAGE/PATH is a folder inside an installed package.",
     )
-    from_scratch: ScratchSection | None = key(None, "Build a new encoder instead of loading one.")
+    from_scratch: ScratchSection | None = key(None, NETWORK, "Build a new encoder instead of loading one.")
     config: Mapping[str, Scalar] = mapping_key(
-        "Overrides of the network's own config, such as hidden_dropout_prob: 0.1."
+        NETWORK, "Overrides of the network's own config, such as hidden_dropout_prob: 0.1."
     )
     network: str | None = key(
         None,
+        NETWORK,
         "Your own network class, package.module:Class(config), in place of the task's: a paddle.nn.Layer, or a class "
         "of PaddleNLP's PretrainedModel, which can start from weights. It runs with your rights: name only code you "
         "trust.",
     )
-    head: Literal["linear", "crf"] = key("linear", "Output layer of a tagger: linear, or linear with a CRF over it.")
+    head: Literal["linear", "crf"] = key(
+        "linear", HEAD, "Output layer of a tagger: linear, or linear with a CRF over it."
+    )
     embeddings: str | None = key(
-        None, "Text file of word vectors (word v1 v2 ...) that the embedding of a network from scratch starts from."
+        None,
+        NETWORK,
+        "Text file of word vectors (word v1 v2 ...) that the embedding of a network from scratch starts from.",
     )
     add_tokens: tuple[str, ...] | str | None = key(
         None,
+        NETWORK,
         "Words that the tokenizer is to keep whole: a list, or a file with one per line. The embedding (and a language "
         "model's output layer) grows by a row for each, which starts as the mean of the pieces that it was read as.",
     )
     tie: tuple[tuple[str, ...], ...] = key(
         (),
+        NETWORK,
         "Pairs of parameters, or of layers, that are one from here on: [[ernie.encoder.layers.0, "
         "ernie.encoder.layers.1]]. Both have the values of the first.",
     )
     set_parameters: Mapping[str, Scalar] = mapping_key(
+        NETWORK,
         "Parameter name or pattern to its starting value: a number, a .npy file of the same shape, or a distribution: "
         "normal(mean, std), truncated_normal(mean, std), uniform(low, high), constant(value), xavier_normal, "
-        "xavier_uniform, kaiming_normal, kaiming_uniform. A draw depends on training.seed and the parameter's name."
+        "xavier_uniform, kaiming_normal, kaiming_uniform. A draw depends on training.seed and the parameter's name.",
     )
     freeze: tuple[str, ...] = key(
         (),
+        NETWORK,
         "Parameters that training leaves as they are: names, layers (ernie.embeddings), ranges of layers "
         "(ernie.encoder.layers.0-5), or patterns (*.bias). `nlpctl params ls` lists the names.",
     )
@@ -235,19 +294,20 @@ class ModelSection:
 # The section `distillation`: the student, its losses against the teacher, and its texts.
 
 
-
 @dataclass(frozen=True)
 class GeneratedSection:
     """Texts generated from the training texts and labelled by the teacher (Tang et al., 2019; Jiao et al., 2020)."""
 
-    copies: int = key(0, "New texts per training text, at most, without duplicates.")
+    copies: int = key(0, STUDENT, "New texts per training text, at most, without duplicates.")
     replace: float = key(
-        0.2, "Share of a text's words that are replaced: by one with a similar vector in the teacher, or by one that "
-        "occurs elsewhere between the same neighbours."
+        0.2,
+        STUDENT,
+        "Share of a text's words that are replaced: by one with a similar vector in the teacher, or by one that "
+        "occurs elsewhere between the same neighbours.",
     )
-    mask: float = key(0.05, "Share of words replaced by the mask token, or deleted if the student has none.")
-    fragment: float = key(0.25, "Share of the texts of which only one to five words in a row are kept.")
-    cross: float = key(0.25, "Share of texts that continue like another text, from a word that both contain.")
+    mask: float = key(0.05, STUDENT, "Share of words replaced by the mask token, or deleted if the student has none.")
+    fragment: float = key(0.25, STUDENT, "Share of the texts of which only one to five words in a row are kept.")
+    cross: float = key(0.25, STUDENT, "Share of texts that continue like another text, from a word that both contain.")
 
 
 @dataclass(frozen=True)
@@ -256,47 +316,54 @@ class DistillationSection:
 
     student: str | None = key(
         None,
+        STUDENT,
         "Recipe of the student: its model, training, optimizer, early_stopping and data.max_seq_length are used; the "
         "rest is the teacher's.",
     )
-    model: ModelSection = field(
-        default_factory=ModelSection,
-        metadata={"help": "Or its network, as in section model. Default: layers of the teacher."},
+    model: ModelSection = section_key(
+        ModelSection, "Or its network, as in section model. Default: layers of the teacher.", use=STUDENT
     )
     num_hidden_layers: int | None = key(
-        None, "Student of the teacher's kind: number of its layers, evenly spread; default: half of them."
+        None, STUDENT, "Student of the teacher's kind: number of its layers, evenly spread; default: half of them."
     )
-    layers: tuple[int, ...] = key((), "Or the layers, counted from 0: [1, 3, 5].")
+    layers: tuple[int, ...] = key((), STUDENT, "Or the layers, counted from 0: [1, 3, 5].")
     width: float = key(
-        1.0, "Share of each layer's attention heads and neurons that is kept, the most important ones."
+        1.0, STUDENT, "Share of each layer's attention heads and neurons that is kept, the most important ones."
     )
     fit: int = key(
         2048,
+        STUDENT,
         "Training rows on which its layers are first fitted by least squares to the outputs of the teacher's layers "
         "that each replaces; 0: no fitting.",
     )
-    learning_rate: float | None = key(None, "Learning rate of the student; default: training.learning_rate.")
-    num_train_epochs: float | None = key(None, "Epochs of the student; default: training.num_train_epochs.")
+    learning_rate: float | None = key(None, STUDENT, "Learning rate of the student; default: training.learning_rate.")
+    num_train_epochs: float | None = key(None, STUDENT, "Epochs of the student; default: training.num_train_epochs.")
     loss: Literal["mse", "kl"] = key(
-        "mse", "Loss between logits: mean squared error (Tang et al., 2019), or KL divergence (Hinton et al., 2015)."
+        "mse",
+        STUDENT,
+        "Loss between logits: mean squared error (Tang et al., 2019), or KL divergence (Hinton et al., 2015).",
     )
-    temperature: float = key(1.0, "kl: temperature, which divides the logits of both.")
-    hard: float = key(0.0, "Share of the task's own loss; the rest is the loss between the logits.")
+    temperature: float = key(1.0, STUDENT, "kl: temperature, which divides the logits of both.")
+    hard: float = key(0.0, STUDENT, "Share of the task's own loss; the rest is the loss between the logits.")
     hidden: float = key(
-        0.0, "Weight of the squared error of hidden states, embeddings included (TinyBERT, equations 8 and 9)."
+        0.0, STUDENT, "Weight of the squared error of hidden states, embeddings included (TinyBERT, equations 8 and 9)."
     )
-    attention: float = key(0.0, "Weight of the squared error of attention scores (TinyBERT, equation 7).")
+    attention: float = key(0.0, STUDENT, "Weight of the squared error of attention scores (TinyBERT, equation 7).")
     relations: float = key(
-        0.0, "Weight of the divergence of relations between queries, keys and values (MiniLMv2, equation 5)."
+        0.0, STUDENT, "Weight of the divergence of relations between queries, keys and values (MiniLMv2, equation 5)."
     )
-    relation_heads: int | None = key(None, "Number of heads for relations, in both networks; default: the teacher's.")
+    relation_heads: int | None = key(
+        None, STUDENT, "Number of heads for relations, in both networks; default: the teacher's."
+    )
     embeddings: bool = key(
-        True, "Student over words or characters: initialise its embedding from the teacher's, by principal components."
+        True,
+        STUDENT,
+        "Student over words or characters: initialise its embedding from the teacher's, by principal components.",
     )
-    unlabelled: tuple[str, ...] = key((), "Files of further texts, one per line, or in the format of their ending.")
-    generate: GeneratedSection = field(
-        default_factory=GeneratedSection, metadata={"help": "Further texts, generated from the training texts."}
+    unlabelled: tuple[str, ...] = key(
+        (), STUDENT, "Files of further texts, one per line, or in the format of their ending."
     )
+    generate: GeneratedSection = section_key(GeneratedSection, "Further texts, generated from the training texts.")
 
 
 # The section `search`: what `nlpctl sweep` tries, how long, and by which score it chooses.
@@ -376,25 +443,33 @@ class SearchSection:
     """`nlpctl sweep`: the keys that are tried, how often, and by which score the best is chosen (docs/sweep.md)."""
 
     space: Mapping[str, Axis] = mapping_key(
+        SEARCH,
         "What is tried, by key: a list of values, {log: [1e-5, 1e-4]}, {uniform: [0, 0.3]} or {int: [2, 6]}, the two "
-        "last ones also with step; with when: {KEY: value or list} only where another key that is tried has this value."
+        "last ones also with step; with when: {KEY: value or list} only where another key that is tried has this "
+        "value.",
     )
     trials: int | None = key(
-        None, f"How many trials; default: the whole grid, with a budget as many as it allows, else {TRIALS}."
+        None,
+        MORE_TRIALS,
+        f"How many trials; default: the whole grid, with a budget as many as it allows, else {TRIALS}.",
     )
     budget: str | None = key(
-        None, "Time budget, such as 30m or 8h: no trial begins that would probably exceed it. Default: no limit."
+        None,
+        MORE_TRIALS,
+        "Time budget, such as 30m or 8h: no trial begins that would probably exceed it. Default: no limit.",
     )
     metric: str | None = key(
-        None, "Score on dev to choose by; default: training.metric_for_best_model, or the task's first score."
+        None, SEARCH, "Score on dev to choose by; default: training.metric_for_best_model, or the task's first score."
     )
     sampler: Literal["tpe", "random", "grid"] = key(
         "tpe",
+        SEARCH,
         "tpe: learns from earlier trials where good values lie (Bergstra et al., 2011); random; grid: every "
         "combination of lists, whole numbers and steps.",
     )
     pruner: Literal["median", "none"] = key(
         "median",
+        SEARCH,
         "median: after five whole trials, stop one whose best score so far is worse than the median of the others at "
         "the same evaluation; none.",
     )
@@ -462,39 +537,47 @@ def trials_wanted(section: SearchSection) -> int | None:
 # The sections of a recipe that belong to single tasks; config/tasks says which task reads which.
 
 
-
 @dataclass(frozen=True)
 class DecodeSection:
     """Decoding a network's outputs to answers."""
 
     terms: str | None = key(
         None,
+        DECODING,
         "Tagging: file of TERM<TAB>TYPE lines; these terms always get these types. A header line can name more columns "
         "(term, type, id, link, alias), and JSON lines are read too; answers then carry id and link.",
     )
     replacements: bool = key(
         True,
+        DECODING,
         "Lexical analysis with a converted LAC: read characters that it never saw in training in a form that it knows "
         "(， as , and A as a). false: read every character as it stands, as jieba does.",
     )
     entity_types: tuple[str, ...] | None = key(
         None,
+        DECODING,
         "Tagging: the types that are entities, such as [PER, LOC, ORG]; default: all but parts of speech, which are "
         "known by their verb (v, VERB, VV, VB). Where all types are entities the answer holds entities, otherwise "
         "words; [] gives words. entity_f1 scores these types alone.",
     )
     tune: Literal["accuracy", "macro_f1", "weighted_f1", "f1"] | None = key(
         None,
+        DECODING,
         "Search decision thresholds on dev after training, for this score (f1: that of the second of two labels); "
         "they are stored with the model.",
     )
     threshold: float = key(
-        0.5, "Multi-label: a label is predicted from this probability on, unless a threshold was tuned on dev."
+        0.5,
+        DECODING,
+        "Multi-label: a label is predicted from this probability on, unless a threshold was tuned on dev.",
     )
-    n_best: int = key(5, "Question answering: number of candidates that predict writes. Masked words: the same.")
-    max_answer_length: int = key(50, "Question answering: longest answer, in tokens.")
+    n_best: int = key(
+        5, DECODING, "Question answering: number of candidates that predict writes. Masked words: the same."
+    )
+    max_answer_length: int = key(50, DECODING, "Question answering: longest answer, in tokens.")
     null_threshold: float | None = key(
         None,
+        DECODING,
         "Question answering: predict no answer if its score exceeds the best answer's by more than this, such as 0.0 "
         "for SQuAD 2.0; null: every question gets an answer.",
     )
@@ -504,17 +587,17 @@ class DecodeSection:
 class MaskingSection:
     """The masking of masked language model training."""
 
-    probability: float = key(0.15, "Share of the text to predict.")
-    whole_words: bool = key(True, "Hide all pieces of a word together; Chinese words are split by jieba.")
-    dictionary: str | None = key(None, "File with one word per line that jieba must not split.")
+    probability: float = key(0.15, ANSWERS, "Share of the text to predict.")
+    whole_words: bool = key(True, ANSWERS, "Hide all pieces of a word together; Chinese words are split by jieba.")
+    dictionary: str | None = key(None, ANSWERS, "File with one word per line that jieba must not split.")
 
 
 @dataclass(frozen=True)
 class PromptSection:
     """Few-shot classification: the task as a sentence with a mask."""
 
-    template: str | None = key(None, "PaddleNLP template, such as \"{'text': 'text'} It was {'mask'}.\"")
-    verbalizer: Mapping[str, Scalar] = mapping_key("The word for each label, such as pos: great.")
+    template: str | None = key(None, ANSWERS, "PaddleNLP template, such as \"{'text': 'text'} It was {'mask'}.\"")
+    verbalizer: Mapping[str, Scalar] = mapping_key(ANSWERS, "The word for each label, such as pos: great.")
 
 
 @dataclass(frozen=True)
@@ -523,26 +606,29 @@ class FewShotSection:
 
     method: Literal["prompt", "contrastive", "auto"] = key(
         "prompt",
+        ANSWERS,
         "prompt: a language model fills the gap of prompt.template. contrastive: pairs of rows with equal and with "
         "different labels train a sentence encoder, and a logistic regression reads its vectors (Tunstall et al., "
         "2022). auto: prompt if there is a template and the weights hold a language-model head, else contrastive; "
         "train says which, and why.",
     )
-    pairs: int = key(10, "contrastive: pairs per row and epoch with an equal label, and as many with another.")
+    pairs: int = key(10, WEIGHTS, "contrastive: pairs per row and epoch with an equal label, and as many with another.")
     pooling: Literal["mean", "cls"] = key(
-        "mean", "contrastive: the vector of a text, the mean over its tokens or its first token's."
+        "mean", ANSWERS, "contrastive: the vector of a text, the mean over its tokens or its first token's."
     )
-    layers: int = key(1, "contrastive: how many of the encoder's last layers the vector is the mean of.")
+    layers: int = key(1, ANSWERS, "contrastive: how many of the encoder's last layers the vector is the mean of.")
 
 
 @dataclass(frozen=True)
 class RetrievalSection:
     """Semantic indexing: how texts become vectors, and the loss over the negatives of a batch."""
 
-    pooling: Literal["cls", "mean"] = key("mean", "The vector of a text: its first token's, or the mean over tokens.")
-    embedding_size: int | None = key(None, "Project the vectors to this width; default: the encoder's own.")
-    scale: float = key(20.0, "Factor on the cosines before the softmax.")
-    margin: float = key(0.0, "Margin subtracted from the cosine of the true pair in training.")
+    pooling: Literal["cls", "mean"] = key(
+        "mean", ANSWERS, "The vector of a text: its first token's, or the mean over tokens."
+    )
+    embedding_size: int | None = key(None, ANSWERS, "Project the vectors to this width; default: the encoder's own.")
+    scale: float = key(20.0, ANSWERS, "Factor on the cosines before the softmax.")
+    margin: float = key(0.0, ANSWERS, "Margin subtracted from the cosine of the true pair in training.")
 
 
 @dataclass(frozen=True)
@@ -550,38 +636,44 @@ class LossSection:
     """The loss of a classifier with imbalanced or difficult labels."""
 
     class_weights: Literal["balanced"] | None = key(
-        None, "balanced: weights are inversely proportional to the frequency of the labels."
+        None, WEIGHTS, "balanced: weights are inversely proportional to the frequency of the labels."
     )
-    weights: Mapping[str, Scalar] = mapping_key("Or the weight of each label, such as neg: 2.0; default: 1.")
-    focal_gamma: float | None = key(None, "Focal loss: the exponent; 2.0 is usual. null: cross entropy.")
+    weights: Mapping[str, Scalar] = mapping_key(WEIGHTS, "Or the weight of each label, such as neg: 2.0; default: 1.")
+    focal_gamma: float | None = key(None, WEIGHTS, "Focal loss: the exponent; 2.0 is usual. null: cross entropy.")
     focal_alpha: float | None = key(
-        None, "Focal loss: weight of the second of two labels (multi-label: of a given label); the other has 1 - alpha."
+        None,
+        WEIGHTS,
+        "Focal loss: weight of the second of two labels (multi-label: of a given label); the other has 1 - alpha.",
     )
-    label_smoothing: float = key(0.0, "Share of the target that is spread over all labels.")
-
+    label_smoothing: float = key(0.0, WEIGHTS, "Share of the target that is spread over all labels.")
 
 
 DataFormat = Literal[
     "auto", "tsv", "csv", "quoted_tsv", "xlsx", "jsonl", "json", "text", "conll", "joined", "segmented", "squad",
     "label_studio", "doccano", "cluener",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ColumnsSection:
     """Which column or JSON key holds what. Columns of a file without header are named "0", "1", ..."""
 
-    text: str = key("text", "Column of the sentence.")
-    text_pair: str | None = key(None, "Column of the second sentence, for pairs.")
-    label: str = key("label", "Column of the label; for several labels a list, or text split at label_separator.")
-    tokens: str = key("tokens", "Tagging: key of the list of tokens.")
-    tags: str = key("tags", "Tagging: key of the list of tags, one per token.")
-    question: str = key("question", "Question answering: key of the question.")
-    context: str = key("context", "Question answering: key of the text that holds the answer.")
-    answers: str = key("answers", "Question answering: key of the list of answers, {text, answer_start}.")
-    negative: str | None = key(None, "Semantic indexing: column of a text that does not match, a hard negative.")
+    text: str = key("text", COLUMNS, "Column of the sentence.")
+    text_pair: str | None = key(None, COLUMNS, "Column of the second sentence, for pairs.")
+    label: str = key(
+        "label", COLUMNS, "Column of the label; for several labels a list, or text split at label_separator."
+    )
+    tokens: str = key("tokens", COLUMNS, "Tagging: key of the list of tokens.")
+    tags: str = key("tags", COLUMNS, "Tagging: key of the list of tags, one per token.")
+    question: str = key("question", COLUMNS, "Question answering: key of the question.")
+    context: str = key("context", COLUMNS, "Question answering: key of the text that holds the answer.")
+    answers: str = key("answers", COLUMNS, "Question answering: key of the list of answers, {text, answer_start}.")
+    negative: str | None = key(
+        None, COLUMNS, "Semantic indexing: column of a text that does not match, a hard negative."
+    )
     group: str | None = key(
         None,
+        GROUPS,
         "Column that rows share which depend on each other, such as the article they are from; the intervals of scores "
         "draw them together.",
     )
@@ -591,19 +683,19 @@ class ColumnsSection:
 class SplitsSection:
     """Names of the splits inside `data.dataset`."""
 
-    train: str | None = key("train", "Split used for training.")
-    dev: str | None = key("dev", "Split used to select the model.")
-    test: str | None = key("test", "Split used for the final score only.")
+    train: str | None = key("train", ROWS, "Split used for training.")
+    dev: str | None = key("dev", ROWS, "Split used to select the model.")
+    test: str | None = key("test", ROWS, "Split used for the final score only.")
 
 
 @dataclass(frozen=True)
 class SplitFilesSection:
     """How the files of one split differ from what `data` says of all."""
 
-    format: DataFormat | None = key(None, "Format of these files; default: data.format.")
-    header: bool | None = key(None, "Whether these tsv and csv files have a header; default: data.header.")
+    format: DataFormat | None = key(None, ROWS, "Format of these files; default: data.format.")
+    header: bool | None = key(None, ROWS, "Whether these tsv and csv files have a header; default: data.header.")
     columns: Mapping[str, Scalar] = mapping_key(
-        "Columns that have other names in these files, such as text: sentence (without a header: text: '3')."
+        ROWS, "Columns that have other names in these files, such as text: sentence (without a header: text: '3')."
     )
 
 
@@ -611,9 +703,9 @@ class SplitFilesSection:
 class BySplitSection:
     """Settings of the files of single splits."""
 
-    train: SplitFilesSection = field(default_factory=SplitFilesSection, metadata={"help": "The training files."})
-    dev: SplitFilesSection = field(default_factory=SplitFilesSection, metadata={"help": "The development files."})
-    test: SplitFilesSection = field(default_factory=SplitFilesSection, metadata={"help": "The test files."})
+    train: SplitFilesSection = section_key(SplitFilesSection, "The training files.")
+    dev: SplitFilesSection = section_key(SplitFilesSection, "The development files.")
+    test: SplitFilesSection = section_key(SplitFilesSection, "The test files.")
 
 
 @dataclass(frozen=True)
@@ -621,87 +713,100 @@ class BalanceSection:
     """Balancing of labels in the training rows; dev and test are unchanged."""
 
     method: Literal["undersample", "oversample"] | None = key(
-        None, "undersample: every label as often as the rarest; oversample: as the most frequent, rows repeated."
+        None,
+        WEIGHTS,
+        "undersample: every label as often as the rarest; oversample: as the most frequent, rows repeated.",
     )
-    counts: Mapping[str, Scalar] = mapping_key("Or the number of rows per label, such as neg: 2000.")
+    counts: Mapping[str, Scalar] = mapping_key(WEIGHTS, "Or the number of rows per label, such as neg: 2000.")
 
 
 @dataclass(frozen=True)
 class DataSection:
     """Data sources, formats and batching."""
 
-    train: tuple[str, ...] = key((), "Training file, or a list of files.")
-    dev: tuple[str, ...] = key((), "Development file(s): select the model, tune thresholds.")
-    test: tuple[str, ...] = key((), "Test file(s): scored once at the end, never used to select.")
+    train: tuple[str, ...] = key((), TRIED_ROWS, "Training file, or a list of files.")
+    dev: tuple[str, ...] = key((), ROWS, "Development file(s): select the model, tune thresholds.")
+    test: tuple[str, ...] = key((), TEST_ROWS, "Test file(s): scored once at the end, never used to select.")
     dataset: str | None = key(
-        None, "A named data set instead of files: PaddleNLP built-in or Hugging Face, with subset (glue/cola)."
+        None, ROWS, "A named data set instead of files: PaddleNLP built-in or Hugging Face, with subset (glue/cola)."
     )
-    splits: SplitsSection = field(default_factory=SplitsSection, metadata={"help": "Split names inside `dataset`."})
+    splits: SplitsSection = section_key(SplitsSection, "Split names inside `dataset`.")
     format: DataFormat = key(
         "auto",
+        ROWS,
         "File format; auto: by the file's ending and the task. In tsv a quotation mark is text; quoted_tsv: cells may "
         "stand in them, as pandas writes it. text: a text per line; conll: a token and its tag per line; joined: two "
         "columns whose parts are joined by \\002; segmented: words and parts of speech on a line, as 迈向/v; squad: "
         "SQuAD or CMRC json; label_studio, doccano: what these programs export; cluener: entities by type and word in "
         "json.",
     )
-    header: bool = key(True, "Whether tsv and csv files start with a line of column names.")
-    columns: ColumnsSection = field(default_factory=ColumnsSection, metadata={"help": "Names of the columns."})
-    by_split: BySplitSection = field(
-        default_factory=BySplitSection, metadata={"help": "Where the files of a split differ from the others."}
-    )
+    header: bool = key(True, COLUMNS, "Whether tsv and csv files start with a line of column names.")
+    columns: ColumnsSection = section_key(ColumnsSection, "Names of the columns.")
+    by_split: BySplitSection = section_key(BySplitSection, "Where the files of a split differ from the others.")
     reader: str | None = key(
         None,
+        ROWS,
         "Your own reader, package.module:function(path) yielding dicts. It runs with your rights: "
         "name only code you trust.",
     )
     map: tuple[str, ...] = key(
         (),
+        ROWS,
         "Your own function(s) of a row, package.module:function(row) -> dict, applied in order to every row of train, "
         "dev and test before it is read. They run with your rights: name only code you trust.",
     )
     filter: tuple[str, ...] = key(
         (),
+        ROWS,
         "Your own function(s), package.module:function(row) -> true or false: rows for which one says false are left "
         "out, after data.map. They run with your rights: name only code you trust.",
     )
     labels: tuple[str, ...] | str | None = key(
-        None, "The label set: a list, or a file with one label per line. Default: collected from the training data."
+        None,
+        LABELS,
+        "The label set: a list, or a file with one label per line. Default: collected from the training data.",
     )
     numbered_labels: tuple[str, ...] | str | None = key(
         None,
+        LABELS,
         "Names of labels or tags that the data writes as numbers, that of 0 first: a list, or a file with one a line.",
     )
     tag_map: Mapping[str, str] = mapping_key(
+        TRIED_ROWS,
         "Tagging, when a trained model is trained further: type (or tag) of the data to that of the model which means "
-        "the same, such as PERSON: PER. What the model learnt of PER is where PERSON starts."
+        "the same, such as PERSON: PER. What the model learnt of PER is where PERSON starts.",
     )
-    label_separator: str = key(",", "Separator of the labels in a text column (multi-label).")
-    balance: BalanceSection = field(
-        default_factory=BalanceSection, metadata={"help": "Balancing of the labels in training."}
-    )
+    label_separator: str = key(",", LABEL_TEXT, "Separator of the labels in a text column (multi-label).")
+    balance: BalanceSection = section_key(BalanceSection, "Balancing of the labels in training.")
     max_seq_length: int = key(
-        128, "Longest sequence in tokens, special tokens included; longer text is cut (tagging, QA: read in windows)."
+        128,
+        TOKENS,
+        "Longest sequence in tokens, special tokens included; longer text is cut (tagging, QA: read in windows).",
     )
-    doc_stride: int = key(64, "Stride in tokens of the window over a longer text (tagging, QA).")
+    doc_stride: int = key(64, TOKENS, "Stride in tokens of the window over a longer text (tagging, QA).")
     unit: Literal["words", "characters"] = key(
-        "words", "Tagging: units of plain text in predict; use characters if the training files have one per line."
+        "words",
+        ANSWERS,
+        "Tagging: units of plain text in predict; use characters if the training files have one per line.",
     )
     on_bad_row: Literal["error", "skip"] = key(
-        "error", "error: list the bad rows and stop; skip: continue and count them in the manifest."
+        "error", ROWS, "error: list the bad rows and stop; skip: continue and count them in the manifest."
     )
     streaming: bool = key(
-        False, "Read the training data as a stream in constant memory (needs training.max_steps and data.labels)."
+        False,
+        TRIED_ROWS,
+        "Read the training data as a stream in constant memory (needs training.max_steps and data.labels).",
     )
-    shuffle_buffer: int = key(10000, "Rows held for shuffling when streaming.")
-    length_grouped: bool = key(True, "Batch training rows of similar length together: less padding, faster.")
+    shuffle_buffer: int = key(10000, WEIGHTS, "Rows held for shuffling when streaming.")
+    length_grouped: bool = key(True, WEIGHTS, "Batch training rows of similar length together: less padding, faster.")
     batch_tokens: int | None = key(
         None,
+        WEIGHTS,
         "Limit training batches by tokens, padding included, such as 4096: short rows form large batches, long ones "
         "small ones. In place of training.per_device_train_batch_size.",
     )
     tokenizer: Literal["auto", "fast", "paddlenlp"] = key(
-        "auto", "auto: the fast tokenizer if a check proves it equal to PaddleNLP's."
+        "auto", TOKENS, "auto: the fast tokenizer if a check proves it equal to PaddleNLP's."
     )
 
 
@@ -709,9 +814,11 @@ class DataSection:
 class GroupSection:
     """Settings of the parameters that match."""
 
-    match: tuple[str, ...] = key((), "Names or patterns of parameters, as for model.freeze.")
-    learning_rate: float | None = key(None, "Their peak learning rate; default: training.learning_rate.")
-    weight_decay: float | None = key(None, "Their weight decay; default: training.weight_decay, none for biases.")
+    match: tuple[str, ...] = key((), WEIGHTS, "Names or patterns of parameters, as for model.freeze.")
+    learning_rate: float | None = key(None, WEIGHTS, "Their peak learning rate; default: training.learning_rate.")
+    weight_decay: float | None = key(
+        None, WEIGHTS, "Their weight decay; default: training.weight_decay, none for biases."
+    )
 
 
 @dataclass(frozen=True)
@@ -720,12 +827,14 @@ class OptimizerSection:
 
     groups: tuple[GroupSection, ...] = key(
         (),
+        WEIGHTS,
         "List of "
         "{match: names or patterns of parameters, learning_rate: their peak, weight_decay: biases and norms included}. "
         "If several groups match, the last one that sets a value applies.",
     )
     layer_decay: float | None = key(
         None,
+        WEIGHTS,
         "Learning rate of an encoder's layer as a share of that of the layer above, such as 0.9; the task head learns "
         "at training.learning_rate, the embeddings slowest.",
     )
@@ -735,8 +844,8 @@ class OptimizerSection:
 class EarlyStoppingSection:
     """Stop when the watched metric no longer improves (needs load_best_model_at_end)."""
 
-    patience: int | None = key(None, "Evaluations without improvement before training stops; null: never.")
-    min_delta: float = key(0.0, "Smallest change of the metric that counts as an improvement.")
+    patience: int | None = key(None, LENGTH, "Evaluations without improvement before training stops; null: never.")
+    min_delta: float = key(0.0, LENGTH, "Smallest change of the metric that counts as an improvement.")
 
 
 @dataclass(frozen=True)
@@ -744,16 +853,20 @@ class GuardsSection:
     """Checks of the loss: a diverging training is stopped before the bad step changes the weights."""
 
     finite: bool = key(
-        True, "Stop the run at a loss or gradient that is NaN or infinite, with the step, its rows and the operator."
+        True,
+        OUTPUT,
+        "Stop the run at a loss or gradient that is NaN or infinite, with the step, its rows and the operator.",
     )
     loss_factor: float | None = key(
         100.0,
+        OUTPUT,
         "Stop the run at a loss this many times the usual one: the median of the last 100 steps, or of the first 20 "
         "if that is larger. null: never.",
     )
-    gradient_factor: float | None = key(1000.0, "The same for the norm of the gradient, before it is clipped.")
+    gradient_factor: float | None = key(1000.0, OUTPUT, "The same for the norm of the gradient, before it is clipped.")
     not_learning: Literal["warn", "stop", "ignore"] = key(
         "warn",
+        OUTPUT,
         "A loss that has not fallen when it should have (docs/guards.md): warn once, with what to check; stop the run; "
         "or ignore it.",
     )
@@ -763,33 +876,39 @@ class GuardsSection:
 class RuntimeSection:
     """The process: device, threads, flags. In effect before Paddle is imported."""
 
-    device: Literal["auto", "gpu", "cpu"] = key("auto", "gpu, cpu, or auto (gpu if one is usable).")
-    devices: tuple[int, ...] = key((), "GPU cards to use; more than one starts one process per card.")
-    nproc: int = key(1, "Number of processes on CPU.")
-    threads: int | None = key(None, "Threads per process; default: physical cores divided by processes.")
-    deterministic: bool = key(False, "Same bytes every time: fixed seeds and deterministic kernels.")
-    flags: Mapping[str, Scalar] = mapping_key("Paddle flags, such as FLAGS_cudnn_deterministic: true.")
+    device: Literal["auto", "gpu", "cpu"] = key("auto", MACHINE, "gpu, cpu, or auto (gpu if one is usable).")
+    devices: tuple[int, ...] = key((), NODE, "GPU cards to use; more than one starts one process per card.")
+    nproc: int = key(1, NODE, "Number of processes on CPU.")
+    threads: int | None = key(None, NODE, "Threads per process; default: physical cores divided by processes.")
+    deterministic: bool = key(False, MACHINE, "Same bytes every time: fixed seeds and deterministic kernels.")
+    flags: Mapping[str, Scalar] = mapping_key(MACHINE, "Paddle flags, such as FLAGS_cudnn_deterministic: true.")
     env: Mapping[str, str] = mapping_key(
+        NODE,
         "Environment variables of CUDA, cuBLAS, cuDNN and NCCL, such as NCCL_DEBUG: INFO, set before Paddle is "
-        "imported, in every process. They replace those of the environment."
+        "imported, in every process. They replace those of the environment.",
     )
-    cache_dir: str | None = key(None, "Folder for downloaded models and data sets (PPNLP_HOME); ASCII only.")
+    cache_dir: str | None = key(None, NODE, "Folder for downloaded models and data sets (PPNLP_HOME); ASCII only.")
     trust_edits: bool = key(
-        False, "Load a model folder even if files do not match its manifest.json. For one command: not stored in a run."
+        False,
+        MACHINE,
+        "Load a model folder even if files do not match its manifest.json. For one command: not stored in a run.",
     )
     any_paddle: bool = key(
-        False, "Work with a release of Paddle that nlpctl was never tried with, such as 3.2, in place of refusing it."
+        False,
+        MACHINE,
+        "Work with a release of Paddle that nlpctl was never tried with, such as 3.2, in place of refusing it.",
     )
     on_oom: Literal["halve", "fail"] = key(
         "halve",
+        MACHINE,
         "When a training step does not fit into memory: halve the batch and double the accumulation from that step on "
         "(same effective batch, so the learning rate stays), or fail.",
     )
     watchdog_minutes: float | None = key(
-        30.0, "Report the stacks of all threads if no batch was computed for this long; null: never."
+        30.0, MACHINE, "Report the stacks of all threads if no batch was computed for this long; null: never."
     )
     amd_fast_math: bool | None = key(
-        None, "Let the bundled MKL use AVX on AMD processors; default: on for AMD processors."
+        None, NODE, "Let the bundled MKL use AVX on AMD processors; default: on for AMD processors."
     )
 
 
@@ -799,30 +918,35 @@ class InferenceSection:
 
     engine: Literal["auto", "dygraph", "paddle", "onnxruntime"] = key(
         "auto",
+        CHOICE,
         "dygraph: Paddle in eager mode; paddle: Paddle Inference (oneDNN on CPU); onnxruntime. auto: for an export "
         "the fastest on this machine, for a plain model dygraph.",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = key(
         "auto",
+        CHOICE,
         "Arithmetic of the engine. auto: the fastest that this machine supports and that decided well enough when the "
         "model was exported.",
     )
     max_drop: float = key(
         0.5,
+        CHOICE,
         "How many points the score on dev may fall against fp32 for auto to use a precision; for exports that know "
         "their dev scores.",
     )
     min_agreement: float = key(
         0.99,
+        CHOICE,
         "Least share of rows with the same decision as fp32 at export for auto to use a precision; for exports without "
         "dev scores.",
     )
     min_confidence: float | None = key(
         None,
+        CONFIDENCE,
         "Answers that are less probable than this are withheld, such as 0.9 (docs/decisions.md): the label is null, "
         "entities and labels of several are left out.",
     )
-    tensorrt: bool = key(False, "Paddle Inference on GPU: run the graph with TensorRT.")
+    tensorrt: bool = key(False, CHOICE, "Paddle Inference on GPU: run the graph with TensorRT.")
 
 
 def _section_from_catalogue(name: str, doc: str, fields: tuple, own: tuple[type, ...] = ()) -> type:
@@ -830,7 +954,11 @@ def _section_from_catalogue(name: str, doc: str, fields: tuple, own: tuple[type,
     section = dataclasses.make_dataclass(
         name,
         [
-            (f.name, f.annotation, field(default=f.default, metadata={"help": f.help, "choices": f.choices}))
+            (
+                f.name,
+                f.annotation,
+                field(default=f.default, metadata={"use": f.use, "help": f.help, "choices": f.choices}),
+            )
             for f in fields
         ],
         bases=own,

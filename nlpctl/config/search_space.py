@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nlpctl.config.keys import SECTIONS, Key, all_keys, find_key, nearest_key
+from nlpctl.config.keys import SECTIONS, Key, all_keys, find_key, nearest_key, use_of
 from nlpctl.config.managed import REFUSED
 from nlpctl.config.positions import ListNode, LoadLog, Node, TableNode
 from nlpctl.config.ranges import RANGES as ALLOWED
@@ -15,41 +15,6 @@ from nlpctl.config.schema import RANGES, Axis, in_circle
 CHOICES, STEP, WHEN = "choices", "step", "when"
 _FORMS = "a list of values, {log: [LOW, HIGH]}, {uniform: [LOW, HIGH]} or {int: [LOW, HIGH]}"
 _MOST_CHOICES = 1_000
-
-# Sections and keys that no trial can have of its own, and why. A section ends with a point.
-_FIXED: Mapping[str, str] = {
-    "search.": "it says how the others are tried",
-    "compression.": "a training does not read it",
-    "distillation.": "a training does not read it",
-    "inference.": "a training does not read it",
-    "runtime.": "it belongs to the machine, not to the model",
-    "decode.": "trials are compared by the same answers; a threshold is tuned on dev by itself (decode.tune)",
-    "data.dev": "trials are compared on the same rows of dev",
-    "data.test": "the test split is read for the best alone",
-    "data.dataset": "trials are compared on the same rows of dev",
-    "data.splits": "trials are compared on the same rows of dev",
-    "data.by_split": "trials are compared on the same rows of dev",
-    "data.columns": "trials are compared on the same rows of dev",
-    "data.format": "trials are compared on the same rows of dev",
-    "data.header": "trials are compared on the same rows of dev",
-    "data.reader": "trials are compared on the same rows of dev",
-    "data.map": "trials are compared on the same rows of dev",
-    "data.filter": "trials are compared on the same rows of dev",
-    "data.labels": "trials are compared by the same labels",
-    "data.numbered_labels": "trials are compared by the same labels",
-    "data.label_separator": "trials are compared by the same labels",
-    "data.on_bad_row": "trials are compared on the same rows of dev",
-    "training.output_dir": "every trial has a folder of its own",
-    "training.logging_dir": "every trial has a folder of its own",
-    "training.metric_for_best_model": "trials are compared by the same score",
-    "training.greater_is_better": "trials are compared by the same score",
-    "training.compute_metrics": "trials are compared by the same score",
-    "training.evaluation_strategy": "trials are compared at the same evaluations",
-    "training.eval_steps": "trials are compared at the same evaluations",
-    "training.max_evaluate_steps": "trials are compared on the same rows of dev",
-    "training.save_strategy": "trials are compared at the same evaluations",
-    "training.load_best_model_at_end": "trials are compared at the same evaluations",
-}
 
 # Reads the value of a key; raises Mismatch.
 ReadValue = Callable[[Key, Node, LoadLog], Any]
@@ -107,9 +72,9 @@ def _searchable(dotted: str, log: LoadLog) -> Key:
         raise Wrong(
             "there is no such key", f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys"
         )
-    reason = REFUSED.get(dotted) or next(
-        (why for name, why in _FIXED.items() if dotted == name or dotted.startswith(f"{name.rstrip('.')}.")), None
-    )
+    inside = [name for name in all_keys() if f"{name}.".startswith(f"{key.dotted}.")]  # several in a section
+    reasons = {use_of(name).fixed for name in inside if not all_keys()[name].section}
+    reason = REFUSED.get(dotted) or (reasons.pop() if len(reasons) == 1 else None)
     if reason is not None:
         raise Wrong(f"it cannot be tried: {reason}", "leave it out")
     if key.section or key.entry or key.axes or (key.free and key.dotted == dotted):

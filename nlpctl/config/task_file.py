@@ -6,11 +6,13 @@ the folder: export copies them.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.keys import SECTIONS, all_keys, keys_of, use_of
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
 from nlpctl.files import json_of
@@ -19,25 +21,25 @@ from nlpctl.layout import TASK, is_inside
 AGAIN = "copy the whole model/ folder of a run again"
 # Files that a recipe names and that go with the model: section, key, name in the model folder.
 COPIED = (("decode", "terms", "terms.tsv"), ("masking", "dictionary", "words.txt"))
-# The keys of a recipe that affect a trained model's answers.
-KEPT = (
-    "data.columns",
-    "data.max_seq_length",
-    "data.doc_stride",
-    "data.unit",
-    "data.tokenizer",
-    "data.header",
-    "data.label_separator",
-    "model.head",
-    "decode",
-    "masking",
-    "prompt",
-    "few_shot.method",
-    "few_shot.pooling",
-    "few_shot.layers",
-    "retrieval",
-)
-_READ = (*KEPT, "model.network")  # folders of older versions do not have it
+# Where the keys of section data stand in task.json. Others follow in the order of the schema.
+_ORDER = ("columns", "max_seq_length", "doc_stride", "unit", "tokenizer", "header", "label_separator")
+
+
+@functools.cache
+def kept_keys() -> tuple[str, ...]:
+    """The keys that a trained model keeps (KeyUse.with_model), in the order of task.json.
+
+    A section stands for all keys in it where all are kept: folders of older versions lack those that are new.
+    """
+    kept: list[str] = []
+    for section in ("data", *(name for name in SECTIONS if name != "data")):
+        leaves = [name for name, key in all_keys().items() if name.startswith(f"{section}.") and not key.section]
+        left_out = [name for name in leaves if not use_of(name).with_model]
+        names = [key.dotted for key in keys_of(SECTIONS[section], section).values()]
+        whole = [name for name in names if not any(f"{leaf}.".startswith(f"{name}.") for leaf in left_out)]
+        kept += [section] if not left_out else whole
+    data = [f"data.{name}" for name in _ORDER]
+    return tuple(sorted(kept, key=lambda name: data.index(name) if name in data else len(data)))
 
 
 def task_values(folder: Path) -> dict[str, Any]:
@@ -63,5 +65,6 @@ def task_values(folder: Path) -> dict[str, Any]:
 
 
 def _kept(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the section holds of _READ."""
-    return {name: value for name, value in values.items() if section in _READ or f"{section}.{name}" in _READ}
+    """What the section holds of the keys that a model keeps."""
+    known = {*kept_keys(), "model.network"}  # folders of older versions do not have the latter
+    return {name: value for name, value in values.items() if section in known or f"{section}.{name}" in known}

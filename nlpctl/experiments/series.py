@@ -22,7 +22,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.checksums import sums_of
 from nlpctl.config.checks import refuse_wrong_sharding
-from nlpctl.config.dump import dump_recipe
+from nlpctl.config.dump import changed_keys, dump_recipe
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
@@ -59,7 +59,7 @@ from nlpctl.runtime.process import prepare_process, set_up_process
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.run_setup import refuse_changed_functions
-from nlpctl.training.train import FREE_TO_CHANGE, changed_keys, train
+from nlpctl.training.train import train
 
 # The folder of several trainings of one recipe: series.json, what may be written there, and what a resumed one must
 # have in common with the one that began.
@@ -149,16 +149,16 @@ def open_folder(
     resume: bool,
     overwrite: bool,
     own: Sequence[str] = (),
-    free: Sequence[str] = (),
+    grows: bool = False,
 ) -> Iterator[Path]:
     """The folder recipe.run_dir, begun or gone on with, and locked in the context.
 
     `files`: of the data; `names`: of the runs. `kind` and `plan`, which is JSON-ready: what a resumed series must have
-    in common with the one that began. `own`: further files and folders that the command writes there. `free`: keys of
-    the recipe that may change.
+    in common with the one that began. `own`: further files and folders that the command writes there. `grows`: a
+    finished series may go on, with more runs.
     UserError: the folder is in use or holds something else; the recipe, the plan or the data changed.
     """
-    refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=bool(free))
+    refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=grows)
     folder = Path(os.path.abspath(recipe.run_dir))
     with writing(folder, FREE_SPACE):
         folder.mkdir(parents=True, exist_ok=True)
@@ -167,14 +167,14 @@ def open_folder(
         raise UserError("another command is writing here", str(folder), f"wait for it, or {elsewhere(kind)}")
     try:
         # now that nobody else can change it
-        refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=bool(free))
+        refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=grows)
         with writing(folder, FREE_SPACE):
             remove_leftovers(folder)
         known = {"kind": kind, "plan": dict(plan), "data": sums_of(files)}
         known["others"] = sums_of([*parameter_files(recipe.model), *further_files(recipe)])
         known["functions"] = part_sums(recipe)
         if resume and is_series(folder) and _holds_more(folder, SERIES):  # else it was killed as it began
-            _refuse_changes(recipe, folder, known, free)
+            _refuse_changes(recipe, folder, known)
             with writing(folder, FREE_SPACE):
                 write_text_atomic(folder / RECIPE, dump_recipe(recipe))  # it may ask for more
         else:
@@ -224,12 +224,11 @@ def _clear(folder: Path, names: Iterable[str]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any], free: Sequence[str]) -> None:
+def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any]) -> None:
     """UserError if runs that are there already were made of something else."""
     began = read_series(folder)
     again = "train again with --overwrite"
-    before = recipe_of(folder)
-    changed = changed_keys(before, recipe, (*FREE_TO_CHANGE, *free))
+    changed = changed_keys(recipe_of(folder), recipe, "resume")
     if changed:
         message = f"the recipe changed since the first run began: {and_more(changed, 10)}"
         raise UserError(message, recipe.where(changed[0]), f"restore it, or {again}")

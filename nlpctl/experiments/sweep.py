@@ -18,6 +18,7 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.compress.schedule import Clock
+from nlpctl.config.keys import use_of
 from nlpctl.config.own_code import require_named, with_names_of
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import MOST_TRIALS, Recipe, SearchSection, grid_size, parse_budget, trials_wanted
@@ -51,9 +52,7 @@ from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slot
 KIND = "sweep"
 JOURNAL, RESULT, GIVEN = "study.journal", "sweep.json", "given.yaml"
 OWN = (TRIALS, LOGS, JOURNAL, f"{JOURNAL}.lock", RESULT, GIVEN, BEST, REPORT)
-GROWS = ("search.trials", "search.budget")  # may change when a sweep goes on
 EVALUATES_NEVER = "no"
-_SAME_ROWS = ("data.max_seq_length", "data.doc_stride")  # keys of data that change no row
 
 
 def sweep(
@@ -96,9 +95,9 @@ def _sweep(
     refuse_early(recipe, KIND, resume=resume, overwrite=overwrite, grows=True)
     section, metric = recipe.search, watched_metric(recipe)
     better, wanted = greater_is_better(recipe, metric), trials_wanted(section)
-    flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "free": GROWS}
+    flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "grows": True}
     files = _files(recipe)
-    if not resume and not any(key.startswith("data.") and key not in _SAME_ROWS for key in recipe.search.space):
+    if not resume and not any(use_of(key).role == "rows" for key in recipe.search.space):
         read_training_data(task_rows(recipe.task, recipe.data))  # bad rows would end every trial
     with open_folder(recipe, files, KIND, (), {"metric": metric}, **flags) as folder:
         text = _kept(text, folder / GIVEN)

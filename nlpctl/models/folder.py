@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import Recipe
-from nlpctl.config.task_file import COPIED, KEPT
+from nlpctl.config.task_file import COPIED, kept_keys
 from nlpctl.data.readers.lines import refuse_surrogates
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
@@ -40,9 +40,9 @@ _ADDED = ("few_shot",)
 class ModelCard:
     """labels.json and task.json: the model's task and labels, and its text encoding.
 
-    `recipe`: the sections of the recipe with the values that are KEPT, JSON-ready. `thresholds`: one per label, where
-    the task tunes some. `calibration`: how probable its answers are. `files`: what is copied into the folder next to
-    the model, name to path.
+    `recipe`: the values of `kept_keys` by section, JSON-ready. `thresholds`: one per label, where the task tunes some.
+    `calibration`: how probable its answers are. `files`: what is copied into the folder next to the model, name to
+    path.
     """
 
     task: str
@@ -73,10 +73,10 @@ def make_card(
 
 
 def kept_values(recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """The values of the KEPT keys by section, JSON-ready; files by their paths."""
+    """The values of `kept_keys` by section, JSON-ready; files by their paths."""
     kept: dict[str, dict[str, Any]] = {}
     own = ("model.network",) if recipe.model.network is not None else ()  # folders of older versions do not have it
-    for dotted in (*KEPT, *own):
+    for dotted in (*kept_keys(), *own):
         section, _, name = dotted.partition(".")
         values = asdict(attrgetter(section)(recipe))
         kept[section] = kept.get(section, {}) | ({name: values[name]} if name else values)
@@ -138,7 +138,7 @@ def read_card(folder: Path) -> ModelCard:
         )
     sections = {name: value for name, value in task.items() if isinstance(value, dict)}
     wrong = [name for name, kind in {"task": str, "trained": bool}.items() if not isinstance(task.get(name), kind)]
-    wanted = [dotted for dotted in KEPT if dotted.split(".")[0] in sections or dotted.split(".")[0] not in _ADDED]
+    wanted = [key for key in kept_keys() if key.split(".")[0] in sections or key.split(".")[0] not in _ADDED]
     wrong += [dotted for dotted in wanted if not _holds(sections, *dotted.split("."))]
     if wrong:
         raise UserError(f"is incomplete or damaged ({wrong[0]})", where=str(task_file), hint=_AGAIN)

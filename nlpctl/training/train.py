@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.checks import refuse_half_precision_on_cpu, refuse_wrong_sharding
-from nlpctl.config.dump import dump_recipe, flat, recipe_values
+from nlpctl.config.dump import changed_keys, dump_recipe
 from nlpctl.config.own_code import require_named
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.resolved import resolved
@@ -33,7 +33,7 @@ from nlpctl.launch.nodes import Nodes
 from nlpctl.layout import RECIPE, real_path
 from nlpctl.models.find import check_edits
 from nlpctl.models.source import resolve_source
-from nlpctl.names import and_more, differing
+from nlpctl.names import and_more
 from nlpctl.outputs import refuse_below_file
 from nlpctl.runs.report import renew_report
 from nlpctl.runs.time_shares import advice, is_sound, rows_of, total_of
@@ -55,17 +55,6 @@ from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
     from nlpctl.training.fine_tune import Ready, Trained
-
-# Settings that may change when a run is resumed: device, performance and output options.
-FREE_TO_CHANGE = ("runtime", "guards", "data.columns.group", "training.output_dir", "training.logging_dir",
-                  "training.disable_tqdm", "training.dataloader_num_workers",
-                  "training.save_total_limit")  # fmt: skip
-# And when a finished run is continued: its length, the learning rate, and what is watched and saved.
-FREE_TO_CONTINUE = (*FREE_TO_CHANGE, "early_stopping", "training.num_train_epochs", "training.max_steps",
-                    "training.learning_rate", "training.lr_scheduler_type", "training.warmup_", "training.weight_decay",
-                    "training.max_grad_norm", "training.evaluation_strategy", "training.eval_steps",
-                    "training.save_strategy", "training.save_steps", "training.logging_",
-                    "training.report_to")  # fmt: skip
 
 # Creates or resumes the run directory, for so many processes; see begin_run.
 Begin = Callable[[TrainingData | None, int], None]
@@ -347,7 +336,7 @@ def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) 
     if real_path(run.path).is_relative_to(real_path(origin.run.path)):
         hint = "leave out --output_dir, or name a folder outside of it"
         raise UserError("the finished run itself is never changed", where="training.output_dir", hint=hint)
-    changed = changed_keys(origin.recipe, recipe, FREE_TO_CONTINUE)
+    changed = changed_keys(origin.recipe, recipe, "continue")
     if changed:
         raise UserError(
             f"the recipe differs from that of the finished run: {and_more(changed, 10)}",
@@ -361,7 +350,7 @@ def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) 
 
 def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
     """UserError if the recipe of a resumed run changed."""
-    changed = changed_keys(recipe_of(run.path), recipe, FREE_TO_CHANGE)
+    changed = changed_keys(recipe_of(run.path), recipe, "resume")
     if changed:
         raise UserError(
             f"the recipe changed since the run began: {and_more(changed, 10)}",
@@ -369,9 +358,3 @@ def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
             hint=f"continue with the run's own values: `nlpctl train {run.path} --resume`, "
             "or train again with --overwrite",
         )
-
-
-def changed_keys(before: Recipe, after: Recipe, free: tuple[str, ...]) -> list[str]:
-    """The keys that differ, without those that begin like one of `free`."""
-    began, now = (flat(recipe_values(recipe, everything=True)) for recipe in (before, after))
-    return [name for name in differing(began, now) if not name.startswith(free)]
