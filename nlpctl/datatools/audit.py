@@ -39,7 +39,7 @@ from nlpctl.files import write_text_atomic, writing
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_below_file, refuse_output
 from nlpctl.tasks.base import task_class
-from nlpctl.tasks.multi_label_scores import consistent
+from nlpctl.tasks.multi_label_classification import consistent
 
 FOLDER, PAGE = "audit", "findings.html"
 TEXT = 160  # characters of a text in a finding

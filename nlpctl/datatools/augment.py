@@ -20,7 +20,7 @@ from nlpctl.data.rows.labels import label_names
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.split_rows import read_readable
 from nlpctl.data.splits import resolve_labels
-from nlpctl.data.text.jieba_words import load_jieba
+from nlpctl.data.text.word_spans import load_jieba
 from nlpctl.datatools.inspect import prepare_to_read, refuse_files
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, staged_file, writing

@@ -18,9 +18,8 @@ from nlpctl.data.changed_rows import unchanged
 from nlpctl.data.inspect.duplicates import NEAR
 from nlpctl.data.inspect.lengths import CountedTokens, EstimatedTokens, TokenCounter
 from nlpctl.data.inspect.page import Shown, Table, all_tables, current_folder, inspection_page
-from nlpctl.data.inspect.repeated_keys import rows_with_repeated_keys
 from nlpctl.data.inspect.report import Inspection, advice, inspect_rows
-from nlpctl.data.inspect.rows import read_split
+from nlpctl.data.inspect.rows import read_split, rows_with_repeated_keys
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.readers.row import RowSource
 from nlpctl.data.records import Records

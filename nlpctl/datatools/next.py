@@ -18,12 +18,12 @@ from nlpctl.data.changed_rows import warn_of_labels
 from nlpctl.data.input_files import ReadPosition, rows_at
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.inspect.report import shortened
-from nlpctl.data.labelled_texts import labelled_texts, text_key
 from nlpctl.data.open_split import SPLITS, has_split
 from nlpctl.data.passthrough_columns import GIVEN
 from nlpctl.data.readers.row import BadRow, Row, place
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.data.splits import labelled_texts, text_key
 from nlpctl.datatools.convert import (
     JSONL,
     AnnotationWriter,

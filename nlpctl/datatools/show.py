@@ -123,7 +123,7 @@ def _told(task: Task, name: str, value: Any, tokens: Sequence[str]) -> Any:
 def _batch(recipe: Recipe, task: Task, encoder: TextEncoder, split: str, examples: Sequence[Any]) -> dict[str, Any]:
     """The first training batch that the rows would make, of the first process, and the padding of all of them."""
     from nlpctl.data.batches.batching import token_lengths
-    from nlpctl.data.rows.places import FeatureList
+    from nlpctl.data.rows.examples import FeatureList
     from nlpctl.training.batches import batch_sampler
     from nlpctl.training.own_parts import training_collator
 

@@ -14,8 +14,7 @@ from nlpctl.config.recipe_of import with_reading
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.open_split import SPLITS, has_split, open_split
-from nlpctl.data.rows.examples import ExampleList, ExampleReader
-from nlpctl.data.rows.places import places
+from nlpctl.data.rows.examples import ExampleList, ExampleReader, places
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.splits import column_values, groups_of, read_labelled_split
 from nlpctl.data.validate import refuse_columns

@@ -11,10 +11,10 @@ from nlpctl import console
 from nlpctl.config.own_code import with_names_of
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
-from nlpctl.data.labelled_texts import labelled_texts
 from nlpctl.data.near_duplicates import row_key
 from nlpctl.data.rows.examples import ExampleList
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
+from nlpctl.data.splits import labelled_texts
 from nlpctl.errors import UserError
 from nlpctl.layout import is_run, is_series
 from nlpctl.runtime.run_directory import RunDirectory

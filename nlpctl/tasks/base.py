@@ -1,7 +1,7 @@
 """The interface of tasks. A new task is a module here and a description in config/tasks.
 
-    example --features--> features that fit the window --collator--> batch --network--> outputs
-    outputs --predictions--> one per feature --answer, report--> answer of an example, scores of a split
+example --features--> features that fit the window --collator--> batch --network--> outputs
+outputs --predictions--> one per feature --answer, report--> answer of an example, scores of a split
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.config.tasks.info import load_class
 from nlpctl.data.batches.collate import Batch
+from nlpctl.data.rows.examples import FeatureList
 from nlpctl.data.rows.labels import LabelSet
-from nlpctl.data.rows.places import FeatureList
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.confidence import Calibration
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 # The mistakes of a model, ordered for inspection.
 
+
 @dataclass(frozen=True)
 class Mistake:
     """An example with a wrong answer. `row`: its index among the examples; `size`: how wrong, comparable within one
@@ -52,8 +53,6 @@ class Mistake:
 def worst(mistakes: list[Mistake], most: int) -> list[Mistake]:
     """The `most` largest mistakes, the largest first; equal ones in the order of their rows."""
     return sorted(mistakes, key=lambda mistake: (-mistake.size, mistake.row))[:most]
-
-
 
 
 Texts = Callable[[], Iterable[str]]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +15,7 @@ from nlpctl import console
 from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import Batch, Collator
-from nlpctl.data.row_pairs import PairDraw, RowPair
-from nlpctl.data.rows.places import FeatureList
+from nlpctl.data.rows.examples import FeatureList
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.data.text.encoder import Encoding, TextEncoder
 from nlpctl.errors import UserError
@@ -26,10 +27,72 @@ from nlpctl.models.two_tower import sentence_classifier
 from nlpctl.tasks.base import Task, Texts
 from nlpctl.tasks.sequence_classification import SequenceClassification
 
-# Few-shot classification with a sentence encoder (SetFit: Tunstall et al., 2022, arXiv:2209.11055).
+
+class FewShotClassification(SequenceClassification):
+    """Sequence classification whose logits [batch, labels] are those of the label words at the mask."""
+
+    shortens = False
+    needs_tokenizer = True
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> type[Task]:
+        return ContrastiveClassification if recipe.few_shot.method == "contrastive" else cls
+
+    @staticmethod
+    def head(recipe: Recipe) -> Head:
+        return Head("MaskedLM", adapt=functools.partial(mixed, PromptClassifier), predicts_words=True)
+
+    def build_model(self, texts: Texts | None) -> LoadedModel:
+        model = super().build_model(texts)
+        prefix = model.network.base_model_prefix
+        untrained = [name for name in model.fresh if not name.startswith(f"{prefix}.pooler.")]
+        if untrained:
+            raise UserError(
+                f"the model cannot predict words: {', '.join(untrained[:3])} are not in its weights",
+                where=self.recipe.where("model"),
+                hint="train it on plain text first (task: masked_language_model) and name that run here, or set "
+                "few_shot.method: contrastive, for which a sentence encoder is enough",
+            )
+        parts = parse_template(self.recipe.prompt.template)
+        PromptEncoder(parts, model.tokenizer, self.data.max_seq_length)  # is there room for text next to the template?
+        return _with_words(model, self.recipe)
+
+    @classmethod
+    def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
+        return _with_words(super().load_trained(recipe, source), recipe)
+
+    def overhead(self, encoder: TextEncoder, pair: bool) -> int:
+        parts = parse_template(self.recipe.prompt.template)
+        return PromptEncoder(parts, encoder.tokenizer, self.data.max_seq_length).overhead
+
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TextExample]], Batch]:
+        return PromptCollator(self.recipe, encoder, with_labels=labelled)
+
+
+class PromptCollator(Collator):
+    """Texts in the template, padded; labels where wanted."""
+
+    def __init__(self, recipe: Recipe, encoder: TextEncoder, with_labels: bool):
+        super().__init__(encoder, recipe.data.max_seq_length, with_labels)
+        self.prompt = PromptEncoder(parse_template(recipe.prompt.template), encoder.tokenizer, self.max_length)
+
+    def encodings(self, examples: Sequence[TextExample], tell_cut: bool = True) -> list[Encoding]:
+        rows = [self.prompt.encode(example.text, example.text_pair) for example in examples]
+        return [Encoding(ids, types if self.encoder.uses_token_types else [], cut) for ids, types, cut in rows]
+
+
+def _with_words(model: LoadedModel, recipe: Recipe) -> LoadedModel:
+    parts = parse_template(recipe.prompt.template)
+    model.network.use_words(LabelWords(recipe.prompt.verbalizer, model.labels, parts, model.tokenizer))
+    return model
+
+
+# -- method: contrastive ----------------------------------------------------------------------------------------------
 #
-# rows -> pairs with equal and different labels -> cosine loss -> encoder
-# rows -> vectors of the encoder -> logistic regression -> the linear layer of the network
+# A sentence encoder (SetFit: Tunstall et al., 2022, arXiv:2209.11055).
+#
+#     rows -> pairs with equal and different labels -> cosine loss -> encoder
+#     rows -> vectors of the encoder -> logistic regression -> the linear layer of the network
 #
 # Gradients train the encoder alone. The linear layer is fitted anew whenever the network is scored or saved, so every
 # checkpoint is a whole classifier, and nothing after training knows how it was trained.
@@ -105,6 +168,63 @@ class ContrastiveClassification(SequenceClassification):
         return np.concatenate(found)
 
 
+@dataclass(frozen=True, slots=True)
+class RowPair:
+    """Two training rows to compare."""
+
+    first: TextExample
+    second: TextExample
+
+    @property
+    def byte_length(self) -> int:
+        """By which batches are sorted: the longer of the two decides how wide they are padded."""
+        return max(self.first.byte_length, self.second.byte_length)
+
+
+class PairDraw:
+    """Draws the pairs of one row after the other, a function of the seed and of the rows."""
+
+    def __init__(self, rows: Sequence[TextExample], pairs: int, seed: int):
+        """`pairs`: how many of each kind a row gets."""
+        self._rows = rows
+        self._pairs = pairs
+        self._random = np.random.default_rng([seed, len(rows)])
+        self._of: defaultdict[int | None, list[TextExample]] = defaultdict(list)
+        self._places: defaultdict[int, list[int]] = defaultdict(list)  # data.balance repeats a row
+        for row in rows:
+            self._places[id(row)].append(len(self._of[row.label]))
+            self._of[row.label].append(row)
+
+    def __call__(self, row: TextExample) -> list[RowPair]:
+        """`pairs` pairs of `row` with rows of its label, itself only if there is no other, and as many with others, if
+        there are."""
+        alike, drawn = self._of[row.label], []
+        for _ in range(self._pairs):
+            drawn.append(RowPair(row, self._alike(row, alike)))
+            if len(alike) < len(self._rows):
+                drawn.append(RowPair(row, self._different(row, len(alike))))
+        return drawn
+
+    def _alike(self, row: TextExample, alike: Sequence[TextExample]) -> TextExample:
+        own = self._places[id(row)]
+        if len(own) == len(alike):
+            return row
+        place = int(self._random.integers(len(alike) - len(own)))
+        for each in own:
+            place += place >= each
+        return alike[place]
+
+    def _different(self, row: TextExample, alike: int) -> TextExample:
+        place = int(self._random.integers(len(self._rows) - alike))
+        for label, rows in self._of.items():
+            if label == row.label:
+                continue
+            if place < len(rows):
+                return rows[place]
+            place -= len(rows)
+        raise AssertionError("there is a row with another label")
+
+
 class RowPairCollator(Collator):
     """Rows as in sequence classification; of pairs both texts, each padded apart, and their labels int64 [pairs, 2]."""
 
@@ -156,64 +276,3 @@ def logistic_regression(
     if len(weight) == 1:  # two labels: the logit of the second, half of it for each
         weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
     return weight.T, bias
-
-
-
-
-class FewShotClassification(SequenceClassification):
-    """Sequence classification whose logits [batch, labels] are those of the label words at the mask."""
-
-    shortens = False
-    needs_tokenizer = True
-
-    @classmethod
-    def of(cls, recipe: Recipe) -> type[Task]:
-        return ContrastiveClassification if recipe.few_shot.method == "contrastive" else cls
-
-    @staticmethod
-    def head(recipe: Recipe) -> Head:
-        return Head("MaskedLM", adapt=functools.partial(mixed, PromptClassifier), predicts_words=True)
-
-    def build_model(self, texts: Texts | None) -> LoadedModel:
-        model = super().build_model(texts)
-        prefix = model.network.base_model_prefix
-        untrained = [name for name in model.fresh if not name.startswith(f"{prefix}.pooler.")]
-        if untrained:
-            raise UserError(
-                f"the model cannot predict words: {', '.join(untrained[:3])} are not in its weights",
-                where=self.recipe.where("model"),
-                hint="train it on plain text first (task: masked_language_model) and name that run here, or set "
-                "few_shot.method: contrastive, for which a sentence encoder is enough",
-            )
-        parts = parse_template(self.recipe.prompt.template)
-        PromptEncoder(parts, model.tokenizer, self.data.max_seq_length)  # is there room for text next to the template?
-        return _with_words(model, self.recipe)
-
-    @classmethod
-    def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
-        return _with_words(super().load_trained(recipe, source), recipe)
-
-    def overhead(self, encoder: TextEncoder, pair: bool) -> int:
-        parts = parse_template(self.recipe.prompt.template)
-        return PromptEncoder(parts, encoder.tokenizer, self.data.max_seq_length).overhead
-
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TextExample]], Batch]:
-        return PromptCollator(self.recipe, encoder, with_labels=labelled)
-
-
-class PromptCollator(Collator):
-    """Texts in the template, padded; labels where wanted."""
-
-    def __init__(self, recipe: Recipe, encoder: TextEncoder, with_labels: bool):
-        super().__init__(encoder, recipe.data.max_seq_length, with_labels)
-        self.prompt = PromptEncoder(parse_template(recipe.prompt.template), encoder.tokenizer, self.max_length)
-
-    def encodings(self, examples: Sequence[TextExample], tell_cut: bool = True) -> list[Encoding]:
-        rows = [self.prompt.encode(example.text, example.text_pair) for example in examples]
-        return [Encoding(ids, types if self.encoder.uses_token_types else [], cut) for ids, types, cut in rows]
-
-
-def _with_words(model: LoadedModel, recipe: Recipe) -> LoadedModel:
-    parts = parse_template(recipe.prompt.template)
-    model.network.use_words(LabelWords(recipe.prompt.verbalizer, model.labels, parts, model.tokenizer))
-    return model

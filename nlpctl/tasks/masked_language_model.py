@@ -17,9 +17,8 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import Batch, Collator, padded
 from nlpctl.data.rows.corpus_rows import CorpusExample
 from nlpctl.data.rows.labels import LabelSet
-from nlpctl.data.text.corpus_tokens import CorpusTokens, Window
 from nlpctl.data.text.encoder import Encoding, TextEncoder
-from nlpctl.data.text.whole_words import NO_WORD, WholeWords, mask_words
+from nlpctl.data.text.masking import NO_WORD, CorpusTokens, WholeWords, Window, mask_words
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel

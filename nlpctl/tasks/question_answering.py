@@ -37,7 +37,173 @@ if TYPE_CHECKING:
     import paddle
 
 
-# Decodes start and end logits into answers: candidates of each window, then the best of all windows.
+NO_ANSWER = "(no answer)"  # for people
+_IMPOSSIBLE = 1e4  # subtracted from the logits of positions where no answer can be
+
+
+class QuestionAnswering(Task):
+    """Outputs are start and end logits, both [batch, length]; labels see WindowCollator.
+
+    A feature is one window over the context, a prediction its retained scores.
+    """
+
+    label_names = ("start_positions", "end_positions", "places")
+    output_names = ("start_logits", "end_logits")
+    answer_keys = ("answer", "start", "end", "score", "n_best")
+    int8_agreement = 0.75  # both ends have to be the same
+
+    def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
+        super().__init__(recipe, labels, thresholds)
+        self._last_context: tuple[TextEncoder, str, Pieces] | None = None
+
+    @staticmethod
+    def head(recipe: Recipe) -> Head:
+        return Head("QuestionAnswering", labelled=False)
+
+    def check_data(self, split: str, examples: Sequence[QuestionExample], encoder: TextEncoder) -> None:
+        """The longest question decides. Only training refuses a stride above the free window: it would learn less."""
+        questions = {example.question for example in examples}
+        lengths = {question: len(read_pieces(question, encoder)) for question in questions}
+        # Ties by text, so that the message names the same question in every run.
+        longest = max(lengths, key=lambda question: (lengths[question], question))
+        free = free_window(encoder, lengths[longest], self.data.max_seq_length, longest)
+        if split == "train":
+            check_stride(free, self.data.doc_stride, longest)
+            unanswered = sum(not example.answers for example in examples)
+            if unanswered and self.recipe.decode.null_threshold is None:
+                console.note(
+                    f"{unanswered:,} of {len(examples):,} training questions have no answer, but every question will "
+                    "be given one: set decode.null_threshold (0.0) to let the model say that there is none"
+                )
+
+    def features(self, example: QuestionExample, encoder: TextEncoder) -> Sequence[Window]:
+        question = read_pieces(example.question, encoder)
+        free = free_window(encoder, len(question), self.data.max_seq_length, example.question)
+        context = self._context(example.context, encoder)
+        _, row_start = encoder.starts(len(question), pair=True)
+        return question_windows(question, row_start, context, example.answers or (), free, self.data.doc_stride)
+
+    def _context(self, text: str, encoder: TextEncoder) -> Pieces:
+        """The pieces of a context. The last ones are kept: the questions of a paragraph follow each other."""
+        last = self._last_context  # read once: another thread may keep another one meanwhile
+        if last is None or last[:2] != (encoder, text):
+            self._last_context = last = (encoder, text, read_pieces(text, encoder))
+        return last[2]
+
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Window]], Batch]:
+        return WindowCollator(encoder, self.data.max_seq_length, with_labels=labelled)
+
+    def loss(
+        self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
+    ) -> paddle.Tensor:
+        """Mean of the cross entropies of start and end, over the places where an answer can be."""
+        import paddle.nn.functional as F
+
+        closed = (1 - batch["places"]) * _IMPOSSIBLE
+        losses = [
+            F.cross_entropy(logits.astype("float32") - closed, batch[name])
+            for logits, name in zip(outputs, ("start_positions", "end_positions"), strict=True)
+        ]
+        return (losses[0] + losses[1]) / 2
+
+    def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[Window]) -> list[WindowScores]:
+        decode = self.recipe.decode
+        return [
+            window_scores(window, starts, ends, decode.n_best, decode.max_answer_length)
+            for window, starts, ends in zip(features, *outputs, strict=True)
+        ]
+
+    def report(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
+    ) -> dict[str, Any]:
+        return squad_report(self._judged(examples, predictions))
+
+    def tallies(self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]) -> Tallies:
+        """The questions about one context depend on each other."""
+        scores = np.array([(*squad_score(judged), 1.0) for judged in self._judged(examples, predictions)])
+        contexts: dict[str, int] = {}
+        groups = np.array([contexts.setdefault(example.context, len(contexts)) for example in examples])
+        asked = [f"{example.question}\t{example.context}" for example in examples]
+        return tally("means", ("em", "f1"), scores, scores[:, 0] == 1, asked, groups)
+
+    def mistakes(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
+    ) -> list[Mistake]:
+        """Questions without an exact match; the size is what the F1 lacks to 1."""
+        found = []
+        for row, judged in enumerate(self._judged(examples, predictions)):
+            exact, f1 = squad_score(judged)
+            if exact < 1:
+                expected = " | ".join(dict.fromkeys(judged.gold)) or NO_ANSWER
+                given = NO_ANSWER if judged.predicted is None else judged.predicted
+                found.append(Mistake(row, 1 - f1, expected, given))
+        return found
+
+    def _judged(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
+    ) -> list[Judgement]:
+        return [
+            Judgement(
+                example.question,
+                tuple(answer.text for answer in example.answers),
+                _text(example, next(iter(self._best(windows)), None)),
+            )
+            for example, windows in zip(examples, predictions, strict=True)
+        ]
+
+    def answer(self, example: QuestionExample, predictions: Sequence[WindowScores]) -> dict[str, Any]:
+        """The best candidate, and all of them under n_best. No answer is null; scores sum to 1 over n_best."""
+        candidates = self._best(predictions)
+        told = [
+            {"answer": _text(example, one), "start": one.start, "end": one.end, "score": round(share, DIGITS)}
+            for one, share in zip(candidates, self._shares(candidates), strict=True)
+        ]
+        first = told[0] if told else {"answer": None, "start": None, "end": None, "score": 0.0}
+        return {**first, "n_best": told}
+
+    def _shares(self, candidates: Sequence[Candidate]) -> list[float]:
+        """Their probabilities, calibrated if the task is."""
+        return probabilities(candidates, 1.0 if self.calibration is None else self.calibration.scales[0])
+
+    def judged(self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]) -> Judged:
+        """The answer to each question, with its probability among the candidates; right is an exact match."""
+        shares = [next(iter(self._shares(self._best(windows))), 0.0) for windows in predictions]
+        right = [squad_score(judged)[0] == 1 for judged in self._judged(examples, predictions)]
+        return Judged("answers", np.array(shares, np.float64), np.array(right, bool), np.arange(len(examples)))
+
+    def fit_calibration(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
+    ) -> Calibration | None:
+        """A temperature for the scores of the candidates, by whether the first of them is right."""
+        from nlpctl.tasks.calibration import fit_first
+
+        right = self.calibrated(None).judged(examples, predictions).right
+        found = [[candidate.score for candidate in self._best(windows)] for windows in predictions]
+        return fit_first(found, right)
+
+    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+        """The answer null; its score, which tells this from a question without an answer, and n_best stay."""
+        return answer if answer["score"] >= least else {**answer, "answer": None, "start": None, "end": None}
+
+    def decision(self, example: QuestionExample, predictions: Sequence[WindowScores]) -> str | None:
+        """The answer's text; the order of the candidates behind it does not count."""
+        return _text(example, next(iter(self._best(predictions)), None))
+
+    def _best(self, windows: Sequence[WindowScores]) -> list[Candidate]:
+        decode = self.recipe.decode
+        return best_answers(windows, decode.n_best, decode.max_answer_length, decode.null_threshold)
+
+
+def _text(example: QuestionExample, candidate: Candidate | None) -> str | None:
+    if candidate is None or candidate.start is None:
+        return None
+    return example.context[candidate.start : candidate.end]
+
+
+# -- decoding ---------------------------------------------------------------------------------------------------------
+#
+# From start and end logits to answers: candidates of each window, then the best of all windows.
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -185,7 +351,137 @@ def probabilities(candidates: Sequence[Candidate], scale: float = 1.0) -> list[f
     return (shares / shares.sum()).tolist()
 
 
-# Penn Treebank tokenisation of English, which the scoring script of CMRC 2018 takes from NLTK.
+# -- scores -----------------------------------------------------------------------------------------------------------
+#
+# Exact match (EM) and F1, from 0 to 1, as defined by the data sets' own scripts.
+#
+# English: SQuAD's evaluate-v2.0.py. Lower case, without punctuation, articles and surplus white space; F1
+# over the bag of words. Chinese: CMRC 2018's cmrc2018_evaluate.py. Lower case, without the punctuation it
+# lists; F1 over the longest run that both have in common, Chinese characters and English words counting one
+# each. Of several gold answers the best counts, for EM and F1 apart.
+#
+# A question is scored as Chinese when it has at least as many Chinese characters as words of other letters.
+
+_LETTERS = re.compile(r"[^\W\d_]+")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_ASCII_PUNCTUATION = frozenset(string.punctuation)
+_CMRC_PUNCTUATION = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One answered question: `gold` texts, empty where there is no answer; `predicted` None for no answer."""
+
+    question: str
+    gold: tuple[str, ...]
+    predicted: str | None
+
+
+def squad_report(judged: Sequence[Judgement]) -> dict[str, float | int]:
+    """{"rows", "em", "f1"}: means over the questions."""
+    scores = [squad_score(one) for one in judged]
+    return {
+        "rows": len(scores),
+        "em": sum(em for em, _ in scores) / len(scores),
+        "f1": sum(f1 for _, f1 in scores) / len(scores),
+    }
+
+
+def squad_score(judged: Judgement) -> tuple[float, float]:
+    """(EM, F1) of one question. Where there is nothing to answer, or no answer is given, both are 0 or 1."""
+    if is_chinese(judged.question):
+        exact, f1, gold = cmrc_exact, cmrc_f1, judged.gold
+    else:
+        # As the script does: an answer that is nothing but punctuation and articles is no answer.
+        exact, f1, gold = squad_exact, squad_f1, tuple(text for text in judged.gold if squad_words(text))
+    if not gold or judged.predicted is None:
+        right = float(not gold and not (judged.predicted and squad_words(judged.predicted)))
+        return right, right
+    return best(exact, gold, judged.predicted), best(f1, gold, judged.predicted)
+
+
+def best(score_one: Callable[[str, str], float], gold: Iterable[str], predicted: str) -> float:
+    return max(score_one(text, predicted) for text in gold)
+
+
+def is_chinese(text: str) -> bool:
+    characters = sum(map(is_ideograph, text))
+    others = sum(not all(map(is_ideograph, run)) for run in _LETTERS.findall(text))
+    return characters > 0 and characters >= others
+
+
+def squad_words(text: str) -> list[str]:
+    bare = "".join(character for character in text.lower() if character not in _ASCII_PUNCTUATION)
+    return _ARTICLES.sub(" ", bare).split()
+
+
+def squad_exact(gold: str, predicted: str) -> float:
+    return float(squad_words(gold) == squad_words(predicted))
+
+
+def squad_f1(gold: str, predicted: str) -> float:
+    """Harmonic mean of precision and recall over the words that both have, each as often as it stands in both."""
+    gold_words, words = squad_words(gold), squad_words(predicted)
+    if not gold_words or not words:
+        return float(gold_words == words)
+    return _f1((Counter(gold_words) & Counter(words)).total(), len(gold_words), len(words))
+
+
+def cmrc_exact(gold: str, predicted: str) -> float:
+    return float(_without_punctuation(gold) == _without_punctuation(predicted))
+
+
+def _without_punctuation(text: str) -> str:
+    return "".join(character for character in text.lower().strip() if character not in _CMRC_PUNCTUATION)
+
+
+def cmrc_f1(gold: str, predicted: str) -> float:
+    """Harmonic mean of precision and recall of the longest common run of segments (substring, not subsequence)."""
+    gold_segments, segments = cmrc_segments(gold), cmrc_segments(predicted)
+    return _f1(_longest_common_run(gold_segments, segments), len(gold_segments), len(segments))
+
+
+def cmrc_segments(text: str) -> list[str]:
+    """Chinese characters one by one, what lies between them as English words; the script's punctuation is left out.
+
+    As in the script, words that only its punctuation parts grow together: "co-op" is "coop".
+    """
+    segments: list[str] = []
+    run = ""
+    for character in text.lower().strip():
+        if character in _CMRC_PUNCTUATION:
+            continue
+        # The range of the original script; ideographs of the extensions count as letters there, so they do here.
+        if "\u4e00" <= character <= "\u9fa5":
+            segments += [*treebank_words(run), character]
+            run = ""
+        else:
+            run += character
+    return segments + treebank_words(run)
+
+
+def _longest_common_run(first: Sequence[str], second: Sequence[str]) -> int:
+    """Length of the longest stretch of segments, without gaps, that stands in both."""
+    longest, ending_before = 0, [0] * (len(second) + 1)
+    for one in first:
+        ending_here = [0] * (len(second) + 1)
+        for j, other in enumerate(second):
+            if one == other:
+                ending_here[j + 1] = ending_before[j] + 1
+        longest, ending_before = max(longest, *ending_here), ending_here
+    return longest
+
+
+def _f1(common: int, gold: int, predicted: int) -> float:
+    if common == 0:
+        return 0.0
+    precision, recall = common / predicted, common / gold
+    return 2 * precision * recall / (precision + recall)
+
+
+# -- words of English, for CMRC 2018 ----------------------------------------------------------------------------------
+#
+# Penn Treebank tokenisation, which the scoring script of CMRC 2018 takes from NLTK.
 #
 # The rules are those of NLTK's word_tokenize (nltk/tokenize/destructive.py, Apache-2.0) for one sentence; the
 # tests hold their results. Only what changes the count or the text of words is kept. NLTK first cuts text
@@ -246,302 +542,3 @@ def treebank_words(text: str) -> list[str]:
     for pattern, made in _RULES:
         text = pattern.sub(made, text)
     return text.split()
-
-
-# Scores of question answering as defined by the data sets' own scripts: exact match (EM) and F1, from 0 to 1.
-#
-# English: SQuAD's evaluate-v2.0.py. Lower case, without punctuation, articles and surplus white space; F1
-# over the bag of words. Chinese: CMRC 2018's cmrc2018_evaluate.py. Lower case, without the punctuation it
-# lists; F1 over the longest run that both have in common, Chinese characters and English words counting one
-# each. Of several gold answers the best counts, for EM and F1 apart.
-#
-# A question is scored as Chinese when it has at least as many Chinese characters as words of other letters.
-
-
-_LETTERS = re.compile(r"[^\W\d_]+")
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_ASCII_PUNCTUATION = frozenset(string.punctuation)
-_CMRC_PUNCTUATION = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """One answered question: `gold` texts, empty where there is no answer; `predicted` None for no answer."""
-
-    question: str
-    gold: tuple[str, ...]
-    predicted: str | None
-
-
-def squad_report(judged: Sequence[Judgement]) -> dict[str, float | int]:
-    """{"rows", "em", "f1"}: means over the questions."""
-    scores = [squad_score(one) for one in judged]
-    return {
-        "rows": len(scores),
-        "em": sum(em for em, _ in scores) / len(scores),
-        "f1": sum(f1 for _, f1 in scores) / len(scores),
-    }
-
-
-def squad_score(judged: Judgement) -> tuple[float, float]:
-    """(EM, F1) of one question. Where there is nothing to answer, or no answer is given, both are 0 or 1."""
-    if is_chinese(judged.question):
-        exact, f1, gold = cmrc_exact, cmrc_f1, judged.gold
-    else:
-        # As the script does: an answer that is nothing but punctuation and articles is no answer.
-        exact, f1, gold = squad_exact, squad_f1, tuple(text for text in judged.gold if squad_words(text))
-    if not gold or judged.predicted is None:
-        right = float(not gold and not (judged.predicted and squad_words(judged.predicted)))
-        return right, right
-    return best(exact, gold, judged.predicted), best(f1, gold, judged.predicted)
-
-
-def best(score_one: Callable[[str, str], float], gold: Iterable[str], predicted: str) -> float:
-    return max(score_one(text, predicted) for text in gold)
-
-
-def is_chinese(text: str) -> bool:
-    characters = sum(map(is_ideograph, text))
-    others = sum(not all(map(is_ideograph, run)) for run in _LETTERS.findall(text))
-    return characters > 0 and characters >= others
-
-
-# -- SQuAD ---------------------------------------------------------------------------------------
-
-
-def squad_words(text: str) -> list[str]:
-    bare = "".join(character for character in text.lower() if character not in _ASCII_PUNCTUATION)
-    return _ARTICLES.sub(" ", bare).split()
-
-
-def squad_exact(gold: str, predicted: str) -> float:
-    return float(squad_words(gold) == squad_words(predicted))
-
-
-def squad_f1(gold: str, predicted: str) -> float:
-    """Harmonic mean of precision and recall over the words that both have, each as often as it stands in both."""
-    gold_words, words = squad_words(gold), squad_words(predicted)
-    if not gold_words or not words:
-        return float(gold_words == words)
-    return _f1((Counter(gold_words) & Counter(words)).total(), len(gold_words), len(words))
-
-
-# -- CMRC 2018 -----------------------------------------------------------------------------------
-
-
-def cmrc_exact(gold: str, predicted: str) -> float:
-    return float(_without_punctuation(gold) == _without_punctuation(predicted))
-
-
-def _without_punctuation(text: str) -> str:
-    return "".join(character for character in text.lower().strip() if character not in _CMRC_PUNCTUATION)
-
-
-def cmrc_f1(gold: str, predicted: str) -> float:
-    """Harmonic mean of precision and recall of the longest common run of segments (substring, not subsequence)."""
-    gold_segments, segments = cmrc_segments(gold), cmrc_segments(predicted)
-    return _f1(_longest_common_run(gold_segments, segments), len(gold_segments), len(segments))
-
-
-def cmrc_segments(text: str) -> list[str]:
-    """Chinese characters one by one, what lies between them as English words; the script's punctuation is left out.
-
-    As in the script, words that only its punctuation parts grow together: "co-op" is "coop".
-    """
-    segments: list[str] = []
-    run = ""
-    for character in text.lower().strip():
-        if character in _CMRC_PUNCTUATION:
-            continue
-        # The range of the original script; ideographs of the extensions count as letters there, so they do here.
-        if "\u4e00" <= character <= "\u9fa5":
-            segments += [*treebank_words(run), character]
-            run = ""
-        else:
-            run += character
-    return segments + treebank_words(run)
-
-
-def _longest_common_run(first: Sequence[str], second: Sequence[str]) -> int:
-    """Length of the longest stretch of segments, without gaps, that stands in both."""
-    longest, ending_before = 0, [0] * (len(second) + 1)
-    for one in first:
-        ending_here = [0] * (len(second) + 1)
-        for j, other in enumerate(second):
-            if one == other:
-                ending_here[j + 1] = ending_before[j] + 1
-        longest, ending_before = max(longest, *ending_here), ending_here
-    return longest
-
-
-def _f1(common: int, gold: int, predicted: int) -> float:
-    if common == 0:
-        return 0.0
-    precision, recall = common / predicted, common / gold
-    return 2 * precision * recall / (precision + recall)
-
-
-
-NO_ANSWER = "(no answer)"  # for people
-_IMPOSSIBLE = 1e4  # subtracted from the logits of positions where no answer can be
-
-
-class QuestionAnswering(Task):
-    """Outputs are start and end logits, both [batch, length]; labels see WindowCollator.
-
-    A feature is one window over the context, a prediction its retained scores.
-    """
-
-    label_names = ("start_positions", "end_positions", "places")
-    output_names = ("start_logits", "end_logits")
-    answer_keys = ("answer", "start", "end", "score", "n_best")
-    int8_agreement = 0.75  # both ends have to be the same
-
-    def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
-        super().__init__(recipe, labels, thresholds)
-        self._last_context: tuple[TextEncoder, str, Pieces] | None = None
-
-    @staticmethod
-    def head(recipe: Recipe) -> Head:
-        return Head("QuestionAnswering", labelled=False)
-
-    def check_data(self, split: str, examples: Sequence[QuestionExample], encoder: TextEncoder) -> None:
-        """The longest question decides. Only training refuses a stride above the free window: it would learn less."""
-        questions = {example.question for example in examples}
-        lengths = {question: len(read_pieces(question, encoder)) for question in questions}
-        # Ties by text, so that the message names the same question in every run.
-        longest = max(lengths, key=lambda question: (lengths[question], question))
-        free = free_window(encoder, lengths[longest], self.data.max_seq_length, longest)
-        if split == "train":
-            check_stride(free, self.data.doc_stride, longest)
-            unanswered = sum(not example.answers for example in examples)
-            if unanswered and self.recipe.decode.null_threshold is None:
-                console.note(
-                    f"{unanswered:,} of {len(examples):,} training questions have no answer, but every question will "
-                    "be given one: set decode.null_threshold (0.0) to let the model say that there is none"
-                )
-
-    def features(self, example: QuestionExample, encoder: TextEncoder) -> Sequence[Window]:
-        question = read_pieces(example.question, encoder)
-        free = free_window(encoder, len(question), self.data.max_seq_length, example.question)
-        context = self._context(example.context, encoder)
-        _, row_start = encoder.starts(len(question), pair=True)
-        return question_windows(question, row_start, context, example.answers or (), free, self.data.doc_stride)
-
-    def _context(self, text: str, encoder: TextEncoder) -> Pieces:
-        """The pieces of a context. The last ones are kept: the questions of a paragraph follow each other."""
-        last = self._last_context  # read once: another thread may keep another one meanwhile
-        if last is None or last[:2] != (encoder, text):
-            self._last_context = last = (encoder, text, read_pieces(text, encoder))
-        return last[2]
-
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Window]], Batch]:
-        return WindowCollator(encoder, self.data.max_seq_length, with_labels=labelled)
-
-    def loss(
-        self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
-    ) -> paddle.Tensor:
-        """Mean of the cross entropies of start and end, over the places where an answer can be."""
-        import paddle.nn.functional as F
-
-        closed = (1 - batch["places"]) * _IMPOSSIBLE
-        losses = [
-            F.cross_entropy(logits.astype("float32") - closed, batch[name])
-            for logits, name in zip(outputs, ("start_positions", "end_positions"), strict=True)
-        ]
-        return (losses[0] + losses[1]) / 2
-
-    def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[Window]) -> list[WindowScores]:
-        decode = self.recipe.decode
-        return [
-            window_scores(window, starts, ends, decode.n_best, decode.max_answer_length)
-            for window, starts, ends in zip(features, *outputs, strict=True)
-        ]
-
-    def report(
-        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
-    ) -> dict[str, Any]:
-        return squad_report(self._judged(examples, predictions))
-
-    def tallies(self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]) -> Tallies:
-        """The questions about one context depend on each other."""
-        scores = np.array([(*squad_score(judged), 1.0) for judged in self._judged(examples, predictions)])
-        contexts: dict[str, int] = {}
-        groups = np.array([contexts.setdefault(example.context, len(contexts)) for example in examples])
-        asked = [f"{example.question}\t{example.context}" for example in examples]
-        return tally("means", ("em", "f1"), scores, scores[:, 0] == 1, asked, groups)
-
-    def mistakes(
-        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
-    ) -> list[Mistake]:
-        """Questions without an exact match; the size is what the F1 lacks to 1."""
-        found = []
-        for row, judged in enumerate(self._judged(examples, predictions)):
-            exact, f1 = squad_score(judged)
-            if exact < 1:
-                expected = " | ".join(dict.fromkeys(judged.gold)) or NO_ANSWER
-                given = NO_ANSWER if judged.predicted is None else judged.predicted
-                found.append(Mistake(row, 1 - f1, expected, given))
-        return found
-
-    def _judged(
-        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
-    ) -> list[Judgement]:
-        return [
-            Judgement(
-                example.question,
-                tuple(answer.text for answer in example.answers),
-                _text(example, next(iter(self._best(windows)), None)),
-            )
-            for example, windows in zip(examples, predictions, strict=True)
-        ]
-
-    def answer(self, example: QuestionExample, predictions: Sequence[WindowScores]) -> dict[str, Any]:
-        """The best candidate, and all of them under n_best. No answer is null; scores sum to 1 over n_best."""
-        candidates = self._best(predictions)
-        told = [
-            {"answer": _text(example, one), "start": one.start, "end": one.end, "score": round(share, DIGITS)}
-            for one, share in zip(candidates, self._shares(candidates), strict=True)
-        ]
-        first = told[0] if told else {"answer": None, "start": None, "end": None, "score": 0.0}
-        return {**first, "n_best": told}
-
-    def _shares(self, candidates: Sequence[Candidate]) -> list[float]:
-        """Their probabilities, calibrated if the task is."""
-        return probabilities(candidates, 1.0 if self.calibration is None else self.calibration.scales[0])
-
-    def judged(
-        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
-    ) -> Judged:
-        """The answer to each question, with its probability among the candidates; right is an exact match."""
-        shares = [next(iter(self._shares(self._best(windows))), 0.0) for windows in predictions]
-        right = [squad_score(judged)[0] == 1 for judged in self._judged(examples, predictions)]
-        return Judged("answers", np.array(shares, np.float64), np.array(right, bool), np.arange(len(examples)))
-
-    def fit_calibration(
-        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
-    ) -> Calibration | None:
-        """A temperature for the scores of the candidates, by whether the first of them is right."""
-        from nlpctl.tasks.calibration import fit_first
-
-        right = self.calibrated(None).judged(examples, predictions).right
-        found = [[candidate.score for candidate in self._best(windows)] for windows in predictions]
-        return fit_first(found, right)
-
-    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
-        """The answer null; its score, which tells this from a question without an answer, and n_best stay."""
-        return answer if answer["score"] >= least else {**answer, "answer": None, "start": None, "end": None}
-
-    def decision(self, example: QuestionExample, predictions: Sequence[WindowScores]) -> str | None:
-        """The answer's text; the order of the candidates behind it does not count."""
-        return _text(example, next(iter(self._best(predictions)), None))
-
-    def _best(self, windows: Sequence[WindowScores]) -> list[Candidate]:
-        decode = self.recipe.decode
-        return best_answers(windows, decode.n_best, decode.max_answer_length, decode.null_threshold)
-
-
-def _text(example: QuestionExample, candidate: Candidate | None) -> str | None:
-    if candidate is None or candidate.start is None:
-        return None
-    return example.context[candidate.start : candidate.end]

@@ -22,126 +22,7 @@ if TYPE_CHECKING:
     import paddle
 
 
-# Retrieval scores: recall at k and mean reciprocal rank.
-
-CUTOFFS = (1, 5, 10, 50)
-QUERY_SCORES = (*(f"recall@{k}" for k in CUTOFFS), "mrr")
-CHUNK = 256  # queries that are compared with the whole corpus at a time
-
-
-def retrieval_report(
-    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
-) -> dict[str, Any]:
-    """Recall@k, the share of a query's relevant texts among the first k, and MRR, 1 / rank of the first one found.
-
-    `queries` float32 [queries, dim] and `corpus` [texts, dim] have unit length; `relevant[i]` are the rows of the
-    corpus that query i should find, one at least; `skipped[i]` is left out of its ranking (the query itself,
-    where it stands in the corpus). Of texts with equal cosines the relevant ones come last, so a network that
-    gives all texts the same vector scores next to nothing.
-    """
-    scores = query_scores(queries, corpus, relevant, skipped)
-    means = {name: float(column.mean()) for name, column in zip(QUERY_SCORES, scores.T, strict=True)}
-    return {**means, "queries": len(queries), "corpus": len(corpus)}
-
-
-def query_scores(
-    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
-) -> np.ndarray:
-    """The QUERY_SCORES of each query, float64 [queries, scores]. Arguments as in `retrieval_report`."""
-    found = np.zeros((len(queries), len(QUERY_SCORES)))
-    for start in range(0, len(queries), CHUNK):
-        scores = queries[start : start + CHUNK] @ corpus.T
-        for i, row in enumerate(scores, start):
-            ranks = _ranks(row, np.asarray(relevant[i]), skipped[i])
-            found[i] = [*(np.mean(ranks <= k) for k in CUTOFFS), 1 / ranks[0]]
-    return found
-
-
-def missed_queries(
-    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
-) -> list[tuple[int, int, int]]:
-    """(query, rank of its best relevant text, the text that came first) where that is not a relevant one.
-
-    Arguments as in `retrieval_report`.
-    """
-    missed = []
-    for start in range(0, len(queries), CHUNK):
-        scores = queries[start : start + CHUNK] @ corpus.T
-        for i, row in enumerate(scores, start):
-            rank = int(_ranks(row, np.asarray(relevant[i]), skipped[i])[0])
-            if rank > 1:
-                row[[*relevant[i], *([] if skipped[i] is None else [skipped[i]])]] = -np.inf
-                missed.append((i, rank, int(row.argmax())))
-    return missed
-
-
-def _ranks(scores: np.ndarray, relevant: np.ndarray, skipped: int | None) -> np.ndarray:
-    """Ranks, from 1 and rising, of the relevant texts among all texts [texts] but the skipped one."""
-    wanted = np.sort(scores[relevant])[::-1]
-    others = np.ones(len(scores), bool)
-    others[relevant] = False
-    if skipped is not None:
-        others[skipped] = False
-    # Counting is linear in the corpus; sorting it for each query would cost a logarithm more.
-    before = (scores[others][:, None] >= wanted[None, :]).sum(0)
-    return before + np.arange(1, len(wanted) + 1)
-
-
-
-
 Vectors = tuple[np.ndarray, ...]  # of a text, or of the two texts of a pair
-
-
-class PairCollator(Collator):
-    """Pads texts, second texts and hard negatives separately; without labels only the texts.
-
-    Labelled batches also define which candidate answers which query. The candidates are the second texts of the
-    batch, then its hard negatives:
-    positives int64 [rows]: the candidate that answers the query; -1 for a row whose texts do not match
-    candidates int64 [rows, candidates]: 1 where the candidate counts; 0 where it is another right answer
-    """
-
-    def encodings(self, examples: Sequence[RetrievalExample], tell_cut: bool = True) -> list[Encoding]:
-        """Encodes the first texts only; an unlabelled batch holds no others. `arrays` notes whether one of the second
-        texts was cut."""
-        return self.encoder.encode([example.text for example in examples], None, self.max_length)
-
-    def arrays(self, examples: Sequence[RetrievalExample], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
-        batch = self.pad(encodings)
-        if not self.with_labels:
-            return batch
-        pairs = [example.text_pair for example in examples]
-        negatives = [example.negative for example in examples if example.negative is not None]
-        second = self.encoder.encode(pairs, None, self.max_length)
-        for first, other in zip(encodings, second, strict=True):
-            first.truncated |= other.truncated
-        batch |= self.named(second, "pair_ids", "pair_type_ids")
-        if negatives:
-            of_negatives = self.encoder.encode(negatives, None, self.max_length)
-            batch |= self.named(of_negatives, "negative_ids", "negative_type_ids")
-        batch["positives"] = np.array([row if example.matches else -1 for row, example in enumerate(examples)])
-        batch["candidates"] = candidate_mask(examples, [*pairs, *negatives])
-        return batch
-
-    def named(self, encodings: Sequence[Encoding], ids_name: str, types_name: str) -> dict[str, np.ndarray]:
-        """The encodings as one padded batch, its entries named as the network wants them."""
-        batch = self.pad(encodings)
-        names = {"input_ids": ids_name, "token_type_ids": types_name}
-        return {names[name]: array for name, array in batch.items()}
-
-
-def candidate_mask(examples: Sequence[RetrievalExample], candidates: Sequence[str]) -> np.ndarray:
-    """int64 [examples, candidates]: 0 for correct answers to the query other than that of its own row, else 1.
-
-    Correct are all second texts of the batch that match the same query, and the query itself.
-    """
-    answers: dict[str, set[str]] = {example.text: {example.text} for example in examples}
-    for example in examples:
-        if example.matches:
-            answers[example.text].add(example.text_pair)
-    mask = np.array([[text not in answers[example.text] for text in candidates] for example in examples], np.int64)
-    np.fill_diagonal(mask, 1)  # its own second text
-    return mask
 
 
 class SemanticIndexing(Task):
@@ -278,3 +159,123 @@ class _Search:
         """The arguments of the functions of semantic_indexing.py."""
         skipped = [self.corpus.get(text) for text in self.queries]
         return *self.vectors, [sorted(rows) for rows in self.relevant], skipped
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+
+
+class PairCollator(Collator):
+    """Pads texts, second texts and hard negatives separately; without labels only the texts.
+
+    Labelled batches also define which candidate answers which query. The candidates are the second texts of the
+    batch, then its hard negatives:
+    positives int64 [rows]: the candidate that answers the query; -1 for a row whose texts do not match
+    candidates int64 [rows, candidates]: 1 where the candidate counts; 0 where it is another right answer
+    """
+
+    def encodings(self, examples: Sequence[RetrievalExample], tell_cut: bool = True) -> list[Encoding]:
+        """Encodes the first texts only; an unlabelled batch holds no others. `arrays` notes whether one of the second
+        texts was cut."""
+        return self.encoder.encode([example.text for example in examples], None, self.max_length)
+
+    def arrays(self, examples: Sequence[RetrievalExample], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
+        batch = self.pad(encodings)
+        if not self.with_labels:
+            return batch
+        pairs = [example.text_pair for example in examples]
+        negatives = [example.negative for example in examples if example.negative is not None]
+        second = self.encoder.encode(pairs, None, self.max_length)
+        for first, other in zip(encodings, second, strict=True):
+            first.truncated |= other.truncated
+        batch |= self.named(second, "pair_ids", "pair_type_ids")
+        if negatives:
+            of_negatives = self.encoder.encode(negatives, None, self.max_length)
+            batch |= self.named(of_negatives, "negative_ids", "negative_type_ids")
+        batch["positives"] = np.array([row if example.matches else -1 for row, example in enumerate(examples)])
+        batch["candidates"] = candidate_mask(examples, [*pairs, *negatives])
+        return batch
+
+    def named(self, encodings: Sequence[Encoding], ids_name: str, types_name: str) -> dict[str, np.ndarray]:
+        """The encodings as one padded batch, its entries named as the network wants them."""
+        batch = self.pad(encodings)
+        names = {"input_ids": ids_name, "token_type_ids": types_name}
+        return {names[name]: array for name, array in batch.items()}
+
+
+def candidate_mask(examples: Sequence[RetrievalExample], candidates: Sequence[str]) -> np.ndarray:
+    """int64 [examples, candidates]: 0 for correct answers to the query other than that of its own row, else 1.
+
+    Correct are all second texts of the batch that match the same query, and the query itself.
+    """
+    answers: dict[str, set[str]] = {example.text: {example.text} for example in examples}
+    for example in examples:
+        if example.matches:
+            answers[example.text].add(example.text_pair)
+    mask = np.array([[text not in answers[example.text] for text in candidates] for example in examples], np.int64)
+    np.fill_diagonal(mask, 1)  # its own second text
+    return mask
+
+
+# -- scores: recall at k and mean reciprocal rank ---------------------------------------------------------------------
+
+CUTOFFS = (1, 5, 10, 50)
+QUERY_SCORES = (*(f"recall@{k}" for k in CUTOFFS), "mrr")
+CHUNK = 256  # queries that are compared with the whole corpus at a time
+
+
+def retrieval_report(
+    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
+) -> dict[str, Any]:
+    """Recall@k, the share of a query's relevant texts among the first k, and MRR, 1 / rank of the first one found.
+
+    `queries` float32 [queries, dim] and `corpus` [texts, dim] have unit length; `relevant[i]` are the rows of the
+    corpus that query i should find, one at least; `skipped[i]` is left out of its ranking (the query itself,
+    where it stands in the corpus). Of texts with equal cosines the relevant ones come last, so a network that
+    gives all texts the same vector scores next to nothing.
+    """
+    scores = query_scores(queries, corpus, relevant, skipped)
+    means = {name: float(column.mean()) for name, column in zip(QUERY_SCORES, scores.T, strict=True)}
+    return {**means, "queries": len(queries), "corpus": len(corpus)}
+
+
+def query_scores(
+    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
+) -> np.ndarray:
+    """The QUERY_SCORES of each query, float64 [queries, scores]. Arguments as in `retrieval_report`."""
+    found = np.zeros((len(queries), len(QUERY_SCORES)))
+    for start in range(0, len(queries), CHUNK):
+        scores = queries[start : start + CHUNK] @ corpus.T
+        for i, row in enumerate(scores, start):
+            ranks = _ranks(row, np.asarray(relevant[i]), skipped[i])
+            found[i] = [*(np.mean(ranks <= k) for k in CUTOFFS), 1 / ranks[0]]
+    return found
+
+
+def missed_queries(
+    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
+) -> list[tuple[int, int, int]]:
+    """(query, rank of its best relevant text, the text that came first) where that is not a relevant one.
+
+    Arguments as in `retrieval_report`.
+    """
+    missed = []
+    for start in range(0, len(queries), CHUNK):
+        scores = queries[start : start + CHUNK] @ corpus.T
+        for i, row in enumerate(scores, start):
+            rank = int(_ranks(row, np.asarray(relevant[i]), skipped[i])[0])
+            if rank > 1:
+                row[[*relevant[i], *([] if skipped[i] is None else [skipped[i]])]] = -np.inf
+                missed.append((i, rank, int(row.argmax())))
+    return missed
+
+
+def _ranks(scores: np.ndarray, relevant: np.ndarray, skipped: int | None) -> np.ndarray:
+    """Ranks, from 1 and rising, of the relevant texts among all texts [texts] but the skipped one."""
+    wanted = np.sort(scores[relevant])[::-1]
+    others = np.ones(len(scores), bool)
+    others[relevant] = False
+    if skipped is not None:
+        others[skipped] = False
+    # Counting is linear in the corpus; sorting it for each query would cost a logarithm more.
+    before = (scores[others][:, None] >= wanted[None, :]).sum(0)
+    return before + np.arange(1, len(wanted) + 1)

@@ -1,4 +1,4 @@
-"""Sequence classification: one label for a sentence or a pair of sentences."""
+"""Sequence classification: one label for a sentence or a pair of sentences; its scores, and thresholds for them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from nlpctl.models.families import Head
 from nlpctl.tasks.base import Mistake, Task, Texts
 from nlpctl.tasks.confidence import DIGITS, Judged, tempered
 from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, require_two_labels
-from nlpctl.tasks.scores import classification_report
 from nlpctl.tasks.tallies import Tallies, class_columns, tally
-from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
 
 if TYPE_CHECKING:
     import paddle
@@ -120,7 +118,7 @@ class SequenceClassification(Task):
     def tune(
         self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
     ) -> tuple[float, ...] | None:
-        """Thresholds (tasks/thresholds.py) for the score that decode.tune names."""
+        """Thresholds (`best_thresholds`) for the score that decode.tune names."""
         metric = self.recipe.decode.tune
         return None if metric is None else best_thresholds(_probabilities(predictions), _gold(examples), metric)
 
@@ -150,7 +148,6 @@ class SequenceClassification(Task):
             {"label": names[best], "probabilities": shown}
             for best, shown in zip(chosen, rounded(names, probabilities), strict=True)
         ]
-
 
     def judged(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Judged:
         """The label of each row, with its probability."""
@@ -228,3 +225,153 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     """Softmax over the last axis, in float64."""
     shifted = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
     return shifted / shifted.sum(-1, keepdims=True)
+
+
+# -- scores -----------------------------------------------------------------------------------------------------------
+
+MOST_SQUARED = 100  # labels; above, nothing has a figure per pair of labels
+MOST_CONFUSIONS = 1000
+
+
+def classification_report(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """Accuracy, macro/micro/weighted F1, figures per label, and what was confused.
+
+    `gold` and `predicted` are int [n] label ids. A label that never occurs and is never predicted
+    scores 0, as scikit-learn does with zero_division=0. `confusion[i][j]` counts rows of label i
+    that were given label j. A table of 10,000 labels has 100 million cells, so with more than
+    MOST_SQUARED labels there are `confusions` in its place: [label, predicted as, rows], the
+    MOST_CONFUSIONS most frequent first.
+    """
+    from sklearn.metrics import precision_recall_fscore_support
+
+    ids = np.arange(len(names))
+    precision, recall, f1, support = precision_recall_fscore_support(gold, predicted, labels=ids, zero_division=0)
+
+    def average(kind: str) -> float:
+        return float(precision_recall_fscore_support(gold, predicted, labels=ids, average=kind, zero_division=0)[2])
+
+    return {
+        "rows": int(len(gold)),
+        "accuracy": float(np.mean(gold == predicted)),
+        "macro_f1": average("macro"),
+        "micro_f1": average("micro"),
+        "weighted_f1": average("weighted"),
+        "labels": figures_by_label(names, precision, recall, f1, support),
+        **_confused(gold, predicted, names),
+    }
+
+
+def _confused(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    size = len(names)
+    pairs = np.asarray(gold, np.int64) * size + predicted
+    if size <= MOST_SQUARED:
+        return {"confusion": np.bincount(pairs, minlength=size * size).reshape(size, size).tolist()}
+    found, counts = np.unique(pairs[gold != predicted], return_counts=True)
+    order = np.argsort(-counts, kind="stable")[:MOST_CONFUSIONS]
+    told = zip(found[order].tolist(), counts[order].tolist(), strict=True)
+    return {"confusions": [[names[pair // size], names[pair % size], count] for pair, count in told]}
+
+
+def figures_by_label(
+    names: Sequence[str], precision: np.ndarray, recall: np.ndarray, f1: np.ndarray, support: np.ndarray
+) -> dict[str, dict[str, float | int]]:
+    """The part of a report that goes label by label, from arrays [labels]."""
+    return {
+        name: {"precision": float(p), "recall": float(r), "f1": float(f), "support": int(count)}
+        for name, p, r, f, count in zip(names, precision, recall, f1, support, strict=True)
+    }
+
+
+def label_counts(gold: np.ndarray, given: np.ndarray, labels: int) -> np.ndarray:
+    """int [3, labels], from int [rows] label ids: the rows of each label that were given it, its rows, and the rows
+    that were given it."""
+    return np.stack([np.bincount(each, minlength=labels) for each in (gold[gold == given], gold, given)])
+
+
+def counted_score(counts: np.ndarray, metric: str) -> np.ndarray:
+    """One figure of the report for each of int [..., 3, labels] `label_counts`: float [...].
+
+    accuracy, macro_f1, weighted_f1, or f1 of label 1. Computed here because a search of thresholds asks for
+    thousands of them.
+    """
+    right, support, given = (counts[..., i, :] for i in range(3))
+    if metric == "accuracy":
+        return right.sum(-1) / support.sum(-1)
+    f1 = 2 * right / np.maximum(support + given, 1)
+    if metric == "f1":
+        return f1[..., 1]
+    return f1.mean(-1) if metric == "macro_f1" else (f1 * support).sum(-1) / support.sum(-1)
+
+
+# -- thresholds, found on labelled data -------------------------------------------------------------------------------
+#
+# The predicted label maximises p_i / t_i. With equal thresholds that is the most probable label. With two labels and
+# t = (1 - s, s), the second is predicted if its probability is above s.
+
+GRID = 64  # candidate thresholds per label where there are more than two
+ROUNDS = 3  # times that each label's threshold is tried anew
+
+
+def chosen_labels(probabilities: np.ndarray, thresholds: Sequence[float] | np.ndarray | None) -> np.ndarray:
+    """int [rows]: the label given to each row of float [rows, labels]."""
+    if thresholds is None:
+        return probabilities.argmax(-1)
+    return (probabilities / np.asarray(thresholds)).argmax(-1)
+
+
+def best_thresholds(probabilities: np.ndarray, gold: np.ndarray, metric: str) -> tuple[float, ...]:
+    """Thresholds, one per label, that sum to 1 and with which the score `metric` is highest on these rows.
+
+    float [rows, labels], int [rows]. Two labels: the best of all cuts between the rows' probabilities, the one
+    nearest to 0.5 among equals. More: one label's threshold after the other, from equal ones on; a change has to
+    raise the score.
+    """
+    labels = probabilities.shape[1]
+    if labels == 2:
+        return _best_cut(probabilities[:, 1], gold, metric)
+    thresholds = np.full(labels, 1 / labels)
+    best = counted_score(label_counts(gold, chosen_labels(probabilities, thresholds), labels), metric)
+    for _ in range(ROUNDS):
+        before = best
+        for label in range(labels):
+            rivals, turning = _turning_points(probabilities, thresholds, label)
+            for value in _candidates(turning):
+                given = np.where(turning > value, label, rivals)
+                reached = counted_score(label_counts(gold, given, labels), metric)
+                if reached > best:
+                    best, thresholds[label] = reached, value
+        if best == before:
+            break
+    return tuple(float(t) for t in thresholds / thresholds.sum())
+
+
+def _best_cut(probabilities: np.ndarray, gold: np.ndarray, metric: str) -> tuple[float, float]:
+    """The best of all cuts. The counts of a cut follow from the number of rows of each label above it."""
+    probabilities = probabilities.astype(np.float64)  # the middle between 1 and the number before it is neither
+    values = np.unique(probabilities)
+    # Only cuts between two probabilities can change an answer; 0.5 is kept where it is as good.
+    cuts = np.array([0.5, *((values[:-1] + values[1:]) / 2)])
+    counts = np.zeros((len(cuts), 3, 2), np.int64)  # as of `label_counts`
+    for label in (0, 1):
+        own = np.sort(probabilities[gold == label])
+        below = np.searchsorted(own, cuts, side="right")
+        counts[:, 0, label] = len(own) - below if label else below
+        counts[:, 1, label] = len(own)
+        counts[:, 2] += np.stack([below, len(own) - below], 1)
+    scores = counted_score(counts, metric)
+    best = cuts[scores == scores.max()]
+    cut = float(best[np.argmin(np.abs(best - 0.5))])
+    return (1 - cut, cut)
+
+
+def _turning_points(probabilities: np.ndarray, thresholds: np.ndarray, label: int) -> tuple[np.ndarray, np.ndarray]:
+    """Per row the label that is given where `label` is not, int [rows], and the threshold below which `label` is."""
+    scaled = probabilities / thresholds
+    scaled[:, label] = -1.0
+    return scaled.argmax(1), probabilities[:, label] / np.maximum(scaled.max(1), 1e-12)
+
+
+def _candidates(turning: np.ndarray) -> np.ndarray:
+    """Thresholds at which some row changes its label: GRID quantiles of them."""
+    turning = turning[(turning > 1e-6) & np.isfinite(turning)]
+    return np.unique(np.quantile(turning, np.linspace(0, 1, GRID))) * (1 + 1e-9) if len(turning) else turning

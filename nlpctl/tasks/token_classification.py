@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,12 +14,10 @@ import numpy as np
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.batches.tagged_features import IGNORED, TaggedCollator, TaggedWindow, tagged_windows
-from nlpctl.data.readers.term_files import Term, read_terms
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.tag_scheme import OUTSIDE, UNTYPED, Span, TagScheme, answers_words, detect_scheme, wanted_entities
 from nlpctl.data.rows.tagged_rows import TaggedExample
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.data.text.word_spans import word_spans
 from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.models.viterbi import logarithms, marginals, path_steps, viterbi
@@ -27,157 +25,11 @@ from nlpctl.tasks.base import Mistake, Task
 from nlpctl.tasks.confidence import DIGITS, Judged, log_odds, numbers, sigmoid
 from nlpctl.tasks.sequence_classification import softmax
 from nlpctl.tasks.tallies import Tallies, tally
+from nlpctl.tasks.term_dictionary import TermDictionary
 
 if TYPE_CHECKING:
     import paddle
     from scipy.sparse import csr_matrix
-
-
-# Entity-level scores: an entity is correct if its type and both boundaries match exactly, as in seqeval.
-
-def entity_report(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[Span]]) -> dict[str, Any]:
-    """Precision, recall and F1 over all entities (micro), averaged over types (macro, weighted), and per type.
-
-    gold[i] and predicted[i] are the entities of sentence i. Types are those that occur in either. A ratio with
-    denominator 0 is 0. Equal to seqeval's default mode with zero_division=0.
-    """
-    expected: Counter[str] = Counter()
-    found: Counter[str] = Counter()
-    right: Counter[str] = Counter()
-    for true, guessed in zip(gold, predicted, strict=True):
-        expected.update(span.type for span in true)
-        found.update(span.type for span in guessed)
-        right.update(span.type for span in set(true) & set(guessed))
-    types = sorted(expected | found)
-    per_type = {kind: _figures(right[kind], found[kind], expected[kind]) for kind in types}
-    overall = _figures(right.total(), found.total(), expected.total())
-    support = expected.total()
-    return {
-        "rows": len(gold),
-        "precision": overall["precision"],
-        "recall": overall["recall"],
-        "f1": overall["f1"],
-        "macro_f1": _ratio(sum(figures["f1"] for figures in per_type.values()), len(types)),
-        "weighted_f1": _ratio(sum(figures["f1"] * figures["support"] for figures in per_type.values()), support),
-        "entities": support,
-        "labels": per_type,
-    }
-
-
-def entity_columns(
-    rows: Sequence[tuple[Sequence[Span], Sequence[Span], int, int]],
-) -> tuple[list[str], csr_matrix]:
-    """The types of entities, and the columns of the tallies "entities" (tallies.py).
-
-    `rows`: of each sentence the entities expected and found, the number of right tags, and that of its words.
-    """
-    from scipy.sparse import lil_matrix
-
-    types = sorted({span.type for gold, found, *_ in rows for span in [*gold, *found]})
-    place = {kind: i for i, kind in enumerate(types)}
-    columns = lil_matrix((len(rows), 3 * len(types) + 2))
-    for row, (gold, found, right_tags, words) in enumerate(rows):
-        for third, spans in enumerate((set(gold) & set(found), found, gold)):
-            for span in spans:
-                columns[row, third * len(types) + place[span.type]] += 1
-        columns[row, -2], columns[row, -1] = right_tags, words
-    return types, columns.tocsr()
-
-
-def _figures(right: int, found: int, expected: int) -> dict[str, Any]:
-    precision, recall = _ratio(right, found), _ratio(right, expected)
-    f1 = _ratio(2 * precision * recall, precision + recall)
-    return {"precision": precision, "recall": recall, "f1": f1, "support": expected}
-
-
-def _ratio(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
-
-
-# A dictionary of terms with known types, which overrides the entities of a tagger.
-
-class TermDictionary:
-    """Terms and their types, under every way in which they are written. Upper and lower case differ."""
-
-    def __init__(self, types: Mapping[str, str], terms: Mapping[str, Sequence[Term]] | None = None):
-        """`types`: spelling to the type that is given. `terms`: spelling to its terms, where more is known of them."""
-        self.types = dict(types)
-        self.terms = {} if terms is None else dict(terms)
-        lengths: dict[str, set[int]] = {}
-        for term in self.types:
-            # Indexed by first character and length: a text is matched without trying every term.
-            lengths.setdefault(term[0], set()).add(len(term))
-        self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
-
-    @classmethod
-    def from_file(cls, path: Path) -> TermDictionary:
-        """The terms of a file (data/readers/term_files.py). UserError lists the bad lines as file:line."""
-        terms: dict[str, list[Term]] = {}
-        for term in read_terms(path):
-            for spelling in (term.name, *term.aliases):
-                terms.setdefault(spelling, []).append(term)
-        return cls({spelling: found[0].type for spelling, found in terms.items()}, terms)
-
-    def known(self, text: str, span: Span) -> dict[str, Any]:
-        """What the file says of the term at `span` besides its type: its id and link, and its name for an alias."""
-        written = text[span.start : span.end]
-        term = next((each for each in self.terms.get(written, ()) if each.type == span.type), None)
-        return {} if term is None else term.known(written)
-
-    def matches(self, text: str) -> list[Span]:
-        """Terms in `text` from left to right, the longest first where several start; they never overlap.
-
-        A term begins and ends where words do, so that "US" is not found in "USA".
-        """
-        spans = word_spans(text)
-        ends = {end for _, end in spans}
-        found: list[Span] = []
-        for start, _ in spans:
-            if found and start < found[-1].end:
-                continue
-            for length in self._lengths.get(text[start], ()):
-                term = text[start : start + length]
-                if term in self.types and start + len(term) in ends:
-                    found.append(Span(self.types[term], start, start + len(term)))
-                    break
-        return found
-
-    def apply(self, text: str, entities: Sequence[Span]) -> list[Span]:
-        """Entities of `text` (character offsets, in order) with the terms among them.
-
-        A term is always an entity of its type; if it has several, of the one that it has among `entities`, else of the
-        first in the file. What overlaps it is cut back to what lies outside; list a longer term to keep it whole.
-        """
-        terms = [self._typed(text, term, entities) for term in self.matches(text)]
-        kept = [rest for entity in entities for rest in _outside(entity, terms, text)]
-        return sorted([*terms, *kept], key=lambda span: span.start)
-
-    def _typed(self, text: str, span: Span, entities: Sequence[Span]) -> Span:
-        """`span` with the type that `entities` give it, where that is one of its own."""
-        types = {term.type for term in self.terms.get(text[span.start : span.end], ())}
-        return next((each for each in entities if each[1:] == span[1:] and each.type in types), span)
-
-
-def _outside(entity: Span, terms: Sequence[Span], text: str) -> Iterator[Span]:
-    """The parts of `entity` that no term covers, without white space at their ends."""
-    start = entity.start
-    for term in terms:
-        if term.end > start and term.start < entity.end:
-            yield from _trimmed(entity.type, start, term.start, text)
-            start = term.end
-    yield from _trimmed(entity.type, start, entity.end, text)
-
-
-def _trimmed(kind: str, start: int, end: int, text: str) -> Iterator[Span]:
-    while start < end and text[start].isspace():
-        start += 1
-    while start < end and text[end - 1].isspace():
-        end -= 1
-    if start < end:
-        yield Span(kind, start, end)
-
-
-
 
 
 class TagPath(NamedTuple):
@@ -501,3 +353,67 @@ def _told(example: TaggedExample, spans: set[Span]) -> str:
     """The entities in order, for people."""
     ordered = sorted(spans, key=lambda span: (span.start, span.end))
     return ", ".join(f"{span.type} {example.text[span.start : span.end]}".strip() for span in ordered) or "(none)"
+
+
+# -- scores -----------------------------------------------------------------------------------------------------------
+#
+# An entity is correct if its type and both boundaries match exactly, as in seqeval.
+
+
+def entity_report(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[Span]]) -> dict[str, Any]:
+    """Precision, recall and F1 over all entities (micro), averaged over types (macro, weighted), and per type.
+
+    gold[i] and predicted[i] are the entities of sentence i. Types are those that occur in either. A ratio with
+    denominator 0 is 0. Equal to seqeval's default mode with zero_division=0.
+    """
+    expected: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for true, guessed in zip(gold, predicted, strict=True):
+        expected.update(span.type for span in true)
+        found.update(span.type for span in guessed)
+        right.update(span.type for span in set(true) & set(guessed))
+    types = sorted(expected | found)
+    per_type = {kind: _figures(right[kind], found[kind], expected[kind]) for kind in types}
+    overall = _figures(right.total(), found.total(), expected.total())
+    support = expected.total()
+    return {
+        "rows": len(gold),
+        "precision": overall["precision"],
+        "recall": overall["recall"],
+        "f1": overall["f1"],
+        "macro_f1": _ratio(sum(figures["f1"] for figures in per_type.values()), len(types)),
+        "weighted_f1": _ratio(sum(figures["f1"] * figures["support"] for figures in per_type.values()), support),
+        "entities": support,
+        "labels": per_type,
+    }
+
+
+def entity_columns(
+    rows: Sequence[tuple[Sequence[Span], Sequence[Span], int, int]],
+) -> tuple[list[str], csr_matrix]:
+    """The types of entities, and the columns of the tallies "entities" (tallies.py).
+
+    `rows`: of each sentence the entities expected and found, the number of right tags, and that of its words.
+    """
+    from scipy.sparse import lil_matrix
+
+    types = sorted({span.type for gold, found, *_ in rows for span in [*gold, *found]})
+    place = {kind: i for i, kind in enumerate(types)}
+    columns = lil_matrix((len(rows), 3 * len(types) + 2))
+    for row, (gold, found, right_tags, words) in enumerate(rows):
+        for third, spans in enumerate((set(gold) & set(found), found, gold)):
+            for span in spans:
+                columns[row, third * len(types) + place[span.type]] += 1
+        columns[row, -2], columns[row, -1] = right_tags, words
+    return types, columns.tocsr()
+
+
+def _figures(right: int, found: int, expected: int) -> dict[str, Any]:
+    precision, recall = _ratio(right, found), _ratio(right, expected)
+    f1 = _ratio(2 * precision * recall, precision + recall)
+    return {"precision": precision, "recall": recall, "f1": f1, "support": expected}
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -12,7 +12,7 @@ import paddle
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.batching import LengthGroupedBatchSampler, TokenBatchSampler
 from nlpctl.data.batches.streaming import StreamingExamples
-from nlpctl.data.rows.places import FeatureList, Placed, places
+from nlpctl.data.rows.examples import FeatureList, Placed, places
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.errors import RunFailed

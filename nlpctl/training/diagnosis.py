@@ -13,7 +13,7 @@ from paddlenlp.trainer import Trainer
 from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import raise_failure
-from nlpctl.data.rows.places import Placed
+from nlpctl.data.rows.examples import Placed
 from nlpctl.errors import NlpctlError, Problem, RunFailed
 from nlpctl.names import counted
 from nlpctl.runtime.event_log import EventLog

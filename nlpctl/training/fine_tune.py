@@ -20,8 +20,7 @@ from nlpctl.data.batches.batching import lost_worker_told
 from nlpctl.data.batches.streaming import StreamingExamples
 from nlpctl.data.functions import parts_blamed
 from nlpctl.data.open_split import open_split
-from nlpctl.data.rows.examples import ExampleList, ExampleReader
-from nlpctl.data.rows.places import FeatureList, places
+from nlpctl.data.rows.examples import ExampleList, ExampleReader, FeatureList, places
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.tokenizers import build_encoder

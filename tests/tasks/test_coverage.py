@@ -11,7 +11,7 @@ from nlpctl.data.rows.multi_label_rows import MultiLabelExample
 from nlpctl.runs.comparison import told_target
 from nlpctl.tasks.confidence import Judged, coverage, ece
 from nlpctl.tasks.coverage import Target, kept_at, least_confidence
-from nlpctl.tasks.multi_label_scores import consistent
+from nlpctl.tasks.multi_label_classification import consistent
 
 RANDOM = np.random.default_rng(7)
 

@@ -11,8 +11,13 @@ from sklearn.metrics import f1_score
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.tasks import task_info
 from nlpctl.data.rows.multi_label_rows import MultiLabelExample
-from nlpctl.tasks.multi_label_classification import MultiLabelClassification
-from nlpctl.tasks.multi_label_scores import best_threshold, consistent, multi_label_report, tuned_thresholds
+from nlpctl.tasks.multi_label_classification import (
+    MultiLabelClassification,
+    best_threshold,
+    consistent,
+    multi_label_report,
+    tuned_thresholds,
+)
 
 FLAT = ("a", "b", "c")
 TREE = ("a", "a##x", "a##x##y", "b", "b##z")

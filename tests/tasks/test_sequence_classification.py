@@ -15,8 +15,7 @@ from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.tasks import sequence_classification
 from nlpctl.tasks.base import make_task
-from nlpctl.tasks.scores import classification_report
-from nlpctl.tasks.sequence_classification import softmax
+from nlpctl.tasks.sequence_classification import classification_report, softmax
 
 NAMES = ("neg", "neutral", "pos", "never")
 

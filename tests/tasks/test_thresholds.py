@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from nlpctl.tasks import thresholds
-from nlpctl.tasks.scores import counted_score, label_counts
-from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
+from nlpctl.tasks import sequence_classification
+from nlpctl.tasks.sequence_classification import best_thresholds, chosen_labels, counted_score, label_counts
 
 
 def rows(count: int, labels: int, seed: int, rare: float = 0.15):
@@ -50,8 +49,10 @@ def test_two_labels_get_the_best_cut_there_is(metric):
 def test_the_search_does_not_score_the_rows_cut_by_cut(monkeypatch):
     """It runs at every evaluation, so its time must not grow with the square of the rows."""
     calls = []
-    monkeypatch.setattr(thresholds, "counted_score", lambda *given: calls.append(0) or counted_score(*given))
-    monkeypatch.setattr(thresholds, "label_counts", lambda *given: calls.append(0) or label_counts(*given))
+    monkeypatch.setattr(
+        sequence_classification, "counted_score", lambda *given: calls.append(0) or counted_score(*given)
+    )
+    monkeypatch.setattr(sequence_classification, "label_counts", lambda *given: calls.append(0) or label_counts(*given))
     best_thresholds(*rows(500, 2, seed=1), "f1")
     assert len(calls) == 1
 

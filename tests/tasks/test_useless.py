@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nlpctl.data.rows.tag_scheme import Span
-from nlpctl.tasks.multi_label_scores import multi_label_report
-from nlpctl.tasks.scores import classification_report
+from nlpctl.tasks.multi_label_classification import multi_label_report
+from nlpctl.tasks.sequence_classification import classification_report
 from nlpctl.tasks.token_classification import entity_report
 from nlpctl.tasks.useless import told_useless
 

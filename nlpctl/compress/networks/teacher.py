@@ -30,9 +30,8 @@ from nlpctl.data.rows.tagged_rows import TaggedExample, put_together
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.data.text.jieba_words import load_jieba
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.data.text.word_spans import is_ideograph
+from nlpctl.data.text.word_spans import is_ideograph, load_jieba
 from nlpctl.engines.engine import DygraphPredictor, Predictor
 from nlpctl.engines.paddle_inference import PaddlePredictor
 from nlpctl.engines.pipeline import answering, windows

@@ -12,8 +12,7 @@ import paddle
 
 from nlpctl.data.batches.collate import LoaderFailure
 from nlpctl.data.readers.row import BadRow, RowSource
-from nlpctl.data.rows.examples import ExampleReader
-from nlpctl.data.rows.places import Placed, PlacingReader
+from nlpctl.data.rows.examples import ExampleReader, Placed, PlacingReader
 from nlpctl.data.rows.task_rows import Example
 from nlpctl.errors import Problem, RunFailed, UserError
 

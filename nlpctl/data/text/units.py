@@ -16,7 +16,7 @@ from nlpctl import console
 from nlpctl.data.readers.dictionaries import UNKNOWN_ENTRIES, Dictionaries
 from nlpctl.data.readers.lines import read_lines
 from nlpctl.data.text.encoder import Encoding, TextEncoder, longest_first
-from nlpctl.data.text.jieba_words import load_jieba
+from nlpctl.data.text.word_spans import load_jieba
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 
@@ -87,7 +87,6 @@ def _unique(path: Path, lines: Sequence[str]) -> tuple[str, ...]:
         console.note(f"{path}: {len(unused):,} of {len(lines):,} lines {told}, and stand for nothing")
     left_out = set(unused)
     return tuple(f"[unused{index}]" if index in left_out else text for index, text in enumerate(lines))
-
 
 
 Unit = Literal["characters", "words"]

@@ -12,13 +12,12 @@ import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.data.inputs import open_inputs
-from nlpctl.data.labelled_texts import text_key
 from nlpctl.data.open_split import open_split
 from nlpctl.data.readers.annotated import Mark, from_units, tags_of, units_of
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.rows.text_rows import TextExample
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.splits import read_training_data, text_key
 from nlpctl.data.text.word_spans import character_spans, word_spans
 from nlpctl.datatools.convert import convert
 from nlpctl.datatools.next import ChosenRow, known_texts, without_reason

@@ -12,9 +12,8 @@ from nlpctl.config.schema import DataSection
 from nlpctl.data.batches.batching import LengthGroupedBatchSampler
 from nlpctl.data.batches.streaming import StreamingExamples
 from nlpctl.data.open_split import open_files
-from nlpctl.data.rows.examples import BadRowLog, ExampleReader, load_examples
+from nlpctl.data.rows.examples import BadRowLog, ExampleReader, FeatureList, load_examples, places
 from nlpctl.data.rows.labels import LabelSet
-from nlpctl.data.rows.places import FeatureList, places
 from nlpctl.data.rows.text_rows import TextExample, TextRows
 
 # Line 4 has no label of the set; lines 3 and 6 are the same row.

@@ -7,11 +7,10 @@ import random
 import pytest
 
 from nlpctl.config.schema import ScratchSection
-from nlpctl.data.text.corpus_tokens import CorpusTokens
 from nlpctl.data.text.encoder import AddedWords
+from nlpctl.data.text.masking import CorpusTokens, WholeWords
 from nlpctl.data.text.piece_spans import read_pieces
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.data.text.whole_words import WholeWords
 from nlpctl.data.text.word_spans import word_spans
 from nlpctl.models.add_tokens import add_tokens
 from nlpctl.models.scratch import make_vocabulary

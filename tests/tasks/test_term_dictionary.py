@@ -4,7 +4,7 @@ import pytest
 
 from nlpctl.data.rows.tag_scheme import Span
 from nlpctl.errors import UserError
-from nlpctl.tasks.token_classification import TermDictionary
+from nlpctl.tasks.term_dictionary import TermDictionary
 
 
 def applied(text, entities, types):
