@@ -47,10 +47,9 @@ from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import groups_of, read_labelled_split
 from nlpctl.errors import NlpctlError, UserError
-from nlpctl.files import read_json, remove_leftovers
+from nlpctl.files import remove_leftovers
 from nlpctl.inference.timed_process import Candidate, Subject, Texts, TimedProcess
-from nlpctl.layout import EXPORT_MANIFEST
-from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.export_folder import read_checked_manifest, read_manifest
 from nlpctl.runtime.machine import physical_cores
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.calibration import recalibrated
@@ -90,9 +89,9 @@ def score_key(
 
 def _sums(folder: Path, choice: Choice) -> Mapping[str, Any]:
     """Checksums of the graph and of every file that determines its inputs or the reading of its outputs."""
-    content = read_json(folder / EXPORT_MANIFEST)
-    others = {name for graph in content["graphs"] for name in graph["files"]} - set(choice.graph.files)
-    return {"way": choice.name, **{name: value for name, value in content["sha256"].items() if name not in others}}
+    manifest = read_checked_manifest(folder)
+    others = {name for graph in manifest.graphs for name in graph.files} - set(choice.graph.files)
+    return {"way": choice.name, **{name: value for name, value in manifest.sha256.items() if name not in others}}
 
 
 def _function(name: str | None) -> list[str] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.task_file import TaskFile
 from nlpctl.config.tasks import task_info
 from nlpctl.config.tasks.info import load
-from nlpctl.files import json_of
 from nlpctl.layout import MODEL, TASK
 
 OPEN = "auto"
@@ -24,9 +24,8 @@ def as_trained(recipe: Recipe) -> Recipe:
     """`recipe` with the few-shot method that its run was trained with, in place of "auto"; unchanged without a run."""
     if recipe.few_shot.method != OPEN:
         return recipe
-    try:
-        content = json_of(recipe.run_dir / MODEL / TASK)
-        method = content["few_shot"]["method"]
-    except (OSError, ValueError, TypeError, KeyError):  # whoever opens the model says what is missing or damaged
+    saved = TaskFile.load_if_valid(recipe.run_dir / MODEL / TASK)  # whoever opens the model says what is damaged
+    method = None if saved is None else saved.sections.get("few_shot", {}).get("method")
+    if method not in ("prompt", "contrastive"):
         return recipe
     return dataclasses.replace(recipe, few_shot=dataclasses.replace(recipe.few_shot, method=method))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nlpctl.config.keys import SECTIONS, all_keys, keys_of, use_of
 from nlpctl.config.positions import display
+from nlpctl.documents import Document, whole_content
 from nlpctl.errors import UserError
-from nlpctl.files import json_of
 from nlpctl.layout import TASK, is_inside
 
 AGAIN = "copy the whole model/ folder of a run again"
@@ -42,20 +43,39 @@ def kept_keys() -> tuple[str, ...]:
     return tuple(sorted(kept, key=lambda name: data.index(name) if name in data else len(data)))
 
 
+@dataclass(frozen=True)
+class TaskFile(Document):
+    """task.json, beside every model, checkpoint and export: written with them (models/folder.py), read here as a recipe
+    and by whatever opens the folder.
+
+    `trained`: whether the head of the task was; `content`: also the sections of a recipe, whose `kept_keys` are used.
+    """
+
+    FORMAT: ClassVar[int | None] = 1
+    REPAIR: ClassVar[str] = AGAIN
+    UPDATE: ClassVar[str] = "train the model again"
+
+    task: str
+    trained: bool
+    data: Mapping[str, Any]
+    content: Mapping[str, Any] = whole_content()
+
+    @property
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """The sections of a recipe, with all that they hold."""
+        return {name: value for name, value in self.content.items() if isinstance(value, dict)}
+
+
 def task_values(folder: Path) -> dict[str, Any]:
     """The values of a recipe that applies the model in `folder`, by section; all else has defaults.
 
     UserError: task.json is damaged, or names a file that is not in the folder.
     """
     file = folder / TASK
-    try:
-        content = json_of(file)
-        sections = {name: _kept(name, value) for name, value in content.items() if isinstance(value, dict)}
-        model = {**sections.get("model", {}), "name_or_path": os.path.abspath(folder)}
-        values = {**sections, "task": content["task"], "data": sections["data"], "model": model}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        message = f"not a task.json of nlpctl ({type(error).__name__}: {error})"
-        raise UserError(message, where=display(file), hint=AGAIN) from error
+    content = TaskFile.load(file)
+    sections = {name: _kept(name, value) for name, value in content.sections.items()}
+    model = {**sections.get("model", {}), "name_or_path": os.path.abspath(folder)}
+    values = {**sections, "task": content.task, "model": model}
     for section, key, _ in COPIED:
         name = sections.get(section, {}).get(key)
         if isinstance(name, str) and (Path(name).name != name or not is_inside(name, folder)):

@@ -16,10 +16,8 @@ from nlpctl import console
 from nlpctl.checksums import sha256_of_text
 from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.files import read_json
 from nlpctl.formats.program import read_program
-from nlpctl.layout import EXPORT_MANIFEST
-from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph
+from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph, read_checked_manifest
 from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.process import ProcessSetup, silent_stderr
 from nlpctl.upstream.bfloat16_cast import keep_casts
@@ -199,7 +197,7 @@ def collect_shapes(shapes: Path, folder: Path, graph: Graph, setup: ProcessSetup
 def _kept_folder(folder: Path, graph: Graph, precision: str, samples: Sequence[Batch]) -> Path:
     """The cache folder of shapes and engine, named by graph, precision, shapes of the samples and TensorRT's
     version."""
-    sums = read_json(folder / EXPORT_MANIFEST)["sha256"]
+    sums = read_checked_manifest(folder).sha256
     largest = [[name, *max(batch[name].shape for batch in samples)] for name in samples[0]]
     version = list(paddle_inference.get_trt_compile_version())
     key = json.dumps([[sums[name] for name in graph.files], precision, largest, version])

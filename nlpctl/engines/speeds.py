@@ -16,10 +16,8 @@ from pathlib import Path
 
 from nlpctl.checksums import sha256_of_text
 from nlpctl.engines.choice import Choice
-from nlpctl.files import json_of, read_json, write_json_atomic
-from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.models.engine_speeds import BUSY, Conditions, EngineSpeeds
-from nlpctl.models.export_folder import ExportManifest
+from nlpctl.models.export_folder import ExportManifest, read_checked_manifest
 from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.device import ask_driver
 from nlpctl.runtime.machine import cpu_info, physical_cores
@@ -27,7 +25,6 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.versions import ENGINES, installed_version
 from nlpctl.runtime.worker import how_ended, run_python
 
-FORMAT = 2
 SIZES = (1, 8, 32, 64)  # batch sizes that are timed; speeds between them are interpolated
 LIMIT = 20.0  # most seconds to time an export's engines, besides the import of Paddle
 MARGIN = 100.0  # more seconds, for that import and for a slow engine, before the measuring process is killed
@@ -131,8 +128,7 @@ def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, 
     earlier = _read(file)
     if _has_some(speeds, found) and (earlier is None or speeds.others <= max(earlier.others, BUSY)):
         with contextlib.suppress(OSError):  # a cache that cannot be written costs only time
-            content = {"format": FORMAT, "export": str(folder), **speeds.content()}
-            write_json_atomic(file, content)
+            replace(speeds, export=str(folder)).save(file)
     return Known(speeds, _timed(here, "now"))
 
 
@@ -175,17 +171,14 @@ def _has_some(speeds: EngineSpeeds, found: Sequence[Choice]) -> bool:
 
 def _cache_file(folder: Path, found: Sequence[Choice], here: Conditions) -> Path:
     """The cache file, named by everything that speed depends on: graphs, processor, threads, engines."""
-    sums = read_json(folder / EXPORT_MANIFEST)["sha256"]
+    sums = read_checked_manifest(folder).sha256
     machine = {name: value for name, value in asdict(here).items() if name != "cores"}
-    key = [FORMAT, [[each.name, [sums[name] for name in each.graph.files]] for each in found], machine]
+    key = [EngineSpeeds.FORMAT, [[each.name, [sums[name] for name in each.graph.files]] for each in found], machine]
     digest = sha256_of_text(json.dumps(key))
     return cache_folder(os.environ) / "nlpctl" / "engines" / f"{digest[:32]}.json"
 
 
 def _read(file: Path) -> EngineSpeeds | None:
     """The cached speeds; None if there are none, or the file is damaged."""
-    try:
-        speeds = EngineSpeeds.of(json_of(file))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return speeds if speeds.rows_per_second else None
+    speeds = EngineSpeeds.load_if_valid(file)
+    return None if speeds is None or not speeds.rows_per_second else replace(speeds, export=None)

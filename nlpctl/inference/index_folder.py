@@ -9,36 +9,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import ClassVar, Literal
 
 from nlpctl.checksums import sha256_of
+from nlpctl.documents import Count, Document
 from nlpctl.errors import UserError
-from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import INDEX_VECTORS, MANIFEST
 from nlpctl.models.model_manifest import is_part, parts_of
 from nlpctl.models.source import resolve_source
 from nlpctl.names import differing
 
-FORMAT = 1
 BUILD_AGAIN = "build it again: nlpctl index build"
 
 Kind = Literal["flat", "hnsw"]
 
 
 @dataclass(frozen=True)
-class IndexManifest:
-    """The content of an index folder. `model`: folder or name; `model_files`: its files and their SHA-256."""
+class IndexManifest(Document):
+    """manifest.json of an index, by `nlpctl index build`; a search reads it first.
+
+    `texts`: how many; `dim`: the width of their vectors; `model`: folder or name; `model_files`: its files and their
+    SHA-256.
+    """
+
+    FORMAT: ClassVar[int | None] = 1
+    REPAIR: ClassVar[str] = BUILD_AGAIN
 
     kind: Kind
-    texts: int
-    dim: int
+    texts: Count
+    dim: Count
     model: str
     model_files: Mapping[str, str]
-
-
-_TYPES = {"kind": str, "texts": int, "dim": int, "model": str, "model_files": dict}
 
 
 def model_files(model: str) -> dict[str, str]:
@@ -50,7 +53,7 @@ def model_files(model: str) -> dict[str, str]:
 
 
 def write_manifest(folder: Path, manifest: IndexManifest) -> None:
-    write_json_atomic(folder / MANIFEST, {"format": FORMAT, **asdict(manifest)})
+    manifest.save(folder / MANIFEST)
 
 
 def is_index(folder: Path) -> bool:
@@ -62,15 +65,7 @@ def read_manifest(folder: Path) -> IndexManifest:
     """Raises UserError if `folder` is not an index, is damaged, or has another format version."""
     if not is_index(folder):
         raise UserError("this folder is not an index", where=str(folder), hint="build one: nlpctl index build")
-    file = folder / MANIFEST
-    values = read_json(file)
-    if values.pop("format", None) != FORMAT:
-        raise UserError(f"this version of nlpctl reads index format {FORMAT}", where=str(file), hint=BUILD_AGAIN)
-    if values.keys() != _TYPES.keys() or not all(isinstance(values[name], kind) for name, kind in _TYPES.items()):
-        raise UserError("is incomplete or damaged", where=str(file), hint=BUILD_AGAIN)
-    if values["kind"] not in get_args(Kind):
-        raise UserError(f"{values['kind'][:40]!r} is no kind of index", where=str(file), hint=BUILD_AGAIN)
-    return IndexManifest(**values)
+    return IndexManifest.load(folder / MANIFEST)
 
 
 def check_model(folder: Path, manifest: IndexManifest) -> None:

@@ -10,21 +10,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from nlpctl.errors import UserError
-from nlpctl.files import read_json, write_json_atomic
+from nlpctl.documents import Document
 from nlpctl.layout import CALIBRATION
 
-FORMAT = 1
-TEMPERATURE, LOGISTIC = "temperature", "logistic"
+TEMPERATURE: Literal["temperature"] = "temperature"
+LOGISTIC: Literal["logistic"] = "logistic"
 LARGEST = 4.0  # of the logarithm of a scale that is fitted; shifts and powers may be three times as large
 _FURTHEST = 3 * LARGEST + 1e-6
-_AGAIN = "copy the model folder again"
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Document):
     """How the scores of a network become probabilities that hold.
 
     `method`: temperature, logits times `scales` before the softmax (1 / T of Guo et al., 2017), and times (1 + margin)
@@ -32,9 +30,16 @@ class Calibration:
     (Platt, 1999). `names`: the labels or entity types that have numbers of their own, in order; () where one number
     serves all. `rows`: how many of `split` it was fitted to, and `ece` there before and after.
     `ways`: by engine and precision (engines/choice.py) what an export needs in place of it.
+
+    calibration.json: written by `nlpctl train` and `nlpctl calibrate`, copied by `nlpctl export`, read wherever a model
+    or an export is opened. ValueError: numbers that no fit gives.
     """
 
-    method: str
+    FORMAT: ClassVar[int | None] = 1
+    REPAIR: ClassVar[str] = "copy the model folder again"
+    UPDATE: ClassVar[str] = "fit it again: nlpctl calibrate MODEL"
+
+    method: Literal["temperature", "logistic"]
     scales: tuple[float, ...]
     shifts: tuple[float, ...]
     names: tuple[str, ...] = ()
@@ -54,44 +59,25 @@ class Calibration:
         lists = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
         return {**lists, **({"ways": {way: each.to_json() for way, each in self.ways.items()}} if self.ways else {})}
 
-    @staticmethod
-    def from_json(content: Mapping[str, Any]) -> Calibration:
-        """ValueError, KeyError or TypeError: it is damaged."""
-        scales, shifts = (tuple(float(each) for each in content[name]) for name in ("scales", "shifts"))
-        names = tuple(str(each) for each in content["names"])
-        power = float(content["power"])
-        before, after = (float(each) for each in content["ece"])
+    def __post_init__(self) -> None:
         # Further out the exponential function overflows, and answers have no probability.
-        sound = all(scale > 0 and abs(math.log(scale)) <= _FURTHEST for scale in scales)
-        sound = sound and all(abs(each) <= _FURTHEST for each in (*shifts, power))  # NaN is not
-        if content["method"] not in (TEMPERATURE, LOGISTIC) or not sound:
-            raise ValueError("numbers that no fit gives")
-        if len(scales) != max(1, len(names)) or len(shifts) != len(scales):
-            raise ValueError(f"{len(scales)} scales and {len(shifts)} shifts for {len(names)} names")
-        if not (0 <= before <= 1 and 0 <= after <= 1):
-            raise ValueError("an ECE that is none")
-        ways = {str(way): Calibration.from_json(each) for way, each in content.get("ways", {}).items()}
-        if any(each.ways for each in ways.values()):
-            raise ValueError("ways inside of a way")
-        told = str(content["split"]), int(content["rows"]), (before, after)
-        return Calibration(content["method"], scales, shifts, names, power, *told, ways)
+        sound = all(scale > 0 and abs(math.log(scale)) <= _FURTHEST for scale in self.scales)
+        if not sound or not all(abs(each) <= _FURTHEST for each in (*self.shifts, self.power)):  # NaN is not
+            raise ValueError("holds numbers that no fit gives")
+        if len(self.scales) != max(1, len(self.names)) or len(self.shifts) != len(self.scales):
+            counts = f"{len(self.scales)} scales and {len(self.shifts)} shifts for {len(self.names)} names"
+            raise ValueError(f"holds {counts}")
+        if not all(0 <= each <= 1 for each in self.ece):
+            raise ValueError("holds an ECE that is none")
+        if any(each.ways for each in self.ways.values()):
+            raise ValueError("holds ways inside of a way")
 
 
 def read_calibration(folder: Path) -> Calibration | None:
     """That of a model folder or an export; None if it has none. UserError if it is damaged."""
-    file = folder / CALIBRATION
-    if not file.is_file():
-        return None
-    content = read_json(file)
-    if content.get("format") != FORMAT:
-        message = f"has format {content.get('format')!r}; this version of nlpctl reads format {FORMAT}"
-        raise UserError(message, str(file), "update nlpctl, or fit it again: nlpctl calibrate MODEL")
-    try:
-        return Calibration.from_json(content)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise UserError(f"is incomplete or damaged ({type(error).__name__}: {error})", str(file), _AGAIN) from None
+    return Calibration.load_if_exists(folder / CALIBRATION)
 
 
 def write_calibration(folder: Path, calibration: Calibration) -> None:
     """Write calibration.json; the sums of the folder are the caller's."""
-    write_json_atomic(folder / CALIBRATION, {"format": FORMAT, **calibration.to_json()})
+    calibration.save(folder / CALIBRATION)

@@ -6,15 +6,21 @@ nor NumPy.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
+from nlpctl.documents import Document, Positive, left_out
 from nlpctl.names import counted
 
 BUSY = 0.2  # share of the processors that other programs may take while engines are compared
+
+
+def batch_size(value: int) -> None:
+    """A check of documents. ValueError: it is none."""
+    if not 0 < value < 1 << 32:
+        raise ValueError("is no batch size")
 
 
 @dataclass(frozen=True)
@@ -42,17 +48,24 @@ class Conditions:
         return ", ".join(filter(None, (name or "unknown processor", self.threads_told)))
 
 
+BatchSize = Annotated[int, batch_size]
+
+
 @dataclass(frozen=True)
-class EngineSpeeds:
+class EngineSpeeds(Document):
     """Rows per second by name of the choice (engines/choice.py) and batch size, and the reasons of failed ones.
 
-    `others`: the share of the processors that other programs took meanwhile (runtime/contention.py).
+    `others`: the share of the processors that other programs took meanwhile (runtime/contention.py). They
+    are a part of export.json, and in a machine's cache a document that says of which `export` they are.
     """
 
+    FORMAT: ClassVar[int | None] = 2
+
     conditions: Conditions
-    rows_per_second: Mapping[str, Mapping[int, float]]
+    rows_per_second: Mapping[str, Mapping[BatchSize, Positive]]
     failed: Mapping[str, str] = field(default_factory=dict)
-    others: float = 0.0
+    others: float = 0.0  # older versions did not look
+    export: str | None = left_out(compare=False)
 
     @property
     def busy(self) -> str:
@@ -73,38 +86,3 @@ class EngineSpeeds:
                 share = (batch_size - small) / (large - small)
                 return batch_size / (small / slow * (1 - share) + large / fast * share)
         return known[0][1] if batch_size < known[0][0] else known[-1][1]
-
-    def content(self) -> dict[str, Any]:
-        """As export.json and the cache hold it."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> EngineSpeeds:
-        """What `content` gave. KeyError, TypeError, ValueError or AttributeError if it is damaged."""
-        given = content["conditions"]
-        conditions = Conditions(
-            str(given["processor"]),
-            tuple(map(str, given["instruction_sets"])),
-            str(given["device"]),
-            int(given["threads"]),
-            {str(name): str(version) for name, version in given["versions"].items()},
-            int(given["cores"]),
-        )
-        speeds = {
-            str(name): {_size(size): _speed(speed) for size, speed in by_size.items()}
-            for name, by_size in content["rows_per_second"].items()
-        }
-        failed = {str(name): str(reason) for name, reason in content["failed"].items()}
-        return cls(conditions, speeds, failed, float(content.get("others", 0.0)))  # older versions did not look
-
-
-def _size(value: Any) -> int:
-    if not 0 < int(value) < 1 << 32:
-        raise ValueError(f"{str(value)[:40]!r} is no batch size")
-    return int(value)
-
-
-def _speed(value: Any) -> float:
-    if not 0 < float(value) < math.inf:
-        raise ValueError(f"{str(value)[:40]!r} is no speed")
-    return float(value)

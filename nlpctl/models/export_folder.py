@@ -14,24 +14,20 @@ Imports neither Paddle nor NumPy, so that a damaged folder is reported before th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import ClassVar, Literal
 
 from nlpctl.checksums import check_sums, sums_in
+from nlpctl.documents import Document, Finite
 from nlpctl.errors import UserError
-from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import EXPORT_MANIFEST, REPORTS
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.model_manifest import is_part
 from nlpctl.outputs import refuse_foreign
 
-FORMAT = 1
 POINT = 0.01  # points per unit of a score: accuracy 0.88 is 88 points
-_AGAIN = "copy the folder again, or make it again with `nlpctl export`"
-
 EXPORT_AGAIN = "export the model again: nlpctl export"
 
 GraphFormat = Literal["paddle", "onnx"]
@@ -57,7 +53,7 @@ class Check:
     engine: str  # "paddle", "onnxruntime"
     precision: str  # "fp32", "bf16", "fp16", "int8"
     difference: float | None
-    agreement: float
+    agreement: Finite
 
 
 @dataclass(frozen=True)
@@ -101,8 +97,8 @@ class DevScores:
     metric: str
     rows: int
     falling: bool
-    fp32: float
-    scores: Mapping[str, float]
+    fp32: Finite
+    scores: Mapping[str, Finite]
 
     def drop(self, name: str) -> float | None:
         """By how many points `name` is worse than fp32; negative if it is better; None if it was not scored."""
@@ -113,13 +109,20 @@ class DevScores:
 
 
 @dataclass(frozen=True)
-class ExportManifest:
-    """export.json. `source`: the model folder it was made from, for people, and `weights`: the SHA-256 of what it held
+class ExportManifest(Document):
+    """export.json: written by `nlpctl export` and `nlpctl compress`, read by whatever answers with an export.
+
+    `source`: the model folder it was made from, for people, and `weights`: the SHA-256 of what it held
     then, if it was listed. `rows`: how many rows were compared.
 
     `chosen`: what "auto" takes where the machine can; None leaves it to what is fastest by `speeds`, which are of the
-    machine that exported it; None: nothing was timed. `dev`: None: there was no labelled dev data.
+    machine that exported it; None: nothing was timed. `dev`: None: there was no labelled dev data. `sha256`: of all
+    other files, by name, which `write_manifest` fills in.
     """
+
+    FORMAT: ClassVar[int | None] = 1
+    REPAIR: ClassVar[str] = "copy the folder again, or make it again with `nlpctl export`"
+    UPDATE: ClassVar[str] = "export the model again"
 
     task: str
     inputs: tuple[TensorSpec, ...]
@@ -133,13 +136,14 @@ class ExportManifest:
     speeds: EngineSpeeds | None = None
     dev: DevScores | None = None
     weights: str | None = None
+    sha256: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 def write_manifest(folder: Path, manifest: ExportManifest, unlisted: Collection[str] = ()) -> None:
     """Write export.json with the checksums of all other files of `folder` but `unlisted`; write these files first."""
     # The card and reports are left out: people may edit or delete them.
     sums = sums_in(folder, (path.name for path in folder.iterdir() if _counts(path) and path.name not in unlisted))
-    write_json_atomic(folder / EXPORT_MANIFEST, {"format": FORMAT, **asdict(manifest), "sha256": sums})
+    replace(manifest, sha256=sums).save(folder / EXPORT_MANIFEST)
 
 
 def read_manifest(folder: Path) -> ExportManifest:
@@ -147,8 +151,8 @@ def read_manifest(folder: Path) -> ExportManifest:
 
     UserError: a file is missing or altered, export.json is damaged, or from a newer nlpctl.
     """
-    manifest, sums = _read(folder)
-    check_sums(folder, sums, "export", EXPORT_MANIFEST, _AGAIN)
+    manifest = _read(folder)
+    check_sums(folder, manifest.sha256, "export", EXPORT_MANIFEST, ExportManifest.REPAIR)
     return manifest
 
 
@@ -157,95 +161,32 @@ def read_checked_manifest(folder: Path) -> ExportManifest:
 
     Hashing takes about a second per GB, which a command pays once.
     """
-    return _read(folder)[0]
+    return _read(folder)
 
 
 def refuse_foreign_files(folder: Path) -> None:
     """UserError if the export, which is to be replaced, holds files that it does not list. A damaged one passes."""
     try:
-        listed = _read(folder)[1]
+        listed = _read(folder).sha256
     except UserError:
         return
     refuse_foreign(folder, (*listed, EXPORT_MANIFEST, *REPORTS))
 
 
-def _read(folder: Path) -> tuple[ExportManifest, dict[str, str]]:
-    """export.json and the checksums in it. UserError if it is damaged, or from a newer nlpctl."""
-    file = folder / EXPORT_MANIFEST
-    content = read_json(file)
-    if content.get("format") != FORMAT:
-        message = f"has format {content.get('format')!r}; this version of nlpctl reads format {FORMAT}"
-        raise UserError(message, where=str(file), hint="update nlpctl, or export the model again")
-    try:
-        manifest = _parse(content)
-        # Older versions listed a card that stood there, which may be written again.
-        sums = {str(name): str(value) for name, value in content["sha256"].items() if is_part(str(name))}
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        message = f"is incomplete or damaged ({type(error).__name__}: {error})"
-        raise UserError(message, where=str(file), hint=_AGAIN) from None
+def _read(folder: Path) -> ExportManifest:
+    """export.json. UserError: it is missing, damaged, or from a newer nlpctl, or names files elsewhere."""
+    file, repair = folder / EXPORT_MANIFEST, ExportManifest.REPAIR
+    manifest = ExportManifest.load(file)
+    # Older versions listed a card that stood there, which may be written again.
+    sums = {name: value for name, value in manifest.sha256.items() if is_part(name)}
     elsewhere = [name for name in sums if Path(name).is_absolute() or ".." in Path(name).parts]
     if elsewhere:
-        raise UserError(f"names {elsewhere[0]}, which is not in the export", where=str(file), hint=_AGAIN)
+        raise UserError(f"names {elsewhere[0]}, which is not in the export", where=str(file), hint=repair)
     # A file without a checksum could be exchanged unnoticed.
     unlisted = [name for graph in manifest.graphs for name in graph.files if name not in sums]
     if unlisted:
-        raise UserError(f"has no checksum of {unlisted[0]}", where=str(file), hint=_AGAIN)
-    return manifest, sums
-
-
-def _parse(content: Mapping[str, Any]) -> ExportManifest:
-    return ExportManifest(
-        task=str(content["task"]),
-        inputs=tuple(_tensor(each) for each in content["inputs"]),
-        outputs=tuple(_tensor(each) for each in content["outputs"]),
-        max_seq_length=int(content["max_seq_length"]),
-        graphs=tuple(_graph(each) for each in content["graphs"]),
-        rows=int(content["rows"]),
-        source=str(content["source"]),
-        versions={str(name): str(value) for name, value in content["versions"].items()},
-        chosen=_chosen(content.get("chosen")),  # an export of an older nlpctl has no such entry
-        speeds=None if content.get("speeds") is None else EngineSpeeds.of(content["speeds"]),  # the same
-        dev=None if content.get("dev") is None else _dev(content["dev"]),
-        weights=None if content.get("weights") is None else str(content["weights"]),  # the same
-    )
-
-
-def _chosen(value: Mapping[str, Any] | None) -> Chosen | None:
-    return None if value is None else Chosen(str(value["engine"]), str(value["precision"]))
-
-
-def _dev(value: Mapping[str, Any]) -> DevScores:
-    scores = {str(name): _finite(score) for name, score in value["scores"].items()}
-    return DevScores(str(value["metric"]), int(value["rows"]), bool(value["falling"]), _finite(value["fp32"]), scores)
-
-
-def _finite(value: Any) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"{value} is no score")
-    return float(value)
-
-
-def _tensor(value: Mapping[str, Any]) -> TensorSpec:
-    shape = tuple(None if size is None else int(size) for size in value["shape"])
-    return TensorSpec(str(value["name"]), str(value["dtype"]), shape)
-
-
-def _graph(value: Mapping[str, Any]) -> Graph:
-    checks = tuple(_check(check) for check in value["checks"])
-    kind, precision, method = value["format"], value["precision"], value["method"]
-    if kind not in get_args(GraphFormat) or precision not in ("fp32", "fp16", "int8"):
-        raise ValueError(f"a graph of the kind {str(kind)[:40]!r} and {str(precision)[:40]!r}")
-    return Graph(kind, precision, tuple(map(str, value["files"])), None if method is None else str(method), checks)
-
-
-def _check(value: Mapping[str, Any]) -> Check:
-    difference = value["difference"]  # it may be infinite: fp16 overflows
-    return Check(
-        str(value["engine"]),
-        str(value["precision"]),
-        None if difference is None else float(difference),
-        _finite(value["agreement"]),
-    )
+        raise UserError(f"has no checksum of {unlisted[0]}", where=str(file), hint=repair)
+    return replace(manifest, sha256=sums)
 
 
 def _counts(path: Path) -> bool:

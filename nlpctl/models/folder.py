@@ -19,21 +19,20 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nlpctl.config.schema import Recipe
-from nlpctl.config.task_file import COPIED, kept_keys
-from nlpctl.data.readers.lines import refuse_surrogates
+from nlpctl.config.task_file import COPIED, TaskFile, kept_keys
+from nlpctl.documents import Document, left_out
 from nlpctl.errors import UserError
-from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import CALIBRATION, LABELS, TASK
 from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
 from nlpctl.models.model_manifest import changing, write_model_sums
 from nlpctl.models.source import CONFIG_FILES, read_config
 
-FORMAT = 1
 # Sections that folders of older versions lack. Their defaults are what those versions did.
 _ADDED = ("few_shot",)
+_AGAIN = "copy the model folder again"
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,31 @@ class ModelCard:
     trained: bool = True
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
     calibration: Calibration | None = None
+
+
+@dataclass(frozen=True)
+class LabelsFile(Document):
+    """labels.json: the names of a network's outputs, in the order of their ids, and their thresholds where the task
+    tunes some; written with the model and by commands that tune it, read by whatever answers.
+
+    ValueError: a label appears twice, or the thresholds do not belong to the labels.
+    """
+
+    REPAIR: ClassVar[str] = _AGAIN
+
+    labels: tuple[str, ...]
+    thresholds: tuple[float, ...] | None = left_out()
+
+    def __post_init__(self) -> None:
+        if twice := sorted(label for label, count in Counter(self.labels).items() if count > 1):
+            raise ValueError(f"names the label {json.dumps(twice[0], ensure_ascii=False)} twice")
+        if self.thresholds is None:
+            return
+        if len(self.thresholds) != len(self.labels):
+            raise ValueError("must hold one threshold per label")
+        for label, number in zip(self.labels, self.thresholds, strict=True):
+            if not 0 <= number <= 1:  # NaN too
+                raise ValueError(f"the threshold of {json.dumps(label, ensure_ascii=False)} is not between 0 and 1")
 
 
 def make_card(
@@ -100,15 +124,12 @@ def save_description(folder: Path, tokenizer: Any, card: ModelCard) -> None:
     write_labels(folder, card.labels, card.thresholds)
     if card.calibration is not None:
         write_calibration(folder, card.calibration)
-    write_json_atomic(
-        folder / TASK, {"format": FORMAT, "task": card.task, "trained": card.trained, **card.recipe}
-    )
+    TaskFile.from_json({"task": card.task, "trained": card.trained, **card.recipe}).save(folder / TASK)
 
 
 def write_labels(folder: Path, labels: tuple[str, ...], thresholds: tuple[float, ...] | None) -> None:
     """labels.json: the names in the order of their ids, and their thresholds where there are any."""
-    more = {} if thresholds is None else {"thresholds": list(thresholds)}
-    write_json_atomic(folder / LABELS, {"labels": list(labels), **more})
+    LabelsFile(labels, thresholds).save(folder / LABELS)
 
 
 def tune_labels(folder: Path, labels: tuple[str, ...], thresholds: tuple[float, ...] | None) -> None:
@@ -128,25 +149,18 @@ def read_card(folder: Path) -> ModelCard:
 
     Raises UserError when one is missing, damaged or from a newer nlpctl.
     """
-    task_file = folder / TASK
-    task = _read(task_file)
-    if task.get("format") != FORMAT:
-        raise UserError(
-            f"has format {task.get('format')!r}; this version of nlpctl reads format {FORMAT}",
-            where=str(task_file),
-            hint="update nlpctl, or train the model again",
-        )
-    sections = {name: value for name, value in task.items() if isinstance(value, dict)}
-    wrong = [name for name, kind in {"task": str, "trained": bool}.items() if not isinstance(task.get(name), kind)]
+    task = TaskFile.load(_existing(folder / TASK), _AGAIN)
+    sections = task.sections
     wanted = [key for key in kept_keys() if key.split(".")[0] in sections or key.split(".")[0] not in _ADDED]
-    wrong += [dotted for dotted in wanted if not _holds(sections, *dotted.split("."))]
-    if wrong:
-        raise UserError(f"is incomplete or damaged ({wrong[0]})", where=str(task_file), hint=_AGAIN)
+    missing = [dotted for dotted in wanted if not _holds(sections, *dotted.split("."))]
+    if missing:
+        message = f"is incomplete or damaged ({missing[0]} is missing)"
+        raise UserError(message, where=str(folder / TASK), hint=_AGAIN)
     labels, thresholds = read_labels(folder)
     _compare_names(folder, labels)
     named = [name for section, key, name in COPIED if sections.get(section, {}).get(key) is not None]
     files = {name: str(folder / name) for name in named}
-    return ModelCard(task["task"], labels, sections, thresholds, task["trained"], files, read_calibration(folder))
+    return ModelCard(task.task, labels, sections, thresholds, task.trained, files, read_calibration(folder))
 
 
 def read_trained_card(folder: Path) -> ModelCard:
@@ -196,40 +210,17 @@ def read_labels(folder: Path) -> tuple[tuple[str, ...], tuple[float, ...] | None
 
     UserError: the file is missing or damaged, or a label appears twice.
     """
-    file = folder / LABELS
-    content = _read(file)
-    labels, thresholds = content.get("labels"), content.get("thresholds")
-    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise UserError('must hold {"labels": ["...", ...]}', where=str(file), hint=_AGAIN)
-    for label in labels:
-        try:
-            refuse_surrogates(label, "a label")
-        except ValueError as error:
-            raise UserError(f"is damaged: {error}", where=str(file), hint=_AGAIN) from None
-    if twice := sorted(label for label, count in Counter(labels).items() if count > 1):
-        label = json.dumps(twice[0], ensure_ascii=False)
-        raise UserError(f"names the label {label} twice", where=str(file), hint=_AGAIN)
-    if thresholds is None:
-        return tuple(labels), None
-    numbers = isinstance(thresholds, list) and all(isinstance(number, float | int) for number in thresholds)
-    if not numbers or len(thresholds) != len(labels):
-        raise UserError("must hold one threshold per label", where=str(file), hint=_AGAIN)
-    wrong = [label for label, number in zip(labels, thresholds, strict=True) if not 0 <= number <= 1]  # NaN too
-    if wrong:
-        label = json.dumps(wrong[0], ensure_ascii=False)
-        raise UserError(f"the threshold of {label} is not between 0 and 1", where=str(file), hint=_AGAIN)
-    return tuple(labels), tuple(float(number) for number in thresholds)
+    file = LabelsFile.load(_existing(folder / LABELS))
+    return file.labels, file.thresholds
 
 
 def _holds(sections: Mapping[str, Mapping[str, Any]], section: str, name: str | None = None) -> bool:
     return section in sections and (name is None or name in sections[section])
 
 
-_AGAIN = "copy the model folder again"
-
-
-def _read(file: Path) -> dict[str, Any]:
+def _existing(file: Path) -> Path:
+    """`file`. UserError: there is none, so the folder is no model of nlpctl's."""
     if not file.is_file():
         hint = "give a folder that nlpctl train wrote"
         raise UserError(f"no {file.name} in this folder", where=str(file.parent), hint=hint)
-    return read_json(file)
+    return file

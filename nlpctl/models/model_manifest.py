@@ -7,24 +7,52 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from nlpctl.checksums import AlteredFiles, altered, check_sums, sums_in
+from nlpctl.documents import Count, DamagedDocument, Document
 from nlpctl.errors import UserError
-from nlpctl.files import STAGING_PREFIX, json_of, read_json, write_json_atomic
+from nlpctl.files import STAGING_PREFIX, json_of
 from nlpctl.layout import CALIBRATION, CARD, CONVERSION, EXPORT_MANIFEST, LABELS, MANIFEST, REPORTS, TASK
 from nlpctl.models.source import WEIGHTS
 from nlpctl.outputs import refuse_foreign
 
-FORMAT = 1
-KIND = "model"  # tells the manifest of a model folder from those of a run and of an index
 VOCABULARY = "vocab.txt"
 POOLING = "1_Pooling"
 CHANGING = (WEIGHTS, LABELS, CALIBRATION)  # what `changing` is for; one that was killed left them unlisted
 _LARGEST = 1 << 28  # bytes of a vocabulary
 _MEANT = "copy the model folder again; if the change is meant: --trust-edits, or delete manifest.json"
 _AGAIN = "copy the model folder again, or delete manifest.json to load it unchecked"
+
+
+@dataclass(frozen=True)
+class ModelManifest(Document):
+    """manifest.json of a model folder: written last by whatever writes or changes such a folder, and read by whatever
+    opens it. `kind` tells it from the manifests of a run and of an index.
+
+    `vocabulary`: entries of vocab.txt, None without one; `size`, in bytes, and `sha256` by name of the file.
+    """
+
+    FORMAT: ClassVar[int | None] = 1
+    REPAIR: ClassVar[str] = _AGAIN
+
+    kind: Literal["model"]
+    vocabulary: Count | None
+    size: Mapping[str, Count]
+    sha256: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if self.size.keys() != self.sha256.keys():
+            raise ValueError("lists sizes and checksums of different files")
+
+
+@dataclass(frozen=True)
+class _AnyManifest(Document):
+    """A manifest.json of which only the kind is of interest."""
+
+    kind: Any = None
 
 
 def write_model_sums(folder: Path, copied_from: Path | None = None) -> None:
@@ -35,7 +63,7 @@ def write_model_sums(folder: Path, copied_from: Path | None = None) -> None:
     names = {path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(STAGING_PREFIX)}
     origin = None if copied_from is None else _read(copied_from)
     if origin is not None:
-        names &= {*origin["sha256"], WEIGHTS}
+        names &= {*origin.sha256, WEIGHTS}
     _write(folder, sums_in(folder, names - {MANIFEST}))
 
 
@@ -50,7 +78,7 @@ def sentence_modules(folder: Path) -> list[Path]:
 def listed_files(folder: Path) -> set[str] | None:
     """The files that the manifest.json of a model folder lists; None if it has none. UserError if it is damaged."""
     manifest = _read(folder)
-    return None if manifest is None else set(manifest["sha256"])
+    return None if manifest is None else set(manifest.sha256)
 
 
 def parts_of(folder: Path) -> list[Path]:
@@ -78,7 +106,7 @@ def refuse_foreign_files(folder: Path) -> None:
         return
     if manifest is not None:
         modules = [path.name for path in sentence_modules(folder)]
-        refuse_foreign(folder, (*manifest["sha256"], MANIFEST, *CHANGING, *CONVERSION, *modules))
+        refuse_foreign(folder, (*manifest.sha256, MANIFEST, *CHANGING, *CONVERSION, *modules))
 
 
 @contextmanager
@@ -90,10 +118,10 @@ def changing(folder: Path, *names: str) -> Iterator[None]:
     """
     manifest = _read(folder)
     if manifest is not None:
-        _write(folder, {name: value for name, value in manifest["sha256"].items() if name not in names})
+        _write(folder, {name: value for name, value in manifest.sha256.items() if name not in names})
     yield
     if manifest is not None:
-        _write(folder, {**manifest["sha256"], **sums_in(folder, names)})
+        _write(folder, {**manifest.sha256, **sums_in(folder, names)})
 
 
 def weights_sum(folder: Path) -> str | None:
@@ -102,7 +130,7 @@ def weights_sum(folder: Path) -> str | None:
         manifest = _read(folder)
     except UserError:  # damaged; what loads the model says so
         return None
-    return None if manifest is None else manifest["sha256"].get(WEIGHTS)
+    return None if manifest is None else manifest.sha256.get(WEIGHTS)
 
 
 def check_model_sums(folder: Path, *, trust_edits: bool = False) -> None:
@@ -113,45 +141,37 @@ def check_model_sums(folder: Path, *, trust_edits: bool = False) -> None:
     manifest = _read(folder)
     if manifest is None:
         return
-    entries = manifest.get("vocabulary")
-    found = _entries(folder)
-    if entries is not None and found != entries:
-        had = f"has {found or 0:,} entries, but had {entries:,} when the model was written"
+    entries = _entries(folder)
+    if manifest.vocabulary is not None and entries != manifest.vocabulary:
+        had = f"has {entries or 0:,} entries, but had {manifest.vocabulary:,} when the model was written"
         raise AlteredFiles(had, where=str(folder / VOCABULARY), hint=_AGAIN)
     if trust_edits:
         return
-    for name, size in manifest["size"].items():  # what was cut is told before anything is read
+    for name, size in manifest.size.items():  # what was cut is told before anything is read
         path = folder / name
         if path.is_file() and path.stat().st_size != size:
             message = f"it has {path.stat().st_size:,} bytes, not the {size:,} of {MANIFEST}"
             raise altered(path, "model", message, _MEANT)
-    check_sums(folder, manifest["sha256"], "model", MANIFEST, _MEANT)
+    check_sums(folder, manifest.sha256, "model", MANIFEST, _MEANT)
 
 
 def _write(folder: Path, sums: Mapping[str, str]) -> None:
     sizes = {name: (folder / name).stat().st_size for name in sums}
-    manifest = {"format": FORMAT, "kind": KIND, "vocabulary": _entries(folder), "size": sizes, "sha256": dict(sums)}
-    write_json_atomic(folder / MANIFEST, manifest)
+    ModelManifest("model", _entries(folder), sizes, sums).save(folder / MANIFEST)
 
 
-def _read(folder: Path) -> dict[str, Any] | None:
-    """manifest.json; None if there is none, or one of something else. UserError if it is damaged."""
+def _read(folder: Path) -> ModelManifest | None:
+    """manifest.json; None if there is none, or one of something else. AlteredFiles if it is damaged."""
     file = folder / MANIFEST
     if not file.is_file():
         return None
-    manifest = read_json(file)
-    if manifest.get("kind") != KIND and not (folder / TASK).is_file():
-        return None
-    sums, sizes, entries = (manifest.get(name) for name in ("sha256", "size", "vocabulary"))
-    known = (manifest.get("format"), manifest.get("kind")) == (FORMAT, KIND)
-    whole = known and _holds(sums, str) and _holds(sizes, int) and sums.keys() == sizes.keys()
-    if not whole or not (entries is None or isinstance(entries, int)):
-        raise AlteredFiles("is incomplete, damaged or of a newer nlpctl", where=str(file), hint=_AGAIN)
-    return manifest
-
-
-def _holds(value: Any, kind: type) -> bool:
-    return isinstance(value, dict) and all(isinstance(each, kind) for each in value.values())
+    try:
+        return ModelManifest.load(file)
+    except DamagedDocument as error:
+        other = _AnyManifest.load_if_valid(file)
+        if other is not None and other.kind != "model" and not (folder / TASK).is_file():
+            return None
+        raise AlteredFiles(problems=error.problems) from None
 
 
 def _entries(folder: Path) -> int | None:

@@ -10,13 +10,15 @@ import importlib.util
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.checksums import sha256_of
+from nlpctl.documents import Document
 from nlpctl.errors import UserError
-from nlpctl.files import json_of, read_json
+from nlpctl.files import read_json
 from nlpctl.layout import (
     CHECKPOINTS,
     CONFIG_FILES,
@@ -175,6 +177,13 @@ def _classify(folder: Path, name: str) -> ModelSource:
 _WEIGHTS = (PADDLE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[2])
 
 
+@dataclass(frozen=True)
+class _ListedFiles(Document):
+    """The checksums in manifest.json of a model folder, if it has any (models/model_manifest.py reads it whole)."""
+
+    sha256: Mapping[str, str] = field(default_factory=dict)
+
+
 def _refuse_link_out(folder: Path) -> None:
     """UserError if a file is a link to one outside: a copy of the model would hold that one's content.
 
@@ -188,11 +197,18 @@ def _refuse_link_out(folder: Path) -> None:
 
 def _listed_links(folder: Path) -> list[str]:
     """The links whose files the folder's manifest.json lists. A manifest.json from elsewhere tells nothing."""
-    try:
-        sums = json_of(folder / MANIFEST)["sha256"].items() if is_inside(MANIFEST, folder) else ()
-        return [name for name, each in sums if (folder / name).is_symlink() and sha256_of(folder / name) == each]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # whoever needs it tells
+    listed = _ListedFiles.load_if_valid(folder / MANIFEST) if is_inside(MANIFEST, folder) else None
+    if listed is None:  # damaged: what checks the model says so
         return []
+    return [name for name, sha256 in listed.sha256.items() if _is_link_to(folder / name, sha256)]
+
+
+def _is_link_to(path: Path, sha256: str) -> bool:
+    """Whether `path` is a link to a file that can be read and has this checksum."""
+    try:
+        return path.is_symlink() and sha256_of(path) == sha256
+    except (OSError, ValueError):  # ValueError: NUL in the name
+        return False
 
 
 def _run_model(folder: Path) -> Path | None:

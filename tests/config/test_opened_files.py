@@ -39,7 +39,7 @@ def model(tmp_path, secret) -> Path:
 
 def write_task(folder: Path, key: str, value: str, **more: object) -> None:
     section, name = key.split(".")
-    content = {"task": TASKS[key], "data": {}, section: {name: value}} | more
+    content = {"format": 1, "task": TASKS[key], "trained": True, "data": {}, section: {name: value}} | more
     (folder / "task.json").write_text(json.dumps(content))
 
 

@@ -147,7 +147,8 @@ def test_a_flag_is_safe_to_copy_into_a_shell(run):
 
 
 def test_a_model_folder_is_opened_too(run):
-    content = {"task": "sequence_classification", "data": {}, "model": {"network": "os:system"}}
+    content = {"format": 1, "task": "sequence_classification", "trained": True, "data": {}}
+    content["model"] = {"network": "os:system"}
     (run / "model" / "task.json").write_text(json.dumps(content))
     name = recipe_of(run / "model").model.network
     assert isinstance(name, Unnamed)

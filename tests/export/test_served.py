@@ -53,7 +53,7 @@ def test_a_service_whose_export_was_timed_elsewhere_answers_first_and_times_then
     before, after = asyncio.run(served())
     assert before == after
     (kept,) = (tmp_path / "cache").rglob("engines/*.json")
-    speeds = EngineSpeeds.of(json.loads(kept.read_text()))
+    speeds = EngineSpeeds.from_json(json.loads(kept.read_text()))
     fastest = max(speeds.rows_per_second, key=lambda name: speeds.speed(name, 8))
     assert " ".join(service.facts()[key] for key in ("engine", "precision")) == fastest
     assert make_service(recipe, set_up_process(recipe), str(folder), settings).settle is None

@@ -110,7 +110,7 @@ def test_a_folder_that_is_no_index(tmp_path):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("manifest.json", '{"format": 2}', "reads index format 1"),
+        ("manifest.json", '{"format": 2}', "reads format 1"),
         ("manifest.json", '{"format": 1, "kind": "flat"}', "incomplete or damaged"),
         (
             "manifest.json",

@@ -29,7 +29,7 @@ def test_beyond_the_timed_sizes_the_nearest_holds():
 
 
 def test_what_is_stored_is_read_back():
-    assert EngineSpeeds.of(json.loads(json.dumps(SPEEDS.content()))) == SPEEDS
+    assert EngineSpeeds.from_json(json.loads(json.dumps(SPEEDS.to_json()))) == SPEEDS
 
 
 def test_cores_do_not_count_but_threads_do():
@@ -44,4 +44,4 @@ def test_cores_do_not_count_but_threads_do():
 )  # fmt: skip
 def test_damaged_figures_are_refused(damaged):
     with pytest.raises((ValueError, TypeError, AttributeError)):
-        EngineSpeeds.of(SPEEDS.content() | {"rows_per_second": damaged})
+        EngineSpeeds.from_json(json.loads(json.dumps(SPEEDS.to_json())) | {"rows_per_second": damaged})
