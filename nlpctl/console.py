@@ -107,6 +107,11 @@ def visible(text: str) -> str:
     return text.translate(_ORDERS)
 
 
+def gives_results() -> bool:
+    """Whether results are written to stdout by this process: by rank 0, and unless a program gets them otherwise."""
+    return is_main_rank() and not _given_otherwise
+
+
 def for_stdout(text: str) -> str:
     """`text` as it is for a file or a pipe; `visible` for a terminal."""
     return visible(text) if sys.stdout.isatty() else text
@@ -114,37 +119,10 @@ def for_stdout(text: str) -> str:
 
 def result(text: str, painted: bool = False) -> None:
     """Write `text` and a newline to stdout (rank 0 only). `painted`: it has colours; all else in it is `visible`."""
-    if is_main_rank() and not _given_otherwise:
+    if gives_results():
         with standard_output():
             sys.stdout.write((text if painted else for_stdout(text)) + "\n")
             sys.stdout.flush()
-
-
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Write a table to stdout: drawn on a terminal, aligned plain text in a pipe (rank 0 only)."""
-    if not is_main_rank() or _given_otherwise:
-        return
-    cells = [[_cell(value) for value in row] for row in rows]
-    with standard_output():
-        if sys.stdout.isatty():
-            _rich_table(title, columns, cells)
-        else:
-            sys.stdout.write(plain_table(title, columns, cells))
-        sys.stdout.flush()
-
-
-def table_again(columns: Sequence[str], rows: Callable[[], Sequence[Sequence[Any]]], seconds: float) -> None:
-    """Draw a table of what `rows` says in place, every `seconds`, until Ctrl-C; where stdout is no terminal, once."""
-    if not sys.stdout.isatty():
-        table("", columns, rows())
-        return
-    from rich.console import Console
-    from rich.live import Live
-
-    with contextlib.suppress(KeyboardInterrupt), Live(console=Console(file=sys.stdout), auto_refresh=False) as live:
-        while True:
-            live.update(_drawn("", columns, [[_cell(value) for value in row] for row in rows()]), refresh=True)
-            time.sleep(seconds)
 
 
 def note(message: str) -> None:
@@ -336,24 +314,6 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m{rest:02d}s"
 
 
-def plain_table(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """The table as aligned text; Chinese characters count as two columns wide."""
-    lines = [list(columns), *[list(row) for row in cells]]
-    widths = [max(display_width(line[i]) for line in lines) for i in range(len(columns))]
-    ruled = [lines[0], ["-" * width for width in widths], *lines[1:]]
-    text = [title] if title else []
-    for line in ruled:
-        padded = [cell + " " * (width - display_width(cell)) for cell, width in zip(line, widths, strict=True)]
-        text.append("  ".join(padded).rstrip())
-    return "\n".join(text) + "\n"
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4f}"
-    return "" if value is None else visible(str(value))
-
-
 def display_width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
@@ -408,24 +368,6 @@ def _line(text: str) -> None:
 
 def _paint(text: str, colour: str) -> str:
     return f"{colour}{text}{_RESET}" if sys.stderr.isatty() and "NO_COLOR" not in os.environ else text
-
-
-def _rich_table(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console  # importing rich takes 50 ms, so only for terminals
-
-    Console(file=sys.stdout).print(_drawn(title, columns, cells))
-
-
-def _drawn(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    drawn = Table(title=Text(visible(title)) if title else None, title_justify="left")
-    for column in columns:
-        drawn.add_column(Text(visible(column)), overflow="fold")
-    for row in cells:
-        drawn.add_row(*[Text(cell) for cell in row])  # Text: "[x]" in a cell must not be read as markup
-    return drawn
 
 
 class _RichBar:

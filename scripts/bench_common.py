@@ -20,6 +20,8 @@ sys.path.insert(0, str(ROOT))
 
 from nlpctl import console  # noqa: E402
 from nlpctl.console import plain  # noqa: E402
+from nlpctl.report import model as report  # noqa: E402
+from nlpctl.report.text import show_table  # noqa: E402
 from nlpctl.runtime.machine import cpu_info, physical_cores  # noqa: E402
 from nlpctl.runtime.run_directory import git_commit  # noqa: E402
 from nlpctl.runtime.versions import installed_version  # noqa: E402
@@ -52,7 +54,7 @@ def tell(facts: dict[str, Any], tables: Sequence[Table], as_json: bool, **measur
         return
     console.result(conditions_line(facts))
     for table in tables:
-        console.table(f"\n{table.title}", table.columns, table.rows)
+        show_table(report.Table(table.columns, table.rows, table.title), apart=True)
         for line in table.notes:
             console.result(line)
 

@@ -21,9 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nlpctl import console
 from nlpctl.inference.index import IndexBuild
 from nlpctl.layout import INDEX_VECTORS
+from nlpctl.report.model import Table
+from nlpctl.report.text import show_table
 
 WINDOW = 2048  # rows, as many as `index build` gives at a time
 
@@ -44,7 +45,8 @@ def main() -> int:
             words = ["--inner", "--texts", str(count), "--dim", str(arguments.dim), "--folder", folder]
             done = subprocess.run([sys.executable, __file__, *words], check=True, capture_output=True, text=True)
             rows.append([f"{count:,}", *done.stdout.split()])
-    console.table("IndexBuild, flat", ["texts", "kept", "MB of memory", "CPU s", "MB of the index"], rows)
+    columns = ["texts", "kept", "MB of memory", "CPU s", "MB of the index"]
+    show_table(Table(columns, rows, "IndexBuild, flat"))
     return 0
 
 

@@ -31,7 +31,8 @@ from typing import Any
 from bench_common import NLPCTL, ROOT, environment
 from check_gpu_report import Outcome, machine, write
 
-from nlpctl.console import plain_table
+from nlpctl.report.model import Table
+from nlpctl.report.text import aligned
 from nlpctl.runtime.device import ask_driver, usable_gpu
 from nlpctl.runtime.versions import engine_versions
 
@@ -412,7 +413,7 @@ def main() -> int:
     bench = Bench(arguments)
     outcomes = check(bench, names)
     counts = {status: sum(each.status == status for each in outcomes) for status in ("passed", "failed", "left out")}
-    print(plain_table("", list(counts), [[str(count) for count in counts.values()]]), end="")
+    print(aligned(Table(list(counts), [list(counts.values())])))
     print(bench.folder / "report.md")
     return 1 if counts["failed"] else 0
 

@@ -27,6 +27,8 @@ from nlpctl.convert.proof import NO_PROGRAM
 from nlpctl.errors import NlpctlError
 from nlpctl.models.source import WEIGHTS
 from nlpctl.models.weights import read_weights_file
+from nlpctl.report.model import Table
+from nlpctl.report.text import show_table
 
 POOLER = ".pooler.dense."
 
@@ -46,7 +48,7 @@ def main() -> int:
                     problem, ways, new = round_trip(original, source, folder / "converted" / kind)
                     failed += problem is not None
                     rows.append([f"{family}For{head}", kind, ways, new, problem or "bit-exact"])
-    console.table("", ["network", "format", "matched", "new", "parameters and outputs"], rows)
+    show_table(Table(["network", "format", "matched", "new", "parameters and outputs"], rows))
     seconds = time.monotonic() - started
     console.result(f"{len(rows)} round trips, {failed} with a difference, in {seconds:.0f} s")
     return 1 if failed else 0

@@ -13,6 +13,8 @@ import pytest
 
 from nlpctl import console
 from nlpctl.errors import Problem, UserError
+from nlpctl.report.model import Table
+from nlpctl.report.text import show_table
 
 
 def test_streams_are_kept_apart(capsys):
@@ -53,7 +55,7 @@ def test_a_service_goes_on_when_nobody_reads_its_messages(monkeypatch):
 def test_other_ranks_stay_quiet_but_warn(capsys, monkeypatch):
     monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
     console.result("x")
-    console.table("t", ["a"], [[1]])
+    show_table(Table(["a"], [[1]], "t"))
     console.note("x")
     with console.progress(10, "read") as bar:
         bar.advance(10)
@@ -62,7 +64,7 @@ def test_other_ranks_stay_quiet_but_warn(capsys, monkeypatch):
 
 
 def test_plain_table_aligns_wide_characters(capsys):
-    console.table("scores", ["label", "f1"], [["好评", 0.5], ["negative", None]])
+    show_table(Table(["label", "f1"], [["好评", 0.5], ["negative", None]], "scores"))
     assert capsys.readouterr().out == "scores\nlabel     f1\n--------  ------\n好评      0.5000\nnegative\n"
 
 
@@ -115,7 +117,9 @@ def test_a_failure_inside_progress_passes_through(capsys):
 
 TERMINAL_SCRIPT = """
 from nlpctl import console
-console.table("scores [x]", ["label"], [["[red]good"]])
+from nlpctl.report.model import Table
+from nlpctl.report.text import show_table
+show_table(Table(["label"], [["[red]good"]], "scores [x]"))
 with console.progress(3, "read") as bar:
     for _ in range(3):
         bar.advance()
@@ -149,8 +153,8 @@ def test_terminal_draws_and_takes_brackets_literally():
     assert "\033[31merror:\033[0m broken" in text
 
 
-def test_importing_console_does_not_import_rich():
-    code = "import sys, nlpctl.console; print([m for m in ('rich', 'paddle', 'numpy') if m in sys.modules])"
+def test_importing_the_console_does_not_import_rich():
+    code = "import sys, nlpctl.report.text; print([m for m in ('rich', 'paddle', 'numpy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -170,7 +174,7 @@ def test_what_a_terminal_would_obey_is_written_out(capsys):
     console.note(f"a {HOSTILE}\n\tb")
     console.warn(HOSTILE)
     console.error(UserError(HOSTILE, f"{HOSTILE}.tsv:3", HOSTILE))
-    console.table(HOSTILE, ["text"], [[HOSTILE]])
+    show_table(Table(["text"], [[HOSTILE]], HOSTILE))
     out, err = capsys.readouterr()
     assert err == f"a {SHOWN}\n\tb\nwarning: {SHOWN}\nerror: {SHOWN}.tsv:3: {SHOWN}\n  -> {SHOWN}\n"
     assert out.splitlines()[-1] == SHOWN
@@ -187,8 +191,10 @@ def test_a_program_gets_results_as_they_are(capsys, monkeypatch):
 def test_results_and_tables_on_a_terminal_give_no_orders():
     code = f"""
 from nlpctl import console
+from nlpctl.report.model import Table
+from nlpctl.report.text import show_table
 console.result({HOSTILE!r})
-console.table({HOSTILE!r}, [{HOSTILE!r}], [[{HOSTILE!r}]])
+show_table(Table([{HOSTILE!r}], [[{HOSTILE!r}]], {HOSTILE!r}))
 with console.progress(1, {HOSTILE!r}) as bar: bar.advance()
 """
     text = on_terminal(code)

@@ -15,6 +15,8 @@ from nlpctl.config.positions import located
 from nlpctl.config.ranges import COUNT, THREADS, Range
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_output
+from nlpctl.report.model import Table
+from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
     from nlpctl.engines.timing import BenchResult
@@ -116,7 +118,7 @@ def _show(result: BenchResult) -> None:
                     *more,
                 ]
             )
-    console.table("", [*COLUMNS, *COLUMNS_MORE], rows)
+    show_table(Table([*COLUMNS, *COLUMNS_MORE], rows))
     for name, reason in result.failed:
         console.warn(f"{name} was not timed: {reason}")
     told = ", ".join(f"{name} {value}" for name, value in result.conditions.items())

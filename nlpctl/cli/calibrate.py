@@ -8,9 +8,10 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import ModelArgument, load_command_recipe, scored_data
-from nlpctl.cli.output import Json, give, show
+from nlpctl.cli.output import Json, give
 from nlpctl.config.positions import display, located
 from nlpctl.layout import EXPORT, MODEL
+from nlpctl.report.text import show_table
 
 
 def calibrate(
@@ -46,7 +47,7 @@ def calibrate(
         give(made.to_json())
         return
     for table in confidence_tables({made.split: made.metrics}):
-        show(table)
+        show_table(table, apart=True)
     console.note(f"calibrated: {display(made.model)}; on rows that it was not fitted to, nlpctl eval tells how well")
     older = made.model.with_name(EXPORT)
     if made.model.name == MODEL and older.is_dir():

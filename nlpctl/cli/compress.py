@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from nlpctl.config.load import Override
 from nlpctl.config.positions import located
 from nlpctl.config.schema import CompressionSection
 from nlpctl.files import read_json
+from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
     from nlpctl.compress.tables import CompressResult
@@ -114,9 +116,9 @@ def _print(result: CompressResult, json: bool) -> None:
     if json:
         give({"folder": result.folder, **read_json(result.folder / JSON)})
         return
-    for table in tables(result):
-        console.table(f"{table.title}:", table.heads, table.lines)
-        console.note(f"{table.meaning}\n")
+    for table, meaning in tables(result):
+        show_table(replace(table, title=f"{table.title}:"))
+        console.note(f"{meaning}\n")
     console.note(f"{result.folder / 'best'}: {summary(result)}")
     for told in (tied(result), too_few(result)):
         if told:

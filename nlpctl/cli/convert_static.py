@@ -11,6 +11,7 @@ import yaml
 from nlpctl import console
 from nlpctl.cli.output import Json, give
 from nlpctl.errors import NlpctlError, UserError
+from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
     from nlpctl.convert.convert_static import ConversionReport
@@ -112,9 +113,9 @@ def _show(report: ConversionReport, json: bool, *, every_parameter: bool = False
         give({**report.to_json(), **written})
         return
     if every_parameter and report.matched:
-        console.table(*report.matched_table)
-    for table in report.tables:
-        console.table(*table)
+        show_table(report.matched_table)
+    for table in report.open_tables:
+        show_table(table)
     for line in report.summary:
         console.result(line)
 

@@ -17,6 +17,8 @@ from nlpctl.cli.predict import check_format
 from nlpctl.config.positions import display, located
 from nlpctl.errors import UserError
 from nlpctl.names import counted
+from nlpctl.report.model import Table
+from nlpctl.report.text import show_table
 
 # `nlpctl data next` and `convert`: what to label, and the formats of labelling programs.
 
@@ -86,7 +88,7 @@ def next_rows(
         for row in found.chosen[:SHOWN]
     ]
     if rows:
-        console.table("", ["row", "text", "predicted", "confidence", "stands for"], rows)
+        show_table(Table(["row", "text", "predicted", "confidence", "stands for"], rows))
     if output is None and not json and len(found.chosen) > SHOWN:
         console.note(f"and {len(found.chosen) - SHOWN:,} more: -o FILE writes all of them")
     if len(found.chosen) < count:
@@ -198,7 +200,7 @@ def inspect(
         return
     tables, advice = told(found, min(shown, ROWS_PER_TABLE), TEXT_WIDTH)
     for table in tables:
-        console.table(table.title, table.columns, table.rows)
+        show_table(table)
         console.result("")
     for message in advice:
         console.result(f"* {message}")
@@ -294,7 +296,7 @@ def split(
     names = list(dict.fromkeys(name for counts in made.labels.values() for name in counts))
     rows = [["(rows)", *made.rows.values()]]
     rows += [[name, *(made.labels[part].get(name, 0) for part in made.files)] for name in names]
-    console.table("", ["label", *made.files], rows)
+    show_table(Table(["label", *made.files], rows))
     if "dev" in made.files and resolved.training.evaluation_strategy == "no":
         where = resolved.where("training.evaluation_strategy")
         keys = "it and save_strategy to epoch, and load_best_model_at_end to true"
@@ -440,7 +442,7 @@ def curve(
         return
     rows = [[point.rows, point.rows / found.rows, len(point.runs), point.mean, point.fitted] for point in found.points]
     columns = ["rows", "share", "runs", f"{found.metric} on {found.split}", "curve"]
-    console.table("", columns, rows)
+    show_table(Table(columns, rows))
     console.result(found.told)
     console.note(f"report: {display(found.folder / REPORT)}")
 
@@ -487,14 +489,15 @@ def audit(
         return
     counts = found.counts
     rows = [[kind, count, f"{found.share(kind):.2%}"] for kind, count in counts.items()]
-    console.table(f"{found.rows:,} rows", ["finding", "times", "share of the rows"], rows)
+    show_table(Table(["finding", "times", "share of the rows"], rows, f"{found.rows:,} rows"))
     first = []
     for each in found.findings[:shown]:
         labels = [told(each.given), told(each.proposed)]
         first.append([display(each.where), each.kind, each.text[:TEXT_WIDTH], *labels, each.given_probability])
     if first:
         columns = ["row", "finding", "text", "given", "proposed", "probability of the given"]
-        console.table(f"\nthe first {len(first):,} of {len(found.findings):,} findings", columns, first)
+        title = f"the first {len(first):,} of {len(found.findings):,} findings"
+        show_table(Table(columns, first, title), apart=True)
     if found.findings and all(each.edit is None for each in found.findings):
         console.note(f"all of them: {display(found.folder / PAGE)}; correct the labels where they come from")
         console.note("data apply cannot: they come from a data set, a function, an annotation tool, or data.map")

@@ -18,8 +18,10 @@ from nlpctl.cli.options import (
     load_command_recipe,
     scored_data,
 )
-from nlpctl.cli.output import Json, fitted, give, score_tables, show, tell_shares
+from nlpctl.cli.output import Json, give, score_tables, tell_shares
 from nlpctl.config.positions import display, located
+from nlpctl.report.model import Table
+from nlpctl.report.text import fitted, show_table
 
 
 def evaluate(
@@ -93,20 +95,20 @@ def evaluate(
         give({"model": result.model, "metrics": result.metrics, **more})
         return
     score_tables(result.metrics)
-    for each in confidence_tables(result.metrics):
-        show(each)
+    for table in confidence_tables(result.metrics):
+        show_table(table, apart=True)
     if result.target is not None:
         console.result(f"\n{told_target(result.target)}")
     for name, listed in result.slices.items():
         if listed:
-            show(slice_table(name, by or "", listed))
+            show_table(slice_table(name, by or "", listed), apart=True)
         else:
             console.note(f"{name}: {by} gives no slice of ten rows or more")
     if result.against is None:
         return
     models = [display(each) for each in (result.against.model, result.model)]
     for name, paired in result.against.paired.items():
-        show(comparison_table(name, models, paired))
+        show_table(comparison_table(name, models, paired), apart=True)
         console.result(changed_rows(paired))
         rows = [
             [each.where and display(each.where), each.text, each.expected, each.other, each.given]
@@ -114,5 +116,5 @@ def evaluate(
         ]
         if rows:
             columns = ["row", "text", "expected", *models]
-            title = f"\n{name}: the first {len(rows)} of {paired.gained + paired.lost:,} rows that changed"
-            console.table(title, columns, fitted(columns, rows, texts=range(1, len(columns))))
+            title = f"{name}: the first {len(rows)} of {paired.gained + paired.lost:,} rows that changed"
+            show_table(fitted(Table(columns, rows, title), texts=range(1, len(columns))), apart=True)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from nlpctl import console
 from nlpctl.cli.options import ModelArgument, load_command_recipe
 from nlpctl.cli.output import Json, give
 from nlpctl.config.positions import located
@@ -15,6 +14,8 @@ from nlpctl.export.strategies import export_precisions
 from nlpctl.files import read_json
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.names import counted
+from nlpctl.report.model import Table
+from nlpctl.report.text import show_table
 
 
 def export(
@@ -84,12 +85,14 @@ def export(
         report = {"layout": layout} if layout is not None else read_json(result.folder / EXPORT_REPORT)
         give({"folder": result.folder, **report})
         return
-    checks = [(graph.files[0], check) for graph in result.manifest.graphs for check in graph.checks]
-    console.table(
-        f"{result.folder}: compared on {counted(result.manifest.rows, 'rows')}",
-        ("graph", "engine", "precision", "largest difference", "agreement"),
-        [(name, one.engine, one.precision, f"{one.difference:.2g}", f"{one.agreement:.2%}") for name, one in checks],
-    )
+    rows = [
+        [graph.files[0], check.engine, check.precision, f"{check.difference:.2g}", f"{check.agreement:.2%}"]
+        for graph in result.manifest.graphs
+        for check in graph.checks
+    ]
+    columns = ["graph", "engine", "precision", "largest difference", "agreement"]
+    title = f"{result.folder}: compared on {counted(result.manifest.rows, 'rows')}"
+    show_table(Table(columns, rows, title))
 
 
 def _names(text: str) -> tuple[str, ...]:

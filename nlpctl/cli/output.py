@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +23,7 @@ from nlpctl import console
 from nlpctl.errors import EXIT_OK, NlpctlError, Problem
 from nlpctl.names import counted
 from nlpctl.report import score_tables as tables
-from nlpctl.report.score_tables import ScoreTable
+from nlpctl.report.text import show_table
 from nlpctl.runtime.worker_pool import WorkItem
 
 FLAG = "--json"
@@ -83,40 +82,15 @@ def _error(failure: NlpctlError | Problem) -> dict[str, Any]:
     return {**listed[0], "problems": listed}
 
 
-# Reports as tables for people.
-
-_NARROWEST = 12  # columns wide; a text is not cut to less
-
+# Scores and workers, for people.
 
 def score_tables(metrics: Mapping[str, Any]) -> None:
     """One table over all splits, then per split the scores of each label and of each level of labels."""
     if not metrics:
         console.note("no dev or test data: nothing was scored")
         return
-    for each in tables.score_tables(metrics):
-        show(each)
-
-
-def show(table: ScoreTable) -> None:
-    """Print one table."""
-    console.table(f"\n{table.title}" if table.title else "", table.columns, table.rows)
-
-
-def fitted(columns: Sequence[str], rows: Sequence[Sequence[Any]], texts: Collection[int]) -> list[list[Any]]:
-    """`rows` with the cells of the columns `texts` cut, so that the table is no wider than the terminal.
-
-    Unchanged where standard output is none: a program, or a pager, has room.
-    """
-    if not sys.stdout.isatty():
-        return [list(row) for row in rows]
-    cells = [[str(cell if cell is not None else "") for cell in row] for row in rows]
-    widths = [max(console.display_width(line[i]) for line in [columns, *cells]) for i in range(len(columns))]
-    room = shutil.get_terminal_size((100, 24)).columns - 3 * len(columns) - 1  # the frame
-    room -= sum(width for i, width in enumerate(widths) if i not in texts)
-    for left, i in zip(range(len(texts), 0, -1), sorted(texts, key=lambda i: widths[i]), strict=True):
-        widths[i] = min(widths[i], max(_NARROWEST, room // left))  # what a narrow column leaves is for the wider ones
-        room -= widths[i]
-    return [[console.shortened(cell, width) for cell, width in zip(line, widths, strict=True)] for line in cells]
+    for table in tables.score_tables(metrics):
+        show_table(table, apart=True)
 
 
 def tell_shares(workers: Sequence[WorkItem]) -> None:

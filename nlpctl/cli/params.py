@@ -17,6 +17,8 @@ from nlpctl.config.library import is_recipe
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
 from nlpctl.names import counted, subject
+from nlpctl.report.model import Table
+from nlpctl.report.text import show_table
 from nlpctl.runtime.machine import memory_sizes
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -84,7 +86,7 @@ def ls(
     columns = ["name", "shape", "type", "parameters", "mean", "std", "same as", "training"]
     if all(row.training is None for row in rows):
         columns, cells = columns[:-1], [cell[:-1] for cell in cells]
-    console.table("", columns, cells)
+    show_table(Table(columns, cells))
     trained = sum(row.parameters for row in rows if row.same_as is None and row.training == "trained")
     told = f", {trained:,} of them trained" if len(columns) == 8 else ""
     names = counted(len(rows), "names")
@@ -219,7 +221,7 @@ def diff(
     rows += [(name, f"only in {first}", "", "") for name in found.only_first]
     rows += [(name, f"only in {second}", "", "") for name in found.only_second]
     if rows:
-        console.table("", ["name", "largest change", "mean change", "share of its size"], rows)
+        show_table(Table(["name", "largest change", "mean change", "share of its size"], rows))
     same = "is" if found.same == 1 else "are"
     console.result(
         f"{subject(len(rows), 'parameters', 'differs', 'differ')}, {found.same:,} {same} identical bit for bit"

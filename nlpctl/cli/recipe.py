@@ -23,6 +23,8 @@ from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
+from nlpctl.report.model import Table
+from nlpctl.report.text import show_table
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 Source = Annotated[
@@ -46,7 +48,7 @@ def ls(json: Json = False) -> None:
     if json:
         give([{"name": each.name, "title": each.title, "path": each.path} for each in recipes])
     else:
-        console.table("", ["recipe", "what it does"], [[each.name, each.title] for each in recipes])
+        show_table(Table(["recipe", "what it does"], [[each.name, each.title] for each in recipes]))
 
 
 @app.command("show", cls=RecipeCommand, context_settings=SETTINGS)
@@ -155,7 +157,7 @@ def flags(
         )
     else:
         rows = [[f"--{name}", *_about(key)] for name, key in found.items()]
-        console.table("", ["flag", "type", "default", "meaning"], rows)
+        show_table(Table(["flag", "type", "default", "meaning"], rows))
 
 
 def _about(key: Key) -> list[str]:

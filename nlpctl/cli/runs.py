@@ -14,11 +14,12 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.output import Json, give, score_tables
-from nlpctl.cli.output import show as show_table
 from nlpctl.errors import UserError
 from nlpctl.layout import CONFIDENCE
 from nlpctl.names import counted, did_you_mean
+from nlpctl.report.model import Table
 from nlpctl.report.score_tables import told_ece
+from nlpctl.report.text import show_table, watch_table
 
 if TYPE_CHECKING:
     from nlpctl.errors import Problem
@@ -83,7 +84,7 @@ def ls(
         lines = [_line(record, folder) for record in records]
         unknown = [None] * (len(columns) - 2)
         lines += [[os.path.relpath(each.path, folder), each.shown_state, *unknown] for each in unreadable]
-        console.table("", columns, lines)
+        show_table(Table(columns, lines))
 
 
 def _watch(folder: Path, json: bool) -> None:
@@ -97,7 +98,7 @@ def _watch(folder: Path, json: bool) -> None:
     if not runs.now():
         console.note(f"no run in {folder} trains now")
     columns = ["run", "state", "step", "done", "loss", "metric", "dev", "left"]
-    console.table_again(columns, lambda: [_watched(each, folder) for each in runs.now()], WATCH_SECONDS)
+    watch_table(lambda: Table(columns, [_watched(each, folder) for each in runs.now()]), WATCH_SECONDS)
 
 
 def _watched(run: LiveRun, folder: Path) -> list[Any]:
@@ -133,7 +134,7 @@ def show(run: RunArgument, json: Json = False) -> None:
                 console.result(f"{split}: {told_ece(report)}")
     incidents = [[each["event"], each["step"], _told(each)] for each in record.incidents()]
     if incidents:
-        console.table("\nIncidents", ["what", "step", "details"], incidents)
+        show_table(Table(["what", "step", "details"], incidents, "Incidents"), apart=True)
 
 
 @app.command("diff", context_settings=SETTINGS)
@@ -167,14 +168,13 @@ def diff(
         return
     for group, listed in found.items():
         if listed:
-            columns, rows = _compared(group, listed, _short_names(runs))
-            console.table("", columns, rows)
+            show_table(_compared(group, listed, _short_names(runs)))
             console.result("")
     for split, each in pairs.items():
         if isinstance(each, str):
             console.note(f"{split}: no paired comparison, since {each}")
         else:
-            show_table(comparison_table(split, _short_names(runs), each))
+            show_table(comparison_table(split, _short_names(runs), each), apart=True)
             console.result(changed_rows(each))
     same = [group for group, listed in found.items() if not listed]
     if same:
@@ -256,16 +256,16 @@ def _line(record: RunRecord, folder: Path) -> list[Any]:
     ]
 
 
-def _compared(group: str, listed: list[Difference], names: list[str]) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows of one group; for two runs, also the difference of scores."""
+def _compared(group: str, listed: list[Difference], names: list[str]) -> Table:
+    """What differs of one group; for two runs, also the difference of scores."""
     cell = _digest if group == "data" else _cell
     rows = [[each.name, *(cell(value) for value in each.values)] for each in listed]
     if group != "scores" or len(names) != 2:
-        return [group, *names], rows
+        return Table([group, *names], rows)
     for row, each in zip(rows, listed, strict=True):
         first, second = each.values
         row.append(None if None in each.values else f"{second - first:+.4f}")
-    return [group, *names, "change"], rows
+    return Table([group, *names, "change"], rows)
 
 
 def _digest(sha256: str | None) -> str | None:

@@ -14,6 +14,8 @@ from nlpctl.cli.output import Json, give
 from nlpctl.config.load import Override
 from nlpctl.config.positions import display, located
 from nlpctl.layout import REPORT
+from nlpctl.report.model import Table
+from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
     from nlpctl.experiments.sweep_result import SweepResult
@@ -81,7 +83,7 @@ def _show(found: SweepResult) -> None:
         [each.name, each.score, *(value_text(each.values[key]) if key in each.values else "" for key in keys)]
         for each in found.ranking[:SHOWN]
     ]
-    console.table("", ["trial", f"{found.metric} on dev", *short_names(keys)], rows)
+    show_table(Table(["trial", f"{found.metric} on dev", *short_names(keys)], rows))
     console.result(found.told)
     if found.test is not None:
         console.result(f"on test: {found.metric} {figures(found.test)[found.metric]:.4f}")

@@ -11,13 +11,14 @@ import typer
 from nlpctl import console
 from nlpctl.cli.nodes import MasterOption, NnodesOption, NodeRankOption, WaitOption, nodes_of
 from nlpctl.cli.options import load_command_recipe
-from nlpctl.cli.output import Json, give, score_tables, show
+from nlpctl.cli.output import Json, give, score_tables
 from nlpctl.cli.values import LARGEST
 from nlpctl.config.own_code import with_names_of
 from nlpctl.config.positions import display, located
 from nlpctl.errors import UserError
 from nlpctl.launch.nodes import WAIT_SECONDS, Nodes
 from nlpctl.layout import REPORT, is_run
+from nlpctl.report.text import show_table
 from nlpctl.runtime.ranks import is_child
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _train_many(
         give(result.to_json())
         return
     for table in spread_tables(result.scores):
-        show(table)
+        show_table(table, apart=True)
     if result.predictions is not None:
         console.note(f"a prediction for every training row: {display(result.predictions)}")
     console.note(f"report: {display(result.folder / REPORT)}")

@@ -6,28 +6,28 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nlpctl.compress.scores import Row
-from nlpctl.compress.tables import NAMES, CompressResult, Table, points_text, tables, times_text
+from nlpctl.compress.tables import CompressResult, points_text, table_sections, times_text
 from nlpctl.errors import UserError
 from nlpctl.files import json_of
 from nlpctl.layout import COMPRESS
 from nlpctl.models.export_folder import POINT
-from nlpctl.report.html import Html
-from nlpctl.report.page import Number, Section, figures, page, side_by_side, table, warnings
+from nlpctl.report.model import BulletList, Figure, KeyFigures, Number, Report, Section, SideBySide, Table
+from nlpctl.report.page import html_page
 from nlpctl.report.plots import Dot, scatter
 from nlpctl.runs.runs import RunRecord
 
 
-def compress_page(result: CompressResult, source: str, told: Mapping[str, Any]) -> str:
-    """The text of the page. `told`: the conditions of measurement."""
+def compress_page(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> str:
+    """The text of the page. `conditions`: those of the measurement."""
     failed = [f"{each.name}: {each.reason}" for each in result.failures]
     sections = [
-        Section("Best", [figures(_best(result)), *_test(result)]),
+        Section("Best", [KeyFigures(_best(result)), *_test(result)]),
         Section("Score against speed", [_plots(result)]),
-        *(Section(each.title, [_table(each), each.meaning]) for each in tables(result)),
-        Section("Not in the table", [warnings(failed)] if failed else []),
-        Section("Conditions", [table(["what", "value"], [[name, str(value)] for name, value in told.items()])]),
+        *table_sections(result),
+        Section("Not in the table", [BulletList(failed)] if failed else []),
+        Section("Conditions", [Table(["what", "value"], [[name, str(value)] for name, value in conditions.items()])]),
     ]
-    return page("Compression", source, sections)
+    return html_page(Report("Compression", source, sections))
 
 
 def _best(result: CompressResult) -> dict[str, str]:
@@ -44,7 +44,7 @@ def _best(result: CompressResult) -> dict[str, str]:
     }
 
 
-def _test(result: CompressResult) -> Iterator[Html]:
+def _test(result: CompressResult) -> Iterator[Table]:
     test = result.test
     if test is None:
         return
@@ -54,10 +54,10 @@ def _test(result: CompressResult) -> Iterator[Html]:
         [result.best.name, Number(f"{test.chosen:.4f}"), Number(points), Number(f"{test.agreement:.2%}")],
     ]
     caption = f"on test, which was not used for the choice: {test.rows:,} rows"
-    yield table(["", result.metric.name, "points", "same decisions"], rows, caption)
+    yield Table(["", result.metric.name, "points", "same decisions"], rows, caption)
 
 
-def _plots(result: CompressResult) -> Html:
+def _plots(result: CompressResult) -> SideBySide:
     """One plot per batch size, the largest first; a colour per engine and precision."""
     reference, metric = result.reference, result.metric
     points = result.aim.max_drop * POINT
@@ -70,8 +70,9 @@ def _plots(result: CompressResult) -> Html:
             dot = Dot(result.paces.of(row, size).times, row.score, row.name, _label(row, size, result))
             series.setdefault(f"{row.engine} {row.precision}", []).append(dot)
         speed = f"times the samples/s of the fastest uncompressed, batch size {size}"
-        plots.append(scatter(series, speed, metric.name, y_format=lambda value: f"{value:.4g}", levels=levels))
-    return side_by_side(*plots)
+        plot = scatter(series, speed, metric.name, y_format=lambda value: f"{value:.4g}", levels=levels)
+        plots.append(Figure(plot))
+    return SideBySide(plots)
 
 
 def _label(row: Row, size: int, result: CompressResult) -> str:
@@ -82,11 +83,7 @@ def _label(row: Row, size: int, result: CompressResult) -> str:
     return ""
 
 
-def _table(told: Table) -> Html:
-    return table(told.heads, [[*line[:NAMES], *map(Number, line[NAMES:])] for line in told.lines])
-
-
-def compression_of_run(content: Mapping[str, Any]) -> list[Html]:
+def compression_of_run(content: Mapping[str, Any]) -> list[Table]:
     """The uncompressed model and the best, for the page of the run: `content` is that of report.json.
 
     KeyError or TypeError for anything else.
@@ -108,10 +105,10 @@ def compression_of_run(content: Mapping[str, Any]) -> list[Html]:
     speeds = [f"times {one}, batch {size}" for size in sizes]
     heads = ["", content["metric"]["name"], *speeds, "disk MB"]
     caption = f"the best of {len(content['rows'])} candidates; compress/report.html shows all"
-    return [table(heads, rows, caption)]
+    return [Table(heads, rows, caption)]
 
 
-def read_compression(record: RunRecord) -> list[Html]:
+def read_compression(record: RunRecord) -> list[Table]:
     """The section on the run's compressed models; empty if there are none."""
     file = record.run.path / COMPRESS / "report.json"
     try:

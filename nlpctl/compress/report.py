@@ -12,9 +12,11 @@ from nlpctl.compress.page import compress_page
 from nlpctl.compress.relative_speed import RelativeSpeed
 from nlpctl.compress.scores import OWN, Row
 from nlpctl.compress.selection import Aim, contenders, ordered, within
-from nlpctl.compress.tables import NAMES, CompressResult, Table, points_text, spread_text, tables, times_text
+from nlpctl.compress.tables import CompressResult, points_text, spread_text, table_sections, times_text
 from nlpctl.engines.timing import conditions
 from nlpctl.files import write_json_atomic, write_text_atomic
+from nlpctl.report.markdown import markdown_page
+from nlpctl.report.model import BulletList, Number, Part, Report, Section, Table
 
 FORMAT = 2
 JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
@@ -136,52 +138,32 @@ def _way(drop: float) -> str:
     return "below" if drop > 0 else "above"
 
 
-def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
+def markdown(result: CompressResult, source: str, conditions: dict[str, Any]) -> str:
     """The text of report.md."""
     aim = result.aim
     allowed = f"at most {aim.max_drop:g} points below the uncompressed model{_surely(aim)}; among these, {_aimed(aim)}"
-    lines = [
-        f"# Compression of {source}",
-        "",
-        f"**Best: {summary(result)}**",
-        "",
-        *[line for told in (tied(result), too_few(result)) if told for line in (told, "")],
-        f"Target: {allowed}.",
-    ]
-    for table in tables(result):
-        lines += ["", f"## {table.title}", "", *_table(table), table.meaning]
-    lines.append("")
+    remarks = [remark for remark in (tied(result), too_few(result)) if remark]
+    last: list[Part] = []
     if result.test is not None:
-        lines += _test_table(result)
+        last += _test_table(result)
     if result.failures:
-        lines += [
-            "Not in the table:",
-            "",
-            *[f"- {each.name}: {_one_line(each.reason)}" for each in result.failures],
-            "",
-        ]
-    lines += [", ".join(f"{name} {value}" for name, value in told.items()) + ".", ""]
-    return "\n".join(lines)
+        failures = [f"{each.name}: {' '.join(each.reason.split())}" for each in result.failures]
+        last += ["Not in the table:", BulletList(failures)]
+    last.append(", ".join(f"{name} {value}" for name, value in conditions.items()) + ".")
+    sections = [Section("", [*remarks, f"Target: {allowed}."]), *table_sections(result), Section("", last)]
+    lead = f"**Best: {summary(result)}**"
+    return markdown_page(Report(f"Compression of {source}", lead, sections), aligned=True)
 
 
-def _test_table(result: CompressResult) -> list[str]:
+def _test_table(result: CompressResult) -> list[Part]:
     test = result.test
-    drop = result.metric.drop(test.chosen, test.reference)
-    return [
-        f"On test, which was not used for the choice ({test.rows:,} rows):",
-        "",
-        _line(["", result.metric.name, "points", "alike"]),
-        _line(["---", "---:", "---:", "---:"]),
-        _line([result.reference.name, f"{test.reference:.4f}", "", ""]),
-        _line([result.best.name, f"{test.chosen:.4f}", points_text(drop), f"{test.agreement:.2%}"]),
-        "",
+    drop = Number(points_text(result.metric.drop(test.chosen, test.reference)))
+    rows = [
+        [result.reference.name, Number(f"{test.reference:.4f}"), None, None],
+        [result.best.name, Number(f"{test.chosen:.4f}"), drop, Number(f"{test.agreement:.2%}")],
     ]
-
-
-def _table(table: Table) -> list[str]:
-    """The lines of a table, with a blank one at the end."""
-    rules = ["---"] * NAMES + ["---:"] * (len(table.heads) - NAMES)
-    return [*map(_line, [table.heads, rules, *table.lines]), ""]
+    told = f"On test, which was not used for the choice ({test.rows:,} rows):"
+    return [told, Table(["", result.metric.name, "points", "alike"], rows)]
 
 
 def _surely(aim: Aim) -> str:
@@ -194,11 +176,3 @@ def _aimed(aim: Aim) -> str:
         "latency": f"lowest latency at batch {aim.batch_size}",
         "size": "smallest size on disk",
     }[aim.target]
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nlpctl.compress.relative_speed import RelativeSpeed, RelativeSpeeds
 from nlpctl.compress.scores import Failure, Metric, Row, TestScore
 from nlpctl.compress.selection import Aim, ordered, within
 from nlpctl.errors import NlpctlError
+from nlpctl.report.model import Number, Section, Table
 
 # The result of a compression, for its reports and for the caller.
 
@@ -39,7 +40,6 @@ class CompressResult:
 
 
 
-NAMES = 2  # number of text columns; the others are numeric
 PARTS = ("engine", "precision", "compression")  # fields of Pace whose product is its `whole`
 _OF_CANDIDATES = (
     "*: the best; !: loses more than allowed, or may (--sure). Scores are on dev, computed by the engine of the row. "
@@ -59,43 +59,39 @@ _OF_THE_REST = (
 )
 
 
-@dataclass(frozen=True)
-class Table:
-    """One table: its first NAMES columns are text, the others numeric. `meaning`: what its figures say."""
-
-    title: str
-    heads: list[str]
-    lines: list[list[str]]
-    meaning: str
-
-
-def tables(result: CompressResult) -> tuple[Table, ...]:
-    """The tables of a compression, the rows in one order: the candidates, where the speed comes from, and the rest."""
+def tables(result: CompressResult) -> tuple[tuple[Table, str], ...]:
+    """Tables of all rows, in one order, and what their figures say: scores and speeds, where the speed comes from, and
+    the rest."""
     rows = ordered(result.rows, result.aim, result.paces)
 
-    def table(title: str, heads: list[str], cells: Callable[[Row, CompressResult], list[str]], meaning: str) -> Table:
-        lines = [[_marked(row, result), row.way, *cells(row, result)] for row in rows]
-        return Table(title, ["candidate", "engine", *heads], lines, meaning)
+    def table(title: str, heads: list[str], cells: Callable[[Row, CompressResult], list[str]]) -> Table:
+        lines = [[_marked(row, result), row.way, *map(Number, cells(row, result))] for row in rows]
+        return Table(["candidate", "engine", *heads], lines, title)
 
     sizes = result.aim.batch_sizes
     speeds = [head for size in sizes for head in (f"samples/s, {size}", "times", "spread")]
     parts = [head for size in sizes for head in (f"times {result.reference.way}, {size}", *PARTS)]
     latencies = [f"p50 ms, {size}" for size in sizes]
     return (
-        table(
-            "All candidates",
-            [result.metric.name, "points", *speeds, "disk MB", "alike"],
-            _cells,
+        (
+            table("All candidates", [result.metric.name, "points", *speeds, "disk MB", "alike"], _cells),
             f"{_OF_CANDIDATES} {_OF_THE_MACHINE.format(platform.node())} {_of_times(result)}",
         ),
-        table("Where the speed comes from", parts, _split_cells, f"Times {result.reference.way} = {_OF_PARTS}"),
-        table(
-            "Certainty, latency, memory, outputs",
-            ["points, 95 %", *latencies, "memory MB", "difference"],
-            _more_cells,
+        (
+            table("Where the speed comes from", parts, _split_cells),
+            f"Times {result.reference.way} = {_OF_PARTS}",
+        ),
+        (
+            table("Certainty, latency, memory, outputs",
+                  ["points, 95 %", *latencies, "memory MB", "difference"], _more_cells),
             _OF_THE_REST,
         ),
-    )
+    )  # fmt: skip
+
+
+def table_sections(result: CompressResult) -> list[Section]:
+    """`tables` as sections of a report."""
+    return [Section(table.title, [replace(table, title=""), meaning]) for table, meaning in tables(result)]
 
 
 def _cells(row: Row, result: CompressResult) -> list[str]:

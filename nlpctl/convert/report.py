@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,8 @@ from nlpctl.convert.conversion import Conversion
 from nlpctl.convert.match import Match
 from nlpctl.convert.proof import TOLERANCE, Proof
 from nlpctl.names import and_more
+from nlpctl.report.markdown import markdown_page
+from nlpctl.report.model import BulletList, Report, Section, Table
 
 Shape = tuple[int, ...]
 
@@ -86,21 +87,36 @@ class ConversionReport:
         return dict(Counter(row.how for row in self.matched))
 
     @property
-    def tables(self) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
-        """Title, columns and cells of the tables of parameters without a value that are not empty."""
-        tables = [
-            ("two or more candidates", self.ambiguous),
-            ("another shape or type", self.mismatched),
-            ("missing", self.missing),
-            ("new, as --allow-missing says", self.fresh),
-        ]
-        columns = ("parameter", "shape", "why", "variables")
-        return [(title, columns, _open_cells(rows)) for title, rows in tables if rows]
+    def open_tables(self) -> list[Table]:
+        """The parameters without a value, by the reason; a table that would be empty is left out."""
+        reasons = {
+            "two or more candidates": self.ambiguous,
+            "another shape or type": self.mismatched,
+            "missing": self.missing,
+            "new, as --allow-missing says": self.fresh,
+        }
+        tables = []
+        for title, listed in reasons.items():
+            rows = [[row.parameter, shape_text(row.shape), row.reason, and_more(row.candidates)] for row in listed]
+            if rows:
+                tables.append(Table(["parameter", "shape", "why", "variables"], rows, title))
+        return tables
 
     @property
-    def matched_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
-        """Title, columns and cells: one line per parameter, the variables it comes from, and how they were found."""
-        return "matched", ("parameter", "shape", "from", "steps", "type", "how"), _matched_cells(self.matched)
+    def matched_table(self) -> Table:
+        """One line per parameter: the variables it comes from, and how they were found."""
+        rows = [
+            [
+                row.parameter,
+                shape_text(row.shape),
+                " + ".join(row.variables),
+                ", ".join(_step_text(step) for step in row.steps),
+                row.dtype,
+                row.how + (f", {row.where}" if row.where else ""),
+            ]
+            for row in self.matched
+        ]
+        return Table(["parameter", "shape", "from", "steps", "type", "how"], rows, "matched")
 
     @property
     def summary(self) -> list[str]:
@@ -205,39 +221,18 @@ def proof_text(proof: Proof | None) -> str:
     )
 
 
-def _matched_cells(rows: Sequence[MatchedRow]) -> list[tuple[str, ...]]:
-    return [
-        (
-            row.parameter,
-            shape_text(row.shape),
-            " + ".join(row.variables),
-            ", ".join(_step_text(step) for step in row.steps),
-            row.dtype,
-            row.how + (f", {row.where}" if row.where else ""),
-        )
-        for row in rows
-    ]
-
-
-def _open_cells(rows: Sequence[OpenRow]) -> list[tuple[str, ...]]:
-    return [(row.parameter, shape_text(row.shape), row.reason, and_more(row.candidates)) for row in rows]
-
-
 def markdown(report: ConversionReport) -> str:
     """The whole report as a page."""
-    parts = [f"# Conversion of {report.source}", "\n".join(f"- {line.strip()}" for line in report.summary)]
-    for title, columns, cells in report.tables:
-        parts += [f"## Parameters: {title}", _table(columns, cells)]
-    if report.unused:
-        cells = [(row.variable, shape_text(row.shape), row.dtype) for row in report.unused]
-        parts += ["## Variables without use", _table(("variable", "shape", "type"), cells)]
-    parts += ["## Matched", _table(*report.matched_table[1:])]
-    return "\n\n".join(parts) + "\n"
-
-
-def _table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *cells]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    summary = Section("", [BulletList([line.strip() for line in report.summary])])
+    reasons = [Section(f"Parameters: {table.title}", [table]) for table in report.open_tables]
+    unused = [[row.variable, shape_text(row.shape), row.dtype] for row in report.unused]
+    sections = [
+        summary,
+        *reasons,
+        Section("Variables without use", [Table(["variable", "shape", "type"], unused)] if unused else []),
+        Section("Matched", [report.matched_table]),
+    ]
+    return markdown_page(Report(f"Conversion of {report.source}", "", sections))
 
 
 def _step_text(step: Any) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from nlpctl.datatools.corrections import CONFLICT, KINDS, OUTLIER, WRONG, Finding
 from nlpctl.report.html import Html, element
-from nlpctl.report.page import Section, figures, page, percent, place, shown, table
+from nlpctl.report.model import KeyFigures, Part, Place, Report, Section, Table, format_value, percent
+from nlpctl.report.page import html_page
 
 MOST = 2_000  # findings on the page; all are in findings.jsonl
 _MOST_CHANGES = 20
@@ -54,15 +55,15 @@ def audit_page(
     """
     wrong = sum(finding.kind == WRONG for finding in findings)
     tiles = {"rows": rows, "probably wrong labels": wrong, "share of the rows": percent(share)}
-    summary: list[str] = [figures(tiles)]
+    summary: list[Part] = [KeyFigures(tiles)]
     if changes:
-        summary.append(table(["given", "proposed", "times"], [list(each) for each in changes[:_MOST_CHANGES]]))
-    told = findings[:MOST]
+        summary.append(Table(["given", "proposed", "times"], changes[:_MOST_CHANGES]))
+    listed = findings[:MOST]
     if len(findings) > MOST:
         summary.append(f"The page shows the first {MOST:,} of {len(findings):,} findings; findings.jsonl has all.")
-    sections = [Section("Summary", [*summary, _save(told) if told else "Nothing was found."])]
-    sections += [Section(_TITLES[kind], list(_table(told, kind))) for kind in KINDS]
-    return page(f"Audit of {name}", "Tick what is right, then save the ticks.", sections)
+    sections = [Section("Summary", [*summary, _save(listed) if listed else "Nothing was found."])]
+    sections += [Section(_TITLES[kind], list(_table(listed, kind))) for kind in KINDS]
+    return html_page(Report(f"Audit of {name}", "Tick what is right, then save the ticks.", sections))
 
 
 def _save(findings: Sequence[Finding]) -> Html:
@@ -71,7 +72,7 @@ def _save(findings: Sequence[Finding]) -> Html:
     return Html(_SAVE % content.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
-def _table(findings: Sequence[Finding], kind: str) -> Iterator[Html | str]:
+def _table(findings: Sequence[Finding], kind: str) -> Iterator[Part]:
     chosen = [(i, each) for i, each in enumerate(findings) if each.kind == kind]
     if not chosen:
         return
@@ -82,16 +83,18 @@ def _table(findings: Sequence[Finding], kind: str) -> Iterator[Html | str]:
         possible = each.edit is not None and (each.proposed is not None or kind == OUTLIER)
         last = [each.distance] if kind == OUTLIER else [_label(each.proposed), each.given_probability]
         other = [] if kind == OUTLIER else [_other(each)]
-        rows.append([box if possible else "", place(each.where), each.text, _label(each.given), *last, *other])
+        rows.append([box if possible else "", Place(each.where), each.text, _label(each.given), *last, *other])
     last_names = ["distance"] if kind == OUTLIER else ["proposed", "probability of the given", "contradicts"]
-    yield table(["", "row", "text", "given", *last_names], rows)
+    yield Table(["", "row", "text", "given", *last_names], rows)
 
 
 def _other(finding: Finding) -> Html | str:
     if finding.other is None:
         return ""
-    return element("span", place(finding.other), " ", _label(finding.other_label))
+    return element("span", element("span", finding.other, class_="place"), " ", _label(finding.other_label))
 
 
 def _label(label: object) -> str:
-    return " ".join(map(str, label)) if isinstance(label, list) else str(shown(label) if label is not None else "")
+    if isinstance(label, list):
+        return " ".join(map(str, label))
+    return "" if label is None else str(format_value(label))

@@ -17,7 +17,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.changed_rows import unchanged
 from nlpctl.data.inspect.duplicates import NEAR
 from nlpctl.data.inspect.lengths import CountedTokens, EstimatedTokens, TokenCounter
-from nlpctl.data.inspect.page import Shown, Table, all_tables, current_folder, inspection_page
+from nlpctl.data.inspect.page import Extent, all_tables, current_folder, inspection_page
 from nlpctl.data.inspect.report import Inspection, advice, inspect_rows
 from nlpctl.data.inspect.rows import read_split, rows_with_repeated_keys
 from nlpctl.data.open_split import SPLITS, has_split, open_split
@@ -31,6 +31,7 @@ from nlpctl.files import json_of, staged_file, write_text_atomic, writing
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.source import resolve_source
 from nlpctl.outputs import refuse_output
+from nlpctl.report.model import Table
 from nlpctl.report.page import refuse_other_page
 from nlpctl.runtime.process import configure_paddle, one_process, prepare_process, quiet_libraries
 
@@ -67,7 +68,7 @@ def inspect_data(
 
 def told(found: Inspection, rows: int, width: int) -> tuple[list[Table], list[str]]:
     """The inspection for the console: tables of at most `rows` rows, texts cut to `width`, and advice."""
-    return list(all_tables(found, Shown(rows, width, current_folder()))), list(advice(found))
+    return list(all_tables(found, Extent(rows, width, current_folder()))), list(advice(found))
 
 
 def write_page(found: Inspection, name: str, path: Path) -> None:

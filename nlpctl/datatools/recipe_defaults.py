@@ -24,7 +24,7 @@ from nlpctl.datatools.file_sniffer import Preview
 from nlpctl.errors import UserError
 from nlpctl.models.pretrained import Encoder
 from nlpctl.names import counted
-from nlpctl.report.page import percent
+from nlpctl.report.model import percent
 from nlpctl.runtime.machine import physical_cores
 
 BASE, ON_GPU = "nlpctl:configs/base.yaml", "nlpctl:configs/device/gpu.yaml"

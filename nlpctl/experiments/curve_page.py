@@ -7,7 +7,8 @@ import numpy as np
 from nlpctl.experiments.learning_curve import Curve, LearningCurve
 from nlpctl.layout import REPORT
 from nlpctl.report.html import element
-from nlpctl.report.page import Section, figures, page, percent, table
+from nlpctl.report.model import Figure, KeyFigures, Report, Section, Table, percent
+from nlpctl.report.page import html_page
 from nlpctl.report.plots import lines
 
 _DRAWN = 80  # points of a line
@@ -38,10 +39,10 @@ def curve_page(learned: LearningCurve, curve: Curve) -> str:
         ]
         share = percent(point.rows / learned.rows)
         rows.append([point.rows, share, element("span", *links), point.mean, point.fitted])
-    told = f"{learned.metric} on {learned.split}"
+    score = f"{learned.metric} on {learned.split}"
     sections = [
-        Section("Answer", [figures(tiles), learned.told]),
-        Section("Curve", [lines(drawn, "training rows", told, marks={"now": learned.rows})]),
-        Section("Runs", [table(["rows", "share", "runs", "mean", "curve"], rows)]),
+        Section("Answer", [KeyFigures(tiles), learned.told]),
+        Section("Curve", [Figure(lines(drawn, "training rows", score, marks={"now": learned.rows}))]),
+        Section("Runs", [Table(["rows", "share", "runs", "mean", "curve"], rows)]),
     ]
-    return page(f"Learning curve {learned.folder.name}", f"{told}: {learned.folder}", sections)
+    return html_page(Report(f"Learning curve {learned.folder.name}", f"{score}: {learned.folder}", sections))

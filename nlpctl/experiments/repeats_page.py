@@ -10,8 +10,9 @@ from nlpctl.experiments.series import Series
 from nlpctl.experiments.spread import Spread, spread_tables
 from nlpctl.files import regular
 from nlpctl.layout import RECIPE, REPORT
-from nlpctl.report.html import Html, element
-from nlpctl.report.page import Section, code, figures, page, table
+from nlpctl.report.html import element
+from nlpctl.report.model import Code, Figure, KeyFigures, Part, Report, Section, Table
+from nlpctl.report.page import html_page
 from nlpctl.report.plots import Dot, scatter
 from nlpctl.report.score_tables import figures as single_scores
 
@@ -26,13 +27,13 @@ def many_page(
     recipe = series.recipe
     main = next((name for name in scores(recipe.task) if any(name in each for each in found.values())), "")
     sections = [
-        Section("Summary", [figures(_tiles(found, main))]),
-        Section("Scores", [table(each.columns, each.rows, each.title) for each in spread_tables(found)]),
+        Section("Summary", [KeyFigures(_tiles(found, main))]),
+        Section("Scores", list(spread_tables(found))),
         Section("Runs", list(_runs(metrics, main, folds))),
-        Section("Recipe", [code(regular(series.folder / RECIPE).read_text(encoding="utf-8"))]),
+        Section("Recipe", [Code(regular(series.folder / RECIPE).read_text(encoding="utf-8"))]),
     ]
     lead = f"{recipe.task}, {len(series.members)} runs, {len(series.rows):,} training rows: {series.folder}"
-    return page(f"Runs {series.folder.name}", lead, sections)
+    return html_page(Report(f"Runs {series.folder.name}", lead, sections))
 
 
 def _tiles(found: Mapping[str, Mapping[str, Spread]], main: str) -> dict[str, Any]:
@@ -45,9 +46,7 @@ def _tiles(found: Mapping[str, Mapping[str, Spread]], main: str) -> dict[str, An
     return tiles
 
 
-def _runs(
-    metrics: Mapping[str, Mapping[str, Any]], main: str, folds: Sequence[int] | None
-) -> Iterator[Html | str]:
+def _runs(metrics: Mapping[str, Mapping[str, Any]], main: str, folds: Sequence[int] | None) -> Iterator[Part]:
     splits = list(dict.fromkeys(split for reports in metrics.values() for split in reports))
     scored = {name: {split: single_scores(reports.get(split, {})).get(main) for split in splits}
               for name, reports in metrics.items()}  # fmt: skip
@@ -56,13 +55,13 @@ def _runs(
         split: [Dot(i, each[split], name) for i, (name, each) in numbered if each[split] is not None]
         for split in splits
     }
-    yield scatter(dots, "run", main)
+    yield Figure(scatter(dots, "run", main))
     rows = []
     for i, (name, each) in enumerate(scored.items()):
         link = element("a", name, href=f"{name}/{REPORT}")
         held = [folds[i % len(folds)]] if folds else []
         rows.append([link, *held, *(each[split] for split in splits)])
     columns = ["run", *(["rows held out"] if folds else []), *(f"{main} on {split}" for split in splits)]
-    yield table(columns, rows)
+    yield Table(columns, rows)
     if folds:
         yield "Every training row was held out of one fold's training and predicted by it: predictions.jsonl."

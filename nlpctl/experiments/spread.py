@@ -9,7 +9,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 from nlpctl.layout import TRUNCATED
-from nlpctl.report.score_tables import ScoreTable, figures
+from nlpctl.report.model import Table
+from nlpctl.report.score_tables import figures
 
 _COUNTS = ("rows", TRUNCATED)
 
@@ -46,9 +47,9 @@ def as_json(found: Mapping[str, Mapping[str, Spread]]) -> dict[str, dict[str, di
     return {split: {score: asdict(each) for score, each in scores.items()} for split, scores in found.items()}
 
 
-def spread_tables(found: Mapping[str, Mapping[str, Spread]]) -> Iterator[ScoreTable]:
+def spread_tables(found: Mapping[str, Mapping[str, Spread]]) -> Iterator[Table]:
     """A table per split."""
     for split, scores in found.items():
         runs = max(each.runs for each in scores.values())
         rows = [[name, each.mean, each.deviation, each.least, each.most] for name, each in scores.items()]
-        yield ScoreTable(f"{split}, {runs} runs", ["score", "mean", "standard deviation", "least", "most"], rows)
+        yield Table(["score", "mean", "standard deviation", "least", "most"], rows, f"{split}, {runs} runs")

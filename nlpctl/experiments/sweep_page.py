@@ -10,8 +10,9 @@ from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, TrialRecord
 from nlpctl.experiments.sweep_result import BEST, TRIALS, SweepResult, short_names
 from nlpctl.layout import REPORT
 from nlpctl.names import counted
-from nlpctl.report.html import Html, element
-from nlpctl.report.page import Number, Section, code, figures, page, table
+from nlpctl.report.html import element
+from nlpctl.report.model import Code, Figure, KeyFigures, Number, Part, Report, Section, Table
+from nlpctl.report.page import html_page
 from nlpctl.report.plots import Dot, bars, lines, scatter
 from nlpctl.report.score_tables import figures as single_scores
 
@@ -19,16 +20,16 @@ from nlpctl.report.score_tables import figures as single_scores
 def sweep_page(found: SweepResult, best: str, recipe: str) -> str:
     """The text of the page. `best`, `recipe`: the texts of the best recipe and of the one that was swept."""
     sections = [
-        Section("Best", [figures(_tiles(found)), found.told, _values(found)]),
+        Section("Best", [KeyFigures(_tiles(found)), found.told, _values(found)]),
         Section("Course", list(_course(found))),
         Section("Importance", list(_importance(found))),
         Section("Trials", [_table(found)]),
         Section("Keys", list(_keys(found))),
-        Section(f"Best recipe: {BEST}", [code(best)]),
-        Section("Recipe", [code(recipe)]),
+        Section(f"Best recipe: {BEST}", [Code(best)]),
+        Section("Recipe", [Code(recipe)]),
     ]
     lead = f"{counted(len(found.trials), 'trials')}, compared by {found.metric} on dev: {found.folder}"
-    return page(f"Sweep {found.folder.name}", lead, sections)
+    return html_page(Report(f"Sweep {found.folder.name}", lead, sections))
 
 
 def _tiles(found: SweepResult) -> dict[str, object]:
@@ -39,13 +40,13 @@ def _tiles(found: SweepResult) -> dict[str, object]:
     return tiles | {state: states.count(state) for state in (FINISHED, PRUNED, FAILED) if state in states}
 
 
-def _values(found: SweepResult) -> Html:
+def _values(found: SweepResult) -> Table:
     rows = [[key, value_text(value), found.space.space[key].told] for key, value in found.best.values.items()]
     caption = "The score on dev is the best of many, and so a little too high; that on test is not."
-    return table(["key", "best value", "tried"], rows, caption)
+    return Table(["key", "best value", "tried"], rows, caption)
 
 
-def _course(found: SweepResult) -> Iterator[Html]:
+def _course(found: SweepResult) -> Iterator[Figure]:
     """The scores in the order of the trials, and the best so far."""
     scored = [each for each in found.trials if each.score is not None]
     best, so_far = None, []
@@ -54,20 +55,21 @@ def _course(found: SweepResult) -> Iterator[Html]:
             best = each.score if best is None or _beats(found, each.score, best) else best
         if best is not None:
             so_far.append((each.number, best))
-    yield lines({"best so far": so_far, "each trial": [(each.number, each.score) for each in scored]},
-                "trial", found.metric)  # fmt: skip
+    points = [(each.number, each.score) for each in scored]
+    yield Figure(lines({"best so far": so_far, "each trial": points}, "trial", found.metric))
 
 
 def _beats(found: SweepResult, score: float, other: float) -> bool:
     return score > other if found.greater_is_better else score < other
 
 
-def _importance(found: SweepResult) -> Iterator[Html | str]:
+def _importance(found: SweepResult) -> Iterator[Part]:
     if not found.importance:
         yield "Too few trials finished, or all with the same score, to tell which key mattered."
         return
     names = list(found.importance)
-    yield bars(names, {"share of the variance of the scores": [found.importance[name] for name in names]}, "share")
+    shares = {"share of the variance of the scores": [found.importance[name] for name in names]}
+    yield Figure(bars(names, shares, "share"))
     yield (
         "How much of what the scores of finished trials differ by goes with each key (fANOVA), by trees that were "
         "fitted to them; with few trials this is a rough guess."
@@ -77,7 +79,7 @@ def _importance(found: SweepResult) -> Iterator[Html | str]:
         yield f"Not told, since only some trials have it, or all the same value: {', '.join(left)}."
 
 
-def _table(found: SweepResult) -> Html:
+def _table(found: SweepResult) -> Table:
     """All trials: the finished ones by their score, then the others."""
     others = [each for each in found.trials if each.score is None]
     keys = list(found.space.space)
@@ -87,10 +89,10 @@ def _table(found: SweepResult) -> Html:
         values = [value_text(each.values[key]) if key in each.values else "" for key in keys]
         seconds = None if each.seconds is None else Number(f"{each.seconds:.0f}")
         rows.append([link, each.state, each.score, *values, seconds, each.reason.split("\n")[0]])
-    return table(["trial", "state", found.metric, *short_names(keys), "seconds", "why"], rows)
+    return Table(["trial", "state", found.metric, *short_names(keys), "seconds", "why"], rows)
 
 
-def _keys(found: SweepResult) -> Iterator[Html]:
+def _keys(found: SweepResult) -> Iterator[Figure]:
     """The scores over each key that is a number."""
     for key, axis in found.space.space.items():
         dots = {
@@ -102,7 +104,7 @@ def _keys(found: SweepResult) -> Iterator[Html]:
             ],
         }  # fmt: skip
         if sum(map(len, dots.values())) > 1:
-            yield scatter(dots, f"log10 of {key}" if axis.log is not None else key, found.metric)
+            yield Figure(scatter(dots, f"log10 of {key}" if axis.log is not None else key, found.metric))
 
 
 def _is_number(trial: TrialRecord, key: str) -> bool:

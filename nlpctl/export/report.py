@@ -14,6 +14,8 @@ from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.names import counted
+from nlpctl.report.markdown import markdown_page
+from nlpctl.report.model import BulletList, Number, Part, Report, Section, Table
 from nlpctl.runtime.process import ProcessSetup
 
 SHOWN = 20  # rows with a changed decision, listed in the report
@@ -50,7 +52,7 @@ def write_report(
         "versions": dict(manifest.versions),
     }
     write_json_atomic(folder / EXPORT_REPORT, report)
-    write_text_atomic(folder / "report.md", _page(report))
+    write_text_atomic(folder / "report.md", _markdown(report))
 
 
 def _graph(folder: Path, graph: Graph, findings: Sequence[Finding]) -> dict[str, Any]:
@@ -87,34 +89,38 @@ def _refused(each: Refused) -> dict[str, Any]:
     }
 
 
-def _page(report: dict[str, Any]) -> str:
+def _markdown(report: dict[str, Any]) -> str:
+    """The text of report.md."""
     rows = report["rows"]
-    made = "" if rows["real"] else " No real row could be read, so answers on real text may differ more often."
+    made_up = "" if rows["real"] else " No real row could be read, so answers on real text may differ more often."
     lengths = [length for _, length in report["shapes"]]
     batches = [size for size, _ in report["shapes"]]
-    lines = [
-        f"# Export of {report['source']}",
-        "",
+    lead = (
         f"Task {report['task']}. Compared with the network on {counted(rows['count'], 'rows')} ({rows['from']}), in "
-        f"batches of {min(batches)} to {max(batches)} rows and {min(lengths)} to {max(lengths)} tokens.{made}",
-        "",
-        "| graph | MB | engine | precision | largest difference | same decisions | different decisions |",
-        "|---|---:|---|---|---:|---:|---:|",
+        f"batches of {min(batches)} to {max(batches)} rows and {min(lengths)} to {max(lengths)} tokens.{made_up}"
+    )
+    columns = ["graph", "MB", "engine", "precision", "largest difference", "same decisions", "different decisions"]
+    cells = [
+        [
+            graph["files"][0],
+            Number(f"{graph['bytes'] / 1e6:.1f}"),
+            check["engine"],
+            check["precision"],
+            Number(f"{check['largest_difference']:.2g}"),
+            Number(f"{check['agreement']:.2%}"),
+            Number(check["changed"]),
+        ]
+        for graph in report["graphs"]
+        for check in graph["checks"]
     ]
-    for graph in report["graphs"]:
-        for check in graph["checks"]:
-            lines.append(
-                f"| {graph['files'][0]} | {graph['bytes'] / 1e6:.1f} | {check['engine']} | {check['precision']} "
-                f"| {check['largest_difference']:.2g} | {check['agreement']:.2%} | {check['changed']} |"
-            )
     tolerance = report["tolerance"]
-    lines += [
-        "",
+    parts: list[Part] = [
+        Table(columns, cells),
         f"Tolerance: in fp32 a difference of {tolerance['fp32_difference']:.0e} (of the largest output, where that is "
         f"above 1), in int8 {tolerance['int8_agreement']:.0%} same decisions. bf16 and fp16 are for information; "
         "Paddle computes the fp32 graph in them.",
-        "",
     ]
     if report["refused"]:
-        lines += ["Left out:", "", *(f"- {each['files'][0]}: {each['reason']}" for each in report["refused"]), ""]
-    return "\n".join(lines)
+        parts += ["Left out:", BulletList([f"{each['files'][0]}: {each['reason']}" for each in report["refused"]])]
+    title = f"Export of {report['source']}"
+    return markdown_page(Report(title, lead, [Section("", parts)]), aligned=True, tight=True)

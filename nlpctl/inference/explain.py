@@ -17,8 +17,9 @@ from nlpctl.inference.predict import check_bad_row, refuse_output
 from nlpctl.inference.truncated import warn_of_truncated
 from nlpctl.models.find import find_trained_model
 from nlpctl.names import counted, did_you_mean
-from nlpctl.report.html import Html, Part, element, marked_text
-from nlpctl.report.page import Section, folded, page, paragraph, table
+from nlpctl.report.html import Html, MarkedPart, element, marked_text
+from nlpctl.report.model import Folded, Part, Report, Section, Table
+from nlpctl.report.page import draw, html_page
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import set_up_process
 
@@ -39,31 +40,32 @@ _METHODS = {
 
 def explanations_page(rows: Sequence[Explained], name: str) -> str:
     """The text of the page; `name` says which model."""
-    legend = marked_text([Part("supports the label", 1, True), Part("opposes the label", -1, False)], 1)
-    told = [legend, *(_METHODS[method] for method in dict.fromkeys(row.method for row in rows))]
-    told.append(
+    legend = marked_text([MarkedPart("supports the label", 1, True), MarkedPart("opposes the label", -1, False)], 1)
+    key: list[Part] = [legend, *(_METHODS[method] for method in dict.fromkeys(row.method for row in rows))]
+    key.append(
         "Log odds of 0 are a probability of 0.5; 2 is 0.88; 4 is 0.98. They are those of the network; the probability "
         "beside a label is that of answers, which calibration may have changed."
     )
-    sections = [Section("How to read this", told), Section("Texts", [_row(*each) for each in enumerate(rows, 1)])]
-    return page("Evidence for the label", f"{counted(len(rows), 'texts')}, explained for {name}", sections)
+    sections = [Section("How to read this", key), Section("Texts", [_row(*each) for each in enumerate(rows, 1)])]
+    return html_page(Report("Evidence for the label", f"{counted(len(rows), 'texts')}, explained for {name}", sections))
 
 
 def _row(number: int, row: Explained) -> Html:
+    contributions = Table(["token", "contribution"], [[_text(t), t.contribution] for t in row.tokens])
     most = max((abs(token.contribution) for token in row.tokens), default=0.0)
     return element(
         "article",
         element("h3", f"{number}. {row.label} ", element("span", f"{row.probability:.3f}", class_="faint")),
-        marked_text([Part(token.text, token.contribution, token.joined) for token in row.tokens], most),
+        marked_text([MarkedPart(token.text, token.contribution, token.joined) for token in row.tokens], most),
         *_lines(row),
-        folded("all tokens", table(["token", "contribution"], [[_text(t), t.contribution] for t in row.tokens])),
+        draw(Folded("all tokens", [contributions])),
     )
 
 
 def _lines(row: Explained) -> Iterator[Html]:
     for side, tokens in zip(("For", "Against"), row.strongest(STRONGEST), strict=True):
         if tokens:
-            yield paragraph(f"{side}: " + ", ".join(f"{token.text} {token.contribution:+.3g}" for token in tokens))
+            yield element("p", f"{side}: " + ", ".join(f"{token.text} {token.contribution:+.3g}" for token in tokens))
     found = row.explanation
     if found.baseline is not None:
         total = f"{found.baseline:+.3f} (baseline) {found.contributions.sum():+.3f} (contributions)"

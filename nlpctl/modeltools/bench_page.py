@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nlpctl.engines.timing import BenchResult, Timed
-from nlpctl.report.html import Html
-from nlpctl.report.page import Section, figures, page, table, warnings
+from nlpctl.report.model import BulletList, Figure, KeyFigures, Part, Report, Section, Table
+from nlpctl.report.page import html_page
 from nlpctl.report.plots import bars
 
 
@@ -15,13 +15,13 @@ def bench_page(result: BenchResult) -> str:
     sizes = dict.fromkeys(speed.batch_size for each in result.timed for speed in each.speeds)
     failed = [f"{name} was not timed: {reason}" for name, reason in result.failed]
     sections = [
-        Section("Summary", [figures(_best(result)), warnings(failed)]),
+        Section("Summary", [KeyFigures(_best(result)), BulletList(failed)]),
         *[Section(f"Batch size {size}", list(_size(result, size))) for size in sizes],
         Section("Loading, memory and size", [_costs(result)]),
-        Section("Conditions", [table(["what", "value"], [[name, str(v)] for name, v in result.conditions.items()])]),
+        Section("Conditions", [Table(["what", "value"], [[name, str(v)] for name, v in result.conditions.items()])]),
     ]
     lead = "Candidates were timed in alternating rounds, each in its own process."
-    return page("How fast models answer", lead, sections)
+    return html_page(Report("How fast models answer", lead, sections))
 
 
 def _best(result: BenchResult) -> dict[str, str]:
@@ -35,27 +35,27 @@ def _best(result: BenchResult) -> dict[str, str]:
     return {f"samples/s, batch {size}: {name}": f"{speed:,.0f}" for size, (speed, name) in fastest.items()}
 
 
-def _size(result: BenchResult, size: int) -> Iterator[Html]:
+def _size(result: BenchResult, size: int) -> Iterator[Part]:
     found = [(each, speed) for each in result.timed for speed in each.speeds if speed.batch_size == size]
     found.sort(key=lambda pair: -pair[1].engine.samples_per_second)
     names = [_name(each, result) for each, _ in found]
     series = {"engine": [speed.engine.samples_per_second for _, speed in found]}
     if all(speed.text_samples_per_second is not None for _, speed in found):
         series["from text"] = [speed.text_samples_per_second for _, speed in found]
-    yield bars(names, series, f"samples per second, batch size {size}")
+    yield Figure(bars(names, series, f"samples per second, batch size {size}"))
     rows = [
         [name, round(s.samples_per_second, 1), f"{s.slowest:,.1f} to {s.fastest:,.1f}", s.p50_ms, s.p90_ms, s.p99_ms]
         for name, s in ((name, speed.engine) for name, (_, speed) in zip(names, found, strict=True))
     ]
-    yield table(["candidate", "samples/s", "range", "p50 ms", "p90 ms", "p99 ms"], rows)
+    yield Table(["candidate", "samples/s", "range", "p50 ms", "p90 ms", "p99 ms"], rows)
 
 
-def _costs(result: BenchResult) -> Html:
+def _costs(result: BenchResult) -> Table:
     rows = [
         [_name(each, result), round(each.load_seconds, 2), round(each.peak_mb), round(each.size_mb, 1)]
         for each in result.timed
     ]
-    return table(["candidate", "load s", "peak MB", "disk MB"], rows)
+    return Table(["candidate", "load s", "peak MB", "disk MB"], rows)
 
 
 def _name(each: Timed, result: BenchResult) -> str:

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: one file with inline SVG plots, without scripts or network access.
+"""Results as tables, figures and sections (model.py), and what draws them: text.py, markdown.py, page.py, notebook.py.
 
-page(title, lead, [Section("Labels", [table(...), bars(...)])]) -> text of the file
+A page is one file with inline SVG plots, without network access, and but for the ticks of an audit without scripts.
 """

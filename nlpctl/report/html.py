@@ -156,7 +156,7 @@ STRONGEST = 75  # percent of the colour, for the part that contributes most
 
 
 @dataclass(frozen=True)
-class Part:
+class MarkedPart:
     """A part of a text, what it contributes, and whether it follows the one before without a blank."""
 
     text: str
@@ -164,7 +164,7 @@ class Part:
     joined: bool
 
 
-def marked_text(parts: Sequence[Part], most: float) -> Html:
+def marked_text(parts: Sequence[MarkedPart], most: float) -> Html:
     """The text; blue speaks for, orange against, the stronger the nearer to `most`. Pointing at a part tells its value.
     """
     made = []

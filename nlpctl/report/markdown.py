@@ -1,37 +1,73 @@
-"""Markdown in which whatever users named stays text: labels, files, columns."""
+"""A report as Markdown. Whatever users named (labels, files, columns) stays text in it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import Any
 
-from nlpctl.report.page import shown
+from nlpctl.report.html import Html
+from nlpctl.report.model import BulletList, Code, Part, Report, Table, format_value
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
 
-def plain(text: str) -> str:
+class Markdown(str):
+    """Text that is Markdown already; in a cell, any other text has its bars escaped."""
+
+    __slots__ = ()
+
+
+def plain(text: str) -> Markdown:
     """`text` on one line, with no sign that Markdown or HTML reads."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return Markdown(_SPECIAL.sub(r"\\\1", " ".join(text.split())))
 
 
-def code(text: str) -> str:
+def code(text: str) -> Markdown:
     """`text` as code in a line."""
-    return f"`{' '.join(text.split()).replace('`', chr(39)).replace('|', '&#124;')}`"
+    return Markdown(f"`{' '.join(text.split()).replace('`', chr(39)).replace('|', '&#124;')}`")
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table; cells are Markdown already, numbers are shown as pages show them."""
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines)
+def markdown_page(report: Report, *, aligned: bool = False, tight: bool = False) -> str:
+    """The text of a Markdown file. Paragraphs are Markdown already; sections without parts are left out.
+
+    `aligned`, `tight`: of its tables, as for `markdown_table`.
+    """
+    blocks = [f"# {report.title}", report.lead]
+    for section in report.sections:
+        parts = [_block(part, aligned, tight) for part in section.parts]
+        blocks += [f"## {section.title}" if section.title and parts else "", *parts]
+    return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _cell(value: object) -> str:
-    return "" if value is None else str(shown(value))
+def _block(part: Part, aligned: bool, tight: bool) -> str:
+    match part:
+        case str() if not isinstance(part, Html):
+            return part
+        case Table():
+            return markdown_table(part, aligned=aligned, tight=tight)
+        case BulletList(items):
+            return "\n".join(f"- {item}" for item in items)
+        case Code(text, language):
+            longest = max((len(ticks) for ticks in re.findall(r"`+", text)), default=0)
+            fence = "`" * max(3, longest + 1)  # or the text could end its block
+            return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+    raise TypeError(f"{type(part).__name__} has no form in Markdown")
 
 
-def fenced(language: str, text: str) -> str:
-    """A block of code, in a fence that is longer than any in `text`."""
-    longest = max((len(found) for found in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+def markdown_table(table: Table, *, aligned: bool = False, tight: bool = False) -> str:
+    """The lines of a table. `aligned`: columns of numbers stand to the right; `tight`: no blanks in the rule."""
+    lines = [_line(map(_cell, line)) for line in (table.columns, *table.rows)]
+    rule = _line("---:" if aligned and numeric else "---" for numeric in table.numeric())
+    return "\n".join([lines[0], rule.replace(" ", "") if tight else rule, *lines[1:]])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(value: Any) -> str:
+    text = format_value(value)
+    if text is None or isinstance(text, Markdown):
+        return text or ""
+    return text.replace("|", "\\|")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nlpctl.layout import REPORT
 from nlpctl.names import counted
-from nlpctl.report.html import Html, element, joined
-from nlpctl.report.page import Number, folded, percent, table
+from nlpctl.report.html import Html, element
+from nlpctl.report.model import Folded, Number, Part, Table, percent
+from nlpctl.report.page import draw
 from nlpctl.report.score_tables import score_tables
 
 _STYLE = Html(
@@ -25,12 +27,12 @@ class Scores(dict[str, Any]):
     """Scores as metrics.json has them, of one split or by split. A notebook shows them as tables."""
 
     def _repr_html_(self) -> str:
-        return _shown(_scores(self))
+        return _framed(*_scores(self))
 
 
 def run_html(path: Path, metrics: Mapping[str, Any]) -> str:
     """A run: where it is, its scores, and its page, folded."""
-    return _shown(element("b", path), _scores(metrics), _page_in_frame(path / REPORT))
+    return _framed(element("b", path), *_scores(metrics), *_page_in_frame(path / REPORT))
 
 
 def export_html(path: Path, report: Mapping[str, Any]) -> str:
@@ -48,35 +50,34 @@ def export_html(path: Path, report: Mapping[str, Any]) -> str:
     ]
     columns = ["graph", "engine", "precision", "largest difference", "agreement"]
     compared = f"compared with the network on {counted(report['rows']['count'], 'rows')}"
-    return _shown(element("b", path), table(columns, rows, compared))
+    return _framed(element("b", path), Table(columns, rows, compared))
 
 
 def facts_html(facts: Mapping[str, Any]) -> str:
     """Facts by their names."""
     (first, value), *others = facts.items()
-    return _shown(table([first, str(value)], others))
+    return _framed(Table([first, str(value)], others))
 
 
-def _shown(*parts: Html) -> str:
-    return str(element("div", _STYLE, *parts, class_="nlpctl"))
+def _framed(*parts: Part) -> str:
+    """The parts with the styles that they need outside of a page."""
+    return str(element("div", _STYLE, *map(draw, parts), class_="nlpctl"))
 
 
-def _scores(metrics: Mapping[str, Any]) -> Html:
+def _scores(metrics: Mapping[str, Any]) -> Iterator[Part]:
     """Scores as tables; those per label are folded."""
     if not metrics:
-        return Html("")
+        return
     one = not all(isinstance(each, Mapping) for each in metrics.values())
     first, *others = score_tables({"": metrics} if one else metrics)
     unnamed = one and len(first.rows) == 1  # the name of a single split is not known; below it may be its intervals
-    all_splits = table(first.columns[unnamed:], [row[unnamed:] for row in first.rows])
-    return joined(
-        all_splits, *[folded(each.title.removeprefix(", "), table(each.columns, each.rows)) for each in others]
-    )
+    yield Table(first.columns[unnamed:], [row[unnamed:] for row in first.rows])
+    for each in others:
+        yield Folded(each.title.removeprefix(", "), [replace(each, title="")])
 
 
-def _page_in_frame(path: Path) -> Html:
+def _page_in_frame(path: Path) -> Iterator[Part]:
     """The page `path`, folded. It has no scripts, and a frame with `sandbox` runs none."""
-    if not path.is_file():
-        return Html("")
-    page = path.read_text(encoding="utf-8")
-    return folded(_PAGE, element("iframe", srcdoc=page, sandbox="", style=_FRAME, title=_PAGE))
+    if path.is_file():
+        page = path.read_text(encoding="utf-8")
+        yield Folded(_PAGE, [element("iframe", srcdoc=page, sandbox="", style=_FRAME, title=_PAGE)])

@@ -1,9 +1,7 @@
-"""A page: a heading, a few figures, sections of tables, plots and text."""
+"""A report as one HTML file that needs nothing else: no scripts, no network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +9,22 @@ import nlpctl
 from nlpctl.errors import UserError
 from nlpctl.outputs import is_stream, refuse_output
 from nlpctl.report.html import STYLE, Html, element, joined
+from nlpctl.report.model import (
+    BulletList,
+    Code,
+    Figure,
+    Folded,
+    KeyFigures,
+    Part,
+    Place,
+    Report,
+    SideBySide,
+    Table,
+    format_value,
+)
 
 WIDE = 8  # columns; a table of more may be wider than the text, as far as the window goes
-
-
-class Number(str):
-    """A formatted number for a table, shown as it is."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of a page; every part is Html or a text, which becomes a paragraph."""
-
-    title: str
-    parts: Sequence[str]
-
+SHORT = 20  # characters; a cell of no more is not worth a line break
 
 _FOOTER = b"<footer>nlpctl "
 
@@ -39,115 +36,71 @@ def refuse_other_page(path: Path, hint: str) -> None:
         raise UserError("this file was not written by nlpctl, and is not replaced", where=str(path), hint=hint)
 
 
-def page(title: str, lead: str, sections: Sequence[Section], refresh: int | None = None) -> str:
-    """The text of one HTML file that needs nothing else. Sections without parts are left out.
+def html_page(report: Report, refresh: int | None = None) -> str:
+    """The text of the file. Sections without parts are left out.
 
     `refresh`: seconds after which a browser loads the page again.
     """
-    shown = [section for section in sections if section.parts]
-    links = [element("a", section.title, href=f"#s{number}") for number, section in enumerate(shown, 1)]
-    body = joined(
-        element("header", element("h1", title), paragraph(lead), element("nav", *links) if len(links) > 1 else ""),
-        *[_section(section, number) for number, section in enumerate(shown, 1)],
-        element("footer", f"nlpctl {nlpctl.__version__}"),
-    )
+    sections = [section for section in report.sections if section.parts]
+    links = [element("a", section.title, href=f"#s{number}") for number, section in enumerate(sections, 1)]
+    nav = element("nav", *links) if len(links) > 1 else ""
+    lead = element("p", report.lead) if report.lead else ""
+    body = [element("header", element("h1", report.title), lead, nav)]
+    for number, section in enumerate(sections, 1):
+        content = [element("h2", section.title), *map(draw, section.parts)]
+        body.append(Html("\n") + element("section", *content, id=f"s{number}"))
+    body.append(element("footer", f"nlpctl {nlpctl.__version__}"))
     head = joined(
         Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
         "" if refresh is None else element("meta", http_equiv="refresh", content=refresh),
-        element("title", title),
+        element("title", report.title),
         Html(f"<style>{STYLE}</style>"),
     )
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{joined(*body)}</body></html>\n'
 
 
-def _section(section: Section, number: int) -> Html:
-    parts = [part if isinstance(part, Html) else paragraph(part) for part in section.parts]
-    return Html("\n") + element("section", element("h2", section.title), *parts, id=f"s{number}")
+def draw(part: Part) -> Html:
+    """A part of a report as HTML."""
+    match part:
+        case Html():
+            return part
+        case str():
+            return element("p", part) if part else Html("")
+        case Table():
+            return _table(part)
+        case KeyFigures(values):
+            tiles = [
+                element("div", element("b", format_value(value)), element("span", name))
+                for name, value in values.items()
+            ]
+            return element("div", *tiles, class_="figures")
+        case Figure(svg, title):
+            return element("h3", title) + svg if title else svg
+        case BulletList(items):
+            return element("ul", *[element("li", item) for item in items], class_="warnings") if items else Html("")
+        case Code(text):
+            return element("pre", text)
+        case SideBySide(parts):
+            return element("div", *[element("div", draw(each)) for each in parts], class_="row")
+        case Folded(summary, parts):
+            return element("details", element("summary", summary), *map(draw, parts))
 
 
-def paragraph(text: str) -> Html:
-    """A paragraph; "" gives nothing."""
-    return element("p", text) if text else Html("")
-
-
-def figures(values: Mapping[str, Any]) -> Html:
-    """The most important numbers, side by side: what -> value."""
-    tiles = [element("div", element("b", shown(value)), element("span", name)) for name, value in values.items()]
-    return element("div", *tiles, class_="figures")
-
-
-def warnings(messages: Sequence[str]) -> Html:
-    """A list of warnings; nothing if there are none."""
-    if not messages:
-        return Html("")
-    return element("ul", *[element("li", message) for message in messages], class_="warnings")
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "") -> Html:
-    """A table; columns of numbers (or nothing) stand to the right. Cells may be Html."""
-    right = [
-        any(_is_number(row[i]) for row in rows) and all(_is_number(row[i]) or row[i] is None for row in rows)
-        for i in range(len(columns))
-    ]
-    classes = ["number" if is_right else None for is_right in right]
-    head = element("tr", *[element("th", name, class_=kind) for name, kind in zip(columns, classes, strict=True)])
+def _table(table: Table) -> Html:
+    classes = ["number" if numeric else None for numeric in table.numeric()]
+    names = zip(table.columns, classes, strict=True)
+    head = element("tr", *[element("th", name, class_=kind) for name, kind in names])
     body = [
-        element(
-            "tr",
-            *[element("td", shown(cell), class_=kind or _short(cell)) for cell, kind in zip(row, classes, strict=True)],
-        )
-        for row in rows
+        element("tr", *[_cell(value, kind) for value, kind in zip(row, classes, strict=True)]) for row in table.rows
     ]
-    told = element("caption", caption) if caption else ""
-    frame = "scroll wide" if len(columns) > WIDE else "scroll"
-    return element("div", element("table", told, element("thead", head), element("tbody", *body)), class_=frame)
+    caption = element("caption", table.title) if table.title else ""
+    drawn = element("table", caption, element("thead", head), element("tbody", *body))
+    return element("div", drawn, class_="scroll wide" if len(table.columns) > WIDE else "scroll")
 
 
-def code(text: str) -> Html:
-    """Text with its line ends and blanks, such as a recipe."""
-    return element("pre", text)
-
-
-def folded(summary: str, *parts: Html) -> Html:
-    """Parts that are shown on a click."""
-    return element("details", element("summary", summary), *parts)
-
-
-def place(where: str) -> Html:
-    """file:line, or a name of a parameter: in letters of one width, on one line."""
-    return element("span", where, class_="place")
-
-
-def side_by_side(*parts: Html) -> Html:
-    """Plots or tables next to each other, as far as there is room."""
-    return element("div", *[element("div", part) for part in parts], class_="row")
-
-
-def shown(value: Any) -> Any:
-    """A cell's value as people read it: 12,345 and 0.1235; anything else as it is."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.4f}" if abs(value) < 1000 else f"{value:,.0f}"
-    return value
-
-
-def percent(share: float) -> str:
-    """A share as 12.3 %; one that is not nothing never shows as 0."""
-    if 0 < share < 0.001:
-        return "< 0.1 %"
-    return f"{share:.1%}".replace("%", " %")
-
-
-def _short(cell: Any) -> str | None:
-    """The class of a cell that is not worth a line break."""
-    return "short" if isinstance(cell, str) and len(cell) <= 20 and not isinstance(cell, Html) else None
-
-
-def _is_number(value: Any) -> bool:
-    """Numbers, and texts that stand for one."""
-    if isinstance(value, str):
-        return isinstance(value, Number) or (value.endswith(" %") and not isinstance(value, Html))
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _cell(value: Any, kind: str | None) -> Html:
+    if isinstance(value, Place):
+        value = element("span", value, class_="place")
+    if kind is None and isinstance(value, str) and len(value) <= SHORT and not isinstance(value, Html):
+        kind = "short"
+    return element("td", format_value(value), class_=kind)

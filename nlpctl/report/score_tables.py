@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from nlpctl.layout import CONFIDENCE, ECE, INTERVALS, OWN_SCORES
+from nlpctl.report.model import Table
 
 
-class ScoreTable(NamedTuple):
-    """A table of scores; the first one has no title."""
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Any]]
-
-
-def score_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[ScoreTable]:
+def score_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
     """The tables of `metrics`, which hold a report for every split, as metrics.json does."""
     yield _scores(metrics)
     for split, report in metrics.items():
@@ -24,11 +17,11 @@ def score_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[ScoreTabl
             continue
         of_label = ["precision", "recall", "f1", "support"]
         labels = [[label, *(row[name] for name in of_label)] for label, row in report["labels"].items()]
-        yield ScoreTable(f"{split}, per label", ["label", *of_label], labels)
+        yield Table(["label", *of_label], labels, f"{split}, per label")
         if "levels" in report:  # of hierarchical labels
             of_level = ["labels", "micro_f1", "macro_f1"]
             levels = [[level, *(row[name] for name in of_level)] for level, row in report["levels"].items()]
-            yield ScoreTable(f"{split}, per level", ["level", *of_level], levels)
+            yield Table(["level", *of_level], levels, f"{split}, per level")
 
 
 def figures(report: Mapping[str, Any]) -> dict[str, float]:
@@ -43,7 +36,7 @@ def without_counts(report: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in figures(report).items() if name in own or not isinstance(value, int)}
 
 
-def confidence_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[ScoreTable]:
+def confidence_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
     """Per split how many decisions are as sure as some least confidence, and how many of these are right."""
     for split, report in metrics.items():
         found = report.get(CONFIDENCE)
@@ -53,7 +46,7 @@ def confidence_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Scor
             [each["min_confidence"], _share(each["coverage"]), _share(each["precision"])] for each in found["coverage"]
         ]
         title = f"{split}, {found['of']} by confidence; {told_ece(report)}"
-        yield ScoreTable(title, ["confidence from", f"{found['of']} kept", "of these right"], rows)
+        yield Table(["confidence from", f"{found['of']} kept", "of these right"], rows, title)
 
 
 def told_ece(report: Mapping[str, Any]) -> str:
@@ -66,7 +59,7 @@ def _share(share: float | None) -> str | None:
     return None if share is None else f"{share:.1%}".replace("%", " %")
 
 
-def _scores(metrics: Mapping[str, Mapping[str, Any]]) -> ScoreTable:
+def _scores(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
     """A row of scores per split, and one of their 95 % intervals."""
     names = list(dict.fromkeys(name for report in metrics.values() for name in figures(report)))
     rows: list[list[Any]] = []
@@ -76,4 +69,4 @@ def _scores(metrics: Mapping[str, Mapping[str, Any]]) -> ScoreTable:
         if ends:
             told = [f"{ends[name][0]:.3f} to {ends[name][1]:.3f}" if name in ends else None for name in names]
             rows.append(["  95 % interval", *told])
-    return ScoreTable("", ["split", *names], rows)
+    return Table(["split", *names], rows)

@@ -29,8 +29,8 @@ from nlpctl.models.folder import read_labels, read_trained_card
 from nlpctl.models.model_manifest import weights_sum
 from nlpctl.names import nearest
 from nlpctl.outputs import is_signed, is_stream, refuse_output, signed
-from nlpctl.report.markdown import code, fenced, plain, table
-from nlpctl.report.page import percent
+from nlpctl.report.markdown import code, markdown_page, plain
+from nlpctl.report.model import BulletList, Code, Part, Report, Section, Table, percent
 from nlpctl.report.score_tables import without_counts
 from nlpctl.runs.run_files import is_run, sound_slices
 from nlpctl.runs.runs import RunRecord, open_run, tell_missing_slices
@@ -252,30 +252,23 @@ class CardFacts:
 def card_page(facts: CardFacts, language: str) -> str:
     """The text of README.md. `language`: of its words, one of card_words.LANGUAGES."""
     say = words(language)
-    sections = {
-        say["does"]: _does(facts, say, language),
-        say["labels"]: _labels(facts, say),
-        say["data"]: _data(facts, say),
-        say["procedure"]: _procedure(facts, say),
-        say["scores"]: _scores(facts, say),
-        say["slices"]: _slices(facts, say),
-        say["graphs"]: _graphs(facts, say),
-        say["limits"]: _limits(facts, say),
-        say["run"]: _how_to_run(facts, say),
-        say["reproduce"]: _reproduce(facts, say),
-    }
-    parts = [f"---\n{_front_yaml(facts)}---", f"# {plain(facts.name)}"]
-    for title, blocks in sections.items():
-        shown = list(blocks)
-        parts += [f"## {title}", *shown] if shown else []
-    return signed("\n\n".join(parts) + "\n")
+    sections = [
+        Section(say["does"], list(_does(facts, say, language))),
+        Section(say["labels"], list(_labels(facts, say))),
+        Section(say["data"], list(_data(facts, say))),
+        Section(say["procedure"], list(_procedure(facts, say))),
+        Section(say["scores"], list(_scores(facts, say))),
+        Section(say["slices"], list(_slices(facts, say))),
+        Section(say["graphs"], list(_graphs(facts, say))),
+        Section(say["limits"], [BulletList(list(_limits(facts, say)))]),
+        Section(say["run"], list(_how_to_run(facts, say))),
+        Section(say["reproduce"], list(_reproduce(facts, say))),
+    ]
+    head = yaml.safe_dump(_front_matter(facts), sort_keys=False, allow_unicode=True, width=4096)
+    return signed(f"---\n{head}---\n\n{markdown_page(Report(plain(facts.name), '', sections))}")
 
 
 # -- for the hub ---------------------------------------------------------------------------------
-
-
-def _front_yaml(facts: CardFacts) -> str:
-    return yaml.safe_dump(_front_matter(facts), sort_keys=False, allow_unicode=True, width=4096)
 
 
 def _front_matter(facts: CardFacts) -> dict[str, Any]:
@@ -316,15 +309,15 @@ def _results(facts: CardFacts) -> Iterator[dict[str, Any]]:
 # -- what it is ----------------------------------------------------------------------------------
 
 
-def _does(facts: CardFacts, say: Mapping[str, str], language: str) -> Iterator[str]:
+def _does(facts: CardFacts, say: Mapping[str, str], language: str) -> Iterator[Part]:
     info = task_info(facts.recipe.task)
-    lines = [f"- {say['task']}{say['colon']}`{info.name}`. {_meaning(info, language)}"]
+    lines = [f"{say['task']}{say['colon']}`{info.name}`. {_meaning(info, language)}"]
     if facts.record is not None:
-        lines.append(f"- {say['network']}{say['colon']}{_network(facts, say)}")
+        lines.append(f"{say['network']}{say['colon']}{_network(facts, say)}")
         members = [plain(_without_folder(name)) for name in _members(facts.record)]
         if members:
-            lines.append(f"- {say['ensemble'].format(len(members))}{say['colon']}{say['comma'].join(members)}")
-    yield "\n".join(lines)
+            lines.append(f"{say['ensemble'].format(len(members))}{say['colon']}{say['comma'].join(members)}")
+    yield BulletList(lines)
     if facts.export is not None and facts.record is not None:
         yield say["made_of"]
     if facts.record is None:
@@ -367,7 +360,7 @@ def _labels(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     yield shown if more <= 0 else f"{shown} {say['more_labels'].format(f'{more:,}')}"
 
 
-def _data(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
+def _data(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     if facts.record is None:
         return
     data, manifest = facts.recipe.data, facts.record.manifest
@@ -379,16 +372,16 @@ def _data(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     known = {split: count for split, count in rows.items() if isinstance(count, int)}
     if known:
         splits = [split for split in ("train", "dev", "test") if split in known]
-        yield table([say["split"], say["rows"]], [[split, known[split]] for split in splits])
+        yield Table([say["split"], say["rows"]], [[split, known[split]] for split in splits])
     files = [[plain(facts.public(file)), f"`{digest}`"] for file, digest in manifest["data"].items()]
     if files:
-        yield table([say["file"], "SHA-256"], files)
+        yield Table([say["file"], "SHA-256"], files)
     for split, skipped in manifest["skipped_rows"].items():
         if skipped["total"]:
             yield say["skipped"].format(f"{skipped['total']:,}", split)
 
 
-def _procedure(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
+def _procedure(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     if facts.record is None:
         return
     record, manifest = facts.record, facts.record.manifest
@@ -412,7 +405,7 @@ def _procedure(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     told[say["commit"]] = manifest["git_commit"]
     told |= {name: manifest["versions"].get(name) for name in _PACKAGES}
     rows = [[name, _value(value)] for name, value in told.items() if value is not None]
-    yield table([say["what"], say["value"]], rows)
+    yield Table([say["what"], say["value"]], rows)
 
 
 def _value(value: Any) -> Any:
@@ -423,7 +416,7 @@ def _value(value: Any) -> Any:
 # -- how good it is ------------------------------------------------------------------------------
 
 
-def _scores(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
+def _scores(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     if facts.record is None:
         return
     rows = []
@@ -435,7 +428,7 @@ def _scores(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     if not rows:
         yield say["not_scored"]
         return
-    yield table([say["split"], say["score"], say["value"], say["interval"]], rows)
+    yield Table([say["split"], say["score"], say["value"], say["interval"]], rows)
     if any(INTERVALS in report for report in facts.metrics.values()):
         yield say["interval_is"]
     if INTERVALS in facts.metrics.get("dev", {}):
@@ -453,12 +446,12 @@ def _scores(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
         yield f"### {say['per_label'].format(split)}"
         of_label = ("precision", "recall", "f1")
         found = [[plain(label), *(each[name] for name in of_label), each["support"]] for label, each in labels.items()]
-        yield table([say["label"], *of_label, say["rows"]], found[:MOST_LABELS])
+        yield Table([say["label"], *of_label, say["rows"]], found[:MOST_LABELS])
         if len(found) > MOST_LABELS:
             yield say["more_scores"].format(f"{len(found) - MOST_LABELS:,}")
 
 
-def _slices(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
+def _slices(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     found = facts.slices
     if found is None or not found["by"]:
         return
@@ -483,10 +476,10 @@ def _slices(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
         for kind, each in sorted(below, key=lambda pair: pair[1].above)
     ]
     ends = say["interval"]
-    yield table([say["by"], say["slice"], say["rows"], say["value"], ends, say["above"], ends], rows)
+    yield Table([say["by"], say["slice"], say["rows"], say["value"], ends, say["above"], ends], rows)
 
 
-def _graphs(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
+def _graphs(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     export = facts.export
     if export is None:
         return
@@ -503,12 +496,12 @@ def _graphs(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     ]
     if rows:
         columns = ("graph", "engine", "precision", "agreement", "difference")
-        yield table([say[name] for name in columns], rows)
+        yield Table([say[name] for name in columns], rows)
         yield say["compared"].format(f"{export.rows:,}")
     if export.dev is not None:
         dev = export.dev
         title = say["dev_rows"].format(plain(dev.metric), f"{dev.rows:,}")
-        yield table([say["precision"], title], [["fp32", dev.fp32], *([plain(n), v] for n, v in dev.scores.items())])
+        yield Table([say["precision"], title], [["fp32", dev.fp32], *([plain(n), v] for n, v in dev.scores.items())])
     if export.chosen is not None:
         yield say["chosen"].format(export.chosen.engine, export.chosen.precision)
 
@@ -517,11 +510,6 @@ def _graphs(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
 
 
 def _limits(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
-    told = list(_limit_lines(facts, say))
-    yield "\n".join(f"- {line}" for line in told)
-
-
-def _limit_lines(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     in_windows = task_rows(facts.recipe.task, facts.recipe.data).in_windows
     yield say["windows" if in_windows else "cut"].format(facts.recipe.data.max_seq_length)
     for split, report in facts.metrics.items():
@@ -551,7 +539,7 @@ def _limit_lines(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
 # -- what to do with it --------------------------------------------------------------------------
 
 
-def _how_to_run(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
+def _how_to_run(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     rows, name = task_rows(facts.recipe.task, facts.recipe.data), facts.name
     shell, exported = shlex.quote(name), shlex.quote(f"{name}-export")
     source = "texts.txt" if rows.plain_column is not None else "rows.jsonl"
@@ -559,20 +547,20 @@ def _how_to_run(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     if facts.export is None:
         lines.append(f"nlpctl export {shell} -o {exported}")
     yield say["with"].format(nlpctl.__version__, name.replace("`", "'"))
-    yield fenced("bash", "\n".join(lines))
+    yield Code("\n".join(lines), "bash")
     keys = rows.required(labelled=False)
     if rows.plain_column is None:
         yield say["row_keys"].format(say["comma"].join(code(key) for key in keys))
     row = '"..."' if rows.plain_column is not None else "{" + ", ".join(f"{key!r}: ..." for key in keys) + "}"
-    yield fenced("python", f"import nlpctl\n\nmodel = nlpctl.load({name!r})\nanswer = model.predict({row})")
+    yield Code(f"import nlpctl\n\nmodel = nlpctl.load({name!r})\nanswer = model.predict({row})", "python")
 
 
-def _reproduce(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
+def _reproduce(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     if facts.record is None:
         return
     made_by = _made_by(facts.record)
     yield say["recipe"] if made_by is None else say["other_recipe"].format(code(made_by))
-    yield fenced("yaml", to_yaml(_public(_values(facts), facts.public)))
+    yield Code(to_yaml(_public(_values(facts), facts.public)), "yaml")
     yield say["cite"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nlpctl.report.score_tables import ScoreTable
+from nlpctl.report.model import Table
 from nlpctl.tasks.confidence import DIGITS
 from nlpctl.tasks.slices import Slice
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from nlpctl.tasks.intervals import Interval, Paired
 
 
-def comparison_table(split: str, names: Sequence[str], paired: Paired) -> ScoreTable:
+def comparison_table(split: str, names: Sequence[str], paired: Paired) -> Table:
     """Two models on the same rows: each score, the difference with its interval, and p."""
     rows = []
     for score, each in paired.scores.items():
         ends = "{:+.4f} to {:+.4f}".format(*each.interval)
         rows.append([score, each.first, each.second, f"{each.difference:+.4f}", ends, _p(each.p)])
     columns = ["score", *names, "difference", "95 % interval", "p"]
-    return ScoreTable(f"{split}, the same {paired.rows:,} rows", columns, rows)
+    return Table(columns, rows, f"{split}, the same {paired.rows:,} rows")
 
 
 def _p(p: float) -> str:
@@ -51,7 +51,7 @@ def _ends(interval: Interval | None) -> str:
     return "" if interval is None else " ({:.1%} to {:.1%})".format(*interval)
 
 
-def slice_table(split: str, by: str, slices: Sequence[Slice]) -> ScoreTable:
+def slice_table(split: str, by: str, slices: Sequence[Slice]) -> Table:
     """The slices of a split, the worst first."""
     rows = [
         [
@@ -65,4 +65,4 @@ def slice_table(split: str, by: str, slices: Sequence[Slice]) -> ScoreTable:
         for each in slices
     ]
     columns = [by, "rows", "score", "95 % interval", "above the rest", "95 % interval"]
-    return ScoreTable(f"{split}, by {by}", columns, rows)
+    return Table(columns, rows, f"{split}, by {by}")

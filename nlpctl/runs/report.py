@@ -17,19 +17,21 @@ from nlpctl.layout import CONFIDENCE, INTERVALS
 from nlpctl.names import and_more
 from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html, element
-from nlpctl.report.page import (
+from nlpctl.report.model import (
+    BulletList,
+    Code,
+    Figure,
+    Folded,
+    KeyFigures,
+    Part,
+    Place,
+    Report,
     Section,
-    code,
-    figures,
-    folded,
-    page,
+    SideBySide,
+    Table,
     percent,
-    place,
-    refuse_other_page,
-    side_by_side,
-    table,
-    warnings,
 )
+from nlpctl.report.page import html_page, refuse_other_page
 from nlpctl.report.plots import Point, lines, matrix, reliability
 from nlpctl.report.score_tables import confidence_tables, score_tables, told_ece
 from nlpctl.runs.comparison import slice_table
@@ -51,15 +53,15 @@ def run_page(
     recipe_yaml: str,
     mistakes: Mapping[str, Any] | None,
     slices: Mapping[str, Any] | None = None,
-    compression: Sequence[Html] = (),
+    compression: Sequence[Part] = (),
     first: Sequence[Section] = (),
     refresh: int | None = None,
 ) -> str:
     """The text of the page. `mistakes`, `slices`: the content of mistakes.json and slices.json; `compression`: the
-    section on compressed models; `first`: sections before all others; `refresh`: as of `page`."""
+    section on compressed models; `first`: sections before all others; `refresh`: as of `html_page`."""
     sections = [
         *first,
-        Section("Summary", [_tiles(record), warnings(list(advice(record)))]),
+        Section("Summary", [_key_figures(record), BulletList(list(advice(record)))]),
         Section("Curves", list(_curves(record))),
         Section("Time", list(_time(record))),
         Section("Scores", list(_scores(record))),
@@ -68,17 +70,18 @@ def run_page(
         Section("Confusions", list(_confusions(record))),
         Section("Worst errors", list(_mistakes(mistakes, record.recipe.task))),
         Section("Compression", compression),
-        Section("Recipe", [code(recipe_yaml)]),
+        Section("Recipe", [Code(recipe_yaml)]),
         Section("Manifest", list(_manifest(record))),
     ]
     name = record.run.path.resolve().name
-    return page(f"Run {name}", f"{record.recipe.task}, {record.model}: {record.run.path.resolve()}", sections, refresh)
+    lead = f"{record.recipe.task}, {record.model}: {record.run.path.resolve()}"
+    return html_page(Report(f"Run {name}", lead, sections), refresh)
 
 
 # -- summary -------------------------------------------------------------------------------------
 
 
-def _tiles(record: RunRecord) -> Html:
+def _key_figures(record: RunRecord) -> KeyFigures:
     tiles: dict[str, Any] = {"state": record.shown_state}
     for split in ("dev", "test"):
         score = record.score(split, record.metric)
@@ -91,7 +94,7 @@ def _tiles(record: RunRecord) -> Html:
         tiles["time"] = record.duration
     if "parameters" in record.manifest:
         tiles["parameters"] = record.manifest["parameters"]["total"]
-    return figures(tiles)
+    return KeyFigures(tiles)
 
 
 def advice(record: RunRecord) -> Iterator[str]:
@@ -132,7 +135,7 @@ def series(record: RunRecord, event: str, figure: str) -> list[Point]:
     return [(each["step"], each[figure]) for each in record.events if each["event"] == event and figure in each]
 
 
-def _curves(record: RunRecord) -> Iterator[Html]:
+def _curves(record: RunRecord) -> Iterator[Part]:
     known = scores(record.recipe.task)
     names = (*known, *(name for name in record.own_scores if name not in known))
     marks = {} if record.best_step is None else {"best": record.best_step}
@@ -145,12 +148,11 @@ def _curves(record: RunRecord) -> Iterator[Html]:
     curves["learning rate"] = {"": series(record, "log", "learning_rate")}
     curves["rows per second"] = {"": series(record, "log", "interval_samples_per_second")}
     plots = []
-    for title, found in curves.items():
-        shown = {name: points for name, points in found.items() if points}
-        plots.append(lines(shown, "step", title, marks={} if "" in shown else marks, x_range=(0, record.step)))
-    drawn = [plot for plot in plots if plot]
-    if drawn:
-        yield side_by_side(*drawn)
+    for title, lines_of in curves.items():
+        known = {name: points for name, points in lines_of.items() if points}
+        plots.append(lines(known, "step", title, marks={} if "" in known else marks, x_range=(0, record.step)))
+    if any(plots):
+        yield SideBySide([Figure(plot) for plot in plots if plot])
 
 
 def _dev(record: RunRecord, name: str) -> list[Point]:
@@ -160,36 +162,35 @@ def _dev(record: RunRecord, name: str) -> list[Point]:
 # -- time ----------------------------------------------------------------------------------------
 
 
-def _time(record: RunRecord) -> Iterator[Html | str]:
+def _time(record: RunRecord) -> Iterator[Part]:
     """Where the time of the training went, and what to change."""
     found = record.manifest.get("time")
     if not is_sound(found):
         return
     rows = [[title, f"{seconds:.1f}", percent(share)] for title, seconds, share in rows_of(found)]
     rows.append(["total", f"{total_of(found):.1f}", percent(1.0)])
-    yield table(["what", "seconds", "share"], rows, f"{found['steps']:,} steps")
+    yield Table(["what", "seconds", "share"], rows, f"{found['steps']:,} steps")
     yield from time_advice(found, record.recipe, record.manifest["device"])
 
 
 # -- scores --------------------------------------------------------------------------------------
 
 
-def _scores(record: RunRecord) -> Iterator[Html]:
+def _scores(record: RunRecord) -> Iterator[Part]:
     if not record.metrics:
         return
-    first = next(score_tables(record.metrics))  # the others are drawn below
-    yield table(first.columns, first.rows)
+    yield next(score_tables(record.metrics))  # the others are drawn below
     if INTERVALS in record.metrics.get("dev", {}):
         yield "As far as dev chose checkpoint, thresholds or settings, its score is optimistic, and so is its interval."
     labels = [_label_table(split, report) for split, report in record.metrics.items() if "labels" in report]
     if labels:
-        yield side_by_side(*labels)
+        yield SideBySide(labels)
     levels = [_level_table(split, report) for split, report in record.metrics.items() if "levels" in report]
     if levels:
-        yield side_by_side(*levels)
+        yield SideBySide(levels)
 
 
-def _confidence(record: RunRecord) -> Iterator[Html | str]:
+def _confidence(record: RunRecord) -> Iterator[Part]:
     """Whether the model is right as often as it says, and what it costs to take only what it is sure of."""
     found = {split: report for split, report in record.metrics.items() if CONFIDENCE in report}
     if not found:
@@ -199,34 +200,33 @@ def _confidence(record: RunRecord) -> Iterator[Html | str]:
         "is right as often as it says. ECE is the mean distance from it. `nlpctl predict --min-confidence` withholds "
         "what is less sure."
     )
-    yield side_by_side(*[_diagram(split, report) for split, report in found.items()])
-    tables = [table(each.columns, each.rows, each.title) for each in confidence_tables(found)]
-    yield side_by_side(*tables)
+    yield SideBySide([_diagram(split, report) for split, report in found.items()])
+    yield SideBySide(list(confidence_tables(found)))
 
 
-def _diagram(split: str, report: Mapping[str, Any]) -> Html:
+def _diagram(split: str, report: Mapping[str, Any]) -> Figure:
     told = report[CONFIDENCE]
     before = told.get("before")
     series = {"as trained" if before is None else "calibrated": told["reliability"]}
     if before is not None:
         series = {"before": before["reliability"], **series}
-    return element("h3", f"{split}: {told_ece(report)}") + reliability(series)
+    return Figure(reliability(series), f"{split}: {told_ece(report)}")
 
 
-def _label_table(split: str, report: Mapping[str, Any]) -> Html:
+def _label_table(split: str, report: Mapping[str, Any]) -> Table:
     rows = [
         [label, each["precision"], each["recall"], each["f1"], each["support"]]
         for label, each in report["labels"].items()
     ]
-    return table(["label", "precision", "recall", "f1", "rows"], rows, f"{split}, per label")
+    return Table(["label", "precision", "recall", "f1", "rows"], rows, f"{split}, per label")
 
 
-def _level_table(split: str, report: Mapping[str, Any]) -> Html:
+def _level_table(split: str, report: Mapping[str, Any]) -> Table:
     rows = [[level, each["labels"], each["micro_f1"], each["macro_f1"]] for level, each in report["levels"].items()]
-    return table(["level", "labels", "micro_f1", "macro_f1"], rows, f"{split}, per level")
+    return Table(["level", "labels", "micro_f1", "macro_f1"], rows, f"{split}, per level")
 
 
-def _slices(found: Mapping[str, Any] | None) -> Iterator[Html | str]:
+def _slices(found: Mapping[str, Any] | None) -> Iterator[Part]:
     if found is None or not found["by"]:
         return
     yield (
@@ -234,11 +234,10 @@ def _slices(found: Mapping[str, Any] | None) -> Iterator[Html | str]:
         "weakest first. `nlpctl eval RUN --by COLUMN` slices by a column of the data."
     )
     for kind, listed in found["by"].items():
-        told = slice_table(found["split"], kind, listed)
-        yield table(told.columns, told.rows, told.title)
+        yield slice_table(found["split"], kind, listed)
 
 
-def _confusions(record: RunRecord) -> Iterator[Html | str]:
+def _confusions(record: RunRecord) -> Iterator[Part]:
     kept = ("confusion", "confusions")
     found = {split: report for split, report in record.metrics.items() if any(name in report for name in kept)}
     if not found:
@@ -246,14 +245,13 @@ def _confusions(record: RunRecord) -> Iterator[Html | str]:
     names = list(next(iter(found.values()))["labels"])
     if len(names) <= LARGEST_MATRIX and all("confusion" in report for report in found.values()):
         yield "Lines: true labels; columns: predicted labels."
-        yield side_by_side(
-            *[element("h3", split) + matrix(names, names, report["confusion"]) for split, report in found.items()]
-        )
+        matrices = {split: matrix(names, names, report["confusion"]) for split, report in found.items()}
+        yield SideBySide([Figure(drawn, split) for split, drawn in matrices.items()])
         return
-    yield side_by_side(*[_confusion_table(split, report) for split, report in found.items()])
+    yield SideBySide([_confusion_table(split, report) for split, report in found.items()])
 
 
-def _confusion_table(split: str, report: Mapping[str, Any]) -> Html:
+def _confusion_table(split: str, report: Mapping[str, Any]) -> Table:
     labels = report["labels"]
     names = list(labels)
     rows = [
@@ -266,10 +264,10 @@ def _confusion_table(split: str, report: Mapping[str, Any]) -> Html:
         rows.append([gold, given, count, percent(count / max(labels[gold]["support"], 1))])
     rows.sort(key=lambda row: -row[2])
     columns = ["label", "predicted as", "rows", "share of the label"]
-    return table(columns, rows[:MOST_CONFUSIONS], f"{split}, the most frequent confusions of {len(names)} labels")
+    return Table(columns, rows[:MOST_CONFUSIONS], f"{split}, the most frequent confusions of {len(names)} labels")
 
 
-def _mistakes(found: Mapping[str, Any] | None, task: str) -> Iterator[Html | str]:
+def _mistakes(found: Mapping[str, Any] | None, task: str) -> Iterator[Part]:
     if found is None:
         return
     split, rows, wrong = found["split"], found["rows"], found["wrong"]
@@ -283,14 +281,14 @@ def _mistakes(found: Mapping[str, Any] | None, task: str) -> Iterator[Html | str
     named = any(each["where"] for each in found["worst"])
     lines_ = [
         [
-            *([place(Path(each["where"]).name if each["where"] else "")] if named else []),
+            *([Place(Path(each["where"]).name if each["where"] else "")] if named else []),
             *(_shortened(each["texts"].get(column, "")) for column in columns),
             _shortened(each["expected"]),
             _shortened(each["given"]),
         ]
         for each in found["worst"]
     ]
-    yield table([*(["where"] if named else []), *columns, "expected", "given"], lines_)
+    yield Table([*(["where"] if named else []), *columns, "expected", "given"], lines_)
 
 
 def _shortened(text: str) -> Html:
@@ -301,23 +299,23 @@ def _shortened(text: str) -> Html:
 # -- manifest ------------------------------------------------------------------------------------
 
 
-def _manifest(record: RunRecord) -> Iterator[Html]:
+def _manifest(record: RunRecord) -> Iterator[Part]:
     told = {name: value for name, value in facts(record).items() if name not in ("data", "state", "task", "model")}
-    yield table(["fact", "value"], [[name, element("span", str(value))] for name, value in told.items()])
+    yield Table(["fact", "value"], [[name, element("span", str(value))] for name, value in told.items()])
     data = [[element("span", file), element("span", digest[:16])] for file, digest in record.manifest["data"].items()]
     if data:
-        yield table(["data", "sha256"], data)
-    yield folded("manifest.json", code(json.dumps(record.manifest, ensure_ascii=False, indent=2)))
+        yield Table(["data", "sha256"], data)
+    yield Folded("manifest.json", [Code(json.dumps(record.manifest, ensure_ascii=False, indent=2))])
 
 
 
 _OUTPUT = "-o REPORT.html"
 
 # The section on the models that `nlpctl compress` made of a run, which compress/page.py draws.
-Compression = Callable[[RunRecord], Sequence[Html]]
+Compression = Callable[[RunRecord], Sequence[Part]]
 
 
-def _no_compression(record: RunRecord) -> Sequence[Html]:
+def _no_compression(record: RunRecord) -> Sequence[Part]:
     return ()
 
 

@@ -13,7 +13,7 @@ from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.errors import Problem
 from nlpctl.names import counted
-from nlpctl.report.page import percent
+from nlpctl.report.model import percent
 from nlpctl.tasks.base import Task
 
 MOST_ROWS = 2000  # that are tokenised, taken evenly from all

@@ -35,6 +35,8 @@ from nlpctl.models.find import check_edits
 from nlpctl.models.source import resolve_source
 from nlpctl.names import and_more
 from nlpctl.outputs import refuse_below_file
+from nlpctl.report.model import Table
+from nlpctl.report.text import aligned
 from nlpctl.runs.report import renew_report
 from nlpctl.runs.time_shares import advice, is_sound, rows_of, total_of
 from nlpctl.runs.tracking import tracked
@@ -131,9 +133,9 @@ def _tell_time(recipe: Recipe, run: RunDirectory, device: str) -> None:
     found = run.read_manifest().get("time")
     if not is_sound(found):
         return
-    cells = [[title, f"{seconds:.1f}", f"{share:.0%}"] for title, seconds, share in rows_of(found)]
-    cells.append(["total", f"{total_of(found):.1f}", "100%"])
-    console.note(console.plain_table("", ["time of the training", "seconds", "share"], cells).rstrip("\n"))
+    rows = [[title, f"{seconds:.1f}", f"{share:.0%}"] for title, seconds, share in rows_of(found)]
+    rows.append(["total", f"{total_of(found):.1f}", "100%"])
+    console.note(aligned(Table(["time of the training", "seconds", "share"], rows)))
     for line in advice(found, recipe, device):
         console.note(line)
 

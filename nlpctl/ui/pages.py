@@ -11,7 +11,8 @@ from urllib.parse import urlencode
 
 from nlpctl.names import counted
 from nlpctl.report.html import Html, as_it_is, element, joined
-from nlpctl.report.page import Section, code, page, table
+from nlpctl.report.model import Code, Part, Report, Section, Table
+from nlpctl.report.page import draw, html_page
 from nlpctl.runs.comparison import changed_rows, comparison_table
 from nlpctl.runs.runs import Difference, RunRecord, UnreadableRun
 
@@ -28,13 +29,13 @@ def index_page(folder: Path, records: Sequence[RunRecord], unreadable: Sequence[
     rows = [_row(record, os.path.relpath(record.run.path, folder)) for record in records]
     nothing = [None] * (len(_COLUMNS) - 3)
     rows += [["", os.path.relpath(each.path, folder), each.shown_state, *nothing] for each in unreadable]
-    listed: Html | str = f"There are no runs in {folder} yet: `nlpctl train` makes one."
+    listed: Part = f"There are no runs in {folder} yet: `nlpctl train` makes one."
     if rows:
         button = element("button", "compare the marked runs") if len(records) > 1 else ""
-        listed = element("form", table(_COLUMNS, rows), button, action="/compare")
+        listed = element("form", draw(Table(_COLUMNS, rows)), button, action="/compare")
     going = any(record.state == "running" for record in records)
     lead = f"{counted(len(rows), 'runs')} in {folder.resolve()}"
-    return page("Runs", lead, [Section("Runs", [listed])], REFRESH if going else None)
+    return html_page(Report("Runs", lead, [Section("Runs", [listed])]), REFRESH if going else None)
 
 
 def _row(record: RunRecord, name: str) -> list[Any]:
@@ -65,7 +66,7 @@ def answered_section(answer: Mapping[str, Any] | None) -> Section:
     """What the model says; None: it is being loaded."""
     if answer is None:
         return Section("Answer", ["The model is being loaded; this page asks again by itself."])
-    return Section("Answer", [code(json.dumps(answer, ensure_ascii=False, indent=2))])
+    return Section("Answer", [Code(json.dumps(answer, ensure_ascii=False, indent=2))])
 
 
 def compare_page(
@@ -75,18 +76,17 @@ def compare_page(
     sections = [Section("Compared row by row", list(_pairs(names, pairs)))]
     for group, listed in found.items():
         rows = [[each.name, *(_cell(value) for value in each.values)] for each in listed]
-        sections.append(Section(group.capitalize(), [table([group, *names], rows)] if rows else []))
+        sections.append(Section(group.capitalize(), [Table([group, *names], rows)] if rows else []))
     links = joined(element("a", "all runs", href="/"), *(_link(name) for name in names), between=", ")
-    return page("Runs compared", links, sections)
+    return html_page(Report("Runs compared", links, sections))
 
 
-def _pairs(names: Sequence[str], pairs: Mapping[str, Paired | str]) -> Iterator[Html | str]:
+def _pairs(names: Sequence[str], pairs: Mapping[str, Paired | str]) -> Iterator[Part]:
     for split, each in pairs.items():
         if isinstance(each, str):
             yield f"{split}: no paired comparison, since {each}."
             continue
-        told = comparison_table(split, names, each)
-        yield table(told.columns, told.rows, told.title)
+        yield comparison_table(split, names, each)
         yield changed_rows(each)
 
 
@@ -98,4 +98,4 @@ def _cell(value: Any) -> Any:
 def problem_page(message: str) -> str:
     """What went wrong."""
     back = element("a", "all runs", href="/")
-    return page("This does not work", back, [Section("Why", [code(message)])])
+    return html_page(Report("This does not work", back, [Section("Why", [Code(message)])]))

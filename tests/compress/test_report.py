@@ -31,11 +31,11 @@ def result(tmp_path) -> CompressResult:
 
 def lines(result: CompressResult) -> list[dict[str, list[str]]]:
     """Of each table the lines by candidate, without marks."""
-    return [{line[0].lstrip("*! "): line for line in table.lines} for table in tables(result)]
+    return [{line[0].lstrip("*! "): line for line in table.rows} for table, _ in tables(result)]
 
 
 def test_a_line_of_the_table(result):
-    first, *_ = tables(result)
+    first, _ = tables(result)[0]
     of_all, split, more = lines(result)
     best = of_all["width-0.75+ptq"]
     assert best == [
@@ -44,7 +44,7 @@ def test_a_line_of_the_table(result):
         *("20.0", "99.50%"),
     ]
     heads = ["candidate", "engine", "accuracy", "points", "samples/s, 1", "times", "spread", "samples/s, 32"]
-    assert first.heads == [*heads, "times", "spread", "disk MB", "alike"]
+    assert first.columns == [*heads, "times", "spread", "disk MB", "alike"]
     assert of_all["width-0.5+ptq"][0] == "! width-0.5+ptq"
     assert of_all["original"][:4] == ["original", "paddle fp32", "0.8800", "+0.00"]
     assert split["width-0.75+ptq"][-4:] == ["4.20", "1.00", "3.00", "1.40"]  # engine, precision, compression

@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 import pytest
 
 from nlpctl.report.html import Html, element, escaped
-from nlpctl.report.page import Section, figures, page, percent, shown, table
+from nlpctl.report.model import Figure, KeyFigures, Part, Report, Section, Table, format_value, percent
+from nlpctl.report.page import draw, html_page
 from nlpctl.report.plots import (
     MOST_POINTS,
     Dot,
@@ -49,16 +50,19 @@ class Balance(HTMLParser):
 
 
 def full_page() -> str:
-    parts = [
-        figures({"rows": 12345, "accuracy": 0.5}),
-        table(["text", "n"], [["<script>alert(1)</script>", 3]]),
+    plots = [
         bars(["好评", "<b>"], {"train": [0.5, 0.5], "dev": [0.4, 0.6]}, "labels"),
         lines({"loss": [(0, 1.0), (1, 0.5)]}, "step", "loss", marks={"best": 1}),
         histogram({"train": [1, 2]}, [0, 10, 20], "tokens", marks={"max": 15}),
         matrix(["a", "b"], ["a", "b"], [[1, 2], [0, 4]]),
         scatter({"fp32": [Dot(1, 0.9, "original", "<first>")]}, "speed", "score", levels={"least": 0.88}),
     ]
-    return page("A & B", "lead", [Section("One", parts), Section("None", [])])
+    parts: list[Part] = [
+        KeyFigures({"rows": 12345, "accuracy": 0.5}),
+        Table(["text", "n"], [["<script>alert(1)</script>", 3]]),
+        *map(Figure, plots),
+    ]
+    return html_page(Report("A & B", "lead", [Section("One", parts), Section("None", [])]))
 
 
 def test_a_page_is_whole_and_fetches_nothing() -> None:
@@ -101,7 +105,7 @@ def test_attributes() -> None:
 
 
 def test_figures_as_people_read_them() -> None:
-    assert (shown(12345), shown(0.12345), shown(True), shown("x")) == ("12,345", "0.1235", "yes", "x")
+    assert [format_value(value) for value in (12345, 0.12345, True, "x")] == ["12,345", "0.1235", "yes", "x"]
     assert (percent(0.1234), percent(0.00001), percent(0.0), percent(1.0)) == ("12.3 %", "< 0.1 %", "0.0 %", "100.0 %")
 
 
@@ -191,7 +195,8 @@ def test_dots_stand_where_their_values_are() -> None:
 
 
 def test_a_table_of_many_columns_may_be_wider_than_the_text() -> None:
-    assert 'class="scroll"' in table(["a"] * 8, [["b"] * 8]) and 'class="scroll wide"' in table(["a"] * 9, [["b"] * 9])
+    narrow, wide = (draw(Table(["a"] * columns, [["b"] * columns])) for columns in (8, 9))
+    assert 'class="scroll"' in narrow and 'class="scroll wide"' in wide
 
 
 def test_chinese_has_a_font_on_every_system() -> None:

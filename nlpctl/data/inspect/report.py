@@ -16,7 +16,7 @@ from nlpctl.data.inspect.suspicious import odd_rows
 from nlpctl.data.rows.labels import twins
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.names import and_more
-from nlpctl.report.page import percent
+from nlpctl.report.model import percent
 
 WORDS_TOLD = 50  # unknown words in JSON
 TEXT_SHOWN = 200  # characters of a row in JSON and on the page

@@ -7,16 +7,18 @@ import sys
 import pytest
 
 from nlpctl import console
-from nlpctl.cli.output import fitted
+from nlpctl.report.model import Table
+from nlpctl.report.text import fitted
 
 
 def test_texts_are_cut_to_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [["dev.tsv:2", "房间很干净" * 20, "pos", None], ["dev.tsv:31", "short", "neg", "x" * 60]]
     columns = ["row", "text", "expected", "old"]
-    assert fitted(columns, rows, range(1, 4)) == rows  # not a terminal
+    table = Table(columns, rows)
+    assert fitted(table, range(1, 4)) == table  # not a terminal
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "80")
-    cut = fitted(columns, rows, range(1, 4))
+    cut = fitted(table, range(1, 4)).rows
     widths = [max(console.display_width(line[i]) for line in [columns, *cut]) for i in range(4)]
     assert 74 < sum(widths) + 3 * 4 + 1 <= 80
     assert [row[0] for row in cut] == ["dev.tsv:2", "dev.tsv:31"] and cut[1][1] == "short" and cut[0][2] == "pos"
