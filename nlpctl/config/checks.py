@@ -20,7 +20,7 @@ from typing import Any
 from nlpctl.config.distributions import BadDistribution, is_distribution, read_distribution
 from nlpctl.config.environment import checked_environment, flag_environment
 from nlpctl.config.finding import Check, Finding, value_of
-from nlpctl.config.keys import find_key
+from nlpctl.config.keys import all_keys
 from nlpctl.config.managed import UNSUPPORTED, turned_on
 from nlpctl.config.own_parts import PART_CHECKS
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
@@ -36,8 +36,7 @@ from nlpctl.config.schema import (
     parse_budget,
     parse_width,
 )
-from nlpctl.config.tasks import known_tasks, scores, task_info
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo, known_tasks, scores, task_info
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import and_more, nearest
 from nlpctl.outputs import READ_AGAIN, is_pipe
@@ -420,53 +419,6 @@ SEARCH_CHECKS: tuple[Check, ...] = (_search_budget, _metric, _grid, _sections, _
 #
 # A key without effect would mislead readers of the recipe.
 
-# What not every task reads, in the order of the problems. A task names in its `keys` those that it reads.
-TASK_KEYS = (
-    "model.head",
-    "data.columns.label",
-    "data.columns.text_pair",
-    "data.columns.tokens",
-    "data.columns.tags",
-    "data.columns.question",
-    "data.columns.context",
-    "data.columns.answers",
-    "data.columns.negative",
-    "data.tag_map",
-    "data.label_separator",
-    "data.doc_stride",
-    "data.unit",
-    "decode.terms",
-    "decode.replacements",
-    "decode.entity_types",
-    "decode.threshold",
-    "decode.n_best",
-    "decode.max_answer_length",
-    "decode.null_threshold",
-    "data.balance.method",
-    "data.balance.counts",
-    "decode.tune",
-    "loss.class_weights",
-    "loss.weights",
-    "loss.focal_gamma",
-    "loss.focal_alpha",
-    "loss.label_smoothing",
-    "masking.probability",
-    "masking.whole_words",
-    "masking.dictionary",
-    "prompt.template",
-    "prompt.verbalizer",
-    "few_shot.method",
-    "few_shot.pairs",
-    "few_shot.pooling",
-    "few_shot.layers",
-    "retrieval.pooling",
-    "retrieval.embedding_size",
-    "retrieval.scale",
-    "retrieval.margin",
-    "inference.min_confidence",
-)
-
-
 def _named(tasks: Iterable[TaskInfo]) -> str:
     *others, last = [task.name for task in tasks]
     return f"{', '.join(others)} and {last}" if others else last
@@ -476,9 +428,10 @@ def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
     info = task_info(recipe.task)
     if info is None:
         return
-    for dotted in TASK_KEYS:
-        key = find_key(dotted)
-        if key is not None and not info.reads(dotted) and value_of(recipe, dotted) != key.default:
+    for dotted, key in all_keys().items():
+        if key.section or info.reads(dotted) or not any(task.reads(dotted) for task in KNOWN_TASKS):
+            continue
+        if value_of(recipe, dotted) != key.default:
             message = f"{dotted} has no effect for {recipe.task}"
             hint = f"delete it; it applies to {_named(task for task in known_tasks() if task.reads(dotted))}"
             if dotted == "data.columns.label" and info.tags:

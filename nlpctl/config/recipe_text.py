@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nlpctl.config.dump import to_yaml
-from nlpctl.config.tasks.info import Start
+from nlpctl.config.tasks import Start
 
 _WIDTH = 120
 _SMALL = 0.01  # smaller numbers are written as 5e-3

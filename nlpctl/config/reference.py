@@ -17,8 +17,7 @@ import yaml
 
 from nlpctl.config.keys import SECTIONS, Key, all_keys
 from nlpctl.config.managed import MANAGED, REFUSED, UNSUPPORTED
-from nlpctl.config.tasks import KNOWN_TASKS
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo
 from nlpctl.errors import UserError
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"

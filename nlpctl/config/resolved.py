@@ -6,8 +6,7 @@ import dataclasses
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.task_file import TaskFile
-from nlpctl.config.tasks import task_info
-from nlpctl.config.tasks.info import load
+from nlpctl.config.tasks import load, task_info
 from nlpctl.layout import MODEL, TASK
 
 OPEN = "auto"

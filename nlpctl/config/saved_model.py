@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.purpose import Purpose
-from nlpctl.config.tasks import known_tasks
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks import TaskInfo, known_tasks
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, read_json
 from nlpctl.layout import checkpoints_in, config_file, holds

@@ -534,7 +534,7 @@ def trials_wanted(section: SearchSection) -> int | None:
     return section.trials
 
 
-# The sections of a recipe that belong to single tasks; config/tasks says which task reads which.
+# The sections of a recipe that belong to single tasks; config/tasks.py says which task reads which.
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 
-from nlpctl.config.tasks.lexical_analysis import LEXICAL_ANALYSIS
+from nlpctl.config.tasks import LEXICAL_ANALYSIS
 from nlpctl.convert.model_folder import recipe_card
 from nlpctl.convert.proof import Compared, Proof, missing_operators, run_lexical
 from nlpctl.convert.targets import Target

@@ -17,8 +17,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_text import recipe_text
 from nlpctl.config.rewrite import named_from
-from nlpctl.config.tasks import known_tasks, nearest_task, task_info
-from nlpctl.config.tasks.info import Start, TaskInfo, load_class
+from nlpctl.config.tasks import Start, TaskInfo, known_tasks, load_class, nearest_task, task_info
 from nlpctl.data.readers.annotation_rows import ANNOTATED
 from nlpctl.data.readers.packed import PACKED, stem_of, suffix_of
 from nlpctl.data.rows.task_rows import TABLES, TaskRows

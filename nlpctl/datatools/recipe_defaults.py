@@ -10,7 +10,7 @@ from typing import Any
 from nlpctl.config.keys import SECTIONS
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ColumnsSection
-from nlpctl.config.tasks.info import Start, TaskInfo
+from nlpctl.config.tasks import Start, TaskInfo
 from nlpctl.data.inspect.lengths import EstimatedTokens, Lengths, measure
 from nlpctl.data.inspect.report import UNEVEN
 from nlpctl.data.inspect.rows import InspectedRows, read_split

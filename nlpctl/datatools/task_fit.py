@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nlpctl.config.tasks.info import Start, TaskInfo, load_class
+from nlpctl.config.tasks import Start, TaskInfo, load_class
 from nlpctl.data.readers.conll import TAGS, TOKENS
 from nlpctl.data.readers.segmented import SEGMENTED
 from nlpctl.data.rows.corpus_rows import CorpusRows

@@ -6,7 +6,7 @@ import dataclasses
 
 from nlpctl import console
 from nlpctl.config.schema import ModelSection, Recipe
-from nlpctl.config.tasks.few_shot_classification import OWN_LOSS
+from nlpctl.config.tasks import OWN_LOSS
 from nlpctl.errors import UserError
 from nlpctl.models.source import resolve_source, weights_file
 from nlpctl.models.weights import read_weights_file

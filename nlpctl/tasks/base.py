@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import task_info
-from nlpctl.config.tasks.info import load_class
+from nlpctl.config.tasks import load_class, task_info
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.rows.examples import FeatureList
 from nlpctl.data.rows.labels import LabelSet
@@ -236,7 +235,7 @@ class Task(ABC):
     def report(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> dict[str, Any]:
         """The full score of one split, as written to metrics.json; predictions[i] are those of examples[i]'s features.
 
-        Holds "rows" and every figure that config/tasks names for this task but "loss".
+        Holds "rows" and every figure that config/tasks.py names for this task but "loss".
         """
 
     def tallies(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Tallies | None:

@@ -17,7 +17,7 @@ import yaml
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.recipe_text import recipe_text
-from nlpctl.config.tasks.info import Start
+from nlpctl.config.tasks import Start
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import read_training_data
 from nlpctl.models import pretrained

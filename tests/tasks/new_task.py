@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from nlpctl.config.tasks.sequence_classification import SEQUENCE_CLASSIFICATION
+from nlpctl.config.tasks import SEQUENCE_CLASSIFICATION
 
 GRADING = dataclasses.replace(
     SEQUENCE_CLASSIFICATION,

@@ -14,8 +14,7 @@ import paddle
 import paddle.nn.functional as F
 
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import task_info
-from nlpctl.config.tasks.info import load
+from nlpctl.config.tasks import load, task_info
 from nlpctl.data.batches.tagged_features import IGNORED
 from nlpctl.errors import UserError
 from nlpctl.models.crf import crf_loss

@@ -1,7 +1,7 @@
 """The base class for the rows of a task: required columns, conversion to examples, collection of labels.
 
 One module per kind of example (text_rows.py, tagged_rows.py, ...). None imports Paddle, so that bad files are reported
-before anything heavy is loaded. config/tasks names the class of each task.
+before anything heavy is loaded. config/tasks.py names the class of each task.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from nlpctl.config.schema import DataSection
-from nlpctl.config.tasks import task_info
-from nlpctl.config.tasks.info import load_class
+from nlpctl.config.tasks import load_class, task_info
 from nlpctl.data.readers.annotated import Annotated
 from nlpctl.data.readers.row import RowSource
 from nlpctl.data.rows.labels import LabelSet

@@ -1,0 +1,473 @@
+"""The tasks: what each is and what the commands may do with it; light enough for `nlpctl --help`.
+
+A new task is a `TaskInfo` and a line in KNOWN_TASKS. Its code is elsewhere, and imported once it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.config.finding import Check, Finding, value_of
+from nlpctl.config.keys import find_key
+from nlpctl.config.prompt_template import parse_template
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import UserError
+from nlpctl.names import nearest
+
+TAGGED = ("conll", "joined", "segmented", "cluener")  # values of data.format: words and tags, or entities
+ANNOTATED = ("label_studio", "doccano")  # values of data.format: labels, or spans, that people gave elsewhere
+
+
+@dataclass(frozen=True)
+class Start:
+    """A value that a new recipe begins with: the dotted key, the value, and the reason, as a comment."""
+
+    key: str
+    value: Any
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """One task: its name and meaning in recipes, where its code is, and what the commands may do with it.
+
+    `task`, `rows`, `settle` and `soft_loss` are written package.module:NAME and imported by `load` when they are
+    needed. For the first two, NAME is a class, or a function without arguments that gives it, so that one module can
+    hold a description and its code.
+    """
+
+    name: str
+    help: str
+    metrics: tuple[str, ...]  # scores that can select the best model, the most telling first
+    task: str  # its subclass of nlpctl.tasks.base.Task
+    rows: str  # its subclass of nlpctl.data.rows.task_rows.TaskRows
+    pipeline: str | None = None  # what the Hugging Face hub calls such a task (pipeline_tag), for model cards
+
+    # -- what it reads of a recipe --
+    keys: tuple[str, ...] = ()  # keys, or whole sections, that it reads and some other task does not
+    formats: tuple[str, ...] = ()  # values of data.format that not every task can read
+    checks: tuple[Check, ...] = ()  # of its own, made before training
+    labelled: bool = True  # it has a label set: data.labels, or collected from the training rows
+    pairs: bool = False  # it needs data.columns.text_pair
+    tags: bool = False  # it labels words, not texts
+    settle: str | None = None  # a function (recipe) -> recipe: decides, without Paddle, what the model's files decide
+    window_frame: int | None = None  # least tokens next to the text where windows must overlap; None: nothing to check
+
+    # -- what its scores and mistakes mean --
+    falling: tuple[str, ...] = ("loss",)  # the scores of which less is better
+    mistakes: str = "are answered wrongly"  # what the rows of mistakes.json do
+
+    # -- what can be done with it --
+    by_row: bool = True  # a row is answered by itself and has its own truth, so that rows can be held out
+    explainable: bool = False  # its network gives a label to a text as a whole, and `log_odds` of it
+    augmentable: bool = False  # a changed text keeps its labels
+    vectors: bool = False  # its predictions are vectors of texts
+    pool: str | None = None  # what an ensemble averages (models/networks/ensemble.py): probabilities, odds or scores
+    distillable: bool = False  # strategy distill can train a student on its logits
+    soft_loss: str | None = None  # compares the outputs of two networks: dynabert; see networks/soft_targets.py
+    network_class: str | None = None  # the task of PaddleNLP's XForCLASS where nothing else names one
+    problem_type: str | None = None  # of config.json, where several tasks have the same class
+
+    # -- what a new recipe of it begins with --
+    starts: tuple[Start, ...] = ()
+    from_scratch: tuple[Start, ...] = ()  # where no pretrained encoder is at hand
+
+    def greater_is_better(self, metric: str) -> bool:
+        """Whether more of `metric` is better; it may be written with "eval_" before it.
+
+        Of a score that is not the task's (training.compute_metrics), as in PaddleNLP: unless its name ends in "loss".
+        """
+        name = metric.removeprefix("eval_")
+        return name not in self.falling and not name.endswith("loss")
+
+    def reads(self, dotted: str) -> bool:
+        """Whether it reads a key that not every task reads."""
+        return any(dotted == key or dotted.startswith(f"{key}.") for key in self.keys)
+
+
+# What new recipes of several tasks begin with.
+
+SCRATCH = "model.from_scratch."
+
+WITH_CRF = (
+    Start("model.head", "crf", "scores whole sequences of tags: learns that no I-PER follows an O"),
+    Start("optimizer.groups", [{"match": "crf", "learning_rate": 0.01}], "transitions start at random: they need more"),
+    Start("training.metric_for_best_model", "f1", "type and both ends right"),
+)
+
+TRANSFORMER = (
+    Start(f"{SCRATCH}architecture", "ernie"),
+    Start(f"{SCRATCH}hidden_size", 128),
+    Start(f"{SCRATCH}num_hidden_layers", 2),
+    Start(f"{SCRATCH}num_attention_heads", 4),
+    Start(f"{SCRATCH}intermediate_size", 512),
+    Start("training.learning_rate", 1e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
+)
+
+CONVOLUTION = (
+    Start(f"{SCRATCH}architecture", "textcnn", "bilstm reads the order of words too, and is slower"),
+    Start(f"{SCRATCH}unit", "words", "Chinese is split by jieba"),
+    Start(f"{SCRATCH}vocab_size", 20000),
+    Start(f"{SCRATCH}dropout", 0.5, "few rows and many parameters: without dropout the network overfits"),
+    Start("training.learning_rate", 1e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
+)
+
+RECURRENT = (
+    Start(f"{SCRATCH}architecture", "bigru"),
+    Start(f"{SCRATCH}num_hidden_layers", 2),
+    Start(f"{SCRATCH}dropout", 0.5, "few sentences and many parameters: without dropout the network overfits"),
+    Start("training.learning_rate", 2e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
+)
+
+SEQUENCE_CLASSIFICATION = TaskInfo(
+    "sequence_classification",
+    "One label per text, or per pair of texts.",
+    ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "loss"),
+    task="nlpctl.tasks.sequence_classification:SequenceClassification",
+    rows="nlpctl.data.rows.text_rows:TextRows",
+    pipeline="text-classification",
+    keys=(
+        "data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss",
+        "inference.min_confidence",
+    ),
+    formats=ANNOTATED,
+    explainable=True,
+    augmentable=True,
+    pool="probabilities",
+    distillable=True,
+    soft_loss="nlpctl.compress.networks.soft_targets:label_loss",
+    network_class="SequenceClassification",
+    from_scratch=CONVOLUTION,
+)
+
+MULTI_LABEL_CLASSIFICATION = TaskInfo(
+    "multi_label_classification",
+    "Any number of labels per text, flat or hierarchical (food##fruit).",
+    ("micro_f1", "macro_f1", "weighted_f1", "exact_match", "loss"),
+    task="nlpctl.tasks.multi_label_classification:MultiLabelClassification",
+    rows="nlpctl.data.rows.multi_label_rows:MultiLabelRows",
+    pipeline="text-classification",
+    keys=(
+        "data.columns.label", "data.columns.text_pair", "data.label_separator", "decode.threshold", "loss",
+        "inference.min_confidence",
+    ),
+    formats=ANNOTATED,
+    explainable=True,
+    augmentable=True,
+    pool="odds",
+    distillable=True,
+    soft_loss="nlpctl.compress.networks.soft_targets:many_label_loss",
+    network_class="SequenceClassification",
+    problem_type="multi_label_classification",
+    starts=(Start("training.metric_for_best_model", "micro_f1"),),
+    from_scratch=CONVOLUTION,
+)
+
+TEXT_MATCHING = TaskInfo(
+    "text_matching",
+    "Whether two texts match, and how likely it is.",
+    ("accuracy", "f1", "auc", "macro_f1", "loss"),
+    task="nlpctl.tasks.text_matching:TextMatching",
+    rows="nlpctl.data.rows.matching_rows:MatchingRows",
+    pipeline="text-classification",
+    keys=(
+        "data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss",
+        "inference.min_confidence",
+    ),
+    formats=ANNOTATED,
+    pairs=True,
+    explainable=True,
+    augmentable=True,
+    pool="probabilities",
+    distillable=True,
+    soft_loss="nlpctl.compress.networks.soft_targets:label_loss",
+    from_scratch=TRANSFORMER,
+)
+
+SEMANTIC_INDEXING = TaskInfo(
+    "semantic_indexing",
+    "Vectors by which texts that belong together find each other.",
+    ("recall@1", "recall@5", "recall@10", "recall@50", "mrr", "loss"),
+    task="nlpctl.tasks.semantic_indexing:SemanticIndexing",
+    rows="nlpctl.data.rows.retrieval_rows:RetrievalRows",
+    pipeline="sentence-similarity",
+    keys=("data.columns.label", "data.columns.text_pair", "data.columns.negative", "retrieval"),
+    labelled=False,
+    by_row=False,
+    pairs=True,
+    mistakes="do not rank the right text first",
+    vectors=True,
+    soft_loss="nlpctl.compress.networks.soft_targets:vector_loss",
+    starts=(
+        Start(
+            "retrieval.pooling", "mean", "the vector of a text is the mean over its tokens; or cls, its first token's"
+        ),
+        Start("training.metric_for_best_model", "recall@10", "share of texts whose partner is among the first ten"),
+    ),
+    from_scratch=TRANSFORMER,
+)
+
+QUESTION_ANSWERING = TaskInfo(
+    "question_answering",
+    "The position of the answer to a question in a text, or that there is none.",
+    ("em", "f1", "loss"),
+    task="nlpctl.tasks.question_answering:QuestionAnswering",
+    rows="nlpctl.data.rows.question_rows:QuestionRows",
+    pipeline="question-answering",
+    keys=(
+        "data.columns.question",
+        "data.columns.context",
+        "data.columns.answers",
+        "data.doc_stride",
+        "decode.n_best",
+        "decode.max_answer_length",
+        "decode.null_threshold",
+        "inference.min_confidence",
+    ),
+    formats=("squad",),
+    labelled=False,
+    window_frame=4,  # [CLS], two [SEP], and a question of one token; the task looks at the questions themselves
+    pool="scores",
+    soft_loss="nlpctl.compress.networks.soft_targets:span_loss",
+    network_class="QuestionAnswering",
+    starts=(
+        Start("data.doc_stride", 128, "longer texts are read in windows that advance by so many tokens"),
+        Start("training.metric_for_best_model", "f1"),
+    ),
+    from_scratch=(
+        *TRANSFORMER,
+        Start(
+            f"{SCRATCH}hidden_size", 128, "reading needs an encoder pre-trained on the language: expect poor answers"
+        ),
+    ),
+)
+
+TOKEN_CLASSIFICATION = TaskInfo(
+    "token_classification",
+    "Entities in a text: a tag for every word (BIO, BIOES, BMES, BILOU).",
+    ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
+    task="nlpctl.tasks.token_classification:TokenClassification",
+    rows="nlpctl.data.rows.tagged_rows:TaggedRows",
+    pipeline="token-classification",
+    keys=(
+        "model.head",
+        "data.columns.tokens",
+        "data.columns.tags",
+        "data.tag_map",
+        "data.doc_stride",
+        "data.unit",
+        "decode.terms",
+        "decode.entity_types",
+        "inference.min_confidence",
+    ),
+    formats=(*TAGGED, *ANNOTATED),
+    tags=True,
+    pool="probabilities",
+    distillable=True,
+    soft_loss="nlpctl.compress.networks.soft_targets:tag_loss",
+    network_class="TokenClassification",
+    starts=WITH_CRF,
+    from_scratch=RECURRENT,
+)
+
+LEXICAL_ANALYSIS = TaskInfo(
+    "lexical_analysis",
+    "A text split into words with their part of speech or entity type, by tagging characters.",
+    ("f1", "precision", "recall", "macro_f1", "weighted_f1", "entity_f1", "accuracy", "loss"),
+    task="nlpctl.tasks.lexical_analysis:LexicalAnalysis",
+    rows="nlpctl.data.rows.tagged_rows:LexicalRows",
+    pipeline="token-classification",
+    keys=(*TOKEN_CLASSIFICATION.keys, "decode.replacements"),
+    formats=(*TAGGED, *ANNOTATED),
+    tags=True,
+    pool="probabilities",
+    distillable=True,
+    soft_loss="nlpctl.compress.networks.soft_targets:tag_loss",
+    starts=WITH_CRF,
+    from_scratch=RECURRENT,
+)
+
+MASKED_LANGUAGE_MODEL = TaskInfo(
+    "masked_language_model",
+    "Continues the pre-training of an encoder: words of plain text are hidden and predicted.",
+    ("perplexity", "masked_accuracy", "loss"),
+    task="nlpctl.tasks.masked_language_model:MaskedLanguageModel",
+    rows="nlpctl.data.rows.corpus_rows:CorpusRows",
+    pipeline="fill-mask",
+    keys=("decode.n_best", "masking"),
+    labelled=False,
+    by_row=False,
+    falling=("perplexity", "loss"),
+    mistakes="have hidden tokens that were not predicted",
+    augmentable=True,
+    from_scratch=TRANSFORMER,
+)
+
+_EXAMPLE = "such as prompt.template: \"{'text': 'text'} It was {'mask'}.\""
+OWN_LOSS = (
+    "few_shot.method: contrastive trains on pairs of rows with a loss of its own, which no other can replace",
+    "remove training.criterion, or use few_shot.method: prompt",
+)
+# What one of the two methods of few-shot classification does not read.
+_OF_PROMPT = ("prompt.template", "prompt.verbalizer", "loss.focal_gamma", "loss.focal_alpha", "loss.label_smoothing")
+_OF_CONTRASTIVE = ("few_shot.pairs", "few_shot.pooling", "few_shot.layers")
+
+
+def _prompts(recipe: Recipe) -> bool:
+    """Whether the recipe is to have a prompt; under "auto", one that is begun must be complete."""
+    method = recipe.few_shot.method
+    return method == "prompt" or (method == "auto" and bool(recipe.prompt.template or recipe.prompt.verbalizer))
+
+
+def _template(recipe: Recipe) -> Iterator[Finding]:
+    """The template can be read, and asks for as many texts as there are columns."""
+    template = recipe.prompt.template
+    if not _prompts(recipe):
+        return
+    if template is None:
+        hint = f"{_EXAMPLE}; or few_shot.method: contrastive, for a sentence encoder, which needs none"
+        yield Finding(("prompt.template", "task"), "few-shot classification needs a template", hint)
+        return
+    try:
+        pair = any(part.get("text") == "text_pair" for part in parse_template(template))
+    except ValueError as error:
+        yield Finding(("prompt.template",), f"prompt.template: {error}", _EXAMPLE)
+        return
+    column = recipe.data.columns.text_pair
+    if pair is not (column is not None):
+        keys = ("prompt.template", "data.columns.text_pair")
+        place = "the template, but no column" if pair else "a column, not the template"
+        message = f"the second text is in {place}"
+        yield Finding(keys, message, "put {'text': 'text_pair'} and data.columns.text_pair: COLUMN, or neither")
+
+
+def _words_for_labels(recipe: Recipe) -> Iterator[Finding]:
+    if _prompts(recipe) and not recipe.prompt.verbalizer:
+        hint = "give each label its word: prompt.verbalizer: {pos: great, neg: terrible}"
+        yield Finding(("prompt.verbalizer", "task"), "few-shot classification needs words for the labels", hint)
+
+
+def _keys_of_the_other_method(recipe: Recipe) -> Iterator[Finding]:
+    method = recipe.few_shot.method
+    for dotted in {"prompt": _OF_CONTRASTIVE, "contrastive": _OF_PROMPT}.get(method, ()):
+        key = find_key(dotted)
+        if key is not None and value_of(recipe, dotted) != key.default:
+            message = f"{dotted} has no effect for few_shot.method: {method}"
+            yield Finding((dotted, "few_shot.method"), message, "delete it, or use the other method")
+
+
+def _own_loss_of_pairs(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.few_shot.method == "contrastive" and recipe.training.criterion is not None:
+        yield Finding(("training.criterion", "few_shot.method"), *OWN_LOSS)
+
+
+def _pairs_are_drawn_from_memory(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.data.streaming and recipe.few_shot.method != "prompt":
+        message = "pairs of rows cannot be drawn from a stream"
+        yield Finding(("data.streaming", "few_shot.method"), message, "set data.streaming: false")
+
+
+FEW_SHOT_CLASSIFICATION = TaskInfo(
+    "few_shot_classification",
+    "One label per text from a handful of examples: a language model fills the mask of a template, or pairs of rows "
+    "train a sentence encoder.",
+    ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "loss"),
+    task="nlpctl.tasks.few_shot_classification:FewShotClassification",
+    rows="nlpctl.data.rows.text_rows:TextRows",
+    pipeline="text-classification",
+    keys=(
+        "data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "few_shot", "loss", "prompt",
+        "inference.min_confidence",
+    ),
+    formats=ANNOTATED,
+    checks=(_template, _words_for_labels, _keys_of_the_other_method, _own_loss_of_pairs, _pairs_are_drawn_from_memory),
+    settle="nlpctl.models.few_shot_method:settled",
+    explainable=True,
+    augmentable=True,
+    soft_loss="nlpctl.compress.networks.soft_targets:label_loss",
+    starts=(
+        Start(
+            "few_shot.method",
+            "contrastive",
+            "pairs of rows train a sentence encoder; prompt: see docs/tasks.md, needs an encoder that predicts words",
+        ),
+    ),
+    from_scratch=TRANSFORMER,
+)
+
+KNOWN_TASKS = (
+    SEQUENCE_CLASSIFICATION,
+    MULTI_LABEL_CLASSIFICATION,
+    TEXT_MATCHING,
+    SEMANTIC_INDEXING,
+    QUESTION_ANSWERING,
+    TOKEN_CLASSIFICATION,
+    LEXICAL_ANALYSIS,
+    MASKED_LANGUAGE_MODEL,
+    FEW_SHOT_CLASSIFICATION,
+)
+OTHERS = "NLPCTL_TASKS"  # package.module:NAME,... of TaskInfos elsewhere; processes that nlpctl starts inherit it
+
+
+def known_tasks() -> tuple[TaskInfo, ...]:
+    """nlpctl's tasks, then those that NLPCTL_TASKS names. UserError if it names none."""
+    names = [name.strip() for name in os.environ.get(OTHERS, "").split(",")]
+    return (*KNOWN_TASKS, *(_imported(name) for name in names if name))
+
+
+def task_info(name: str) -> TaskInfo | None:
+    """The task called `name`, None if there is none."""
+    return next((task for task in known_tasks() if task.name == name), None)
+
+
+def nearest_task(name: str) -> str | None:
+    """The task that is probably meant by an unknown name: one that the Hugging Face hub calls so, or a similar name."""
+    tasks = known_tasks()
+    called = (task.name for task in tasks if task.pipeline == name.replace("_", "-").lower())
+    return next(called, None) or nearest(name, [task.name for task in tasks])
+
+
+def scores(name: str) -> tuple[str, ...]:
+    """The scores of the task called `name`, the most telling first; "loss" is not among them."""
+    info = task_info(name)
+    return () if info is None else tuple(metric for metric in info.metrics if metric != "loss")
+
+
+def greater_is_better(recipe: Recipe, metric: str) -> bool:
+    """Whether more of `metric` is better: as the recipe says of the score that it watches, else as the task does."""
+    given, watched = recipe.training.greater_is_better, recipe.training.metric_for_best_model
+    if given is not None and watched is not None and watched.removeprefix("eval_") == metric.removeprefix("eval_"):
+        return given
+    task = task_info(recipe.task)
+    assert task is not None, "the recipe's checks have made sure"
+    return task.greater_is_better(metric)
+
+
+def _imported(name: str) -> TaskInfo:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever a module of somebody's own may raise
+        hint = "write package.module:NAME; modules are looked for in PYTHONPATH and among the installed packages"
+        raise UserError(f"cannot import {name}: {type(error).__name__}: {error}", where=OTHERS, hint=hint) from None
+    if not isinstance(found, TaskInfo):
+        raise UserError(f"{name} is not an nlpctl.config.tasks.TaskInfo", where=OTHERS, hint="name a TaskInfo")
+    if any(found.name == task.name for task in KNOWN_TASKS):
+        raise UserError(f"nlpctl already has a task {found.name}", where=OTHERS, hint="use another name for yours")
+    return found
+
+
+def load(path: str) -> Any:
+    """What package.module:NAME stands for."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def load_class(path: str) -> type:
+    """The class that package.module:NAME is, or that the function of this name gives."""
+    found = load(path)
+    return found if isinstance(found, type) else found()
