@@ -18,27 +18,19 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 from nlpctl.errors import NlpctlError, Problem
 from nlpctl.names import counted
 
 PLAIN_PROGRESS_SECONDS = 10.0
 JSON_PROGRESS_SECONDS = 1.0
-MOST_PROBLEMS = 20  # all are shown; of more, as of thousands of wrong entries, FIRST_PROBLEMS
-FIRST_PROBLEMS = 10
+MOST_PROBLEMS = 20  # so many are all shown
+FIRST_PROBLEMS = 10  # of more, as of thousands of wrong entries, so many
 STANDARD_OUTPUT = "standard output"
 PROGRESS = "NLPCTL_PROGRESS"  # "json": a program reads standard error
 
 _RED, _YELLOW, _RESET = "\033[31m", "\033[33m", "\033[0m"
-
-
-class Progress(Protocol):
-    """What `progress` yields."""
-
-    def advance(self, count: int = 1) -> None:
-        """Count `count` more rows (or steps) as done."""
-        ...
 
 
 def set_up_streams() -> None:
@@ -82,9 +74,11 @@ def standard_output() -> Iterator[None]:
         raise
 
 
-def settle_streams() -> None:
-    """Drop what stdout or stderr cannot take, on a full disk or where no one reads: Python would try again at its end,
-    and end with a code of its own."""
+def drop_unwritten() -> None:
+    """Drop what stdout or stderr cannot take, on a full disk or where no one reads.
+
+    Python would otherwise try again when it ends, fail again, and end with exit code 120 in place of ours.
+    """
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         try:
             stream.flush()
@@ -96,20 +90,20 @@ def settle_streams() -> None:
 
 # What a terminal obeys in place of showing it: C0 but line breaks and tabs, DEL, C1, and what turns the direction of
 # writing. A text from elsewhere (data, a file name, a label) could clear the screen, set its title, or hide a line.
-_ORDERS = {code: f"\\x{code:02x}" for code in range(0x20) if chr(code) not in "\n\t"}
+_CONTROLS = {code: f"\\x{code:02x}" for code in range(0x20) if chr(code) not in "\n\t"}
 # In JSON these stand unescaped, and \u009b is right there too.
-_ORDERS |= {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F)}
-_ORDERS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F)}
+_CONTROLS |= {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 def visible(text: str) -> str:
     """`text` with what a terminal would obey written out, such as \\x1b for ESC."""
-    return text.translate(_ORDERS)
+    return text.translate(_CONTROLS)
 
 
 def gives_results() -> bool:
-    """Whether results are written to stdout by this process: by rank 0, and unless a program gets them otherwise."""
-    return is_main_rank() and not _given_otherwise
+    """Whether this process writes results to stdout: rank 0 does, unless a program gets them as JSON."""
+    return is_main_rank() and not _program_reads
 
 
 def for_stdout(text: str) -> str:
@@ -128,42 +122,43 @@ def result(text: str, painted: bool = False) -> None:
 def note(message: str) -> None:
     """Write a progress note to stderr (rank 0 only)."""
     if is_main_rank():
-        _tell("note", message, visible(message))
+        _write_message("note", message, visible(message))
 
 
 def warn(message: str) -> None:
     """Write a warning to stderr."""
     if _warnings is not None:
         _warnings.append(message)
-    _tell("warning", message, f"{_paint('warning:', _YELLOW)} {visible(message)}")
+    _write_message("warning", message, f"{_paint('warning:', _YELLOW)} {visible(message)}")
 
 
 def error(problem: NlpctlError | Problem | str) -> None:
     """Write errors to stderr: one block per problem. Of more than MOST_PROBLEMS the first, and each remedy once."""
     problems = problem.problems if isinstance(problem, NlpctlError) else (problem,)
-    shown = problems if len(problems) <= MOST_PROBLEMS else problems[:FIRST_PROBLEMS]
-    for place, each in enumerate(shown):
-        if len(shown) < len(problems) and any(each.hint == later.hint for later in shown[place + 1 :]):
+    first = problems if len(problems) <= MOST_PROBLEMS else problems[:FIRST_PROBLEMS]
+    for i, each in enumerate(first):
+        # Of so many problems most have the same remedy; the last of them names it.
+        if len(first) < len(problems) and any(each.hint == later.hint for later in first[i + 1 :]):
             each = dataclasses.replace(each, hint="")
-        _tell("error", str(each), f"{_paint('error:', _RED)} {visible(str(each))}")
-    if len(shown) < len(problems):
-        note(f"and {len(problems) - len(shown):,} more problems")
+        _write_message("error", str(each), f"{_paint('error:', _RED)} {visible(str(each))}")
+    if len(first) < len(problems):
+        note(f"and {len(problems) - len(first):,} more problems")
 
 
-_warnings: list[str] | None = None  # of this process, while somebody keeps them
-_given_otherwise = False  # whether results are given to a program, and not written for people
+_warnings: list[str] | None = None  # the warnings of this process, inside of `for_a_program`
+_program_reads = False  # whether a program gets the results as JSON, so that none are written for people
 
 
 @contextlib.contextmanager
 def for_a_program() -> Iterator[list[str]]:
-    """Inside the context, results are not written, and warnings are kept in the list too."""
-    global _warnings, _given_otherwise
-    before = _warnings, _given_otherwise
-    _warnings, _given_otherwise = [], True
+    """Inside the context no result is written, and the list that it yields gets the warnings, which are written too."""
+    global _warnings, _program_reads
+    before = _warnings, _program_reads
+    _warnings, _program_reads = [], True
     try:
         yield _warnings
     finally:
-        _warnings, _given_otherwise = before
+        _warnings, _program_reads = before
 
 
 def json_lines() -> bool:
@@ -171,141 +166,190 @@ def json_lines() -> bool:
     return os.environ.get(PROGRESS) == "json"
 
 
-class Course:
-    """The course of something that is counted: a line of text at each step, or an event where events are wanted."""
+def json_ready(value: Any) -> Any:
+    """`value` as JSON can hold it: a path is a text, and a number that is not finite is null."""
+    if isinstance(value, Mapping):
+        return {str(name): json_ready(item) for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [json_ready(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value) if isinstance(value, Path) else value
+
+
+class Progress:
+    """Something that is counted: `done` of `total` (None if unknown), and how long it took. A sink shows it."""
 
     def __init__(
         self,
         what: str,
         total: int | None,
         unit: str,
+        sink: ProgressSink | None = None,
+        *,
         begun: int = 0,
-        clock: Callable[[], float] = time.monotonic,
         left: Callable[[int], float | None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ):
-        """`total`: how many there are, None if unknown. `begun`: how many were done before. `left`: the seconds left
-        after so many, where the rate alone does not tell."""
-        self._what, self._total, self._unit, self._clock, self._given = what, total, unit, clock, left
-        self._begun = self._done = begun
+        """`begun`: how many were done before. `left`: the seconds left after so many, where the rate alone does not
+        tell. Without a `sink` only the lines given to `report` are shown, or events where these are wanted."""
+        self.what, self.total, self.unit, self.begun, self.done = what, total, unit, begun, begun
+        self._given_left, self._clock = left, clock
         self._started = clock()
-        self._event("started")
+        self._sink = sink or (EventSink() if json_lines() and is_main_rank() else ProgressSink())
+        self._sink.start(self)
 
-    def left(self, done: int) -> float | None:
-        """The seconds left after `done`, as given or at the rate so far; None if that is unknown."""
-        if self._given is not None:
-            return self._given(done)
-        if self._total is None or done <= self._begun:
-            return None
-        return (self._clock() - self._started) / (done - self._begun) * (self._total - done)
+    def advance(self, count: int = 1) -> None:
+        """`count` more are done."""
+        self.done += count
+        self._sink.advance(self)
 
-    def tell(self, done: int, line: str, **figures: Any) -> None:
-        """`line`, or the event that `done` are done, with `figures`."""
-        self._done = done
-        if json_lines():
-            self._event("progress", figures=figures)
-        else:
-            note(line)
+    def report(self, done: int, line: str, **figures: Any) -> None:
+        """So many are `done`: `line`, or where events are wanted one with `figures`."""
+        self.done = done
+        self._sink.report(self, line, figures)
 
     def finish(self) -> None:
-        self._event("finished")
+        """All is done that will be done; not called where an error ends it."""
+        self._sink.finish(self)
 
-    def _event(self, kind: str, **more: Any) -> None:
-        if not (json_lines() and is_main_rank()):
+    def now(self) -> float:
+        """Seconds by the clock."""
+        return self._clock()
+
+    def seconds(self) -> float:
+        """Seconds since it began here."""
+        return self._clock() - self._started
+
+    def left(self, done: int | None = None) -> float | None:
+        """The seconds left after `done` (by default: now), as given or at the rate so far; None if that is unknown."""
+        done = self.done if done is None else done
+        if self._given_left is not None:
+            return self._given_left(done)
+        if self.total is None or done <= self.begun:
+            return None
+        return self.seconds() / (done - self.begun) * (self.total - done)
+
+
+class ProgressSink:
+    """Shows the lines that are given to `report`, and nothing of its own."""
+
+    def start(self, progress: Progress) -> None: ...
+
+    def advance(self, progress: Progress) -> None: ...
+
+    def report(self, progress: Progress, line: str, figures: Mapping[str, Any]) -> None:
+        note(line)
+
+    def finish(self, progress: Progress) -> None: ...
+
+    def close(self) -> None:
+        """Called at the end in any case, also after an error."""
+
+
+class LineSink(ProgressSink):
+    """A line about every ten seconds and one at the end, for logs and pipes."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def start(self, progress: Progress) -> None:
+        self._last_line = progress.now()
+
+    def advance(self, progress: Progress) -> None:
+        if progress.now() - self._last_line < PLAIN_PROGRESS_SECONDS:
             return
-        seconds, left = self._clock() - self._started, self.left(self._done)
-        course = {"what": self._what, "unit": self._unit, "done": self._done, "total": self._total}
-        _write_event(kind, **course, seconds=round(seconds, 3), left=None if left is None else round(left, 3), **more)
+        self._last_line = progress.now()
+        state, left = counted(progress.done, progress.unit), progress.left()
+        if progress.total:
+            total = counted(progress.total, progress.unit)
+            state = f"{progress.done:,}/{total} ({progress.done / progress.total:.0%})"
+        time_left = f", {duration(left)} left" if left is not None and left > 0 else ""
+        self._write(progress, f"{state}, {self._rate(progress)}{time_left}")
+
+    def finish(self, progress: Progress) -> None:
+        number = counted(progress.done, progress.unit)
+        self._write(progress, f"{number} in {progress.seconds():.1f} s, {self._rate(progress)}")
+
+    def _rate(self, progress: Progress) -> str:
+        return f"{progress.done / max(progress.seconds(), 1e-9):,.1f} {progress.unit}/s"
+
+    def _write(self, progress: Progress, text: str) -> None:
+        self._stream.write(visible(f"{progress.what}: {text}") + "\n")
+        self._stream.flush()
 
 
-class JsonProgress(Course):
-    """Progress as events, one a second at most."""
+class EventSink(ProgressSink):
+    """JSON events (docs/json.md): at the start and the end, each line that is reported, and else one a second at most.
+    """
 
     _last = 0.0
 
-    def advance(self, count: int = 1) -> None:
-        self._done += count
-        if self._clock() - self._last >= JSON_PROGRESS_SECONDS:
-            self._last = self._clock()
-            self._event("progress")
+    def start(self, progress: Progress) -> None:
+        self._write(progress, "started")
+
+    def advance(self, progress: Progress) -> None:
+        if progress.now() - self._last >= JSON_PROGRESS_SECONDS:
+            self._last = progress.now()
+            self._write(progress, "progress")
+
+    def report(self, progress: Progress, line: str, figures: Mapping[str, Any]) -> None:
+        self._write(progress, "progress", figures=figures)
+
+    def finish(self, progress: Progress) -> None:
+        self._write(progress, "finished")
+
+    def _write(self, progress: Progress, kind: str, **more: Any) -> None:
+        counts = {"what": progress.what, "unit": progress.unit, "done": progress.done, "total": progress.total}
+        left = progress.left()
+        seconds = {"seconds": round(progress.seconds(), 3), "left": None if left is None else round(left, 3)}
+        _write_event(kind, **counts, **seconds, **more)
 
 
-def plain(value: Any) -> Any:
-    """`value` as JSON can hold it: a path is a text, and a number that is not finite is null."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return str(value) if isinstance(value, Path) else value
+class BarSink(ProgressSink):
+    """A bar on a terminal."""
+
+    def start(self, progress: Progress) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bars
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}", markup=False),
+            TimeRemainingColumn(),
+        )
+        self._bars = Bars(*columns, console=Console(file=sys.stderr))
+        self._bars.start()
+        self._task = self._bars.add_task(visible(progress.what), total=progress.total, rate="")
+
+    def advance(self, progress: Progress) -> None:
+        task = self._bars.tasks[0]
+        self._bars.advance(self._task, progress.done - task.completed)
+        speed = task.speed
+        self._bars.update(self._task, rate=f"{speed:,.1f} {progress.unit}/s" if speed else "")
+
+    def close(self) -> None:
+        self._bars.stop()
 
 
 @contextlib.contextmanager
-def progress(total: int | None, description: str, unit: str = "rows") -> Iterator[Progress]:
-    """Show the progress of `description` on stderr: a bar on a terminal, else a line about every ten seconds.
+def progress(total: int | None, what: str, unit: str = "rows") -> Iterator[Progress]:
+    """Show the progress of `what` on stderr: a bar on a terminal, else lines, or events with NLPCTL_PROGRESS=json.
 
-    With NLPCTL_PROGRESS=json: an event at the start, at the end, and a second at most between.
-
-    `total` is the number of expected rows, None if unknown. Ranks other than 0 show nothing.
+    `total`: the number of `unit` to expect, None if unknown. Ranks other than 0 show nothing.
     """
-    if not is_main_rank():
-        yield _Silent()
-    elif json_lines():
-        events = JsonProgress(description, total, unit)
-        yield events
-        events.finish()
-    elif sys.stderr.isatty():
-        with _rich_progress(total, description, unit) as bar:
-            yield bar
-    else:
-        plain = PlainProgress(total, description, unit, sys.stderr)
-        yield plain
-        plain.finish()
-
-
-class PlainProgress:
-    """Progress as plain lines, for logs and pipes."""
-
-    def __init__(
-        self,
-        total: int | None,
-        description: str,
-        unit: str,
-        stream: TextIO,
-        clock: Callable[[], float] = time.monotonic,
-    ):
-        self._total, self._description, self._unit = total, description, unit
-        self._stream, self._clock = stream, clock
-        self._done = 0
-        self._started = self._last_line = clock()
-
-    def advance(self, count: int = 1) -> None:
-        self._done += count
-        now = self._clock()
-        if now - self._last_line >= PLAIN_PROGRESS_SECONDS:
-            self._last_line = now
-            told = counted(self._done, self._unit)
-            if self._total:
-                told = f"{self._done:,}/{counted(self._total, self._unit)} ({self._done / self._total:.0%})"
-            self._write(f"{told}, {self._rate(now)}{self._left(now)}")
-
-    def finish(self) -> None:
-        """The closing line: count, duration, rate."""
-        now = self._clock()
-        self._write(f"{counted(self._done, self._unit)} in {now - self._started:.1f} s, {self._rate(now)}")
-
-    def _left(self, now: float) -> str:
-        """The time left at the rate so far."""
-        if not self._total or not 0 < self._done < self._total:
-            return ""
-        return f", {duration((now - self._started) / self._done * (self._total - self._done))} left"
-
-    def _rate(self, now: float) -> str:
-        return f"{self._done / max(now - self._started, 1e-9):,.1f} {self._unit}/s"
-
-    def _write(self, text: str) -> None:
-        self._stream.write(visible(f"{self._description}: {text}") + "\n")
-        self._stream.flush()
+    sink = ProgressSink()
+    if is_main_rank():
+        sink = EventSink() if json_lines() else BarSink() if sys.stderr.isatty() else LineSink(sys.stderr)
+    counting = Progress(what, total, unit, sink)
+    try:
+        yield counting
+        counting.finish()
+    finally:
+        sink.close()
 
 
 def duration(seconds: float) -> str:
@@ -328,8 +372,8 @@ def shortened(text: str, width: int) -> str:
     return text
 
 
-def _tell(kind: str, message: str, line: str) -> None:
-    """Write `line`, or the event of this kind with `message`."""
+def _write_message(kind: str, message: str, line: str) -> None:
+    """Write `line`, or where events are wanted one of this kind with `message`."""
     if json_lines():
         _write_event(kind, message=message)
     else:
@@ -338,10 +382,10 @@ def _tell(kind: str, message: str, line: str) -> None:
 
 def _write_event(kind: str, **content: Any) -> None:
     event = {"event": kind, "time": round(time.time(), 3), **content}
-    _line(visible(json.dumps(plain(event), ensure_ascii=False, allow_nan=False)))
+    _line(visible(json.dumps(json_ready(event), ensure_ascii=False, allow_nan=False)))
 
 
-_dropping = False  # whether what nobody can read is dropped
+_dropping = False  # inside of `unread_dropped`
 
 
 @contextlib.contextmanager
@@ -368,35 +412,3 @@ def _line(text: str) -> None:
 
 def _paint(text: str, colour: str) -> str:
     return f"{colour}{text}{_RESET}" if sys.stderr.isatty() and "NO_COLOR" not in os.environ else text
-
-
-class _RichBar:
-    def __init__(self, bar: Any, task: Any, unit: str):
-        self._bar, self._task, self._unit = bar, task, unit
-
-    def advance(self, count: int = 1) -> None:
-        self._bar.advance(self._task, count)
-        speed = self._bar.tasks[0].speed
-        self._bar.update(self._task, rate=f"{speed:,.1f} {self._unit}/s" if speed else "")
-
-
-@contextlib.contextmanager
-def _rich_progress(total: int | None, description: str, unit: str) -> Iterator[Progress]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}", markup=False),
-        TimeRemainingColumn(),
-    )
-    with RichProgress(*columns, console=Console(file=sys.stderr)) as bar:
-        yield _RichBar(bar, bar.add_task(visible(description), total=total, rate=""), unit)
-
-
-class _Silent:
-    def advance(self, count: int = 1) -> None:
-        pass

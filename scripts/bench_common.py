@@ -19,7 +19,7 @@ DATA = ROOT.parent / "shared" / "data"
 sys.path.insert(0, str(ROOT))
 
 from nlpctl import console  # noqa: E402
-from nlpctl.console import plain  # noqa: E402
+from nlpctl.console import json_ready  # noqa: E402
 from nlpctl.report import model as report  # noqa: E402
 from nlpctl.report.text import show_table  # noqa: E402
 from nlpctl.runtime.machine import cpu_info, physical_cores  # noqa: E402
@@ -50,7 +50,7 @@ def tell(facts: dict[str, Any], tables: Sequence[Table], as_json: bool, **measur
     """Print the tables, or for programs one JSON document of them, the conditions and the bare figures `measured`."""
     if as_json:
         shown = [{**vars(table), "rows": [[str(cell) for cell in row] for row in table.rows]} for table in tables]
-        print(json.dumps(plain({"conditions": facts, "tables": shown, **measured}), ensure_ascii=False, indent=2))
+        print(json.dumps(json_ready({"conditions": facts, "tables": shown, **measured}), ensure_ascii=False, indent=2))
         return
     console.result(conditions_line(facts))
     for table in tables:

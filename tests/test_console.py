@@ -68,10 +68,10 @@ def test_plain_table_aligns_wide_characters(capsys):
     assert capsys.readouterr().out == "scores\nlabel     f1\n--------  ------\n好评      0.5000\nnegative\n"
 
 
-def test_plain_progress_writes_a_line_every_ten_seconds():
+def test_progress_in_a_log_writes_a_line_every_ten_seconds():
     now = [0.0]
     stream = io.StringIO()
-    bar = console.PlainProgress(400, "predict", "rows", stream, clock=lambda: now[0])
+    bar = console.Progress("predict", 400, "rows", console.LineSink(stream), clock=lambda: now[0])
     for second in range(1, 21):
         now[0] = second
         bar.advance(10)
@@ -83,10 +83,10 @@ def test_plain_progress_writes_a_line_every_ten_seconds():
     ]
 
 
-def test_plain_progress_without_total():
+def test_progress_in_a_log_without_total():
     now = [0.0]
     stream = io.StringIO()
-    bar = console.PlainProgress(None, "read", "rows", stream, clock=lambda: now[0])
+    bar = console.Progress("read", None, "rows", console.LineSink(stream), clock=lambda: now[0])
     now[0] = 10.0
     bar.advance(50)
     assert stream.getvalue() == "read: 50 rows, 5.0 rows/s\n"
@@ -94,7 +94,7 @@ def test_plain_progress_without_total():
 
 def test_one_row_has_no_plural():
     stream = io.StringIO()
-    bar = console.PlainProgress(None, "predict", "rows", stream)
+    bar = console.Progress("predict", None, "rows", console.LineSink(stream))
     bar.advance()
     bar.finish()
     assert stream.getvalue().startswith("predict: 1 row in ")
@@ -103,7 +103,7 @@ def test_one_row_has_no_plural():
 def test_one_of_one_has_no_plural():
     now = [0.0]
     stream = io.StringIO()
-    bar = console.PlainProgress(1, "compare", "engines", stream, clock=lambda: now[0])
+    bar = console.Progress("compare", 1, "engines", console.LineSink(stream), clock=lambda: now[0])
     now[0] = 10.0
     bar.advance()
     assert stream.getvalue() == "compare: 1/1 engine (100%), 0.1 engines/s\n"

@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _show(_system_problem(error), debug)
         return code or EXIT_USER
     finally:
-        console.settle_streams()
+        console.drop_unwritten()
 
 
 def _outcome(words: list[str], debug: bool, restarts: bool) -> tuple[int, NlpctlError | Problem | None]:

@@ -46,7 +46,7 @@ class Envelope:
             "command": self.command,
             "ok": code == EXIT_OK,
             "exit_code": code,
-            "result": console.plain(self.result),
+            "result": console.json_ready(self.result),
             "warnings": self.warnings,
             "error": None if failure is None else _error(failure),
         }

@@ -76,7 +76,7 @@ def learning_curve(
         names = [member.name for member in members]
         scored = [(size, names[runs], values[runs]) for size, runs in zip(sizes, by_size, strict=True)]
         found = learned(series.folder, split, metric, len(rows), scored, curve)
-        write_json_atomic(series.folder / RESULT, console.plain(found.to_json()))
+        write_json_atomic(series.folder / RESULT, console.json_ready(found.to_json()))
         write_text_atomic(series.folder / REPORT, curve_page(found, curve))
         series.finish()
     return found

@@ -118,7 +118,7 @@ def _sweep(
         best = best_text(original, text, found.best.values, _comments(found), folder / BEST, Path(f"{folder}-best"))
         write_text_atomic(folder / BEST, best)
         write_text_atomic(folder / REPORT, sweep_page(found, best, (folder / RECIPE).read_text(encoding="utf-8")))
-        write_json_atomic(folder / RESULT, console.plain(found.to_json()))  # the last, see _refuse_done
+        write_json_atomic(folder / RESULT, console.json_ready(found.to_json()))  # the last, see _refuse_done
         finish(folder, runs=[f"{TRIALS}/{each.name}" for each in found.ranking])
     return found
 

@@ -59,11 +59,11 @@ def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
             process = stack.enter_context(TimedProcess(subject.candidate, plan.texts, plan.batch_sizes))
             running.append(_Running(subject, process))
             running[-1].attempt(process.open)
-        course = console.Course("bench", plan.rounds + 1, "rounds")
+        progress = console.Progress("bench", plan.rounds + 1, "rounds")
         for round in range(plan.rounds + 1):
             _round(running, plan, counted=round > 0)
-            course.tell(round + 1, _progress(round, plan.rounds, course.left(round + 1)))
-        course.finish()
+            progress.report(round + 1, _round_line(round, plan.rounds, progress.left(round + 1)))
+        progress.finish()
         timed = tuple(each.result(plan) for each in running if each.attempt(each.ask_memory))
         origin = next((each.process.opened.origin for each in running if each.failure is None), "")
     failed = [(each.subject.candidate.name, each.failure) for each in running if each.failure is not None]
@@ -129,7 +129,7 @@ class _Running:
         )
 
 
-def _progress(round: int, rounds: int, seconds: float) -> str:
+def _round_line(round: int, rounds: int, seconds: float) -> str:
     """What is done, the warm-up being round 0, and the `seconds` left."""
     done = f"round {round} of {rounds}" if round else "warmed up"
     left = math.ceil(seconds)

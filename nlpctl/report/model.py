@@ -3,7 +3,7 @@
     Report("Sweep s", lead, [Section("Best", [KeyFigures({...}), Table(columns, rows), Figure(bars(...))])])
 
 page.py draws it as one HTML file, markdown.py as Markdown, text.py its tables on a terminal or in a pipe. What a
-command gives as JSON is its result by names, and no table: nlpctl.console.plain makes it JSON-ready.
+command gives as JSON is its result by names, and no table: nlpctl.console.json_ready prepares it.
 """
 
 from __future__ import annotations

@@ -278,28 +278,28 @@ class ProgressLines(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         left = self.left.after
-        self.course = console.Course("train", state.max_steps, "steps", begun=state.global_step, left=left)
+        self.progress = console.Progress("train", state.max_steps, "steps", begun=state.global_step, left=left)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if "loss" not in logs:
             return
-        left = self.course.left(state.global_step) or 0
+        left = self.progress.left(state.global_step) or 0
         line = (
             f"step {state.global_step}/{state.max_steps}  epoch {state.epoch:.2f}  loss {logs['loss']:.4f}  "
             f"lr {logs['learning_rate']:.2e}  {logs['interval_samples_per_second']:.1f} samples/s  "
             f"{console.duration(left)} left"
         )
         figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
-        self.course.tell(state.global_step, line, epoch=round(state.epoch, 4), **figures)
+        self.progress.report(state.global_step, line, epoch=round(state.epoch, 4), **figures)
 
     def on_train_end(self, args, state, control, **kwargs):
-        self.course.finish()
+        self.progress.finish()
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         scores = [name for name in metrics if name.startswith("eval_") and name not in _NOT_SCORES]
         figures = {name: metrics[name] for name in ("eval_loss", *scores[:3])}
         told = "  ".join(f"{name[5:]} {value:.4f}" for name, value in figures.items())
-        self.course.tell(state.global_step, f"dev at step {state.global_step}: {told}", **figures)
+        self.progress.report(state.global_step, f"dev at step {state.global_step}: {told}", **figures)
 
 
 class EarlyStopping(TrainerCallback):

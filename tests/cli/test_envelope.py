@@ -146,7 +146,7 @@ def test_help_stays_help(nlpctl) -> None:
 
 def test_what_json_cannot_hold() -> None:
     held = {"a": (Path("x"), float("inf")), 1: [float("nan"), True, None, "文"]}
-    assert console.plain(held) == {"a": ["x", None], "1": [None, True, None, "文"]}
+    assert console.json_ready(held) == {"a": ["x", None], "1": [None, True, None, "文"]}
 
 
 def events(err: str) -> list[dict[str, Any]]:
@@ -159,15 +159,15 @@ def events(err: str) -> list[dict[str, Any]]:
 def test_progress_as_json_lines(capsys, monkeypatch) -> None:
     monkeypatch.setenv("NLPCTL_PROGRESS", "json")
     now = [0.0]
-    monkeypatch.setattr(console.JsonProgress.__init__, "__defaults__", (0, lambda: now[0], None))
+    monkeypatch.setitem(console.Progress.__init__.__kwdefaults__, "clock", lambda: now[0])
     with console.progress(100, "predict") as bar:
         for _ in range(40):
             now[0] += 0.1
             bar.advance(2)
     console.note("a note")
-    course = console.Course("train", 10, "steps", begun=4, clock=lambda: now[0])
+    course = console.Progress("train", 10, "steps", begun=4)
     now[0] += 3
-    course.tell(7, "step 7/10", loss=0.5)
+    course.report(7, "step 7/10", loss=0.5)
     course.finish()
     started, *between, finished, note, begun, step, ended = events(capsys.readouterr().err)
     assert (started["event"], started["total"], started["left"]) == ("started", 100, None)
