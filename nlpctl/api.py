@@ -285,11 +285,12 @@ class Model:
         written.
         """
         from nlpctl.engines.speeds import LIMIT
-        from nlpctl.export.export import Wanted, export
+        from nlpctl.export.export import export
+        from nlpctl.export.request import ExportRequest
 
         with located(self._recipe), inputs_noted():
             note_inputs([self._path], "the model")
-            wanted = Wanted(tuple(formats), tuple(precisions), timing=LIMIT, scored=True)
+            wanted = ExportRequest(tuple(formats), tuple(precisions), timing=LIMIT, scored=True)
             folder = None if output is None else Path(output)
             made = export(self._recipe, str(self._path), wanted, output=folder, overwrite=overwrite)
         return Export(made.folder, read_json(made.folder / EXPORT_REPORT))

@@ -25,7 +25,8 @@ from bench_common import conditions, conditions_line
 from parity_models import ARCHITECTURES, KINDS, Kind, make_run
 
 from nlpctl.errors import NlpctlError, UserError
-from nlpctl.export.export import Wanted, export
+from nlpctl.export.export import export
+from nlpctl.export.request import ExportRequest
 from nlpctl.graphs.graph_files import FORMATS
 from nlpctl.models.find import find_trained_model
 
@@ -73,7 +74,7 @@ def measured(kind: Kind, architecture: str, rows: int) -> dict[str, Any]:
         except UserError as error:
             return {"state": "none", "reason": error.problems[0].message}
         try:
-            result = export(recipe, find_trained_model(recipe), Wanted(FORMATS, rows=rows))
+            result = export(recipe, find_trained_model(recipe), ExportRequest(FORMATS, rows=rows))
         except NlpctlError as error:
             return {"state": "failed", "reason": str(error)}
         report = json.loads((result.folder / "report.json").read_text(encoding="utf-8"))

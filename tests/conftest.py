@@ -61,7 +61,7 @@ def with_paddle(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -
     modules = ("paddlenlp.trainer", "paddlenlp.transformers", "paddle.inference", "onnxruntime", "nlpctl.cli.app")
     modules += ("nlpctl.training.fine_tune", "nlpctl.engines.auto", "nlpctl.engines.parity")
     modules += ("nlpctl.training.train", "nlpctl.inference.predict", "nlpctl.inference.evaluate")
-    modules += ("nlpctl.export.write_graphs",)
+    modules += ("nlpctl.export.write_export",)
     with command_lines(tmp_path_factory.mktemp("heavy"), *modules) as lines:
         yield lines
 

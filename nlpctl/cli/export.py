@@ -71,15 +71,15 @@ def export(
       nlpctl export outputs/quickstart/model -o quickstart-export --data reviews.tsv
     """
     recipe = load_command_recipe(model, ctx, purpose="apply")
-    from nlpctl.export.export import Wanted
     from nlpctl.export.export import export as run_export
+    from nlpctl.export.request import ExportRequest
     from nlpctl.models.find import find_trained_model
 
     with located(recipe):
         auto = {} if layout else {"timing": timing, "scored": True}  # what another server has no use for
-        wanted = Wanted(_names(format), _names(precision), data, rows, **auto)
+        request = ExportRequest(_names(format), _names(precision), data, rows, **auto)
         result = run_export(
-            recipe, find_trained_model(recipe), wanted, output=output, overwrite=overwrite, layout=layout
+            recipe, find_trained_model(recipe), request, output=output, overwrite=overwrite, layout=layout
         )
     if json:
         report = {"layout": layout} if layout is not None else read_json(result.folder / EXPORT_REPORT)

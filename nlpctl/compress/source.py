@@ -11,12 +11,12 @@ from nlpctl import console
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed, UserError, of_the_machine
-from nlpctl.export.export import export_versions
 from nlpctl.export.strategies import BY_STRATEGY
 from nlpctl.graphs.graph_files import ONNX, PARAMETERS, PREFIX, PROGRAM, paddle_files
 from nlpctl.layout import CALIBRATION, EXPORT_MANIFEST, MANIFEST, REPORTS
 from nlpctl.models.export_folder import ExportManifest, Graph, read_manifest, write_manifest
 from nlpctl.models.source import read_config, resolve_source
+from nlpctl.runtime.versions import graph_versions
 
 KEY = "compression.input_infer_model_path"
 NOT_GRAPHS = (EXPORT_MANIFEST, *REPORTS)
@@ -103,7 +103,7 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
         graphs=(Graph("paddle", "fp32", paddle_files(PREFIX)),),
         rows=0,
         source=str(prefix),
-        versions=export_versions(),
+        versions=graph_versions(),
     )
     write_manifest(folder, manifest)
 

@@ -19,7 +19,7 @@ from nlpctl.data.open_split import has_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
 from nlpctl.errors import RunFailed, UserError, of_the_machine
-from nlpctl.export.export import ROWS, Wanted, export_versions, write_export
+from nlpctl.export.request import ROWS, ExportRequest
 from nlpctl.export.strategies import BY_STRATEGY, EXPORTS, ORIGINAL, Making, Planned, Step
 from nlpctl.files import staged_dir
 from nlpctl.layout import MODEL
@@ -27,6 +27,7 @@ from nlpctl.models.export_folder import ExportManifest, read_manifest, write_man
 from nlpctl.models.source import resolve_source
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.versions import graph_versions
 
 if TYPE_CHECKING:
     from nlpctl.data.batches.collate import Batch
@@ -78,6 +79,7 @@ class StepExecutor:
     # -- fp32 graphs -------------------------------------------------------------------------
 
     def _export(self, step: Step, folder: Path, final: Path) -> None:
+        from nlpctl.export.write_export import write_export
         from nlpctl.graphs.onnx import require_paddle2onnx
 
         source, recipe = str(self._origin(step)), self.recipe
@@ -92,14 +94,14 @@ class StepExecutor:
             return
         try:
             require_paddle2onnx(*BY_STRATEGY)
-            both = Wanted(("paddle", "onnx"), ("fp32",), onnx=BY_STRATEGY)
+            both = ExportRequest(("paddle", "onnx"), ("fp32",), onnx=BY_STRATEGY)
             write_export(recipe, self.setup, source, folder, final, both)
         except (RunFailed, UserError) as error:
             if of_the_machine(error) is not None:  # it says nothing of the network, and would be kept
                 raise
             console.warn(f"{step.name}: Paddle graphs only, no ONNX graph: {error}")
             _empty(folder)
-            write_export(recipe, self.setup, source, folder, final, Wanted(("paddle",), ("fp32",)))
+            write_export(recipe, self.setup, source, folder, final, ExportRequest(("paddle",), ("fp32",)))
 
     # -- compressed graphs --------------------------------------------------------------------
 
@@ -118,7 +120,7 @@ class StepExecutor:
             planned=Planned(step, self.recipe, with_names_of(recipe_of(origin), self.recipe)),
         )
         graph = step.made_by.make_graph(making)
-        made = dataclasses.replace(manifest, graphs=(graph,), versions=export_versions(), chosen=None)
+        made = dataclasses.replace(manifest, graphs=(graph,), versions=graph_versions(), chosen=None)
         write_manifest(folder, self._checked(step, folder, made))
 
     def _calibration_batches(self, step: Step, origin: Path) -> Iterator[Batch]:

@@ -8,8 +8,7 @@ from typing import Any
 
 from nlpctl.data.sample_rows import ComparedRows
 from nlpctl.engines.parity import Parity
-from nlpctl.export.verify import FP32_AGREEMENT, Finding, fp32_tolerance
-from nlpctl.export.write_graphs import Refused
+from nlpctl.export.verify import FP32_AGREEMENT, Finding, RefusedGraph, fp32_tolerance
 from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.models.export_folder import ExportManifest, Graph
@@ -27,7 +26,7 @@ def write_report(
     rows: ComparedRows,
     parity: Parity,
     findings: Sequence[Finding],
-    refused: Sequence[Refused],
+    refused: Sequence[RefusedGraph],
     setup: ProcessSetup,
 ) -> None:
     """Write both files, for people and for scripts; checksums do not cover them."""
@@ -78,7 +77,7 @@ def _graph(folder: Path, graph: Graph, findings: Sequence[Finding]) -> dict[str,
     }
 
 
-def _refused(each: Refused) -> dict[str, Any]:
+def _refused(each: RefusedGraph) -> dict[str, Any]:
     graph = each.graph
     return {
         "files": list(graph.files),

@@ -14,21 +14,33 @@ from nlpctl.engines.auto import choices, open_choice, this_machine
 from nlpctl.engines.choice import Choice, all_choices, is_installed, obstacle
 from nlpctl.engines.parity import LARGEST_BATCH, Difference, Parity
 from nlpctl.errors import Problem, RunFailed
-from nlpctl.export.plan import Plan
+from nlpctl.export.request import ExportRequest
 from nlpctl.export.strategies import FP16, FP32, INT8
-from nlpctl.export.write_graphs import Refused, remove_graph
 from nlpctl.models.export_folder import Check, ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task
 
 FP32_AGREEMENT = 0.99  # answers tie within the tolerance; one changed row is always allowed
+# Graphs for cards that a machine without one compares too.
 _FOR_CARDS = (("onnxruntime", FP32), ("onnxruntime", FP16))
 CARD_FACTOR = 50  # GPUs from Ampere on multiply fp32 matrices in TF32, with a 10-bit mantissa
 
 
 @dataclass(frozen=True)
+class RefusedGraph:
+    """A graph that is left out of an export, and why."""
+
+    graph: Graph
+    problems: tuple[Problem, ...]
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(problem.message for problem in self.problems)
+
+
+@dataclass(frozen=True)
 class Finding:
-    """The result of one graph in one engine and precision."""
+    """The difference between one graph, in one engine and precision, and the network."""
 
     graph: Graph
     engine: str
@@ -46,25 +58,31 @@ class _Way:
 
 
 def compare_graphs(
-    folder: Path, manifest: ExportManifest, plan: Plan, setup: ProcessSetup, parity: Parity
-) -> tuple[ExportManifest, list[Finding], list[Refused]]:
-    """The manifest with its checks, all findings, and the optional graphs of `plan` that were refused and deleted.
+    folder: Path, manifest: ExportManifest, request: ExportRequest, setup: ProcessSetup, parity: Parity
+) -> tuple[ExportManifest, list[Finding], list[RefusedGraph]]:
+    """The manifest with its checks, all findings, and the optional graphs of `request` that were refused and deleted.
     RunFailed lists every required graph beyond the tolerance of the task.
 
     Only fp32 and int8 can fail; results in bf16 and fp16 are recorded for information.
     """
     findings, problems = run_graphs(folder, manifest, setup, parity)
-    for found in findings:
-        problems[found.graph] += _beyond(found, parity.task, setup)
-    fatal = [each for graph in manifest.graphs if not plan.may_lack(graph) for each in problems[graph]]
+    for finding in findings:
+        problems[finding.graph] += _beyond_tolerance(finding, parity.task, setup)
+    fatal = [each for graph in manifest.graphs if not request.may_lack(graph) for each in problems[graph]]
     if fatal:
         raise RunFailed(problems=fatal)
-    refused = [Refused(graph, tuple(problems[graph])) for graph in manifest.graphs if problems[graph]]
+    refused = [RefusedGraph(graph, tuple(problems[graph])) for graph in manifest.graphs if problems[graph]]
     for each in refused:
         remove_graph(folder, each.graph)
     kept = (graph for graph in manifest.graphs if not problems[graph])
     graphs = tuple(with_checks(graph, findings) for graph in kept)
     return dataclasses.replace(manifest, graphs=graphs), findings, refused
+
+
+def remove_graph(folder: Path, graph: Graph) -> None:
+    """Delete the files of a graph that exist."""
+    for name in graph.files:
+        (folder / name).unlink(missing_ok=True)
 
 
 def run_graphs(
@@ -77,11 +95,14 @@ def run_graphs(
     with console.progress(len(ways), "compare", unit="engines") as bar:
         for way in ways:
             choice = way.choice
-            found = _compared(folder, manifest, way, parity)
-            if isinstance(found, Finding):
-                findings.append(found)
-            else:
-                problems[choice.graph] += _failing(choice, found)
+            result = _compared(folder, manifest, way, parity)
+            if isinstance(result, Finding):
+                findings.append(result)
+            elif choice.precision == choice.graph.precision:
+                hint = f"leave out --format {choice.graph.format}"
+                problems[choice.graph].append(Problem(f"{choice.name} fails: {result}", choice.graph.files[0], hint))
+            else:  # a precision other than the graph's own is optional
+                console.warn(f"{choice.graph.files[0]}: {choice.name} fails: {result}")
             bar.advance()
     # A graph that ran in another precision only is not verified in its own.
     tried = {way.choice.graph for way in ways if way.choice.precision == way.choice.graph.precision}
@@ -89,9 +110,9 @@ def run_graphs(
     for choice in all_choices(manifest):
         if choice.graph not in tried and choice.precision == choice.graph.precision:
             reason = obstacle(choice.engine, choice.precision, machine)
-            told = f": {reason.message}" if reason and machine.kind == "cpu" else f" on a {machine.kind.upper()}"
+            why = f": {reason.message}" if reason and machine.kind == "cpu" else f" on a {machine.kind.upper()}"
             hint = "use --device cpu" if machine.kind != "cpu" else "export on a machine that runs it"
-            message = f"it could not be compared with the network{told}"
+            message = f"it could not be compared with the network{why}"
             problems[choice.graph].append(Problem(message, choice.graph.files[0], hint))
     return findings, problems
 
@@ -99,12 +120,15 @@ def run_graphs(
 def _ways(manifest: ExportManifest, setup: ProcessSetup) -> list[_Way]:
     """Every way in which this machine runs the graphs. The CPU stands in for a card with ONNX Runtime: nobody would run
     fp16 there, but it can be compared."""
-    here, on_cpu = choices(manifest, setup), dataclasses.replace(setup, device="cpu")
-    for_cards = [each for each in all_choices(manifest) if (each.engine, each.precision) in _FOR_CARDS]
-    left = [each for each in for_cards if each not in here] if is_installed("onnxruntime") else []
-    # Under another name: "auto" on a card asks for what was compared on one.
-    stand_ins = [_Way(each, on_cpu, f"{each.engine} (CPU)") for each in left]
-    return [*(_Way(each, setup, each.engine) for each in here), *stand_ins]
+    here = choices(manifest, setup)
+    ways = [_Way(choice, setup, choice.engine) for choice in here]
+    if is_installed("onnxruntime"):
+        on_cpu = dataclasses.replace(setup, device="cpu")
+        for choice in all_choices(manifest):
+            if (choice.engine, choice.precision) in _FOR_CARDS and choice not in here:
+                # Under another name: "auto" on a card asks for what was compared on one.
+                ways.append(_Way(choice, on_cpu, f"{choice.engine} (CPU)"))
+    return ways
 
 
 def with_checks(graph: Graph, findings: Sequence[Finding]) -> Graph:
@@ -115,12 +139,6 @@ def with_checks(graph: Graph, findings: Sequence[Finding]) -> Graph:
         if each.graph == graph
     )
     return dataclasses.replace(graph, checks=checks)
-
-
-def warn_refused(refused: Sequence[Refused]) -> None:
-    """Warn about the graphs that are left out."""
-    for each in refused:
-        console.warn(f"{each.graph.files[0]} is left out: {each.reason}")
 
 
 def _compared(folder: Path, manifest: ExportManifest, way: _Way, parity: Parity) -> Finding | str:
@@ -135,41 +153,27 @@ def _compared(folder: Path, manifest: ExportManifest, way: _Way, parity: Parity)
     return Finding(way.choice.graph, way.engine, way.choice.precision, difference)
 
 
-def _failing(choice: Choice, reason: str) -> list[Problem]:
-    """The problem of a failing graph; none in a precision other than the graph's own, which is optional."""
-    told = f"{choice.name} fails: {reason}"
-    if choice.precision == choice.graph.precision:
-        return [Problem(told, choice.graph.files[0], f"leave out --format {choice.graph.format}")]
-    console.warn(f"{choice.graph.files[0]}: {told}")
-    return []
-
-
 def fp32_tolerance(task: Task, setup: ProcessSetup) -> float:
     """The tolerance of an fp32 graph's outputs on this device, relative to the largest output if that is above 1."""
     return task.graph_tolerance * (1 if setup.device == "cpu" else CARD_FACTOR)
 
 
-def _beyond(found: Finding, task: Task, setup: ProcessSetup) -> list[Problem]:
-    """The problem of a graph in its own precision; None if it is within the tolerance."""
-    if found.precision != found.graph.precision:
+def _beyond_tolerance(finding: Finding, task: Task, setup: ProcessSetup) -> list[Problem]:
+    """The problem of a graph in its own precision; none if it is within the tolerance."""
+    difference, name = finding.difference, f"{finding.graph.files[0]} ({finding.engine})"
+    if finding.precision != finding.graph.precision:
         return []
-    difference, name = found.difference, f"{found.graph.files[0]} ({found.engine})"
-    if found.precision == "fp32":
+    changed = f"{len(difference.changed)} decisions differ ({difference.agreement:.2%} alike)"
+    if finding.precision == "fp32":
         allowed = fp32_tolerance(task, setup)
         too_many = len(difference.changed) > 1 and difference.agreement < FP32_AGREEMENT
         if difference.relative > allowed or too_many:
             message = (
                 f"differs from the network: outputs differ by {difference.largest:.3g} "
-                f"({difference.relative:.3g} of the largest; tolerance {allowed:.0e}), "
-                f"{_changed(difference)}"
+                f"({difference.relative:.3g} of the largest; tolerance {allowed:.0e}), {changed}"
             )
             return [Problem(message, name, "use the model folder itself: --engine dygraph")]
-        return []
-    if found.precision == INT8 and difference.agreement < task.int8_agreement:
-        message = f"changes too many decisions: {_changed(difference)}, {task.int8_agreement:.0%} must agree"
+    if finding.precision == INT8 and difference.agreement < task.int8_agreement:
+        message = f"changes too many decisions: {changed}, {task.int8_agreement:.0%} must agree"
         return [Problem(message, name, "use --precision int8, which keeps the methods that pass, or leave it out")]
     return []
-
-
-def _changed(difference: Difference) -> str:
-    return f"{len(difference.changed)} decisions differ ({difference.agreement:.2%} alike)"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nlpctl import console
+from nlpctl import __version__, console
 from nlpctl.errors import UserError
 from nlpctl.paddle_version import KNOWN, WHEELS, release_of
 
@@ -102,6 +102,11 @@ def engine_versions() -> dict[str, str]:
     """Package to version, of what makes and runs networks and graphs and is installed."""
     packages = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "paddle2onnx", *ENGINES[2:])
     return {name: version for name in packages if (version := installed_version(name))}
+
+
+def graph_versions() -> dict[str, str]:
+    """Versions of nlpctl and of the packages that make or run graphs, as exports keep them."""
+    return {"nlpctl": __version__, **engine_versions()}
 
 
 def _requirements() -> list[str]:

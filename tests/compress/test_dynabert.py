@@ -21,7 +21,8 @@ from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.export.export import Wanted, export
+from nlpctl.export.export import export
+from nlpctl.export.request import ExportRequest
 from nlpctl.inference.evaluate import evaluate
 from nlpctl.inference.open_model import open_trained_model
 from nlpctl.models.pruned import PrunedShape
@@ -95,7 +96,7 @@ def test_a_narrow_network_is_a_model_like_any(tmp_path, words) -> None:
     scores = json.loads(run.metrics_file.read_text())
     assert evaluate(load_recipe(run.path, (), "apply"), ("dev",)).metrics == scores
     if words in CASES:
-        result = export(recipe, str(model), Wanted(("paddle", "onnx"), ("fp32",)), output=tmp_path / "export")
+        result = export(recipe, str(model), ExportRequest(("paddle", "onnx"), ("fp32",)), output=tmp_path / "export")
         expected = outputs(recipe, model, "dygraph")
         assert expected[0].std(0).max() > 0.01
         for engine in ("paddle", "onnxruntime"):

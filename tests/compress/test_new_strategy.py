@@ -22,7 +22,7 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import CompressionSection
 from nlpctl.errors import UserError
 from nlpctl.export import strategies as graph_strategies
-from nlpctl.export.plan import Plan
+from nlpctl.export.request import ExportRequest
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
@@ -134,10 +134,10 @@ def test_it_is_made_scored_and_in_the_table_and_export_offers_it(registered, tmp
 
 
 def test_int8_is_all_of_them(registered):
-    plan = Plan(("paddle", "onnx"), ("fp32", "int8"))
+    plan = ExportRequest(("paddle", "onnx"), ("fp32", "int8"))
     assert [graph.method for graph in plan.graphs()] == [None, None, "ptq", "dynamic", "static", "one-scale"]
     assert plan.may_lack(registered[0].graph)
-    alone = Plan(("onnx",), ("int8-one-scale",))
+    alone = ExportRequest(("onnx",), ("int8-one-scale",))
     assert [graph.method for graph in alone.graphs()] == [None, "one-scale"]
     assert not alone.may_lack(registered[0].graph)
 
@@ -162,7 +162,7 @@ def test_a_network_is_made(registered, tmp_path, capsys):
 
 # Words that are also something else: PaddleNLP's flag and a precision, a key of recipes.
 OTHER_MEANINGS = {
-    "bf16": {"compress/networks/qat.py", "export/plan.py"},
+    "bf16": {"compress/networks/qat.py", "export/request.py"},
     "embeddings": {"compress/input_files.py"},
 }
 ROOMS = ("compress", "export", "graphs")

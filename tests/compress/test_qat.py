@@ -17,7 +17,8 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.engines.trained import load_network
 from nlpctl.errors import Interrupted, RunFailed, UserError
-from nlpctl.export.export import Wanted, export
+from nlpctl.export.export import export
+from nlpctl.export.request import ExportRequest
 from nlpctl.graphs.int8_program import write_onednn_program, write_simulated_graph
 from nlpctl.models.folder import read_card
 from nlpctl.models.simulated_int8 import KEY, Simulation, make_plain, simulate, simulated_layers
@@ -65,7 +66,7 @@ def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architectur
     run = trained(recipe)
     assert checksums(source) == before and read_config(run.model)[KEY]["clipped"] is True
     assert read_card(run.model).labels == read_card(source).labels
-    result = export(recipe, str(source), Wanted())
+    result = export(recipe, str(source), ExportRequest())
     folder = recipe.run_dir / "candidate"
     folder.mkdir()
     write_qat_graph(recipe, run.path, result.folder, folder, recipe_of(result.folder))
@@ -90,7 +91,7 @@ def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architectur
     inside = sum(layer.weight.size for _, layer in simulated_layers(model.predictor.network))
     assert sizes[0] - sizes[1] > 2 * inside
     with pytest.raises(UserError, match="this network simulates int8"):
-        export(recipe, str(run.model), Wanted(), output=tmp_path / "elsewhere")
+        export(recipe, str(run.model), ExportRequest(), output=tmp_path / "elsewhere")
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -160,7 +161,7 @@ def test_arguments(tmp_path):
     assert all(began[name] >= bound for name, bound in averaged.items()) and began != averaged
     settings = [read_config(run.model)[KEY] for run in (learned, fixed)]
     assert [each["weights"] for each in settings] == ["channel_wise_abs_max", "abs_max"]
-    result = export(recipe, str(recipe.run_dir / "model"), Wanted())
+    result = export(recipe, str(recipe.run_dir / "model"), ExportRequest())
     write_qat_graph(recipe, fixed.path, result.folder, fixed.path, recipe_of(result.folder))
     assert (fixed.path / "model.int8.pdmodel").is_file()
 
@@ -175,7 +176,7 @@ def test_null_stands_for_the_default(tmp_path):
 def test_killed_while_the_graph_is_made(tmp_path, monkeypatch):
     """What is left lies in the folder that is being made, which the next command clears away; not beside it."""
     recipe = make_run(tmp_path, "sequence_classification")
-    run, result = trained(recipe), export(recipe, str(recipe.run_dir / "model"), Wanted())
+    run, result = trained(recipe), export(recipe, str(recipe.run_dir / "model"), ExportRequest())
     folder = tmp_path / "candidates" / ".staged"
     folder.mkdir(parents=True)
     beside = []
@@ -249,6 +250,6 @@ def test_a_pooler_that_no_output_needs(tmp_path):
     recipe = make_run(tmp_path, "token_classification", "ernie")
     run = trained(recipe)
     assert "ernie.pooler.dense" in limits(recipe, run.model)
-    result = export(recipe, str(recipe.run_dir / "model"), Wanted())
+    result = export(recipe, str(recipe.run_dir / "model"), ExportRequest())
     write_qat_graph(recipe, run.path, result.folder, run.path, recipe_of(result.folder))
     assert (run.path / "model.int8.pdmodel").is_file()

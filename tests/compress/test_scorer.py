@@ -15,7 +15,8 @@ from nlpctl.compress.scorer import Scorer, Timing, check_scorable, largest_diffe
 from nlpctl.config.recipe_of import recipe_for_export
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.export.export import Wanted, export
+from nlpctl.export.export import export
+from nlpctl.export.request import ExportRequest
 from nlpctl.inference.evaluate import evaluate
 from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.models.export_folder import read_manifest, write_manifest
@@ -47,7 +48,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 @pytest.fixture(scope="session")
 def original(run: Recipe) -> Path:
     folder = run.run_dir / "original"
-    export(run, find_trained_model(run), Wanted(rows=8), output=folder)
+    export(run, find_trained_model(run), ExportRequest(rows=8), output=folder)
     return folder
 
 

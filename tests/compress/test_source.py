@@ -22,7 +22,8 @@ from nlpctl.engines.auto import open_choice
 from nlpctl.engines.choice import Choice
 from nlpctl.engines.trained import load_network
 from nlpctl.errors import UserError
-from nlpctl.export.export import Wanted, export
+from nlpctl.export.export import export
+from nlpctl.export.request import ExportRequest
 from nlpctl.export.strategies import CANDIDATES, EXPORTS, CalibrationRows, OrtStatic, Step
 from nlpctl.models.export_folder import read_manifest, write_manifest
 from nlpctl.models.find import find_trained_model
@@ -40,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 def exported(run: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An export for Paddle alone."""
     folder = tmp_path_factory.mktemp("exported") / "model"
-    export(run, find_trained_model(run), Wanted(rows=8), output=folder)
+    export(run, find_trained_model(run), ExportRequest(rows=8), output=folder)
     return folder
 
 
@@ -105,7 +106,7 @@ def test_a_broken_disk_is_no_network_that_onnx_cannot_have(run, exported, tmp_pa
     bench = StepExecutor(run, set_up_process(run), find_trained_model(run), tmp_path)
     if from_export:
         bench = StepExecutor(given(run, exported), set_up_process(run), str(exported), tmp_path)
-    for module in ("nlpctl.graphs.onnx", "nlpctl.export.write_graphs"):
+    for module in ("nlpctl.graphs.onnx", "nlpctl.export.write_export"):
         monkeypatch.setattr(f"{module}.write_onnx_graph", broken)
     with pytest.raises((UserError, OSError), match="Input/output error"):
         bench.make(ORIGINAL)

@@ -19,7 +19,8 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
-from nlpctl.export.export import Wanted, export
+from nlpctl.export.export import export
+from nlpctl.export.request import ExportRequest
 from nlpctl.inference.open_model import find_model, open_trained_model, refuse_model
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import find_trained_model
@@ -72,7 +73,7 @@ def test_a_run_is_exported_into_itself(run, capsys):
 
 
 def test_the_files_of_an_export_are_hashed_once(run, monkeypatch):
-    export(load_recipe(run, (), "apply"), str(run / "model"), Wanted(("paddle",), rows=4), output=run / "export")
+    export(load_recipe(run, (), "apply"), str(run / "model"), ExportRequest(("paddle",), rows=4), output=run / "export")
     recipe, hashed = load_recipe(run / "export", [Override("inference.engine", "paddle", "--engine")], "apply"), []
     monkeypatch.setattr(checksums, "sha256_of", lambda path: hashed.append(path.name) or sha256_of(path))
     source = find_model(recipe)
@@ -85,7 +86,7 @@ def test_int8_of_every_method(classifier, tmp_path, monkeypatch):
     from nlpctl.tasks.sequence_classification import SequenceClassification
 
     monkeypatch.setattr(SequenceClassification, "int8_agreement", 0.5)  # the network was never trained
-    wanted = Wanted(("paddle", "onnx"), ("int8",))
+    wanted = ExportRequest(("paddle", "onnx"), ("int8",))
     result = export(classifier, find_trained_model(classifier), wanted, output=tmp_path / "x")
     found = {(graph.format, graph.precision, graph.method) for graph in result.manifest.graphs}
     fp32 = {("paddle", "fp32", None), ("onnx", "fp32", None)}
@@ -107,7 +108,7 @@ def test_int8_that_decides_otherwise_is_refused(classifier, tmp_path, monkeypatc
     monkeypatch.setattr(OnnxPredictor, "outputs", outputs)
     message = r"model.int8-dynamic.onnx \(onnxruntime\): changes too many decisions: 40 decisions differ"
     with pytest.raises(RunFailed, match=message):
-        wanted = Wanted(("onnx",), ("int8-dynamic",))
+        wanted = ExportRequest(("onnx",), ("int8-dynamic",))
         export(classifier, find_trained_model(classifier), wanted, output=tmp_path / "x")
     assert not any(tmp_path.iterdir())
 
@@ -134,7 +135,7 @@ def test_int8_as_a_family_keeps_the_graphs_that_pass(classifier, tmp_path, monke
     monkeypatch.setattr(OnnxPredictor, "outputs", outputs)
     monkeypatch.setattr(SequenceClassification, "int8_agreement", 0.5)  # the network was never trained
     source = find_trained_model(classifier)
-    result = export(classifier, source, Wanted(("onnx",), ("int8",), rows=8), output=tmp_path / "x")
+    result = export(classifier, source, ExportRequest(("onnx",), ("int8",), rows=8), output=tmp_path / "x")
     assert [graph.method for graph in result.manifest.graphs] == [None, "dynamic"]
     assert not (tmp_path / "x" / "model.int8-static.onnx").exists() and read_manifest(tmp_path / "x")
     reason = "onnxruntime int8 (static) fails: its outputs are not finite"
@@ -143,20 +144,20 @@ def test_int8_as_a_family_keeps_the_graphs_that_pass(classifier, tmp_path, monke
     assert refused["method"] == "static" and refused["reason"].startswith(reason)
     assert f"- model.int8-static.onnx: {reason}" in (tmp_path / "x" / "report.md").read_text()
     with pytest.raises(RunFailed, match="its outputs are not finite"):
-        export(classifier, source, Wanted(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
+        export(classifier, source, ExportRequest(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
     assert not (tmp_path / "y").exists()
 
 
 def test_int8_goes_without_what_cannot_be_quantised(made_run, tmp_path):
     recipe = made_run("sequence_classification", "bilstm")  # its products are LSTMs and narrow: dynamic alone does them
     source = find_trained_model(recipe)
-    result = export(recipe, source, Wanted(("paddle", "onnx"), ("int8",), rows=8), output=tmp_path / "x")
+    result = export(recipe, source, ExportRequest(("paddle", "onnx"), ("int8",), rows=8), output=tmp_path / "x")
     assert [(graph.format, graph.method) for graph in result.manifest.graphs][:2] == [("paddle", None), ("onnx", None)]
     refused = json.loads((tmp_path / "x" / "report.json").read_text())["refused"]
     assert "static" in {each["method"] for each in refused}
     assert {name for each in refused for name in each["files"]}.isdisjoint(os.listdir(tmp_path / "x"))
     with pytest.raises(RunFailed, match="model.int8-static.onnx: nothing in this graph can be int8"):
-        export(recipe, source, Wanted(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
+        export(recipe, source, ExportRequest(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
     assert not (tmp_path / "y").exists()
 
 
@@ -170,10 +171,10 @@ def test_a_quantiser_that_fails_costs_its_graph_alone(classifier, tmp_path, monk
     monkeypatch.setattr(onnx_quantize, "quantize_static", fails)
     monkeypatch.setattr("nlpctl.tasks.base.Task.int8_agreement", 0.5)
     source = find_trained_model(classifier)
-    result = export(classifier, source, Wanted(("onnx",), ("int8",), rows=8), output=tmp_path / "x")
+    result = export(classifier, source, ExportRequest(("onnx",), ("int8",), rows=8), output=tmp_path / "x")
     assert [graph.method for graph in result.manifest.graphs] == [None, "dynamic"]
     with pytest.raises(RunFailed, match="model.int8-static.onnx: quantisation fails: KeyError: 'scale'"):
-        export(classifier, source, Wanted(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
+        export(classifier, source, ExportRequest(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
 
 
 def test_int8_for_the_moment_that_was_refused(classifier, monkeypatch):
@@ -195,7 +196,7 @@ def test_thresholds_and_terms_go_with_the_export(made_run, tmp_path):
     content = json.loads(labels.read_text())
     labels.write_text(json.dumps(content | {"thresholds": [0.25] * len(content["labels"])}))
     (labels.parent / "manifest.json").unlink()  # the edit is meant
-    result = export(recipe, find_trained_model(recipe), Wanted(("paddle",), rows=8))
+    result = export(recipe, find_trained_model(recipe), ExportRequest(("paddle",), rows=8))
     assert (result.folder / "terms.tsv").read_text() == "good\tPRODUCT\n"
     assert json.loads((result.folder / "task.json").read_text())["decode"]["terms"] == "terms.tsv"
     assert json.loads((result.folder / "labels.json").read_text())["thresholds"] == [0.25] * 4
@@ -204,7 +205,7 @@ def test_thresholds_and_terms_go_with_the_export(made_run, tmp_path):
 def test_rows_from_the_vocabulary_are_told(classifier, tmp_path, capsys):
     data = dataclasses.replace(classifier.data, train=(), dev=())
     recipe = dataclasses.replace(classifier, data=data)
-    export(recipe, find_trained_model(recipe), Wanted(("paddle",), rows=30), output=tmp_path / "x")
+    export(recipe, find_trained_model(recipe), ExportRequest(("paddle",), rows=30), output=tmp_path / "x")
     assert "compared on synthetic text" in capsys.readouterr().err
     assert "No real row could be read" in (tmp_path / "x" / "report.md").read_text()
     assert json.loads((tmp_path / "x" / "report.json").read_text())["rows"]["real"] is False
@@ -253,8 +254,8 @@ def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
 def test_what_is_told_to_end_leaves_nothing(classifier, tmp_path):
     """In a process of its own, with Paddle freshly imported."""
     told = (
-        "import os, signal, sys; from nlpctl.export import export; from nlpctl.cli.app import main\n"
-        "export.save_description = lambda *words: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "import os, signal, sys; from nlpctl.models import folder; from nlpctl.cli.app import main\n"
+        "folder.save_description = lambda *words: os.kill(os.getpid(), signal.SIGTERM)\n"
         "sys.exit(main(sys.argv[1:]))"
     )
     words = ["export", str(classifier.run_dir), "--format", "paddle", "-o", str(tmp_path / "x")]
@@ -264,4 +265,4 @@ def test_what_is_told_to_end_leaves_nothing(classifier, tmp_path):
 
 def test_precisions_that_are_no_files():
     with pytest.raises(UserError, match="engines compute the fp32 graph in it"):
-        Wanted(("paddle",), ("fp16",))
+        ExportRequest(("paddle",), ("fp16",))

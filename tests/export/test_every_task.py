@@ -12,7 +12,8 @@ from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.export.export import Wanted, export
+from nlpctl.export.export import export
+from nlpctl.export.request import ExportRequest
 from nlpctl.inference.open_model import open_trained_model
 from nlpctl.models.find import find_trained_model
 from nlpctl.runtime.process import set_up_process
@@ -49,7 +50,7 @@ def answers(recipe, source, engine):
 def test_graphs_decide_as_the_network(made_run, task, architecture, head):
     recipe = made_run(task, architecture, head)
     source = find_trained_model(recipe)
-    result = export(recipe, source, Wanted(("paddle", "onnx"), ("fp32", "fp16")))
+    result = export(recipe, source, ExportRequest(("paddle", "onnx"), ("fp32", "fp16")))
     assert result.folder == recipe.run_dir / "export"
     expected = answers(recipe, source, "dygraph")
     distinct = {json.dumps(each) for each in expected}

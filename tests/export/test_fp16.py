@@ -11,14 +11,14 @@ import pytest
 from nlpctl.config.schema import InferenceSection
 from nlpctl.engines.choice import Machine, candidates, runnable
 from nlpctl.errors import UserError
-from nlpctl.export.export import Wanted, export
-from nlpctl.export.plan import Plan, check_names
+from nlpctl.export.export import export
+from nlpctl.export.request import ExportRequest
 from nlpctl.graphs import onnx as onnx_fp16
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import find_trained_model
 from nlpctl.runtime.machine import cpu_info
 
-WANTED = Wanted(("onnx",), ("fp32", "fp16"), rows=16, timing=0)
+WANTED = ExportRequest(("onnx",), ("fp32", "fp16"), rows=16, timing=0)
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,8 @@ def test_only_a_card_is_offered_it(exported):
 
 def test_paddle_takes_none():
     with pytest.raises(UserError, match="fp16 is not a graph: engines compute the fp32 graph in it"):
-        check_names(("paddle",), ("fp16",))
-    check_names(("paddle", "onnx"), ("fp32", "fp16"))
-    assert [graph.files for graph in Plan(("paddle",), ("fp16",)).fp16()] == []
+        ExportRequest(("paddle",), ("fp16",))
+    ExportRequest(("paddle", "onnx"), ("fp32", "fp16"))
 
 
 @pytest.mark.parametrize("fault", ["raises", "not finite"])

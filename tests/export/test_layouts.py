@@ -14,8 +14,9 @@ import pytest
 from google.protobuf import descriptor_pool
 
 from nlpctl.errors import UserError
-from nlpctl.export.export import Wanted, export
+from nlpctl.export.export import export
 from nlpctl.export.layouts import LAYOUTS, layout, paddle_serving, triton
+from nlpctl.export.request import ExportRequest
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.models.find import find_trained_model
 
@@ -56,14 +57,14 @@ def parsed(schema: ModuleType, text: str) -> Any:
 def exported(classifier, tmp_path_factory):
     """An export of the classifier with graphs of all formats."""
     folder = tmp_path_factory.mktemp("exported") / "made"
-    wanted = Wanted(("paddle", "onnx"), ("fp32", "int8-dynamic"))
+    wanted = ExportRequest(("paddle", "onnx"), ("fp32", "int8-dynamic"))
     export(classifier, find_trained_model(classifier), wanted, output=folder)
     return folder
 
 
 def test_triton_loads_and_answers(classifier, exported, schema, tmp_path):
     """Each model as Triton's onnxruntime backend takes it: file, names, types and sizes."""
-    made = export(classifier, str(exported), Wanted(), output=tmp_path / "models", layout="triton").folder
+    made = export(classifier, str(exported), ExportRequest(), output=tmp_path / "models", layout="triton").folder
     models = sorted(path.name for path in made.iterdir())
     assert len(models) == 2 and models[1] == f"{models[0]}_int8_dynamic"
     for name in models:
@@ -90,7 +91,8 @@ def test_triton_loads_and_answers(classifier, exported, schema, tmp_path):
 
 
 def test_paddle_serving_is_fed_and_fetched_by_name(classifier, exported, tmp_path):
-    made = export(classifier, str(exported), Wanted(), output=tmp_path / "served", layout="paddle-serving").folder
+    output = tmp_path / "served"
+    made = export(classifier, str(exported), ExportRequest(), output=output, layout="paddle-serving").folder
     server, client = made / "serving_server", made / "serving_client"
     text = (server / "serving_server_conf.prototxt").read_text()
     assert text == (client / "serving_client_conf.prototxt").read_text()

@@ -17,8 +17,8 @@ import pytest
 from nlpctl.compress.source import add_onnx
 from nlpctl.compress.strategies import STRATEGIES
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.export.export import Wanted, export
-from nlpctl.export.plan import BY_FORMAT
+from nlpctl.export.export import export
+from nlpctl.export.request import BY_FORMAT, ExportRequest
 from nlpctl.export.strategies import OnnxInt8
 from nlpctl.graphs import onnx
 from nlpctl.models.export_folder import read_manifest, write_manifest
@@ -29,7 +29,7 @@ from nlpctl.runtime.worker import is_alive
 @pytest.fixture(scope="module")
 def paddle_export(classifier, tmp_path_factory):
     output = tmp_path_factory.mktemp("paddle") / "export"
-    return export(classifier, find_trained_model(classifier), Wanted(("paddle",), rows=4), output=output).folder
+    return export(classifier, find_trained_model(classifier), ExportRequest(("paddle",), rows=4), output=output).folder
 
 
 def test_what_a_branch_reads_stays():
@@ -95,7 +95,7 @@ def test_a_process_that_the_system_kills_says_nothing_of_the_network(paddle_expo
 def test_without_paddle2onnx(classifier, tmp_path, monkeypatch):
     monkeypatch.setattr(onnx, "installed_version", lambda package: None if package == "paddle2onnx" else "1")
     with pytest.raises(UserError, match="paddle2onnx not installed"):
-        export(classifier, find_trained_model(classifier), Wanted(("onnx",)), output=tmp_path / "new")
+        export(classifier, find_trained_model(classifier), ExportRequest(("onnx",)), output=tmp_path / "new")
     assert not any(tmp_path.iterdir())
 
 
@@ -140,7 +140,8 @@ def _within(seconds, found):
 
 
 def test_onnx_alone_leaves_no_paddle_graph(classifier, tmp_path):
-    result = export(classifier, find_trained_model(classifier), Wanted(("onnx",), rows=4), output=tmp_path / "new")
+    source, request = find_trained_model(classifier), ExportRequest(("onnx",), rows=4)
+    result = export(classifier, source, request, output=tmp_path / "new")
     assert [graph.files for graph in result.manifest.graphs] == [("model.onnx",)]
     assert not list(result.folder.glob("*.pd*"))
     assert [spec.name for spec in result.manifest.outputs] == ["logits"]

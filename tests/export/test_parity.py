@@ -12,7 +12,8 @@ from nlpctl.config.schema import InferenceSection
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import RunFailed
-from nlpctl.export.export import Wanted, export
+from nlpctl.export.export import export
+from nlpctl.export.request import ExportRequest
 from nlpctl.models.find import find_trained_model
 from nlpctl.runtime.process import set_up_process
 
@@ -82,7 +83,7 @@ def test_what_is_no_number_or_has_another_shape_never_passes(network, broken):
 def test_nothing_is_left_beyond_the_tolerance(classifier, tmp_path, monkeypatch, overwrites):
     source = find_trained_model(classifier)
     if overwrites:
-        export(classifier, source, Wanted(("paddle",), rows=4), output=tmp_path / "new")
+        export(classifier, source, ExportRequest(("paddle",), rows=4), output=tmp_path / "new")
         before = {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()}
     from nlpctl.engines import paddle_inference
 
@@ -93,7 +94,7 @@ def test_nothing_is_left_beyond_the_tolerance(classifier, tmp_path, monkeypatch,
         lambda self, batch: tuple(each + np.float32(0.1) for each in right(self, batch)),
     )
     with pytest.raises(RunFailed, match=r"model.pdmodel \(paddle\): differs from the network: outputs diff"):
-        export(classifier, source, Wanted(("paddle",), rows=4), output=tmp_path / "new", overwrite=overwrites)
+        export(classifier, source, ExportRequest(("paddle",), rows=4), output=tmp_path / "new", overwrite=overwrites)
     if overwrites:
         assert {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()} == before
     assert [path.name for path in tmp_path.iterdir()] == (["new"] if overwrites else [])

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nlpctl.config.recipe_of import recipe_of
-from nlpctl.export.export import Wanted, export
+from nlpctl.export.export import export
+from nlpctl.export.request import ExportRequest
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import find_trained_model
 from nlpctl.runtime.process import set_up_process
@@ -14,7 +15,7 @@ from nlpctl.runtime.process import set_up_process
 @pytest.mark.parametrize("task", ["question_answering", "few_shot_classification", "masked_language_model"])
 def test_samples_suit_the_graph(made_run, task):
     recipe = made_run(task)
-    folder = export(recipe, find_trained_model(recipe), Wanted(("paddle",), ("fp32",))).folder
+    folder = export(recipe, find_trained_model(recipe), ExportRequest(("paddle",), ("fp32",))).folder
     manifest, setup = read_manifest(folder), set_up_process(recipe)
     from nlpctl.engines.auto import choices, open_choice
     from nlpctl.engines.samples import sample_batches

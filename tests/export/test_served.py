@@ -12,7 +12,8 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.inputs import open_input
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.export.export import Wanted, export
+from nlpctl.export.export import export
+from nlpctl.export.request import ExportRequest
 from nlpctl.inference.predict import predict
 from nlpctl.models import engine_speeds
 from nlpctl.models.engine_speeds import EngineSpeeds
@@ -30,7 +31,7 @@ def test_a_service_whose_export_was_timed_elsewhere_answers_first_and_times_then
     monkeypatch.setenv("PPNLP_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(engine_speeds, "BUSY", 1.0)  # the figures hold, however busy this machine is
     folder = tmp_path / "export"
-    export(classifier, find_trained_model(classifier), Wanted(("paddle", "onnx"), rows=8), output=folder)
+    export(classifier, find_trained_model(classifier), ExportRequest(("paddle", "onnx"), rows=8), output=folder)
     recipe, settings = load_recipe(folder, (), "apply"), ServeSettings(batch_size=8)
     service = make_service(recipe, set_up_process(recipe), str(folder), settings)
     rows = [{"text": f"some words {number}"} for number in range(20)]
@@ -61,7 +62,7 @@ def test_a_service_whose_export_was_timed_elsewhere_answers_first_and_times_then
 
 def test_requests_that_meet_are_computed_side_by_side_and_answered_as_alone(classifier, tmp_path):
     folder = tmp_path / "export"
-    export(classifier, find_trained_model(classifier), Wanted(("onnx",), rows=8), output=folder)
+    export(classifier, find_trained_model(classifier), ExportRequest(("onnx",), rows=8), output=folder)
     recipe = load_recipe(folder, [Override("inference.engine", "onnxruntime", "--engine")], "apply")
     setup = replace(set_up_process(recipe), threads=2)
     service = make_service(recipe, setup, str(folder), ServeSettings(batch_size=8))

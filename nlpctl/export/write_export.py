@@ -1,0 +1,159 @@
+"""A complete export, in the order in which it happens: graphs written, compared, scored, timed; then its manifest."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import paddle
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import scores, task_info
+from nlpctl.data.batches.collate import Batch
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
+from nlpctl.data.text.tokenizers import store_tokenizer
+from nlpctl.engines.engine import DygraphPredictor
+from nlpctl.engines.parity import Parity, batches_of
+from nlpctl.engines.samples import timing_batches
+from nlpctl.engines.speeds import SIZES
+from nlpctl.engines.trained import load_network
+from nlpctl.errors import NlpctlError, Problem, RunFailed
+from nlpctl.export.precisions import dev_scores, time_graphs
+from nlpctl.export.report import write_report
+from nlpctl.export.request import ExportRequest
+from nlpctl.export.strategies import FP16, INT8, Making
+from nlpctl.export.verify import RefusedGraph, compare_graphs, remove_graph
+from nlpctl.files import writing
+from nlpctl.graphs.graph_files import ONNX, ONNX_FP16, PREFIX
+from nlpctl.graphs.onnx import is_own_onnx, write_fp16, write_onnx_graph, write_onnx_gru
+from nlpctl.graphs.to_static import input_specs, write_paddle_graph
+from nlpctl.models.confidence import write_calibration
+from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec, write_manifest
+from nlpctl.models.folder import make_card, save_description
+from nlpctl.models.model_manifest import weights_sum
+from nlpctl.models.source import resolve_source
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.versions import graph_versions
+
+CALIBRATION_ROWS, CALIBRATION_BATCH = 512, 32
+_ELSEWHERE = "name another folder: -o FOLDER"
+
+
+def write_export(
+    recipe: Recipe, setup: ProcessSetup, source: str, folder: Path, final: Path, request: ExportRequest
+) -> ExportManifest:
+    """Write a complete export into an empty folder, which will be renamed to `final`.
+
+    RunFailed if a requested graph cannot be made, or its outputs differ from the network's.
+    """
+    request.require_packages()
+    model = load_network(recipe, source)
+    assert isinstance(model.predictor, DygraphPredictor)
+    task, encoder, tokenizer, network = model.task, model.encoder, model.encoder.tokenizer, model.predictor.network
+    readers = task_rows(recipe.task, recipe.data)
+    rows = rows_to_compare(readers, request.data, tokenizer, request.rows, masked=task.hides)
+    if not rows.real:
+        console.warn("no readable row in dev, test or train: compared on synthetic text; --data FILE gives real rows")
+    parity = Parity(task, encoder, rows.examples, model.predictor.outputs)
+
+    def calibration() -> Iterator[Batch]:
+        examples = rows_to_calibrate(readers, request.data, tokenizer, CALIBRATION_ROWS, masked=task.hides)
+        return batches_of(task, encoder, examples, CALIBRATION_BATCH)
+
+    # What is read beside the graphs, and the graphs.
+    batch = parity.cases[0].batch
+    card = make_card(recipe, task.labels.names, task.thresholds, task.calibration)
+    with writing(final, _ELSEWHERE):
+        save_description(folder, tokenizer, card)
+        if not task.needs_tokenizer:
+            store_tokenizer(folder, encoder)
+        network.config.architectures = [type(network).__name__]
+        network.config.save_pretrained(str(folder))
+        outputs, refused = write_graphs(folder, network, batch, task.output_names, request, calibration)
+    model_folder = resolve_source(source).folder
+    manifest = ExportManifest(
+        task=recipe.task,
+        inputs=input_specs(batch),
+        outputs=outputs,
+        max_seq_length=recipe.data.max_seq_length,
+        graphs=tuple(graph for graph in request.graphs() if graph not in [each.graph for each in refused]),
+        rows=len(rows.examples),
+        source=source,
+        versions=graph_versions(),
+        weights=None if model_folder is None else weights_sum(model_folder),
+    )
+
+    # Each graph in each engine against the network; those that may be missing and differ are deleted.
+    manifest, findings, differing = compare_graphs(folder, manifest, request, setup, parity)
+    refused += differing
+    for each in refused:
+        console.warn(f"{each.graph.files[0]} is left out: {each.reason}")
+
+    # What "auto" chooses by: scores of lower precisions on dev, and speeds.
+    if request.scored:
+        metric = scores(recipe.task)[0]
+        info = task_info(recipe.task)
+        falling = info is not None and metric in info.falling
+        on_dev, calibrations = dev_scores(folder, manifest, setup, task, encoder, metric, falling)
+        if calibrations and task.calibration is not None:
+            with writing(final, _ELSEWHERE):
+                write_calibration(folder, dataclasses.replace(task.calibration, ways=calibrations))
+        manifest = dataclasses.replace(manifest, dev=on_dev)
+    if request.timing:
+        batches = timing_batches(task, encoder, rows.examples, SIZES)
+        manifest = dataclasses.replace(manifest, speeds=time_graphs(folder, manifest, setup, batches, request.timing))
+
+    with writing(final, _ELSEWHERE):
+        write_report(folder, manifest, rows, parity, findings, refused, setup)
+        write_manifest(folder, manifest)
+    return manifest
+
+
+def write_graphs(
+    folder: Path,
+    network: paddle.nn.Layer,
+    batch: Batch,
+    output_names: Sequence[str],
+    request: ExportRequest,
+    calibration: Callable[[], Iterable[Batch]],
+) -> tuple[tuple[TensorSpec, ...], list[RefusedGraph]]:
+    """Write the requested graphs for batches like `batch`; returns their outputs and the graphs that were left out.
+
+    `calibration` returns further batches, for int8. RunFailed if a graph fails that the export may not lack.
+    """
+    prefix, refused = folder / PREFIX, []
+    outputs = write_paddle_graph(network, batch, output_names, prefix)  # ONNX is made from it
+    if "onnx" in request.formats and is_own_onnx(network):
+        (ids,) = batch
+        write_onnx_gru(network, ids, output_names, folder / ONNX)
+    elif "onnx" in request.formats:
+        write_onnx_graph(prefix, folder / ONNX, network.config.pad_token_id, *request.onnx)
+    making = Making(folder, request.fp32(), folder, calibration)
+    jobs: list[tuple[Graph, Callable[[], object]]] = [
+        (graph, functools.partial(write_fp16, folder / ONNX, folder / ONNX_FP16)) for graph in request.fp16()
+    ]
+    jobs += [(strategy.graph, functools.partial(strategy.make_graph, making)) for strategy in request.int8()]
+    for graph, make in jobs:
+        try:
+            make()
+        except OSError:  # such as a full disk
+            raise
+        except Exception as error:  # the converters raise what they like
+            if isinstance(error, NlpctlError):  # says the name of the staged input, which nobody will see
+                problems = tuple(dataclasses.replace(each, where=graph.files[0]) for each in error.problems)
+            else:
+                work = {FP16: "the conversion", INT8: "quantisation"}[graph.precision]
+                message = f"{work} fails: {type(error).__name__}: {error}"
+                problems = (Problem(message, graph.files[0], "use it in fp32"),)
+            if not request.may_lack(graph):
+                raise RunFailed(problems=problems) from error
+            remove_graph(folder, graph)
+            refused.append(RefusedGraph(graph, problems))
+    if "paddle" not in request.formats:
+        for file in folder.glob(f"{PREFIX}.pd*"):
+            file.unlink()
+    return outputs, refused
