@@ -146,7 +146,7 @@ def _train_many(
     numbers = _seeds(seeds)
     resolved = load_command_recipe(recipe, ctx)
     from nlpctl.experiments.repeats import train_many
-    from nlpctl.experiments.spread import spread_tables
+    from nlpctl.experiments.repeats_report import spread_tables
 
     with located(resolved):
         result = train_many(resolved, folds=folds, seeds=numbers, command=sys.argv, **flags)

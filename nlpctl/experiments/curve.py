@@ -19,8 +19,7 @@ from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.open_split import has_split
 from nlpctl.data.split_rows import cut
 from nlpctl.errors import UserError
-from nlpctl.experiments.curve_page import curve_page
-from nlpctl.experiments.learning_curve import LEAST_SIZES, LearningCurve, fit, learned
+from nlpctl.experiments.learning_curve import LEAST_SIZES, LearningCurve, curve_page, fit, learned
 from nlpctl.experiments.series import Member, TrainingRows, open_series, read_rows, refuse_early, resolve_values
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.layout import REPORT

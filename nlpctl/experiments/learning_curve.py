@@ -1,4 +1,4 @@
-"""What a learning curve says: what each size scored, and what more rows would bring."""
+"""A learning curve: what each size scored, the curve through that, what more rows would bring; and its page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 
 from nlpctl.layout import REPORT
+from nlpctl.report.html import element
+from nlpctl.report.model import Figure, KeyFigures, Report, Section, Table, percent
+from nlpctl.report.page import html_page
+from nlpctl.report.plots import lines
 
 # A learning curve: the error of a model falls with its training rows n as limit + factor * n^-exponent.
 #
@@ -206,3 +210,40 @@ def _told(
     if more + rows > FAR * rows:
         told += f" That is more than {FAR} times the rows there are: a guess."
     return f"{told} Twice as many rows bring {double[0] * 100:+.1f} points."
+
+
+_DRAWN = 80  # points of a line
+_BEYOND = 2  # times the rows there are
+
+
+def curve_page(result: LearningCurve, curve: Curve) -> str:
+    """The text of the page."""
+    first = result.points[0].rows
+    places = np.geomspace(first, _BEYOND * result.rows, _DRAWN).tolist()
+    fitted = [(rows, *curve.score(rows)) for rows in places]
+    drawn = {
+        "mean of the runs": [(point.rows, point.mean) for point in result.points],
+        "curve": [(rows, score) for rows, score, _ in fitted],
+        "95 % interval, lower end": [(rows, ends[0]) for rows, _, ends in fitted],
+        "upper end": [(rows, ends[1]) for rows, _, ends in fitted],
+    }
+    tiles = {
+        "training rows": result.rows,
+        f"{result.metric} of all rows": result.whole,
+        f"{result.metric} of twice as many": result.double,
+    }
+    rows = []
+    for point in result.points:
+        links = [
+            element("span", element("a", f"{score:.4f}", href=f"{name}/{REPORT}"), " ")
+            for name, score in zip(point.runs, point.scores, strict=True)
+        ]
+        share = percent(point.rows / result.rows)
+        rows.append([point.rows, share, element("span", *links), point.mean, point.fitted])
+    score = f"{result.metric} on {result.split}"
+    sections = [
+        Section("Answer", [KeyFigures(tiles), result.told]),
+        Section("Curve", [Figure(lines(drawn, "training rows", score, marks={"now": result.rows}))]),
+        Section("Runs", [Table(["rows", "share", "runs", "mean", "curve"], rows)]),
+    ]
+    return html_page(Report(f"Learning curve {result.folder.name}", f"{score}: {result.folder}", sections))

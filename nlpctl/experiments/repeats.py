@@ -29,7 +29,7 @@ from nlpctl.experiments.held_out import (
     is_predicted,
     predict_held_out,
 )
-from nlpctl.experiments.repeats_page import many_page
+from nlpctl.experiments.repeats_report import Spread, as_json, repeats_page, spreads
 from nlpctl.experiments.series import (
     AGAIN,
     Member,
@@ -41,7 +41,6 @@ from nlpctl.experiments.series import (
     resolve_values,
     train_member,
 )
-from nlpctl.experiments.spread import Spread, as_json, spreads
 from nlpctl.experiments.trial_workers import GRACE, LOGS, TrialWorker, begin, trial_workers
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.inference.useless import HINT
@@ -200,7 +199,7 @@ def _train_many(
         _warn_of_useless(recipe.task, metrics)
         write_json_atomic(series.folder / SUMMARY, as_json(found))
         sizes = None if parts is None else [len(part) for part in parts]
-        write_text_atomic(series.folder / REPORT, many_page(series, metrics, found, sizes))
+        write_text_atomic(series.folder / REPORT, repeats_page(series, metrics, found, sizes))
         series.finish()
     return Trained(series.folder, tuple(member.name for member in members), found, predictions)
 

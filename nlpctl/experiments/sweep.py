@@ -38,8 +38,7 @@ from nlpctl.experiments.series import (
     resolve_values,
 )
 from nlpctl.experiments.study import FINISHED, RUNNING, Study, TrialRecord, require_optuna
-from nlpctl.experiments.sweep_page import sweep_page
-from nlpctl.experiments.sweep_result import BEST, TRIALS, SweepResult
+from nlpctl.experiments.sweep_result import BEST, TRIALS, SweepResult, sweep_page
 from nlpctl.experiments.trial_workers import LOGS
 from nlpctl.experiments.trials import Trials, ranking, watched_metric
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic, writing

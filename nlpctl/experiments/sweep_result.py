@@ -1,15 +1,23 @@
-"""What a sweep found: its trials, the best, and how sure that is."""
+"""The result of a sweep: its trials, the best, and how sure that is; as JSON and as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl.config.recipe_text import value_text
 from nlpctl.config.schema import SearchSection
-from nlpctl.experiments.study import TrialRecord
+from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, TrialRecord
 from nlpctl.layout import REPORT
+from nlpctl.names import counted
+from nlpctl.report.html import element
+from nlpctl.report.model import Code, Figure, KeyFigures, Number, Part, Report, Section, Table
+from nlpctl.report.page import html_page
+from nlpctl.report.plots import Dot, bars, lines, scatter
+from nlpctl.report.score_tables import figures
 
 if TYPE_CHECKING:
     from nlpctl.tasks.intervals import Comparison
@@ -86,3 +94,83 @@ class SweepResult:
             "recipe": self.folder / BEST,
             "report": self.folder / REPORT,
         }
+
+
+def sweep_page(result: SweepResult, best_recipe: str, swept_recipe: str) -> str:
+    """The result as one HTML page. The recipes are the texts of best.yaml and of the one that was swept."""
+    trials, best = result.trials, result.best
+    numbers: dict[str, object] = {f"best {result.metric} on dev": best.score, "its trial": best.name}
+    if result.test is not None:
+        numbers[f"its {result.metric} on test"] = figures(result.test).get(result.metric)
+    states = [trial.state for trial in trials]
+    numbers |= {state: states.count(state) for state in (FINISHED, PRUNED, FAILED) if state in states}
+    values = [[key, value_text(value), result.space.space[key].told] for key, value in best.values.items()]
+    caption = "The score on dev is the best of many, and so a little too high; that on test is not."
+    sections = [
+        Section("Best", [KeyFigures(numbers), result.told, Table(["key", "best value", "tried"], values, caption)]),
+        Section("Course", [_course(result)]),
+        Section("Importance", list(_importance(result))),
+        Section("Trials", [_trial_table(result)]),
+        Section("Keys", list(_key_plots(result))),
+        Section(f"Best recipe: {BEST}", [Code(best_recipe)]),
+        Section("Recipe", [Code(swept_recipe)]),
+    ]
+    lead = f"{counted(len(trials), 'trials')}, compared by {result.metric} on dev: {result.folder}"
+    return html_page(Report(f"Sweep {result.folder.name}", lead, sections))
+
+
+def _course(result: SweepResult) -> Figure:
+    """The scores in the order of the trials, and the best so far, which a trial without a score leaves as it is."""
+    scored = [(trial.number, trial.score) for trial in result.trials if trial.score is not None]
+    better = max if result.greater_is_better else min
+    best, so_far = None, []
+    for trial in result.trials:
+        if trial.score is not None:
+            best = trial.score if best is None else better(best, trial.score)
+        if best is not None:
+            so_far.append((trial.number, best))
+    return Figure(lines({"best so far": so_far, "each trial": scored}, "trial", result.metric))
+
+
+def _importance(result: SweepResult) -> Iterator[Part]:
+    """How much the score depends on each key; see study.py for how that is told."""
+    if not result.importance:
+        yield "Too few trials finished, or all with the same score, to tell which key mattered."
+        return
+    shares = {"share of the variance of the scores": list(result.importance.values())}
+    yield Figure(bars(list(result.importance), shares, "share"))
+    yield (
+        "How much of what the scores of finished trials differ by goes with each key (fANOVA), by trees that were "
+        "fitted to them; with few trials this is a rough guess."
+    )
+    left = [name for name in result.space.space if name not in result.importance]
+    if left:
+        yield f"Not told, since only some trials have it, or all the same value: {', '.join(left)}."
+
+
+def _trial_table(result: SweepResult) -> Table:
+    """All trials: the finished ones by their score, then the others."""
+    keys = list(result.space.space)
+    rows = []
+    for trial in (*result.ranking, *(trial for trial in result.trials if trial.score is None)):
+        # Only a trial with a score has a page of its own.
+        scored = trial.score is not None
+        link = element("a", trial.name, href=f"{TRIALS}/{trial.name}/{REPORT}") if scored else trial.name
+        values = [value_text(trial.values[key]) if key in trial.values else "" for key in keys]
+        seconds = None if trial.seconds is None else Number(f"{trial.seconds:.0f}")
+        rows.append([link, trial.state, trial.score, *values, seconds, trial.reason.split("\n")[0]])
+    return Table(["trial", "state", result.metric, *short_names(keys), "seconds", "why"], rows)
+
+
+def _key_plots(result: SweepResult) -> Iterator[Figure]:
+    """The scores over each key that is a number, on a logarithmic axis where the search has one."""
+    for key, axis in result.space.space.items():
+        log = axis.log is not None
+        dots: dict[str, list[Dot]] = {"best": [], "trials": []}
+        for trial in result.ranking:
+            value = trial.values.get(key)
+            if isinstance(value, int | float) and not isinstance(value, bool) and trial.score is not None:
+                dot = Dot(math.log10(value) if log else value, trial.score, trial.name)
+                dots["best" if trial is result.best else "trials"].append(dot)
+        if sum(map(len, dots.values())) > 1:
+            yield Figure(scatter(dots, f"log10 of {key}" if log else key, result.metric))
