@@ -280,7 +280,7 @@ def split(
       nlpctl data split my.yaml -o quarter --train 0.25 --dev 0.1 --test 0
     """
     resolved = load_data_recipe(recipe, file, ctx)
-    from nlpctl.config.rewrite import as_yaml, in_recipe, refuse_rewriting, write_files
+    from nlpctl.config.recipe_text import as_yaml, in_recipe, refuse_rewriting, write_files
     from nlpctl.datatools.inspect import split_data
 
     shares = {"dev": dev, "test": test, **({} if train is None else {"train": train})}

@@ -12,11 +12,10 @@ import typer
 from typer.core import TyperCommand
 
 from nlpctl.cli.field_flags import COMPRESSION, SHORTHANDS, TRAINING, field_flags, take_overrides
+from nlpctl.config.key_use import MANAGED, UNSUPPORTED
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.config.managed import MANAGED, UNSUPPORTED
-from nlpctl.config.purpose import Purpose
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Purpose, Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.ready import PREFIX, ready_model
 
@@ -87,8 +86,8 @@ def load_command_recipe(
 ) -> Recipe:
     """The recipe that `source` names, overridden by `given` and then by the command's flags.
 
-    `purpose`: see config/purpose.py. `source` may be whatever inference/named_model.py lists. Raises UserError with
-    every problem.
+    `purpose`: see Purpose (config/schema.py). `source` may be whatever inference/named_model.py lists. Raises
+    UserError with every problem.
     """
     overrides = [*given, *flags_of(ctx)]
     from nlpctl.inference.named_model import named_model

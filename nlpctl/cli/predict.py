@@ -23,8 +23,7 @@ from nlpctl.cli.options import (
 )
 from nlpctl.cli.output import Json, give, tell_shares
 from nlpctl.config.positions import located
-from nlpctl.config.purpose import Purpose
-from nlpctl.config.schema import DataFormat
+from nlpctl.config.schema import DataFormat, Purpose
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 

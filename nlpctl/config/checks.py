@@ -19,22 +19,24 @@ from typing import Any
 
 from nlpctl.config.distributions import BadDistribution, is_distribution, read_distribution
 from nlpctl.config.environment import checked_environment, flag_environment
-from nlpctl.config.finding import Check, Finding, value_of
+from nlpctl.config.key_use import UNSUPPORTED, turned_on
 from nlpctl.config.keys import all_keys
-from nlpctl.config.managed import UNSUPPORTED, turned_on
-from nlpctl.config.own_parts import PART_CHECKS
+from nlpctl.config.own_code import named_parts
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 from nlpctl.config.positions import display
-from nlpctl.config.purpose import Purpose
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.schema import (
+    Check,
     ColumnsSection,
+    Finding,
     ModelSection,
+    Purpose,
     Recipe,
     ScratchSection,
     SplitFilesSection,
     parse_budget,
     parse_width,
+    value_of,
 )
 from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo, known_tasks, scores, task_info
 from nlpctl.errors import Problem, UserError
@@ -360,6 +362,39 @@ def _evaluation_steps(recipe: Recipe) -> Iterator[Finding]:
 
 
 TRAINING_CHECKS: tuple[Check, ...] = (_optimizer, _reporters, _evaluation_steps)
+
+
+# Checks of the parts that a recipe names as module:function.
+
+def _form(recipe: Recipe) -> Iterator[Finding]:
+    for part, name in named_parts(recipe):
+        if not FUNCTION.fullmatch(name):
+            function = part.key.rpartition(".")[2]
+            message = f"{part.key} {name!r} is not of the form package.module:function"
+            yield Finding((part.key,), message, f"for example my_project.parts:my_{function}")
+
+
+def _own_optimizer(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.training.optimizer is None:
+        return
+    for key in ("groups", "layer_decay"):
+        if getattr(recipe.optimizer, key):
+            keys = ("training.optimizer", f"optimizer.{key}")
+            hint = f"set the rates in your function, or remove training.optimizer or optimizer.{key}"
+            yield Finding(keys, f"training.optimizer makes the optimizer, and optimizer.{key} would not reach it", hint)
+    if recipe.training.sharding:
+        keys = ("training.optimizer", "training.sharding")
+        yield Finding(keys, "sharding spreads the state of nlpctl's own optimizer only", "remove one of them")
+
+
+def _lonely_preprocessing(recipe: Recipe) -> Iterator[Finding]:
+    training = recipe.training
+    if training.preprocess_logits_for_metrics is not None and training.compute_metrics is None:
+        keys = ("training.preprocess_logits_for_metrics", "training.compute_metrics")
+        yield Finding(keys, "preprocess_logits_for_metrics prepares for compute_metrics, which is not set", "set both")
+
+
+PART_CHECKS: tuple[Check, ...] = (_form, _own_optimizer, _lonely_preprocessing)
 
 
 # Checks of section search that need the rest of the recipe.

@@ -10,8 +10,8 @@ import yaml
 
 from nlpctl.config.coerce import Mismatch, resolve_scalar
 from nlpctl.config.interpolate import escape
+from nlpctl.config.key_use import MANAGED
 from nlpctl.config.keys import SECTIONS, keys_of, use_of
-from nlpctl.config.managed import MANAGED
 from nlpctl.config.positions import ScalarNode
 from nlpctl.config.schema import Origin, Recipe
 from nlpctl.names import differing

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from nlpctl.config.keys import all_keys, nearest_key
-from nlpctl.config.layers import own_recipe_instead
 from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode
+from nlpctl.config.sources import own_recipe_instead
 
 _PATTERN = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
-
-from nlpctl.config.managed import REFUSED
+from typing import Any, Literal
 
 Role = Literal[
     "network",  # the network that is trained, and where its weights start
@@ -96,6 +94,9 @@ MORE_TRIALS = replace(SEARCH, may_change="resume")  # a sweep that goes on may t
 # The task, and keys that other versions of nlpctl had: all may depend on them.
 UNKNOWN = TRIED_ROWS
 
+
+# What PaddleNLP's arguments are for.
+
 TRAINING_ARGUMENTS: Mapping[KeyUse, str] = {
     WEIGHTS: """
         do_eval per_device_train_batch_size gradient_accumulation_steps eval_accumulation_steps adam_beta1 adam_beta2
@@ -129,6 +130,58 @@ COMPRESSION_ARGUMENTS: Mapping[KeyUse, str] = {
     """,
 }
 
+# Arguments that a recipe may not set, and why. MANAGED: nlpctl sets them itself; setting one would either do nothing or
+# work against it. UNSUPPORTED: nlpctl does not do what they ask for; values that leave them off are accepted, so that
+# command lines of PaddleNLP can be kept. The reference lists both apart from the others, `nlpctl recipe flags` the
+# latter.
+
+MANAGED: Mapping[str, str] = {
+    "training.device": "use runtime.device (or --device): it must take effect before Paddle is imported",
+    "training.no_cuda": "use runtime.device: cpu (or --device cpu)",
+    "training.local_rank": "use runtime.devices or runtime.nproc (--devices 0,1 or --nproc 2)",
+    "training.overwrite_output_dir": "use the flag --overwrite of the command",
+    "training.resume_from_checkpoint": "use the flag --resume of `nlpctl train`",
+    "training.ignore_data_skip": "delete it: a resumed run continues exactly where it stopped; skipping costs nothing",
+    "training.ignore_load_lr_and_optim": "delete it: a resumed run needs them; to start from weights alone, give the "
+    "checkpoint as model.name_or_path of a new run",
+    "training.prediction_loss_only": "delete it: the scores of an evaluation need its predictions",
+    "training.do_train": "run `nlpctl train`",
+    "training.do_predict": "run `nlpctl predict`",
+    "training.do_export": "leave it out: training and exporting are two commands",
+    "training.past_index": "delete it: no model of nlpctl remembers earlier batches",
+    "training.label_names": "the task knows its label names",
+    "training.wandb_api_key": "set the environment variable WANDB_API_KEY: a run keeps a copy of its recipe",
+    "compression.do_compress": "leave it out: training and compressing are two commands",
+}
+
+_WHOLE_NETWORK = (
+    "every process holds the whole network; for several cards use runtime.devices (--devices 0,1), for less memory "
+    "training.sharding: stage1"
+)
+_WHOLE_CHECKPOINT = "a checkpoint is whole and in one place, however many processes train"
+
+UNSUPPORTED: Mapping[str, str] = {
+    "training.tensor_parallel_degree": _WHOLE_NETWORK,
+    "training.tensor_parallel_config": _WHOLE_NETWORK,
+    "training.pipeline_parallel_degree": _WHOLE_NETWORK,
+    "training.pipeline_parallel_config": _WHOLE_NETWORK,
+    "training.sep_parallel_degree": _WHOLE_NETWORK,
+    "training.use_expert_parallel": _WHOLE_NETWORK,
+    "training.enable_auto_parallel": _WHOLE_NETWORK,
+    "training.hybrid_parallel_topo_order": _WHOLE_NETWORK,
+    "training.distributed_dataloader": "every process reads the data itself",
+    "training.sharding_degree": "PaddleNLP renamed it: use training.sharding_parallel_degree",
+    "training.sharding_parallel_config": "none of its options was tested; training.sharding: stage1 needs none",
+    "training.save_sharded_model": _WHOLE_CHECKPOINT,
+    "training.load_sharded_model": _WHOLE_CHECKPOINT,
+    "training.unified_checkpoint": _WHOLE_CHECKPOINT,
+    "training.unified_checkpoint_config": _WHOLE_CHECKPOINT,
+    "training.force_reshard_pp": _WHOLE_CHECKPOINT,
+    "training.flatten_param_grads": "PaddlePaddle does it on NPU devices only",
+}
+
+REFUSED: Mapping[str, str] = {**MANAGED, **UNSUPPORTED}
+
 
 def use_of_argument(section: str, name: str) -> KeyUse:
     """The use of an argument of PaddleNLP, a key of section training or compression. KeyError: the tables lack it."""
@@ -139,3 +192,8 @@ def use_of_argument(section: str, name: str) -> KeyUse:
     if f"{section}.{name}" in REFUSED:  # no recipe sets it
         return {"training": WEIGHTS, "compression": CANDIDATES}[section]
     raise KeyError(f"{section}.{name} has no use in {__name__}")
+
+
+def turned_on(value: Any) -> bool:
+    """Whether a value of an UNSUPPORTED field asks for something: not null, "", false, or a degree of at most 1."""
+    return value > 1 if isinstance(value, int) and not isinstance(value, bool) else bool(value)

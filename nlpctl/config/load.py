@@ -15,19 +15,18 @@ from typing import Any
 from nlpctl.config.checks import check
 from nlpctl.config.coerce import coerce_sections
 from nlpctl.config.interpolate import escape, interpolate
+from nlpctl.config.key_use import MANAGED
 from nlpctl.config.keys import find_key
-from nlpctl.config.layers import read_source, tree_of_values
-from nlpctl.config.managed import MANAGED
 from nlpctl.config.opened_files import refuse_files_outside, with_copies
 from nlpctl.config.own_code import marked
 from nlpctl.config.paths import NAMES, absolute, inputs_of, resolve_paths
 from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, merge, parse_yaml
-from nlpctl.config.purpose import Purpose
-from nlpctl.config.resolved import as_trained
-from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
+from nlpctl.config.schema import DataSection, ModelSection, Origin, Purpose, Recipe
+from nlpctl.config.sources import read_source, tree_of_values
+from nlpctl.config.task_file import TaskFile
 from nlpctl.config.tasks import known_tasks, nearest_task, task_info
 from nlpctl.errors import UserError
-from nlpctl.layout import MODEL
+from nlpctl.layout import MODEL, TASK
 from nlpctl.names import refuse_not_utf8
 from nlpctl.outputs import note_inputs
 
@@ -52,7 +51,7 @@ def load_recipe(
 ) -> Recipe:
     """Read, merge, coerce and check. A mapping holds what a recipe file holds; its paths begin at the current folder.
 
-    `purpose`: see config/purpose.py. "train" also wants a model, data to train from, and the data files to exist.
+    `purpose`: see Purpose (schema.py). "train" also wants a model, data to train from, and the data files to exist.
     `reads_files`: False where only the values are wanted, and the recipe of the command says which files are read.
 
     The code that a run or model names which is opened is not to be run: see config/own_code.py.
@@ -90,7 +89,18 @@ def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog
     if log.problems:
         raise UserError(problems=log.problems)
     _note_inputs(recipe, purpose, log)
-    return recipe if purpose == "train" else as_trained(recipe)
+    return recipe if purpose == "train" else _as_trained(recipe)
+
+
+def _as_trained(recipe: Recipe) -> Recipe:
+    """`recipe` with the few-shot method that its run was trained with, in place of "auto"; unchanged without a run."""
+    if recipe.few_shot.method != "auto":
+        return recipe
+    saved = TaskFile.load_if_valid(recipe.run_dir / MODEL / TASK)  # whoever opens the model says what is damaged
+    method = None if saved is None else saved.sections.get("few_shot", {}).get("method")
+    if method not in ("prompt", "contrastive"):
+        return recipe
+    return dataclasses.replace(recipe, few_shot=dataclasses.replace(recipe.few_shot, method=method))
 
 
 def _refuse_not_utf8(node: Node, key: str = "") -> None:

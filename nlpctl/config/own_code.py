@@ -1,4 +1,4 @@
-"""The code that a recipe names as package.module:function, and who names it. Nothing is imported here.
+"""The code that a recipe names as package.module:function: what kinds there are, and who names it. Nothing is imported.
 
 What the recipe of an opened folder names (a run, a model, an export) is `Unnamed`: it is imported only once the user
 names it too, on the command line or in a recipe file of her own. Else whoever sends a folder would run code: a name
@@ -15,17 +15,75 @@ import pkgutil
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.layers import own_recipe_instead
-from nlpctl.config.own_parts import PARTS
 from nlpctl.config.positions import display
 from nlpctl.config.schema import DataSection, Recipe, with_value
+from nlpctl.config.sources import own_recipe_instead
 from nlpctl.errors import UserError
+
+# The parts of a training that a recipe may name as module:function: what each takes and gives. A new kind is an entry
+# of PARTS, its key in the schema, and the place that calls it.
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kind of part. `key`: the recipe key that names it, one name or a list.
+
+    `takes`: its positional arguments; None: they differ. `gives`: what it returns, in words. `changes_training`: the
+    weights depend on it, so a run goes on with the same source only.
+    """
+
+    key: str
+    takes: tuple[str, ...] | None
+    gives: str
+    changes_training: bool = True
+
+    @property
+    def purpose(self) -> str:
+        """For messages: "a function (row) that returns a dict"."""
+        takes = "" if self.takes is None else f" ({', '.join(self.takes)})"
+        return f"a function{takes} that returns {self.gives}"
+
+
+PARTS: tuple[Part, ...] = (
+    Part("data.reader", None, "dicts, one per row"),
+    Part("data.map", ("row",), "a dict, the row as it is to be read"),
+    Part("data.filter", ("row",), "true or false"),
+    Part("model.network", ("config",), "a paddle.nn.Layer"),
+    Part("training.criterion", ("outputs", "labels"), "the mean loss of the batch, a scalar tensor"),
+    Part("training.optimizer", ("model", "args"), "a paddle.optimizer.Optimizer"),
+    Part("training.scheduler", ("args", "num_training_steps"), "a paddle.optimizer.lr.LRScheduler"),
+    Part("training.data_collator", ("tokenizer",), "a function (features) that returns a batch"),
+    Part("training.compute_metrics", ("eval_prediction",), "a dict of names and numbers", changes_training=False),
+    Part("training.preprocess_logits_for_metrics", ("logits", "labels"), "a tensor", changes_training=False),
+    Part("training.callbacks", (), "a paddlenlp.trainer.TrainerCallback", changes_training=False),
+)
+
+
+def part_of(key: str) -> Part:
+    """The entry of `key`."""
+    return next(part for part in PARTS if part.key == key)
+
+
+def names_of(recipe: Recipe, key: str) -> tuple[str, ...]:
+    """The code that the recipe names under `key`, in order; empty if it names none."""
+    value = attrgetter(key)(recipe)
+    return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
+def named_parts(recipe: Recipe) -> Iterator[tuple[Part, str]]:
+    """Every part that the recipe names."""
+    for part in PARTS:
+        for name in names_of(recipe, part.key):
+            yield part, name
+
+
+# Whose code runs.
 
 _STUDENT = "distillation.model.network"
 # Every key that names code. A new one must be here, or an opened folder could run what it names.
@@ -68,7 +126,7 @@ def require_named(recipe: Recipe) -> None:
     """UserError for the first code that an opened folder alone names in `recipe`, for a command that trains."""
     for key in CODE_KEYS:
         tried = recipe.search.space.get(key)
-        for name in (*_names(recipe, key), *_flat(tried.choices if tried is not None else ())):
+        for name in (*names_of(recipe, key), *_flat(tried.choices if tried is not None else ())):
             refuse_unnamed(name, key)
 
 
@@ -77,18 +135,19 @@ def marked(recipe: Recipe, *, trains: bool) -> Recipe:
 
     `trains`: the command may need all that it names, else what answering takes.
     """
-    foreign = {key: folder for key in CODE_KEYS if _names(recipe, key) and (folder := _opened(recipe, key)) is not None}
+    opened = {key: _opened(recipe, key) for key in CODE_KEYS if names_of(recipe, key)}
+    foreign = {key: folder for key, folder in opened.items() if folder is not None}
     for key, folder in foreign.items():
         flags = _flags(recipe, [each for each in foreign if trains or each == key or each.startswith(_ANSWERING)])
         mark = partial(Unnamed, folder=folder, flags=flags)
         recipe = with_value(recipe, key, _each(attrgetter(key)(recipe), mark))
     space = dict(recipe.search.space)
     for key in space.keys() & {*CODE_KEYS}:
-        folder = _opened(recipe, f"search.space.{key}")
-        if folder is not None:
+        tried_by = _opened(recipe, f"search.space.{key}")
+        if tried_by is not None:
             choices = space[key].choices
             flags = f"--set {shlex.quote(f'search.space.{key}={_in_yaml(choices)}')}"
-            space[key] = replace(space[key], choices=_each(choices, partial(Unnamed, folder=folder, flags=flags)))
+            space[key] = replace(space[key], choices=_each(choices, partial(Unnamed, folder=tried_by, flags=flags)))
     return replace(recipe, search=replace(recipe.search, space=space))
 
 
@@ -103,8 +162,8 @@ def with_names_of(own: Recipe, user: Recipe) -> Recipe:
     also as one of its own. `user`: the recipe of the command."""
     users = [user] if user.student is None else [user, user.student]
     for key in CODE_KEYS:
-        named = [name for each in users for name in _names(each, key)]
-        named += _names(user, _STUDENT) if key == "model.network" else ()
+        named = [name for each in users for name in names_of(each, key)]
+        named += names_of(user, _STUDENT) if key == "model.network" else ()
         trusted = {name: name for name in named if not isinstance(name, Unnamed)}
         value = attrgetter(key)(own)
         if value:
@@ -116,11 +175,6 @@ def _opened(recipe: Recipe, key: str) -> Path | None:
     """The opened folder whose file gives `key` its value; None: the user does, or it is the default."""
     origin = recipe.origins.get(key)
     return None if origin is None else origin.opened
-
-
-def _names(recipe: Recipe, key: str) -> tuple[str, ...]:
-    value = attrgetter(key)(recipe)
-    return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
 def _each(value: Any, change: Callable[[str], str]) -> Any:
@@ -150,7 +204,7 @@ def _in_yaml(choices: Any) -> str:
 
 def _flags(recipe: Recipe, keys: Sequence[str]) -> str:
     """The flags that name the values of some keys, as a shell takes them, whatever signs a name holds."""
-    return " ".join(f"--set {shlex.quote(key + '=' + ','.join(_names(recipe, key)))}" for key in keys)
+    return " ".join(f"--set {shlex.quote(key + '=' + ','.join(names_of(recipe, key)))}" for key in keys)
 
 
 def module_file(name: str) -> Path | None:

@@ -264,7 +264,7 @@ def located(recipe: Recipe) -> Iterator[None]:
 
 # What loading a recipe has noted so far. All problems are collected first and reported together.
 #
-# A result of the later checks of values is a `Finding` (finding.py).
+# The later checks of values yield a `Finding` each (schema.py).
 
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.purpose import Purpose
+from nlpctl.config.schema import Purpose
 from nlpctl.config.tasks import TaskInfo, known_tasks
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, read_json

@@ -10,11 +10,11 @@ classes import Paddle, so their fields come from the catalogue (catalogue.py).
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -369,8 +369,7 @@ class DistillationSection:
 # The section `search`: what `nlpctl sweep` tries, how long, and by which score it chooses.
 
 
-RANGES = ("uniform", "log", "int")  # the notations of a range
-MOST_TRIALS = 100_000
+RANGE_FORMS = ("uniform", "log", "int")  # the notations of a range
 TRIALS = 20  # unless the grid, or a budget, says how many
 
 
@@ -432,7 +431,7 @@ class Axis:
         """In words, such as "log from 1e-05 to 0.0001"."""
         if self.choices is not None:
             return "one of " + ", ".join(map(_written, self.choices))
-        name = next(name for name in RANGES if getattr(self, name) is not None)
+        name = next(name for name in RANGE_FORMS if getattr(self, name) is not None)
         low, high = self.ends
         steps = "" if self.step is None else f" in steps of {self.step:g}"
         return f"{name} from {low:g} to {high:g}{steps}"
@@ -483,55 +482,6 @@ def _written(value: Any) -> str:
 def exact(number: float) -> Fraction:
     """`number` as it is written: 0.3 is three times 0.1."""
     return Fraction(repr(number))
-
-
-def applies(axis: Axis, values: Mapping[str, Any]) -> bool:
-    """Whether the key of `axis` is tried where others have `values`."""
-    return all(name in values and values[name] in wanted for name, wanted in axis.when.items())
-
-
-def ordered(space: Mapping[str, Axis]) -> Iterator[tuple[str, Axis]]:
-    """The axes, each after those that its `when` names. A circle ends the order; `in_circle` finds it."""
-    done: set[str] = set()
-    while ready := [name for name in space if name not in done and done >= space[name].when.keys()]:
-        done |= {ready[0]}
-        yield ready[0], space[ready[0]]
-
-
-def in_circle(space: Mapping[str, Axis]) -> list[str]:
-    """The keys whose `when` depend on each other, or on such a key."""
-    reached = {name for name, _ in ordered(space)}
-    return [name for name in space if name not in reached]
-
-
-def grid(space: Mapping[str, Axis]) -> Iterator[dict[str, Any]]:
-    """Every combination of an axis' points, in order; the last key changes fastest."""
-    axes = list(ordered(space))
-
-    def further(begun: dict[str, Any], left: Sequence[tuple[str, Axis]]) -> Iterator[dict[str, Any]]:
-        if not left:
-            yield begun
-            return
-        (name, axis), *rest = left
-        here = applies(axis, begun)
-        for value in (() if axis.points is None else axis.points) if here else (None,):
-            yield from further({**begun, name: value} if here else begun, rest)
-
-    return further({}, axes)
-
-
-def grid_size(space: Mapping[str, Axis], most: int) -> int:
-    """How many points the grid has, counted up to `most`."""
-    return sum(1 for _ in itertools.islice(grid(space), most))
-
-
-def trials_wanted(section: SearchSection) -> int | None:
-    """How many trials a sweep has; None: as many as its budget allows."""
-    if section.sampler == "grid":
-        return grid_size(section.space, section.trials or MOST_TRIALS)
-    if section.trials is None and section.budget is None:
-        return TRIALS
-    return section.trials
 
 
 # The sections of a recipe that belong to single tasks; config/tasks.py says which task reads which.
@@ -983,6 +933,15 @@ CompressionSection = _section_from_catalogue(
 )
 
 
+# What a command wants of the model that a user names.
+#
+#     train    a recipe with everything that a training needs
+#     apply    a trained model that answers; the training data may be gone
+#     embed    an encoder for vectors of texts: whatever head a folder of PaddleNLP or Transformers has is not used
+#     observe  a network with or without a head: one without gives vectors of texts
+Purpose = Literal["train", "apply", "embed", "observe"]
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where a value came from: `file:line`, `--flag`, or `default`.
@@ -1036,9 +995,29 @@ class Recipe:
         return f"{origin} ({dotted})" if origin is not None and origin.source != "default" else dotted
 
 
+def value_of(recipe: Recipe, dotted: str) -> Any:
+    """The value of a dotted key; None if its section is absent."""
+    value: Any = recipe
+    for part in dotted.split("."):
+        value = None if value is None else operator.attrgetter(part)(value)
+    return value
+
+
 def with_value(section: Any, key: str, value: Any) -> Any:
     """A recipe, a section or a mapping in one, with another value of the dotted `key`, such as model.config.dropout."""
     if isinstance(section, Mapping):
         return {**section, key: value}
     first, _, rest = key.partition(".")
     return dataclasses.replace(section, **{first: with_value(getattr(section, first), rest, value) if rest else value})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One conflict between values: its keys, the problem, and the remedy. The line is added by checks.py."""
+
+    keys: tuple[str, ...]
+    message: str
+    hint: str
+
+
+Check = Callable[[Recipe], Iterator[Finding]]

@@ -1,20 +1,25 @@
-"""Reading search.space: the notation of each axis, its values by the type of their key, and what cannot be tried."""
+"""What `nlpctl sweep` tries: search.space is read, by the types of the keys that it names, and its grid is walked.
+
+Keys that no trial may have of its own are refused, with the reason in their KeyUse.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nlpctl.config.key_use import REFUSED
 from nlpctl.config.keys import SECTIONS, Key, all_keys, find_key, nearest_key, use_of
-from nlpctl.config.managed import REFUSED
 from nlpctl.config.positions import ListNode, LoadLog, Node, TableNode
-from nlpctl.config.ranges import RANGES as ALLOWED
-from nlpctl.config.schema import RANGES, Axis, in_circle
+from nlpctl.config.ranges import RANGES
+from nlpctl.config.schema import RANGE_FORMS, TRIALS, Axis, SearchSection
 
 CHOICES, STEP, WHEN = "choices", "step", "when"
 _FORMS = "a list of values, {log: [LOW, HIGH]}, {uniform: [LOW, HIGH]} or {int: [LOW, HIGH]}"
 _MOST_CHOICES = 1_000
+MOST_TRIALS = 100_000
 
 # Reads the value of a key; raises Mismatch.
 ReadValue = Callable[[Key, Node, LoadLog], Any]
@@ -55,7 +60,7 @@ def _unfolded(table: TableNode, prefix: str = "") -> dict[str, Node]:
         dotted = f"{prefix}{name}"
         key = all_keys().get(dotted)
         section = "." not in dotted or (key is not None and (key.section or key.free))
-        if isinstance(node, TableNode) and section and not node.entries.keys() & {*RANGES, CHOICES}:
+        if isinstance(node, TableNode) and section and not node.entries.keys() & {*RANGE_FORMS, CHOICES}:
             found |= _unfolded(node, f"{dotted}.")
         else:
             found[dotted] = node
@@ -91,8 +96,8 @@ def _axis(key: Key, node: Node, log: LoadLog, read: ReadValue, mismatch: type[Ex
         return _choices(key, node, log, read)
     if not isinstance(node, TableNode):
         raise mismatch("expected what is to be tried, found a single value")
-    forms = [name for name in (*RANGES, CHOICES) if name in node.entries]
-    unknown = node.entries.keys() - {*RANGES, CHOICES, STEP, WHEN}
+    forms = [name for name in (*RANGE_FORMS, CHOICES) if name in node.entries]
+    unknown = node.entries.keys() - {*RANGE_FORMS, CHOICES, STEP, WHEN}
     if unknown or len(forms) != 1:
         told = f"{min(unknown)!r} means nothing here" if unknown else "expected one of log, uniform, int and choices"
         raise Wrong(told, f"write {_FORMS}")
@@ -146,7 +151,7 @@ def _range(key: Key, form: str, node: Node, step: Node | None, log: LoadLog, rea
 
 
 def _refuse_outside(key: Key, value: Any) -> None:
-    allowed = ALLOWED.get(key.dotted)
+    allowed = RANGES.get(key.dotted)
     for each in value if isinstance(value, tuple) else (value,):
         if allowed is not None and each is not None and each not in allowed:
             raise Wrong(f"{each} cannot be tried", f"{key.dotted} {allowed}")
@@ -197,3 +202,52 @@ def _condition(space: Mapping[str, Axis], node: Node, log: LoadLog, read: ReadVa
             raise Wrong(f"when: {name} never is {missing[0]!r}", f"it is {axis.told}")
         found[name] = values
     return found
+
+
+def applies(axis: Axis, values: Mapping[str, Any]) -> bool:
+    """Whether the key of `axis` is tried where others have `values`."""
+    return all(name in values and values[name] in wanted for name, wanted in axis.when.items())
+
+
+def ordered(space: Mapping[str, Axis]) -> Iterator[tuple[str, Axis]]:
+    """The axes, each after those that its `when` names. A circle ends the order; `in_circle` finds it."""
+    done: set[str] = set()
+    while ready := [name for name in space if name not in done and done >= space[name].when.keys()]:
+        done |= {ready[0]}
+        yield ready[0], space[ready[0]]
+
+
+def in_circle(space: Mapping[str, Axis]) -> list[str]:
+    """The keys whose `when` depend on each other, or on such a key."""
+    reached = {name for name, _ in ordered(space)}
+    return [name for name in space if name not in reached]
+
+
+def grid(space: Mapping[str, Axis]) -> Iterator[dict[str, Any]]:
+    """Every combination of an axis' points, in order; the last key changes fastest."""
+    axes = list(ordered(space))
+
+    def further(begun: dict[str, Any], left: Sequence[tuple[str, Axis]]) -> Iterator[dict[str, Any]]:
+        if not left:
+            yield begun
+            return
+        (name, axis), *rest = left
+        here = applies(axis, begun)
+        for value in (() if axis.points is None else axis.points) if here else (None,):
+            yield from further({**begun, name: value} if here else begun, rest)
+
+    return further({}, axes)
+
+
+def grid_size(space: Mapping[str, Axis], most: int) -> int:
+    """How many points the grid has, counted up to `most`."""
+    return sum(1 for _ in itertools.islice(grid(space), most))
+
+
+def trials_wanted(section: SearchSection) -> int | None:
+    """How many trials a sweep has; None: as many as its budget allows."""
+    if section.sampler == "grid":
+        return grid_size(section.space, section.trials or MOST_TRIALS)
+    if section.trials is None and section.budget is None:
+        return TRIALS
+    return section.trials

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from nlpctl.config.finding import Check, Finding, value_of
 from nlpctl.config.keys import find_key
 from nlpctl.config.prompt_template import parse_template
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Check, Finding, Recipe, value_of
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
 
@@ -445,6 +444,13 @@ def greater_is_better(recipe: Recipe, metric: str) -> bool:
     task = task_info(recipe.task)
     assert task is not None, "the recipe's checks have made sure"
     return task.greater_is_better(metric)
+
+
+def resolved(recipe: Recipe) -> Recipe:
+    """`recipe` with what only the files of its model decide, for whatever builds the task that it would train."""
+    info = task_info(recipe.task)
+    settle = None if info is None else info.settle
+    return recipe if settle is None else load(settle)(recipe)
 
 
 def _imported(name: str) -> TaskInfo:

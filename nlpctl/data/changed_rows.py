@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.config.own_parts import part_of
+from nlpctl.config.own_code import part_of
 from nlpctl.config.schema import DataSection
 from nlpctl.data.functions import import_part, raised
 from nlpctl.data.readers.row import BadRow, Row, RowSource, missing_key

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from nlpctl.checksums import sha256_of
-from nlpctl.config.own_code import current_directory_first, module_file, refuse_unnamed
-from nlpctl.config.own_parts import Part, named_parts
+from nlpctl.config.own_code import Part, current_directory_first, module_file, named_parts, refuse_unnamed
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.names import did_you_mean

@@ -15,8 +15,7 @@ from typing import Any
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.positions import display
-from nlpctl.config.recipe_text import recipe_text
-from nlpctl.config.rewrite import named_from
+from nlpctl.config.recipe_text import named_from, recipe_text
 from nlpctl.config.tasks import Start, TaskInfo, known_tasks, load_class, nearest_task, task_info
 from nlpctl.data.readers.annotation_rows import ANNOTATED
 from nlpctl.data.readers.packed import PACKED, stem_of, suffix_of

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.config.resolved import resolved
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import resolved
 from nlpctl.console import display_width
 from nlpctl.data.inspect.lengths import CountedTokens
 from nlpctl.data.open_split import SPLITS, has_split, open_split

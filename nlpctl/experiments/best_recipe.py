@@ -12,14 +12,12 @@ from typing import Any
 import yaml
 
 from nlpctl.config.dump import dump_recipe
-from nlpctl.config.finding import value_of
 from nlpctl.config.library import PREFIX
 from nlpctl.config.load import load_recipe
 from nlpctl.config.paths import INPUT_PATHS, NAMES, TEXT_PATHS
 from nlpctl.config.recipe_of import with_settings
-from nlpctl.config.recipe_text import value_text
-from nlpctl.config.rewrite import commented, edited, holds, without
-from nlpctl.config.schema import Recipe, SearchSection
+from nlpctl.config.recipe_text import commented, edited, holds, value_text, without
+from nlpctl.config.schema import Recipe, SearchSection, value_of
 from nlpctl.errors import UserError
 from nlpctl.files import staged_path
 

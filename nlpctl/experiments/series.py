@@ -26,8 +26,8 @@ from nlpctl.config.dump import changed_keys, dump_recipe
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
-from nlpctl.config.resolved import resolved
 from nlpctl.config.schema import BySplitSection, DataSection, ModelSection, Recipe
+from nlpctl.config.tasks import resolved
 from nlpctl.data.functions import part_sums
 from nlpctl.data.open_split import FileRows, has_split, open_split
 from nlpctl.data.readers.row import RowSource

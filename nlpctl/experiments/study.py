@@ -19,7 +19,8 @@ from typing import Any
 
 from nlpctl.config.keys import find_key
 from nlpctl.config.recipe_text import value_text
-from nlpctl.config.schema import Axis, SearchSection, Steps, applies, grid, ordered
+from nlpctl.config.schema import Axis, SearchSection, Steps
+from nlpctl.config.search_space import applies, grid, ordered
 from nlpctl.errors import UserError
 from nlpctl.files import writing
 

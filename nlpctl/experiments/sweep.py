@@ -21,7 +21,8 @@ from nlpctl.compress.schedule import Clock
 from nlpctl.config.keys import use_of
 from nlpctl.config.own_code import require_named, with_names_of
 from nlpctl.config.recipe_of import recipe_of
-from nlpctl.config.schema import MOST_TRIALS, Recipe, SearchSection, grid_size, parse_budget, trials_wanted
+from nlpctl.config.schema import Recipe, SearchSection, parse_budget
+from nlpctl.config.search_space import MOST_TRIALS, grid_size, trials_wanted
 from nlpctl.config.tasks import greater_is_better
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.rows.task_rows import task_rows

@@ -14,8 +14,7 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.checksums import sha256_of
-from nlpctl.config.own_code import module_file, refuse_unnamed
-from nlpctl.config.own_parts import part_of
+from nlpctl.config.own_code import module_file, part_of, refuse_unnamed
 from nlpctl.data.functions import import_part
 from nlpctl.errors import UserError
 

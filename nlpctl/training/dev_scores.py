@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 from paddlenlp.trainer.trainer_utils import EvalPrediction
 
-from nlpctl.config.own_parts import part_of
+from nlpctl.config.own_code import part_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.batches.collate import Batch

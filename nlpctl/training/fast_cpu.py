@@ -26,7 +26,7 @@ from paddle.autograd import PyLayer
 from paddle.nn import ClipGradByGlobalNorm, MultiHeadAttention
 from paddle.nn.layer import norm, transformer
 
-from nlpctl.config.own_parts import named_parts
+from nlpctl.config.own_code import named_parts
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.runtime.paddle_cpu import copying_transposes, freed_memory_kept, may_copy_transposes

@@ -11,8 +11,8 @@ import numpy as np
 
 from nlpctl import console
 from nlpctl.config.checks import refuse_half_precision_on_cpu
-from nlpctl.config.resolved import resolved
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import resolved
 from nlpctl.data.functions import parts_blamed
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import read_training_data

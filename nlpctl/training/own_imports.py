@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from nlpctl.config.own_parts import named_parts, part_of
+from nlpctl.config.own_code import named_parts, part_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import import_part
 from nlpctl.runtime.process import one_process, prepare_process

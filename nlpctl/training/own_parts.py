@@ -13,8 +13,7 @@ import paddle
 from paddlenlp.trainer import TrainerCallback, TrainingArguments
 
 from nlpctl import console
-from nlpctl.config.own_code import module_file
-from nlpctl.config.own_parts import named_parts, names_of, part_of
+from nlpctl.config.own_code import module_file, named_parts, names_of, part_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import Batch, Collator, LoaderFailure, failure_batch, raise_failure
 from nlpctl.data.functions import import_part, parts_blamed, raised
@@ -178,7 +177,7 @@ def load_parts(recipe: Recipe, task: Task) -> OwnParts:
         recipe,
         criterion=None if training.criterion is None else user_loss(training.criterion, "training.criterion", task),
         metrics=None if training.compute_metrics is None else OwnMetrics(recipe, task),
-        callbacks=tuple(_callback(recipe, name) for name in names_of(recipe, CALLBACKS)),
+        callbacks=tuple(_callback(recipe, name) for name in names_of(recipe, CALLBACKS.key)),
         make_optimizer=None if training.optimizer is None else import_part(OPTIMIZER, training.optimizer),
         make_scheduler=None if training.scheduler is None else import_part(SCHEDULER, training.scheduler),
         make_collator=_collator_maker(recipe),
@@ -212,7 +211,7 @@ def try_parts(parts: OwnParts, setup: ProcessSetup, task: Task, data: TrainingDa
               encoder: TextEncoder) -> None:  # fmt: skip
     """Use each part once, so that a mistake shows before a run begins. UserError tells it. Changes no weight."""
     recipe, network = parts.recipe, model.network
-    if not any(names_of(recipe, part) for part, _ in named_parts(recipe) if not part.key.startswith("data.")):
+    if all(part.key.startswith("data.") for part, _ in named_parts(recipe)):
         return
     was_training = network.training
     network.eval()

@@ -10,7 +10,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.checksums import sums_of
 from nlpctl.config.dump import dump_recipe
-from nlpctl.config.own_parts import part_of
+from nlpctl.config.own_code import part_of
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import part_sums

@@ -20,8 +20,8 @@ from nlpctl.config.checks import refuse_half_precision_on_cpu, refuse_wrong_shar
 from nlpctl.config.dump import changed_keys, dump_recipe
 from nlpctl.config.own_code import require_named
 from nlpctl.config.recipe_of import recipe_of
-from nlpctl.config.resolved import resolved
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import resolved
 from nlpctl.data.rows.examples import require_full_batch
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import TrainingData, read_training_data

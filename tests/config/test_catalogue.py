@@ -8,7 +8,7 @@ import json
 import pytest
 
 from nlpctl.config.catalogue import DATA, compression_fields, hub_names, training_fields
-from nlpctl.config.managed import MANAGED
+from nlpctl.config.key_use import MANAGED
 
 NOT_GIVEN = "outputs/run"  # our default of output_dir, which PaddleNLP demands
 

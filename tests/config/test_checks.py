@@ -9,15 +9,15 @@ from nlpctl.config.checks import (
     DATA_CHECKS,
     NETWORK_CHECKS,
     PARAMETER_CHECKS,
+    PART_CHECKS,
     PROCESS_CHECKS,
     TASK_CHECKS,
     TRAINING_CHECKS,
     refuse_half_precision_on_cpu,
 )
+from nlpctl.config.key_use import REFUSED
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override
-from nlpctl.config.managed import REFUSED
-from nlpctl.config.own_parts import PART_CHECKS
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.errors import UserError

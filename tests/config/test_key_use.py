@@ -9,9 +9,8 @@ from fnmatch import fnmatchcase
 import pytest
 
 from nlpctl.config.catalogue import compression_fields, training_fields
-from nlpctl.config.key_use import COMPRESSION_ARGUMENTS, TRAINING_ARGUMENTS, KeyUse, use_of_argument
+from nlpctl.config.key_use import COMPRESSION_ARGUMENTS, REFUSED, TRAINING_ARGUMENTS, KeyUse, use_of_argument
 from nlpctl.config.keys import all_keys, keys_of, use_of
-from nlpctl.config.managed import REFUSED
 from nlpctl.config.recipe_of import with_reading
 from nlpctl.config.schema import DataSection, key
 from nlpctl.config.task_file import kept_keys

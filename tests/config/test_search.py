@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.config.schema import Axis, grid, grid_size, ordered, trials_wanted
+from nlpctl.config.schema import Axis
+from nlpctl.config.search_space import grid, grid_size, ordered, trials_wanted
 from nlpctl.errors import UserError
 
 HEAD = "task: sequence_classification\nmodel: {name_or_path: ernie-3.0-nano-zh}\ndata: {train: train.tsv}\n"

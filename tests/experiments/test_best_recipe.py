@@ -9,7 +9,7 @@ import pytest
 
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import with_settings
-from nlpctl.config.rewrite import commented, edited, without
+from nlpctl.config.recipe_text import commented, edited, without
 from nlpctl.config.schema import SearchSection
 from nlpctl.experiments.best_recipe import best_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.config.rewrite import as_yaml, with_data
+from nlpctl.config.recipe_text import as_yaml, with_data
 
 FILES = {"train": "parts/train.tsv", "dev": "parts/dev.tsv"}
 

@@ -21,9 +21,8 @@ from nlpctl.config.positions import (
     parse_yaml,
     read_yaml,
 )
-from nlpctl.config.purpose import Purpose
 from nlpctl.config.saved_model import hub_values, recipe_values, without_config
-from nlpctl.config.schema import Origin
+from nlpctl.config.schema import Origin, Purpose
 from nlpctl.config.task_file import task_values
 from nlpctl.errors import UserError
 from nlpctl.layout import (
