@@ -225,9 +225,9 @@ class Model:
         computed; an iterator first gives the answers before the bad row. With data.on_bad_row: skip the answer to a
         bad row is {"error": ...}.
         """
-        from nlpctl.data.passthrough_columns import KEEP_ALL, KEEP_NONE, keep_of
+        from nlpctl.data.passthrough_columns import KEEP_ALL, KEEP_NONE, parse_keep
 
-        kept = (KEEP_NONE if is_frame(texts) else KEEP_ALL) if keep is None else keep_of(keep)
+        kept = (KEEP_NONE if is_frame(texts) else KEEP_ALL) if keep is None else parse_keep(keep)
         if isinstance(texts, str | Mapping):
             return self._answers([texts], kept, truncated)[0]
         if isinstance(texts, Iterator):
@@ -350,7 +350,7 @@ class Model:
                 keep.check(row.values, f"{row.source}{row.line}")
                 checked = True
             example = reader.read(row)
-            yield example, {} if isinstance(row, BadRow) else keep.of(self._rows, row.values, example)
+            yield example, {} if isinstance(row, BadRow) else keep.select(self._rows, row.values, example)
 
     def _answers(self, values: Iterable[Any], keep: PassthroughColumns, truncated: bool) -> list[Answer]:
         """The answers to a complete list of rows. UserError lists the bad ones, before anything is computed."""

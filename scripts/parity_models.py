@@ -182,7 +182,7 @@ def _train(task: Any, network: Any, encoder: Any, examples: list[Any], steps: in
                 parameter.set_value(parameter * (LARGE / float(parameter.std())))
         network.eval()
         return
-    task.see_training(examples)
+    task.collect_statistics(examples)
     chance = np.random.default_rng(1)
     features = [part for example in examples for part in task.features(example, encoder)]
     collate = task.collator(encoder, labelled=True)

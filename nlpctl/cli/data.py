@@ -84,7 +84,7 @@ def next_rows(
     told += [f"{found.bad:,} bad"] if found.bad else []
     console.note(", ".join(told))
     rows = [
-        [display(row.where), row.text[:TEXT_WIDTH], row.told[:TEXT_WIDTH], row.confidence, row.stands_for]
+        [display(row.where), row.text[:TEXT_WIDTH], row.answer_text[:TEXT_WIDTH], row.confidence, row.stands_for]
         for row in found.chosen[:SHOWN]
     ]
     if rows:
@@ -186,7 +186,7 @@ def inspect(
       nlpctl data inspect my.yaml more.tsv --json
     """
     resolved = load_data_recipe(recipe, file, ctx)
-    from nlpctl.datatools.inspect import inspect_data, refuse_page, told, write_page
+    from nlpctl.datatools.inspect import format_inspection, inspect_data, refuse_page, write_page
 
     if html is not None:
         refuse_page(html)  # before the data is read, which may take minutes
@@ -198,7 +198,7 @@ def inspect(
     if json:
         give(found.to_json())
         return
-    tables, advice = told(found, min(shown, ROWS_PER_TABLE), TEXT_WIDTH)
+    tables, advice = format_inspection(found, min(shown, ROWS_PER_TABLE), TEXT_WIDTH)
     for table in tables:
         show_table(table)
         console.result("")
@@ -228,7 +228,7 @@ def show(
       nlpctl data show my.yaml --split dev --json
     """
     resolved = load_data_recipe(recipe, file, ctx)
-    from nlpctl.datatools.show import show_rows, told_rows
+    from nlpctl.datatools.show import format_rows, show_rows
 
     if split is not None and split not in SPLITS:
         raise UserError(f"there is no split {split!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
@@ -239,7 +239,7 @@ def show(
     if json:
         give(found)
         return
-    for line in told_rows(found, shutil.get_terminal_size((100, 24)).columns):
+    for line in format_rows(found, shutil.get_terminal_size((100, 24)).columns):
         console.result(line)
 
 
@@ -399,7 +399,7 @@ def retag(
             resolved, file, output, renamed=pairs["--map"], plain=pairs["--plain"], overwrite=overwrite
         )
     give({"output": output, **done.to_json()})
-    for line in done.told():
+    for line in done.lines():
         console.note(line)
     console.note(f"tagged sentences: {output}")
 
@@ -479,7 +479,7 @@ def audit(
 
       nlpctl data audit outputs/folds
     """
-    from nlpctl.datatools.audit import PAGE, told
+    from nlpctl.datatools.audit import PAGE, format_label
     from nlpctl.datatools.audit import audit as run_audit
     from nlpctl.datatools.corrections import FINDINGS
 
@@ -492,7 +492,7 @@ def audit(
     show_table(Table(["finding", "times", "share of the rows"], rows, f"{found.rows:,} rows"))
     first = []
     for each in found.findings[:shown]:
-        labels = [told(each.given), told(each.proposed)]
+        labels = [format_label(each.given), format_label(each.proposed)]
         first.append([display(each.where), each.kind, each.text[:TEXT_WIDTH], *labels, each.given_probability])
     if first:
         columns = ["row", "finding", "text", "given", "proposed", "probability of the given"]

@@ -69,7 +69,7 @@ from nlpctl.runtime.machine import cpu_info
 from nlpctl.runtime.process import ProcessSetup, one_process, process_kept, set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
-from nlpctl.tasks.useless import told_useless
+from nlpctl.tasks.useless import useless_reason
 
 SCORES, BEST = "scores", "best"
 UNMADE = "not made yet: run the same command again, and it goes on"
@@ -317,7 +317,7 @@ class _Compression:
         self.rows[folder] = tuple(dataclasses.replace(row, folder=str(here)) for row in scored.rows)
         for row in self.rows[folder]:
             console.note(line(row, self.reference, self.metric))
-            if told_useless(self.recipe.task, self.reference.report) is None:  # else no candidate can be of use
+            if useless_reason(self.recipe.task, self.reference.report) is None:  # else no candidate can be of use
                 warn_of_useless(self.recipe.task, {"dev": row.report}, row.name)
         self.failures[folder] = scored.failures
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.functions import import_function, raised
+from nlpctl.data.functions import describe_error, import_function
 from nlpctl.errors import UserError
 from nlpctl.training.user_loss import Loss, import_loss, user_loss
 
@@ -59,7 +59,7 @@ def user_scores(recipe: Recipe, predict: Predict, rows: Rows) -> Scores:
     try:
         found = function(predict, rows)
     except Exception as error:
-        raise UserError(f"{name} failed: {raised(error, __file__)}", _EVALUATE, "fix the function") from None
+        raise UserError(f"{name} failed: {describe_error(error, __file__)}", _EVALUATE, "fix the function") from None
     scores = dict(found) if isinstance(found, Mapping) else {"score": found}
     wrong = [key for key, value in scores.items() if not _is_number(value)]
     if wrong or not scores:

@@ -141,7 +141,7 @@ def _of_folder(to: str, folder: Path, class_name: str | None, own: Recipe | None
     card = read_card(folder)
     files = {name: str(folder / name) for _, _, name in COPIED if (folder / name).is_file()}
     card = ModelCard(card.task, card.labels, card.recipe, card.thresholds, card.trained, files)
-    head = task_class(card.task).of(own).head(own)
+    head = task_class(card.task).class_for(own).head(own)
     return Target(to, family, head, values, card.labels if head.labelled else (), True, tokenizer, card)
 
 

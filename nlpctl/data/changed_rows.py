@@ -11,7 +11,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.own_code import part_of
 from nlpctl.config.schema import DataSection
-from nlpctl.data.functions import import_part, raised
+from nlpctl.data.functions import describe_error, import_part
 from nlpctl.data.readers.row import BadRow, Row, RowSource, missing_key
 from nlpctl.errors import UserError
 
@@ -98,7 +98,7 @@ class ChangedRows:
         except UserError:
             raise
         except Exception as error:
-            return BadRow(row.source, row.line, f"{called.key} failed: {name}: {raised(error, __file__)}")
+            return BadRow(row.source, row.line, f"{called.key} failed: {name}: {describe_error(error, __file__)}")
         # Without data.map the row itself, which knows the lines of its words; after a map it may have others.
         return Row(row.source, row.line, values) if maps else row
 

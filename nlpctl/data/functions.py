@@ -36,7 +36,7 @@ def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
             module = importlib.import_module(module_name)
     except Exception as error:
         hint = f"modules are looked for in the current directory ({os.getcwd()}) and among the installed packages"
-        raise UserError(f"cannot import {module_name!r}: {raised(error)}", where=where, hint=hint) from None
+        raise UserError(f"cannot import {module_name!r}: {describe_error(error)}", where=where, hint=hint) from None
     if function_name not in vars(module):
         guess = did_you_mean(function_name, [key for key, value in vars(module).items() if callable(value)])
         hint = f"name a function of {vars(module).get('__file__') or module_name}"
@@ -102,7 +102,7 @@ def parts_blamed(recipe: Recipe) -> Iterator[None]:
         if guilty is None:
             raise
         part, name = guilty
-        message = f"{name} failed: {raised(error, inside=str(module_file(name)))}"
+        message = f"{name} failed: {describe_error(error, inside=str(module_file(name)))}"
         raise UserError(message, where=part.key, hint=f"fix it; it is {part.purpose}") from None
 
 
@@ -130,7 +130,7 @@ def _lines(name: str) -> range:
     return range(first, first + len(source))
 
 
-def raised(error: Exception, *callers: str, inside: str | None = None) -> str:
+def describe_error(error: Exception, *callers: str, inside: str | None = None) -> str:
     """The exception and the line of the user's code that raised it, without a traceback.
 
     `callers`: our own files on the way there. `inside`: the file of which the last line is wanted.

@@ -110,7 +110,7 @@ def _open_builtin(name: str, split_name: str, required: Sequence[str], label_col
         with contextlib.redirect_stdout(sys.stderr):  # some builders print
             loaded = load_dataset(module, name=subset or None, splits=split_name, lazy=False)
     except Exception as error:
-        raise UserError(f"cannot load {name!r}: {_told(error)}", where="data.dataset", hint=_NO_NETWORK) from None
+        raise UserError(f"cannot load {name!r}: {_first_line(error)}", where="data.dataset", hint=_NO_NETWORK) from None
     label_names = tuple(str(label) for label in loaded.label_list) if _flat(loaded.label_list) else None
     # Built-ins declare no columns; those of the first record stand for all.
     columns = list(loaded.new_data[0])
@@ -138,7 +138,7 @@ def _open_hugging_face(name: str, split_name: str, required: Sequence[str], labe
     except Exception as error:
         on_hub = f"check the name (OWNER/NAME or OWNER/NAME/SUBSET); {_NO_NETWORK}"
         hint = "check the files in the folder" if Path(name).is_dir() else on_hub
-        raise UserError(f"cannot load {name!r}: {_told(error)}", where="data.dataset", hint=hint) from None
+        raise UserError(f"cannot load {name!r}: {_first_line(error)}", where="data.dataset", hint=hint) from None
     _check_split(split_name, list(dataset), name)
     rows = dataset[split_name]
     feature = rows.features[label_column] if label_column in rows.features else None
@@ -201,6 +201,6 @@ def _flat(label_list: Any) -> bool:
     return isinstance(label_list, list) and not any(isinstance(label, (list, tuple)) for label in label_list)
 
 
-def _told(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

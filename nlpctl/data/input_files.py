@@ -16,7 +16,7 @@ from itertools import chain, islice, takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from nlpctl.data.readers.packed import packing, suffix_of, unpacked, unpacking_told
+from nlpctl.data.readers.packed import packing, suffix_of, unpacked, unpacking_errors_as_user_errors
 from nlpctl.data.readers.parquet_rows import parquet_rows
 from nlpctl.data.readers.readers import DELIMITED, DOCUMENTS, file_lines, parse_lines, plain_rows
 from nlpctl.data.readers.tables import says_separator, table_records
@@ -94,10 +94,10 @@ class InputFile:
     def open(self) -> Iterator[BinaryIO]:
         """Its bytes, unpacked. UserError if it cannot be read, also for a failure in the body to read on."""
         with _reading(self), contextlib.ExitStack() as stack:
-            stream = stack.enter_context(_opened(self.unpacked or self.where))
+            stream = stack.enter_context(_open_raw(self.unpacked or self.where))
             kind = None if self.unpacked else packing(self.where)
             if kind is not None:
-                stack.enter_context(unpacking_told(self.name))
+                stack.enter_context(unpacking_errors_as_user_errors(self.name))
                 stream = stack.enter_context(unpacked(stream, kind))
             yield stream
 
@@ -151,7 +151,7 @@ def rows_at(
 
 
 class Part:
-    """A stream of the bytes of a Place, from its line on."""
+    """A stream of the bytes from a ReadPosition on."""
 
     def __init__(self, stream: Any, place: ReadPosition):
         self._stream, self._kept = stream, b""
@@ -204,7 +204,7 @@ def _head(file: InputFile, place: ReadPosition, header: bool, required: Sequence
     return []
 
 
-def found_files(name: str, endings: Collection[str] | None) -> list[str]:
+def expand_name(name: str, endings: Collection[str] | None) -> list[str]:
     """The paths or URLs that `name` stands for: itself, the files of a folder, or those that match a pattern.
 
     Sorted by name. Of a folder those with one of `endings` count (None: all), but hidden ones do not, nor those that
@@ -213,14 +213,14 @@ def found_files(name: str, endings: Collection[str] | None) -> list[str]:
     if name == STDIN:
         return [name]
     if is_url(name):
-        return _found_at(name, endings)
-    found = _found_here(name, endings)
+        return _expand_url(name, endings)
+    found = _expand_path(name, endings)
     for file in found:
         refuse_not_utf8(file)
     return found
 
 
-def _found_here(name: str, endings: Collection[str] | None) -> list[str]:
+def _expand_path(name: str, endings: Collection[str] | None) -> list[str]:
     path = Path(name)
     if path.is_dir():
         names = (str(each) for each in path.iterdir() if each.is_file() and _counts(each.name, endings))
@@ -256,7 +256,7 @@ def _is_list_of_parts(where: str) -> bool:
         return PARTS.encode() in stream.read(_PIECE)
 
 
-def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
+def _expand_url(url: str, endings: Collection[str] | None) -> list[str]:
     system, path = _file_system(url)
     with _reading(InputFile(url, PLAIN)):
         if glob.has_magic(path):
@@ -283,7 +283,7 @@ def _file_system(url: str) -> tuple[Any, str]:
         raise UserError(f"this URL cannot be read: {str(error).strip()}", where=url, hint=hint) from None
 
 
-def _opened(where: str) -> Any:
+def _open_raw(where: str) -> Any:
     if where == STDIN:
         # A duplicate, so that closing the stream leaves sys.stdin usable for the caller.
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.input_files import PARQUET, PLAIN, STDIN, InputFile, ReadPosition, found_files, is_url, rows_at
+from nlpctl.data.input_files import PARQUET, PLAIN, STDIN, InputFile, ReadPosition, expand_name, is_url, rows_at
 from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, keep_by_default
 from nlpctl.data.readers.annotation_rows import recognised_format
 from nlpctl.data.readers.lines import refuse_other_encodings
@@ -136,7 +136,7 @@ class KeptRowReader:
     def read(self, row: Any) -> tuple[Any, dict[str, Any]]:
         """The example in `row`, or a BadRow; and what is kept of it."""
         example = self._reader.read(row)
-        return example, {} if isinstance(row, BadRow) else self.keep.of(self._rows, row.values, example)
+        return example, {} if isinstance(row, BadRow) else self.keep.select(self._rows, row.values, example)
 
 
 def open_input(rows: TaskRows, path: str, format: str) -> PredictInput:
@@ -153,7 +153,7 @@ def open_inputs(rows: TaskRows, names: Sequence[str], format: str) -> PredictInp
     if STDIN in names and len(names) > 1:
         raise UserError("standard input cannot be read beside files", "-", "leave out -, or the files")
     endings = {*_ENDINGS, *rows.endings} if format == "auto" else None
-    places = [place for name in names for place in found_files(name, endings)]
+    places = [place for name in names for place in expand_name(name, endings)]
     twice = [place for place, times in Counter(places).items() if times > 1]
     if twice:
         raise UserError("this file is named twice", twice[0], "name it once")

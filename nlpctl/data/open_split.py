@@ -10,7 +10,7 @@ from typing import Any
 from nlpctl.config.own_code import require_rows_named
 from nlpctl.config.schema import DataSection, SplitFilesSection
 from nlpctl.data.changed_rows import ChangedRows, unchanged
-from nlpctl.data.functions import import_function, raised
+from nlpctl.data.functions import describe_error, import_function
 from nlpctl.data.readers.annotation_rows import AnnotatedTask, OnlyAnnotated, recognised_format
 from nlpctl.data.readers.packed import open_unpacked, suffix_of
 from nlpctl.data.readers.readers import file_format, read_rows
@@ -242,7 +242,9 @@ def _call_reader(
         rows = iter(function(*arguments))
     except Exception as error:
         hint = "a reader takes the path of a file (or nothing where data names no files) and yields dicts"
-        raise UserError(f"the reader failed when called: {raised(error, __file__)}", where=source, hint=hint) from None
+        raise UserError(
+            f"the reader failed when called: {describe_error(error, __file__)}", where=source, hint=hint
+        ) from None
     # A for loop could not tell errors of the generator from those of the code that consumes the rows.
     while True:
         try:
@@ -250,7 +252,7 @@ def _call_reader(
         except StopIteration:
             return
         except Exception as error:
-            message = f"the reader failed at row {number}: {raised(error, __file__)}"
+            message = f"the reader failed at row {number}: {describe_error(error, __file__)}"
             raise UserError(message, where=source, hint="fix the reader, or the row that it fails at") from None
         if not isinstance(values, Mapping):
             hint = "yield one dict per row, such as {'text': ..., 'label': ...}"

@@ -27,14 +27,14 @@ class PassthroughColumns:
 
     names: tuple[str, ...] | None
 
-    def of(self, rows: TaskRows, values: Mapping[str, Any], example: Any) -> dict[str, Any]:
+    def select(self, rows: TaskRows, values: Mapping[str, Any], example: Any) -> dict[str, Any]:
         """The kept part of a row, without what `rows` repeats by itself. A named key that the row lacks is None.
 
         `example`: what was read from `values`, or a BadRow.
         """
         if self.names == ():
             return {}
-        own = rows.required(labelled=False) if isinstance(example, BadRow) else rows.answered(example)
+        own = rows.required(labelled=False) if isinstance(example, BadRow) else rows.input_columns(example)
         return {name: values.get(name) for name in (values if self.names is None else self.names) if name not in own}
 
     def check(self, values: Mapping[str, Any], where: str) -> None:
@@ -56,7 +56,7 @@ def keep_by_default(format: str) -> PassthroughColumns:
     return KEEP_ALL if format in (*OBJECTS, *ANNOTATED) else KEEP_NONE
 
 
-def keep_of(names: str | Iterable[str]) -> PassthroughColumns:
+def parse_keep(names: str | Iterable[str]) -> PassthroughColumns:
     """all, none, or keys: a list, or a text with commas between. UserError if there is no key in it."""
     if names in (ALL, NONE):
         return KEEP_ALL if names == ALL else KEEP_NONE

@@ -41,7 +41,7 @@ def rows_to_compare(rows: TaskRows, file: Path | None, tokenizer: Any, count: in
 
     `masked`: one word of each text is replaced by the mask. `file` has passed `require_rows`.
     """
-    return _found(rows, file, ("dev", "test", "train"), tokenizer, count, masked)
+    return _choose_rows(rows, file, ("dev", "test", "train"), tokenizer, count, masked)
 
 
 def require_rows(rows: TaskRows, file: Path) -> None:
@@ -58,10 +58,10 @@ def rows_to_calibrate(
 ) -> tuple[Any, ...]:
     """`rows_to_compare` for finding out how large activations get: the training rows before others; `count` None: all
     of them."""
-    return _found(rows, file, ("train", "dev", "test"), tokenizer, count, masked).examples
+    return _choose_rows(rows, file, ("train", "dev", "test"), tokenizer, count, masked).examples
 
 
-def _found(
+def _choose_rows(
     rows: TaskRows, file: Path | None, splits: tuple[str, ...], tokenizer: Any, count: int | None, masked: bool
 ) -> ComparedRows:
     mask = tokenizer.mask_token if masked else None
@@ -69,7 +69,7 @@ def _found(
         source = open_files(rows, [file], rows.required(labelled=False), where="--data")
         return ComparedRows(_spread_over(_examples(rows, source, mask), count), str(file), real=True)
     for split in splits:
-        examples = _of_split(rows, split, mask, count)
+        examples = _rows_of_split(rows, split, mask, count)
         if examples:
             return ComparedRows(examples, split, real=True)
     made = tuple(_made_up(rows, tokenizer, MADE_UP if count is None else count, mask))
@@ -78,7 +78,7 @@ def _found(
     return ComparedRows(made, "words drawn from the vocabulary", real=False)
 
 
-def _of_split(rows: TaskRows, split: str, mask: str | None, count: int | None) -> tuple[Any, ...]:
+def _rows_of_split(rows: TaskRows, split: str, mask: str | None, count: int | None) -> tuple[Any, ...]:
     """Rows of a split; none where its files are gone, as next to a copied model."""
     if not has_split(rows.data, split):
         return ()
@@ -144,7 +144,7 @@ def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> It
     fast = WordPiece(tokenizer, SpelledTokens(tokenizer)) if stored else None
     # A fixed seed: two exports of one model are compared on the same texts.
     chance = np.random.default_rng(_SEED)
-    columns = rows.shown()
+    columns = rows.text_columns()
     longest = max(1, rows.data.max_seq_length // (2 * len(columns)))
     for _ in range(count):
         values = {}

@@ -27,6 +27,7 @@ from nlpctl.names import did_you_mean, listed
 # are handed out from the rarest on, each group to the part that lacks most of that label. With one label per row this
 # is the usual stratified split. Groups, here, are rows that have to stay together.
 
+
 @dataclass(frozen=True)
 class Group:
     """Rows that stay together: their indexes, and how often they have each label."""
@@ -113,8 +114,6 @@ class _Parts:
         return chosen
 
 
-
-
 @dataclass(frozen=True)
 class SplitRows:
     """The good rows of a source with their texts and labels, and the summary of the bad ones.
@@ -133,7 +132,7 @@ class SplitRows:
     places: list[int]
 
 
-def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> SplitRows:
+def read_split_rows(source: RowSource, rows: TaskRows, labels: LabelSet) -> SplitRows:
     """All good rows. UserError: bad rows (by data.on_bad_row)."""
     reader, log = ExampleReader(rows, labels), BadRowLog(rows.data.on_bad_row)
     good: list[Row] = []
@@ -155,7 +154,7 @@ def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> SplitR
         given.append(before)
         places.append(len(starts[before.source]) - 1)
         passages.append(rows.passages(example))
-        counted.append(rows.counted(example, labels))
+        counted.append(rows.label_names(example, labels))
     log.finish()
     return SplitRows(good, given, passages, counted, log.summary(), dict(starts), places)
 

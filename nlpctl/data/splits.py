@@ -15,6 +15,7 @@ from nlpctl.data.rows.examples import (
     BadRowLog,
     ExampleList,
     ExampleReader,
+    good_rows,
     iter_examples,
     load_examples,
     scan_examples,
@@ -88,21 +89,19 @@ def read_training_data(rows: TaskRows) -> TrainingData:
 
 def resolve_labels(rows: TaskRows, source: RowSource) -> LabelSet:
     """data.labels, else the data set's own, else collected from `source`; empty for a task without labels."""
-    return rows.settle_labels(_found_labels(rows, source)) if rows.labelled else LabelSet(())
-
-
-def _found_labels(rows: TaskRows, source: RowSource) -> LabelSet:
-    given = given_labels(rows.data)
-    if given is not None:
-        return given
-    if source.label_names is not None:
-        return LabelSet.from_list(source.label_names, where=source.description)
-    try:
-        return rows.collect_labels(source)
-    except UserError:
-        # Bad rows explain why labels are missing, a wrong encoding for one: tell of them first.
-        scan_examples(source, ExampleReader(rows, None), BadRowLog(rows.data.on_bad_row))
-        raise
+    if not rows.labelled:
+        return LabelSet(())
+    labels = given_labels(rows.data)
+    if labels is None and source.label_names is not None:
+        labels = LabelSet.from_list(source.label_names, where=source.description)
+    if labels is None:
+        try:
+            labels = rows.collect_labels(source)
+        except UserError:
+            # Bad rows explain why labels are missing, a wrong encoding for one: tell of them first.
+            scan_examples(source, ExampleReader(rows, None), BadRowLog(rows.data.on_bad_row))
+            raise
+    return rows.prepare_labels(labels)
 
 
 def read_labelled_split(
@@ -129,9 +128,7 @@ def column_values(rows: TaskRows, split: str, labels: LabelSet, column: str, cou
 def values_of(source: RowSource, reader: ExampleReader, column: str, key: str) -> list[Any]:
     """The values of `column` in the good rows of `source`. UserError at `key`: one has no such column."""
     values = []
-    for row in source:
-        if isinstance(row, BadRow) or isinstance(reader.read(row), BadRow):
-            continue
+    for row, _ in good_rows(source, reader, BadRowLog("skip")):
         if column not in row.values:
             hint = f"this row has {listed(row.values)}"
             raise UserError(f"{place(row.source, row.line)} has no column {column!r}", key, hint)
@@ -158,7 +155,7 @@ def labelled_texts(rows: TaskRows, split: str) -> Iterator[Any]:
         example = reader.read(row)
         if isinstance(example, BadRow):
             continue
-        to_fill = [name for name, value in rows.to_label(example).items() if value is None]
+        to_fill = [name for name, value in rows.columns_to_fill(example).items() if value is None]
         if any(row.values.get(name, True) in (None, "") for name in to_fill):
             continue
         yield example

@@ -1,6 +1,6 @@
 """`nlpctl data audit`: what is probably wrong in the training data of folds.
 
-    predictions of rows that no model saw -> wrong labels | rows that contradict each other | outliers -> findings
+predictions of rows that no model saw -> wrong labels | rows that contradict each other | outliers -> findings
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nlpctl.data.changed_rows import unchanged
 from nlpctl.data.inspect.duplicates import find_duplicates
 from nlpctl.data.inspect.lengths import EstimatedTokens
 from nlpctl.data.inspect.report import shortened
-from nlpctl.data.inspect.rows import Seen, read_split
+from nlpctl.data.inspect.rows import InspectedRow, inspect_split
 from nlpctl.data.open_split import SPLITS, FileRows, has_split, open_split
 from nlpctl.data.readers.packed import packing
 from nlpctl.data.readers.row import place
@@ -82,7 +82,9 @@ class Audit:
     @property
     def changes(self) -> list[tuple[str, str, int]]:
         """What was given, what is proposed, and how often, the most frequent first; wrong labels only."""
-        pairs = Counter((told(each.given), told(each.proposed)) for each in self.findings if each.kind == WRONG)
+        pairs = Counter(
+            (format_label(each.given), format_label(each.proposed)) for each in self.findings if each.kind == WRONG
+        )
         return [(*pair, count) for pair, count in pairs.most_common()]
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +92,7 @@ class Audit:
         return {"folder": self.folder, "rows": self.rows, "found": self.counts, **files}
 
 
-def told(label: Any) -> str:
+def format_label(label: Any) -> str:
     """A label, or several, for people."""
     return " ".join(map(str, label)) if isinstance(label, list) else "" if label is None else str(label)
 
@@ -246,14 +248,17 @@ class _Auditor:
             inside, row, example = slice(each.start, each.end), self._rows.read.rows[each.row], self._examples[each.row]
             target = self._targets[each.row]
             given = self._given(each.row)
-            yield each.row, Finding(
-                WRONG,
-                place(row.source, row.line_of(each.start)),
-                _in_context(example.words(), each.start, each.end),
-                list(given[inside]),
-                [labels.name(tag) for tag in answers[each.row][inside]],
-                _rounded(each.given),
-                edit=None if target is None else replace(target, word=each.start),
+            yield (
+                each.row,
+                Finding(
+                    WRONG,
+                    place(row.source, row.line_of(each.start)),
+                    _in_context(example.words(), each.start, each.end),
+                    list(given[inside]),
+                    [labels.name(tag) for tag in answers[each.row][inside]],
+                    _rounded(each.given),
+                    edit=None if target is None else replace(target, word=each.start),
+                ),
             )
 
     # -- contradictions and outliers -------------------------------------------------------------------
@@ -262,10 +267,10 @@ class _Auditor:
         """Rows that say the same, or almost, and have different labels: within the training data and across splits."""
         splits = [split for split in SPLITS if has_split(self._recipe.data, split)]
         rows, labels = self._rows.rows, self._rows.labels
-        seen: list[Seen] = []
+        seen: list[InspectedRow] = []
         for split in splits:
             source = open_split(rows, split)
-            seen += read_split(source, split, rows, labels, EstimatedTokens(), most=None, shown=1).good
+            seen += inspect_split(source, split, rows, labels, EstimatedTokens(), most=None, shown=1).good
         found = find_duplicates(seen, splits, symmetric=rows.symmetric)
         row_of = {id(each): row for row, each in enumerate(each for each in seen if each.split == "train")}
         done: set[int] = set()
@@ -277,7 +282,7 @@ class _Auditor:
             done.add(row)
             yield row, self._conflict(row, other)
 
-    def _own_share(self, row: int | None, seen: Seen) -> float:
+    def _own_share(self, row: int | None, seen: InspectedRow) -> float:
         """How likely the row's label is; of a row that was not held out more than any."""
         if row is None:
             return 2.0
@@ -286,7 +291,7 @@ class _Auditor:
         one = len(self._shares[row]) == 1 and len(seen.labels) == 1
         return float(own[names.index(seen.labels[0])]) if one else 1.0
 
-    def _conflict(self, row: int, other: Seen) -> Finding:
+    def _conflict(self, row: int, other: InspectedRow) -> Finding:
         given, labels = self._given(row), list(other.labels)
         where = f"{other.where} ({other.split})"
         proposed, own, best = None, None, None
@@ -303,12 +308,12 @@ class _Auditor:
             yield self._finding(OUTLIER, row, self._given(row), None, None, None, distance=round(distance, 4))
 
 
-def _pairs(groups: Sequence[Sequence[Seen]]) -> Iterator[tuple[Seen, Seen]]:
+def _pairs(groups: Sequence[Sequence[InspectedRow]]) -> Iterator[tuple[InspectedRow, InspectedRow]]:
     """Of each group with equal texts, the rows that differ from most, each with one of these."""
     for group in groups:
-        most = Counter(row.truth for row in group).most_common(1)[0][0]
-        usual = next(row for row in group if row.truth == most)
-        yield from ((row, usual) for row in group if row.truth != most)
+        most = Counter(row.target for row in group).most_common(1)[0][0]
+        usual = next(row for row in group if row.target == most)
+        yield from ((row, usual) for row in group if row.target != most)
 
 
 def _targets(rows: TrainingRows, several: bool) -> Iterator[Target | None]:
@@ -318,8 +323,10 @@ def _targets(rows: TrainingRows, several: bool) -> Iterator[Target | None]:
     source, label = unchanged(rows.source), rows.rows.label_column
     column = source.named.get(label, label) if isinstance(source, FileRows) else label
     pairs = zip(rows.read.given, rows.read.rows, strict=True)
-    if not isinstance(source, FileRows) or source.label_names is not None or not all(
-        _same(given.values.get(column), row.values[label]) for given, row in pairs
+    if (
+        not isinstance(source, FileRows)
+        or source.label_names is not None
+        or not all(_same(given.values.get(column), row.values[label]) for given, row in pairs)
     ):
         yield from (None for _ in rows.read.rows)
         return

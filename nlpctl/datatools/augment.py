@@ -18,7 +18,7 @@ from nlpctl.data.passthrough_columns import json_line
 from nlpctl.data.readers.row import Row
 from nlpctl.data.rows.labels import label_names
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.split_rows import read_readable
+from nlpctl.data.split_rows import read_split_rows
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.text.word_spans import load_jieba
 from nlpctl.datatools.inspect import prepare_to_read, refuse_files
@@ -58,10 +58,8 @@ def augment_data(
     rows = task_rows(recipe.task, recipe.data)
     refuse_files([output], overwrite)
     prepare_to_read(recipe)
-    pass  # MOVED  # imports PaddleNLP
-
     source = open_split(rows, "train")
-    read = read_readable(source, rows, resolve_labels(rows, source))
+    read = read_split_rows(source, rows, resolve_labels(rows, source))
     refuse_files([output], overwrite)
     augmenter = open_augmenter(method, recipe.data.columns.text, copies=copies, share=share, synonyms=synonyms)
     new, names = 0, label_names(recipe.data)
@@ -77,6 +75,7 @@ def augment_data(
 
 
 # Data augmentation with PaddleNLP's dataaug: words are replaced, inserted, swapped or deleted.
+
 
 @dataclass(frozen=True)
 class Augmenter:

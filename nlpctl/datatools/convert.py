@@ -16,8 +16,7 @@ from nlpctl.data.passthrough_columns import json_line
 from nlpctl.data.readers import doccano, label_studio
 from nlpctl.data.readers.annotated import Mark
 from nlpctl.data.readers.annotation_rows import DOCCANO, LABEL_STUDIO
-from nlpctl.data.readers.row import BadRow
-from nlpctl.data.rows.examples import BadRowLog, ExampleReader, no_good_row
+from nlpctl.data.rows.examples import BadRowLog, ExampleReader, good_rows, no_good_row
 from nlpctl.data.rows.labels import LabelSet, label_name, label_names
 from nlpctl.data.rows.multi_label_rows import row_labels
 from nlpctl.data.rows.tag_scheme import OUTSIDE, UNTYPED, detect_scheme
@@ -89,7 +88,7 @@ class AnnotationWriter:
         """One record. `answer` None: it is to be annotated. doccano takes no guess: it would count as a label."""
         texts = self.rows.passages(example)
         columns = self.rows.data.columns
-        own = (*self.rows.to_label(example), columns.label if self.rows.annotation != "spans" else columns.tags)
+        own = (*self.rows.columns_to_fill(example), columns.label if self.rows.annotation != "spans" else columns.tags)
         data = {**{name: value for name, value in values.items() if name not in own}, **texts}
         field, text = next(iter(texts.items()))
         if self.kind == DOCCANO:
@@ -152,11 +151,7 @@ def convert(recipe: Recipe, output: Path, kind: str, *, overwrite: bool = False)
     writer = AnnotationWriter(kind, rows, labels.names)
     reader, log, records, first = ExampleReader(rows, labels), BadRowLog(recipe.data.on_bad_row), [], None
     names = label_names(recipe.data)
-    for row in source:
-        example = reader.read(row)
-        if isinstance(example, BadRow):
-            log.add(example)
-            continue
+    for row, example in good_rows(source, reader, log):
         first = example if first is None else first
         if kind == JSONL:
             records.append(values_to_write(source, rows, row.values, names))

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, Literal
 
 from nlpctl.console import display_width
-from nlpctl.data.readers.annotated import Annotated, tags_of
+from nlpctl.data.readers.annotated import Annotated, tags_from_marks
 from nlpctl.data.readers.annotation_rows import ANNOTATED, DOCCANO, recognised_format
 from nlpctl.data.readers.conll import JOINT, TAGS, TOKENS
 from nlpctl.data.readers.doccano import has_label_list
@@ -206,7 +206,7 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 class _Records:
     """In place of a task, for `read_rows`: a row holds the record as it was read."""
 
-    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+    def from_annotation(self, record: Annotated) -> Mapping[str, Any]:
         return {_RECORD: record}
 
     def required(self, labelled: bool) -> tuple[str, ...]:
@@ -255,7 +255,7 @@ def _columns_of(
     text = None if marked is None else record.values.get(record.marked or marked)
     if isinstance(text, str):
         with contextlib.suppress(ValueError):
-            values[TOKENS], values[TAGS] = tags_of(text, record.marks, word_spans)
+            values[TOKENS], values[TAGS] = tags_from_marks(text, record.marks, word_spans)
     return values
 
 

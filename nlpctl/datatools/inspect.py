@@ -19,12 +19,12 @@ from nlpctl.data.inspect.duplicates import NEAR
 from nlpctl.data.inspect.lengths import CountedTokens, EstimatedTokens, TokenCounter
 from nlpctl.data.inspect.page import Extent, all_tables, current_folder, inspection_page
 from nlpctl.data.inspect.report import Inspection, advice, inspect_rows
-from nlpctl.data.inspect.rows import read_split, rows_with_repeated_keys
+from nlpctl.data.inspect.rows import inspect_split, rows_with_repeated_keys
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.readers.row import RowSource
 from nlpctl.data.records import Records
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
-from nlpctl.data.split_rows import as_written, cut, label_counts, no_row_left, read_readable
+from nlpctl.data.split_rows import as_written, cut, label_counts, no_row_left, read_split_rows
 from nlpctl.data.splits import resolve_labels
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, staged_file, write_text_atomic, writing
@@ -62,11 +62,11 @@ def inspect_data(
     for split, source in sources.items():
         console.note(f"reading {split}: {source.description}")
         repeated = rows_with_repeated_keys(source, most)
-        read.append(read_split(source, split, rows, labels, counter, most=most, shown=shown, repeated=repeated))
+        read.append(inspect_split(source, split, rows, labels, counter, most=most, shown=shown, repeated=repeated))
     return inspect_rows(read, recipe, counter, rows, shown)
 
 
-def told(found: Inspection, rows: int, width: int) -> tuple[list[Table], list[str]]:
+def format_inspection(found: Inspection, rows: int, width: int) -> tuple[list[Table], list[str]]:
     """The inspection for the console: tables of at most `rows` rows, texts cut to `width`, and advice."""
     return list(all_tables(found, Extent(rows, width, current_folder()))), list(advice(found))
 
@@ -112,7 +112,7 @@ def split_data(
     if recipe.data.dataset is not None:  # may import Paddle
         prepare_to_read(recipe)
     source = open_split(rows, "train")
-    read = read_readable(source, rows, resolve_labels(rows, source))
+    read = read_split_rows(source, rows, resolve_labels(rows, source))
     # As they were before data.map, which a recipe that reads the parts calls again.
     given = unchanged(source)
     records = Records(given, as_written(given, read, recipe.data), read.starts)
@@ -179,7 +179,7 @@ def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCou
     Nothing is downloaded: if the model is not on this machine, tokens are estimated.
     """
     if recipe.model.from_scratch is not None and not _is_trained(recipe):
-        return _of_scratch(recipe, rows, source)
+        return _scratch_counter(recipe, rows, source)
     folder = _tokenizer_folder(recipe)
     if folder is None:
         console.note("the model is not on this machine: tokens are estimated from characters and words")
@@ -191,10 +191,10 @@ def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCou
 
     quiet_libraries()
     tokenizer = load_tokenizer(folder, family_of_config(read_config(folder), str(folder)))
-    return _counted(recipe, tokenizer, f"counted by the tokenizer in {folder}", grows=not _is_trained(recipe))
+    return _exact_counter(recipe, tokenizer, f"counted by the tokenizer in {folder}", grows=not _is_trained(recipe))
 
 
-def _of_scratch(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:
+def _scratch_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:
     """Count with the vocabulary that training would build from the same text."""
     prepare_to_read(recipe)
     from nlpctl.data.rows.examples import BadRowLog, ExampleReader, iter_examples
@@ -206,10 +206,10 @@ def _of_scratch(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCount
 
     quiet_libraries()
     _, _, tokenizer = make_vocabulary(recipe.model.from_scratch, texts)
-    return _counted(recipe, tokenizer, "counted with the vocabulary that training builds", grows=True)
+    return _exact_counter(recipe, tokenizer, "counted with the vocabulary that training builds", grows=True)
 
 
-def _counted(recipe: Recipe, tokenizer: Any, description: str, *, grows: bool) -> TokenCounter:
+def _exact_counter(recipe: Recipe, tokenizer: Any, description: str, *, grows: bool) -> TokenCounter:
     """`grows`: model.add_tokens must still be added."""
     from nlpctl.data.text.tokenizers import build_encoder
     from nlpctl.models.add_tokens import add_tokens, read_tokens

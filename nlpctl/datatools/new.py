@@ -23,7 +23,7 @@ from nlpctl.data.rows.task_rows import TABLES, TaskRows
 from nlpctl.data.validate import column_problems
 from nlpctl.datatools import recipe_defaults as values
 from nlpctl.datatools.file_sniffer import Preview, preview_file
-from nlpctl.datatools.recipe_defaults import Seen
+from nlpctl.datatools.recipe_defaults import DataSummary
 from nlpctl.datatools.task_fit import Match, match_task, task_roles
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
@@ -102,11 +102,11 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     if encoder is not None and (folder := Path(encoder.name).expanduser()).is_dir():
         encoder = dataclasses.replace(encoder, name=named_from(output.parent, folder))
     absolute = {split: [os.path.abspath(each.path)] for split, each in previews.items()}
-    data = values.data_values(previews, absolute, columns, _rows(task)) | _of_data(match.starts)
-    seen = values.see(task, data)
+    data = values.data_values(previews, absolute, columns, _rows(task)) | _data_values(match.starts)
+    seen = values.summarise_data(task, data)
     paths = {split: each.path for split, each in previews.items()}
 
-    def text(paths: Mapping[str, Path], seen_here: Seen | None) -> str:
+    def text(paths: Mapping[str, Path], seen_here: DataSummary | None) -> str:
         named = {split: named_from(output.parent, path) for split, path in paths.items()}
         starts = [
             Start("task", task.name, match.reason),
@@ -367,7 +367,7 @@ def _parts(folder: Path, task: TaskInfo, data: Mapping[str, Any], overwrite: boo
     return split_data(recipe, folder, shares, overwrite=overwrite).files
 
 
-def _of_data(starts: Sequence[Start]) -> dict[str, Any]:
+def _data_values(starts: Sequence[Start]) -> dict[str, Any]:
     return {start.key.removeprefix("data."): start.value for start in starts if start.key.startswith("data.")}
 
 
@@ -390,14 +390,14 @@ def _checked(output: Path, text: str) -> Iterator[Path]:
         except UserError as error:
             problems = list(error.problems)
         if problems:
-            raise UserError(problems=[_of_output(problem, staged, output) for problem in problems])
+            raise UserError(problems=[_renamed(problem, staged, output) for problem in problems])
         yield staged
     finally:
         with contextlib.suppress(OSError):
             staged.unlink()
 
 
-def _of_output(problem: Problem, staged: Path, output: Path) -> Problem:
+def _renamed(problem: Problem, staged: Path, output: Path) -> Problem:
     """The problem with the name of the recipe in place of that of the file it was checked in."""
     said = {key: text.replace(staged.name, output.name) for key, text in dataclasses.asdict(problem).items()}
     return Problem(**said)

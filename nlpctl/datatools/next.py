@@ -1,6 +1,6 @@
 """`nlpctl data next`: the rows whose labels would teach a model most.
 
-    unlabelled rows --network--> how unsure it is, and vectors --> the most uncertain --k-centre--> rows to label
+unlabelled rows --network--> how unsure it is, and vectors --> the most uncertain --k-centre--> rows to label
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class ChosenRow:
     stands_for: int
 
     @property
-    def told(self) -> str:
+    def answer_text(self) -> str:
         """The answer of the model, for people."""
         found = next(self.predicted[key] for key in ("label", "labels", "entities", "words") if key in self.predicted)
         if not isinstance(found, list):
@@ -88,7 +88,7 @@ class ChosenRow:
         return {**values, CHOSEN: {**told, "uncertainty": self.uncertainty, "stands_for": self.stands_for}}
 
 
-def _least_sure(answer: Mapping[str, Any], shares: Mapping[str, float] | None, of_network: float) -> float:
+def _least_confidence(answer: Mapping[str, Any], shares: Mapping[str, float] | None, of_network: float) -> float:
     """The probability of the least sure decision in an answer; `of_network` where it tells none, as without
     entities. `shares`: of the labels of a text."""
     if shares is not None:
@@ -261,7 +261,7 @@ class _Search:
         answers = self._model.task.labelled_answers(
             [each.example for each in chosen], [each.predictions for each in chosen]
         )
-        shares = [self._model.task.told_probabilities(each.predictions) for each in chosen]
+        shares = [self._model.task.label_probabilities(each.predictions) for each in chosen]
         return [
             ChosenRow(
                 place(each.row.source, each.row.line),
@@ -269,7 +269,7 @@ class _Search:
                 self._to_label(each),
                 each.example,
                 answer,
-                round(_least_sure(answer, share, each.doubt.confidence), 6),
+                round(_least_confidence(answer, share, each.doubt.confidence), 6),
                 round(each.doubt.uncertainty, 6),
                 count,
             )
@@ -279,7 +279,7 @@ class _Search:
     def _to_label(self, row: _Candidate) -> dict[str, Any]:
         """The values of a row and the columns of its labels, empty unless the row has them already."""
         own = without_reason(row.row.values)
-        to_fill = self._source.task_rows.to_label(row.example)
+        to_fill = self._source.task_rows.columns_to_fill(row.example)
         return own | {name: value for name, value in to_fill.items() if name not in own}
 
     def _read(self) -> Iterator[tuple[int, Row, Any]]:
@@ -298,9 +298,7 @@ class _Search:
                 else:
                     yield self.rows, row, example
 
-    def _doubted(
-        self, window: Sequence[tuple[int, Row, Any]], pipeline: Any, vectors: Any
-    ) -> Iterator[_Candidate]:
+    def _doubted(self, window: Sequence[tuple[int, Row, Any]], pipeline: Any, vectors: Any) -> Iterator[_Candidate]:
         import numpy as np
 
         from nlpctl.datatools.uncertain import doubt
@@ -312,7 +310,7 @@ class _Search:
 
         def watch(places: Sequence[tuple[int, int]], batch: Any, outputs: tuple[np.ndarray, ...]) -> None:
             found = task.probabilities(outputs, [features[i][part] for i, part in places])
-            for (i, part), share, vector in zip(places, found, vectors.of(batch), strict=True):
+            for (i, part), share, vector in zip(places, found, vectors.read(batch), strict=True):
                 shares[i][part], caught[i][part] = share, vector
 
         predictions = pipeline.predictions(examples, self._batch_size, watch)

@@ -13,7 +13,7 @@ from nlpctl.config.schema import ColumnsSection
 from nlpctl.config.tasks import Start, TaskInfo
 from nlpctl.data.inspect.lengths import EstimatedTokens, Lengths, measure
 from nlpctl.data.inspect.report import UNEVEN
-from nlpctl.data.inspect.rows import InspectedRows, read_split
+from nlpctl.data.inspect.rows import InspectedSplit, inspect_split
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.readers.annotation_rows import ANNOTATED, recognised_format
 from nlpctl.data.readers.conll import TAGS, TOKENS
@@ -43,11 +43,11 @@ _FAR_UNEVEN = 3.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class DataSummary:
     """What the data of a recipe hold: per split the rows, of train the lengths and the examples per label."""
 
     rows: TaskRows
-    splits: Mapping[str, InspectedRows]
+    splits: Mapping[str, InspectedSplit]
     lengths: Lengths
     labels: Mapping[str, int]
     one_each: bool
@@ -57,13 +57,13 @@ class Seen:
         """How many times as often as the rarest label the most frequent one comes; 1 without labels of rows."""
         return max(self.labels.values()) / min(self.labels.values()) if self.one_each and self.labels else 1.0
 
-    def told(self, split: str) -> str:
+    def count_text(self, split: str) -> str:
         """The number of rows of a split; of a long one, that there are more."""
         good = len(self.splits[split].good)
         return f"more than {_MOST:,} rows" if good + self.splits[split].bad.total() >= _MOST else counted(good, "rows")
 
 
-def see(task: TaskInfo, values: Mapping[str, Any]) -> Seen:
+def summarise_data(task: TaskInfo, values: Mapping[str, Any]) -> DataSummary:
     """Read the data that `values`, a section data with absolute paths, names.
 
     UserError: labels that the task cannot take, a file that cannot be used, or many bad rows.
@@ -74,7 +74,7 @@ def see(task: TaskInfo, values: Mapping[str, Any]) -> Seen:
     labels = resolve_labels(rows, source)
     splits = {}
     for split in (name for name in SPLITS if has_split(recipe.data, name)):
-        found = read_split(open_split(rows, split), split, rows, labels, counter, most=_MOST, shown=_SHOWN)
+        found = inspect_split(open_split(rows, split), split, rows, labels, counter, most=_MOST, shown=_SHOWN)
         _refuse_many_bad(found)
         splits[split] = found
     good = splits["train"].good
@@ -83,10 +83,12 @@ def see(task: TaskInfo, values: Mapping[str, Any]) -> Seen:
         for label in row.labels:
             counts[label] = counts.get(label, 0) + 1
     one_each = task.labelled and not task.tags and all(len(row.labels) == 1 for row in good)
-    return Seen(rows, splits, measure([row.tokens for row in good], recipe.data.max_seq_length), counts, one_each)
+    return DataSummary(
+        rows, splits, measure([row.tokens for row in good], recipe.data.max_seq_length), counts, one_each
+    )
 
 
-def _refuse_many_bad(found: InspectedRows) -> None:
+def _refuse_many_bad(found: InspectedSplit) -> None:
     bad, rows = found.bad.total(), found.bad.total() + len(found.good)
     if not found.good or bad > _MOST_BAD * rows:
         first = next(iter(found.first_bad.values()))[0]
@@ -132,7 +134,7 @@ def model_starts(task: TaskInfo, encoder: Encoder | None, about: str) -> list[St
     return [Start("model.name_or_path", encoder.name, about), Start("training.learning_rate", encoder.learning_rate)]
 
 
-def measured_starts(task: TaskInfo, seen: Seen, *, gpu: bool, scratch: bool, dev: bool) -> list[Start]:
+def measured_starts(task: TaskInfo, seen: DataSummary, *, gpu: bool, scratch: bool, dev: bool) -> list[Start]:
     """What follows from the rows and the machine, with what the task begins with. `dev`: there are dev rows."""
     length = length_start(task, seen, "gpu" if gpu else "cpu")
     own = [start for start in task.starts if dev or start.key != METRIC]
@@ -146,7 +148,7 @@ def measured_starts(task: TaskInfo, seen: Seen, *, gpu: bool, scratch: bool, dev
     ]
 
 
-def length_start(task: TaskInfo, seen: Seen, device: str) -> Start:
+def length_start(task: TaskInfo, seen: DataSummary, device: str) -> Start:
     """data.max_seq_length, so that 99 % of the rows fit where that is affordable."""
     windows, most, p99 = seen.rows.in_windows, _LONGEST[device], seen.lengths.percentiles[99]
     least = 16
@@ -161,7 +163,7 @@ def length_start(task: TaskInfo, seen: Seen, device: str) -> Start:
     return Start("data.max_seq_length", length, why)
 
 
-def training_starts(seen: Seen, length: int, scratch: bool) -> list[Start]:
+def training_starts(seen: DataSummary, length: int, scratch: bool) -> list[Start]:
     """Batches and epochs, so that a training has some hundred updates."""
     rows, batch = len(seen.splits["train"].good), _BATCH
     while batch > _LEAST_BATCH and (batch * length > _BATCH_TOKENS or rows < _FEW_UPDATES * batch):
@@ -174,7 +176,7 @@ def training_starts(seen: Seen, length: int, scratch: bool) -> list[Start]:
     ]
 
 
-def metric_start(task: TaskInfo, seen: Seen) -> Start:
+def metric_start(task: TaskInfo, seen: DataSummary) -> Start:
     """The score that selects the best checkpoint: for uneven labels one in which all labels count alike."""
     if seen.uneven >= UNEVEN and "macro_f1" in task.metrics:
         return Start(METRIC, "macro_f1", f"one label comes {seen.uneven:.1f} times as often as another")
@@ -190,7 +192,7 @@ def no_dev_starts() -> list[Start]:
     ]
 
 
-def hints(task: TaskInfo, seen: Seen, gpu: bool) -> list[Start]:
+def hints(task: TaskInfo, seen: DataSummary, gpu: bool) -> list[Start]:
     """Values that are worth a try."""
     found = []
     if task.reads("loss.class_weights") and seen.uneven >= _FAR_UNEVEN:
@@ -211,13 +213,13 @@ def in_order(starts: Sequence[Start]) -> list[Start]:
     return sorted(starts, key=lambda start: order[start.key.partition(".")[0]])
 
 
-def section_starts(values: Mapping[str, Any], seen: Seen | None) -> list[Start]:
+def section_starts(values: Mapping[str, Any], seen: DataSummary | None) -> list[Start]:
     """The section data; with the number of rows behind each file that was `seen`."""
-    told = {} if seen is None else {split: seen.told(split) for split in seen.splits}
+    told = {} if seen is None else {split: seen.count_text(split) for split in seen.splits}
     return [Start(f"data.{name}", value, told.get(name, "")) for name, value in values.items()]
 
 
-def bad_row_starts(seen: Seen) -> list[Start]:
+def bad_row_starts(seen: DataSummary) -> list[Start]:
     """Leaves out rows that cannot be used, if there are some."""
     bad = [row for split in seen.splits.values() for rows in split.first_bad.values() for row in rows]
     if not bad:

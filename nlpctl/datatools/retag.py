@@ -93,7 +93,6 @@ def covered(spans: Sequence[Span]) -> set[int]:
     return {place for span in spans for place in range(span.start, span.end)}
 
 
-
 BATCH = 64
 WINDOW_BATCHES = 32  # sentences sorted by length together: this many batches
 JSONL = ".jsonl"
@@ -114,7 +113,7 @@ class RetagResult:
         """For --json."""
         return {**self.changes.to_json(), "new_types": self.new_types, "skipped_rows": self.skipped}
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """For the console, line by line."""
         changes, new = self.changes, self.changes.inserted
         of_file, plain = counted(changes.agreed + new.total(), "entities"), changes.plain
@@ -194,7 +193,7 @@ def retag(
     _check_plain(plain or {}, known)
     model = open_trained_model(recipe, set_up_process(recipe), model_source, BATCH)
     from nlpctl.engines.pipeline import answering, windows
-    from nlpctl.tasks.token_classification import tags_of
+    from nlpctl.tasks.token_classification import predicted_tags
 
     task: TokenClassification = model.task
     if not task.in_words:
@@ -205,7 +204,7 @@ def retag(
     def finish(examples: Sequence[TaggedExample], predictions: Sequence[Sequence[Any]]) -> bytes:
         lines = []
         for example, parts in zip(examples, predictions, strict=True):
-            words = task.scheme.entities([labels[tag] for tag in tags_of(parts)])
+            words = task.scheme.entities([labels[tag] for tag in predicted_tags(parts)])
             tags = task.scheme.tags(changes.add(words, given.entities(example), made_plain), len(example))
             lines.append(_written(example.words(), tags, output))
         return "".join(lines).encode()

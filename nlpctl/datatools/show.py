@@ -12,10 +12,9 @@ from nlpctl.config.tasks import resolved
 from nlpctl.console import display_width
 from nlpctl.data.inspect.lengths import CountedTokens
 from nlpctl.data.open_split import SPLITS, has_split, open_split
-from nlpctl.data.readers.row import BadRow
-from nlpctl.data.rows.examples import BadRowLog, ExampleReader
-from nlpctl.data.rows.labels import LabelSet
-from nlpctl.data.rows.task_rows import TaskRows, task_rows
+from nlpctl.data.readers.row import place
+from nlpctl.data.rows.examples import BadRowLog, ExampleReader, good_rows
+from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import resolve_labels
 from nlpctl.datatools.inspect import prepare_to_read, token_counter
 from nlpctl.errors import UserError
@@ -56,7 +55,8 @@ def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
     task = make_task(recipe, labels)
     collate = task.collator(counter.encoder, labelled=True)
     bad = BadRowLog("skip")
-    examples = list(islice(_good(rows, source, labels, bad), SAMPLE))
+    good = good_rows(source, ExampleReader(rows, labels), bad)
+    examples = [(place(row.source, row.line), example) for row, example in islice(good, SAMPLE)]
     if not examples:
         raise UserError("no row is usable", source.description, "`nlpctl data inspect` tells what is wrong with them")
     shown = [
@@ -70,17 +70,6 @@ def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
     batch = _batch(recipe, task, counter.encoder, name, [example for _, example in examples])
     found = {"tokenizer": counter.description, "split": name, "rows": shown, "bad_rows": bad.total}
     return {**found, "batch": batch}
-
-
-def _good(rows: TaskRows, source: Any, labels: LabelSet, bad: BadRowLog) -> Iterator[tuple[str, Any]]:
-    """The place and the example of each good row; the others go to `bad`."""
-    reader = ExampleReader(rows, labels)
-    for row in source:
-        example = reader.read(row)
-        if isinstance(example, BadRow):
-            bad.add(example)
-        else:
-            yield BadRow(row.source, row.line, "").where, example
 
 
 def _window(task: Task, collate: Collator, feature: Any) -> dict[str, Any]:
@@ -101,11 +90,11 @@ def _window(task: Task, collate: Collator, feature: Any) -> dict[str, Any]:
     tokens = inputs[0]["tokens"]
     for name, array in batch.items():
         if name in task.label_names or not name.endswith("_ids"):
-            others[name] = _told(task, name, array[0], tokens)
+            others[name] = _label_names(task, name, array[0], tokens)
     return {"inputs": inputs, "labels": others}
 
 
-def _told(task: Task, name: str, value: Any, tokens: Sequence[str]) -> Any:
+def _label_names(task: Task, name: str, value: Any, tokens: Sequence[str]) -> Any:
     """A label of one row by name: of the row, of each token, or several; numbers where it has no name."""
     names = task.labels.names if name == "labels" else ()
     numbers = value.tolist()
@@ -162,7 +151,7 @@ def _are_trained(recipe: Recipe, split: str, examples: Sequence[Any]) -> bool:
 # -- for the console --------------------------------------------------------------------------
 
 
-def told_rows(found: Mapping[str, Any], width: int) -> Iterator[str]:
+def format_rows(found: Mapping[str, Any], width: int) -> Iterator[str]:
     """Lines for a terminal of `width` columns: tokens, ids, types and labels below each other."""
     for row in found["rows"]:
         yield row["where"]
@@ -171,13 +160,13 @@ def told_rows(found: Mapping[str, Any], width: int) -> Iterator[str]:
         for number, window in enumerate(row["windows"], 1):
             if len(row["windows"]) > 1:
                 yield f"  window {number} of {len(row['windows'])}"
-            yield from _told_window(window, width)
+            yield from _format_window(window, width)
         yield ""
-    yield from _told_batch(found["batch"], width)
+    yield from _format_batch(found["batch"], width)
     yield from _wrapped("tokenizer", found["tokenizer"], width)
 
 
-def _told_window(window: Mapping[str, Any], width: int) -> Iterator[str]:
+def _format_window(window: Mapping[str, Any], width: int) -> Iterator[str]:
     first = window["inputs"][0]["tokens"]
     beside = {name: label for name, label in window["labels"].items() if _per_token(label, first)}
     for each in window["inputs"]:
@@ -229,7 +218,7 @@ def _wrapped(name: str, text: str, width: int) -> Iterator[str]:
     yield f"  {_padded(name, _NAME)}{line}".rstrip()
 
 
-def _told_batch(batch: Mapping[str, Any], width: int) -> Iterator[str]:
+def _format_batch(batch: Mapping[str, Any], width: int) -> Iterator[str]:
     yield "the first batch of training" if batch["exact"] else "a batch of training, as these rows would make it"
     for name, shape in batch["shape"].items():
         yield f"  {name} {shape}"

@@ -1,6 +1,6 @@
 """Which rows teach a model most: those that it is unsure of, and that are unlike each other.
 
-    probabilities --doubts--> the most uncertain rows --spread_out--> rows that stand for the others
+probabilities --doubts--> the most uncertain rows --spread_out--> rows that stand for the others
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def _entropies(shares: np.ndarray) -> np.ndarray:
     """Entropy as a share of the largest, that of labels equally likely."""
     return -(shares * np.log(np.maximum(shares, 1e-12))).sum(-1) / np.log(shares.shape[-1])
 
+
 MEASURES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {"margin": _margins, "entropy": _entropies}
 
 
@@ -46,12 +47,12 @@ def doubt(task: Task, shares: np.ndarray, measure: str) -> Doubt:
     Of several labels the least sure counts, of a tagged text the least sure entity, or word outside of entities, with
     the mean of its words: the mean of the whole text would hide a doubt about one name.
     """
-    of = MEASURES[measure]
+    uncertainty = MEASURES[measure]
     if task.independent:
         pairs = np.stack([shares[0], 1 - shares[0]], axis=-1)
-        unsure, best = of(pairs), pairs.max(-1)
+        unsure, best = uncertainty(pairs), pairs.max(-1)
     else:
-        unsure, best = of(shares), shares.max(-1)
+        unsure, best = uncertainty(shares), shares.max(-1)
     parts = task.parts(shares)
     means = [float(unsure[start:end].mean()) for start, end in parts]
     least = int(np.argmax(means))
@@ -99,6 +100,7 @@ def spread_out(vectors: np.ndarray, uncertainty: Sequence[float], count: int) ->
 
 # The vectors by which a network decides: what its last linear layer is given.
 
+
 class HeadVectors:
     """Catches the input of the linear layer that runs last, in its context.
 
@@ -127,7 +129,7 @@ class HeadVectors:
     def _keep(self, layer: paddle.nn.Layer, inputs: tuple[paddle.Tensor, ...]) -> None:
         self._caught = inputs[0]
 
-    def of(self, batch: Batch) -> np.ndarray:
+    def read(self, batch: Batch) -> np.ndarray:
         """The vectors of the batch that the network has just read, float32 [rows, width]; of tokens their mean."""
         assert self._caught is not None, "the network was not called"
         found = self._caught.numpy().astype(np.float32)

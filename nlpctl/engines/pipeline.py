@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nlpctl.data.batches.collate import Batch, Collator, failures_told
+from nlpctl.data.batches.collate import Batch, Collator, failures_as_errors
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.engines.engine import Predictor, around_many, streams_of
@@ -94,7 +94,7 @@ class Pipeline:
 
     def lengths(self, examples: Sequence[Any]) -> list[list[int]]:
         """How many tokens each feature of each example has."""
-        with failures_told():
+        with failures_as_errors():
             parts = [self.task.features(example, self.encoder) for example in examples]
             features = [feature for each in parts for feature in each]
             found = iter(self.collate.encodings(features) if features else ())
@@ -204,7 +204,7 @@ class Pipeline:
         self, window: _Window, batch_size: int, chosen: Sequence[Place] | None = None
     ) -> Iterator[_Step]:
         """Batches of a window's features, the longest first; `chosen`: as of `stream`."""
-        with failures_told():
+        with failures_as_errors():
             examples = [row for row in window.rows if not isinstance(row, BadRow)]
             parts = [self.task.features(example, self.encoder) for example in examples]
             window.found = Predictions([None] * len(each) for each in parts)
@@ -224,7 +224,7 @@ class Pipeline:
             batch_rows = order[start : start + batch_size]
             rows = [features[i] for i in batch_rows]
             encoded = [encodings[i] for i in batch_rows]
-            with failures_told():
+            with failures_as_errors():
                 batch = self.collate.arrays(rows, encoded)
             # After `arrays`, in which a collator may tokenise further texts of a row.
             window.found.truncated.update(places[i][0] for i in batch_rows if encodings[i].truncated)

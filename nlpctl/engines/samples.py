@@ -26,7 +26,7 @@ def read_description(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
     card = read_trained_card(folder)
     tokenizer = export_tokenizer(folder, recipe.data.tokenizer)
     task = make_task(recipe, LabelSet(card.labels), card.thresholds, card.calibration)
-    return task, build_encoder(task.reading(recipe, tokenizer), recipe.data.tokenizer)
+    return task, build_encoder(task.adapt_tokenizer(recipe, tokenizer), recipe.data.tokenizer)
 
 
 def synthetic_rows(folder: Path, own: Recipe, rows: int) -> tuple[Task, TextEncoder, tuple[Any, ...]]:

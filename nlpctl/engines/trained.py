@@ -70,7 +70,7 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
     """The network of `source` with its task, whatever recipe.inference says."""
     from nlpctl.models.network import check_length  # imports Paddle
 
-    model = task_class(recipe.task).of(recipe).load_trained(recipe, source)
+    model = task_class(recipe.task).class_for(recipe).load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     task = make_task(recipe, LabelSet(model.labels), model.thresholds, model.calibration)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)

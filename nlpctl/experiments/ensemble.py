@@ -179,7 +179,7 @@ def _data(recipe: Recipe) -> TrainingData | None:
 def _load(part: _Part) -> LoadedModel:
     from nlpctl.tasks.base import task_class
 
-    return task_class(part.recipe.task).of(part.recipe).load_trained(part.recipe, str(part.folder))
+    return task_class(part.recipe.task).class_for(part.recipe).load_trained(part.recipe, str(part.folder))
 
 
 def _joined(recipe: Recipe, parts: Sequence[_Part], loaded: Sequence[LoadedModel]) -> tuple[Any, Any]:

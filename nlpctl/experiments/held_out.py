@@ -174,7 +174,7 @@ def _decided(
     found = [each for each in tuned if each is not None]
     thresholds = tuple(np.mean(found, 0).tolist()) if found else None
     task: Task = make_task(series.recipe, series.rows.labels, thresholds)
-    answers = task.labelled_answers(series.rows.examples(chosen), [[task.decided(share)] for share in means])
+    answers = task.labelled_answers(series.rows.examples(chosen), [[task.prediction_from(share)] for share in means])
     yield from _lines(series.rows, chosen, answers, [fold] * len(chosen))
 
 

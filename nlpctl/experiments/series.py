@@ -35,7 +35,7 @@ from nlpctl.data.records import Records
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
-from nlpctl.data.split_rows import SplitRows, as_written, read_readable
+from nlpctl.data.split_rows import SplitRows, as_written, read_split_rows
 from nlpctl.data.splits import groups_of, read_labelled_split, resolve_labels
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.files import (
@@ -292,7 +292,7 @@ def read_rows(recipe: Recipe) -> TrainingRows:
     rows = task_rows(recipe.task, recipe.data)
     source = open_split(rows, "train")
     labels = resolve_labels(rows, source)
-    return TrainingRows(rows, source, labels, read_readable(source, rows, labels), data_files(recipe, rows, source))
+    return TrainingRows(rows, source, labels, read_split_rows(source, rows, labels), data_files(recipe, rows, source))
 
 
 def data_files(recipe: Recipe, rows: TaskRows, train: RowSource) -> tuple[Path, ...]:
@@ -395,7 +395,7 @@ class Series:
         file = self.folder / DATA / f"{split}.jsonl"
         if not file.exists():
             source = open_split(self.rows.rows, split)
-            read = read_readable(source, self.rows.rows, self.rows.labels)
+            read = read_split_rows(source, self.rows.rows, self.rows.labels)
             _write(file, Records(source, read.rows, read.starts).content(range(len(read.rows))))
         return (str(file),)
 

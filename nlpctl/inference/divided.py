@@ -19,7 +19,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.input_files import PARQUET, InputFile
 from nlpctl.data.input_shards import Range, Scanned, Shard, countable, cut_input, cut_shards, with_lines
 from nlpctl.data.inputs import KeptRowReader, PredictInput
-from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, keep_of
+from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, parse_keep
 from nlpctl.data.readers.packed import packing
 from nlpctl.data.readers.readers import DOCUMENTS
 from nlpctl.data.rows.examples import BadRowLog
@@ -91,7 +91,7 @@ def predict_divided(
     those of a killed worker are computed again. `resume` goes on after an interruption of this process, also with
     another number of workers. UserError, bad rows and `truncated`: as for `predict`.
     """
-    kept = None if keep is None else keep_of(keep)
+    kept = None if keep is None else parse_keep(keep)
     model = find_model(recipe)
     _refuse_unfit(source)
     if parts is not None:

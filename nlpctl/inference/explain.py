@@ -120,7 +120,7 @@ def _explanations(
     label: str | None,
     baseline: Baseline | None,
 ) -> Iterator[Explained]:
-    from nlpctl.data.batches.collate import failures_told
+    from nlpctl.data.batches.collate import failures_as_errors
     from nlpctl.data.text.piece_spans import unknown_texts
     from nlpctl.engines.pipeline import refuse_nan
     from nlpctl.inference.attribution import Explained, Explainer, tokens_of
@@ -133,23 +133,23 @@ def _explanations(
             if isinstance(example, BadRow):
                 check_bad_row(example, recipe.data.on_bad_row)
                 continue
-            with failures_told():
+            with failures_as_errors():
                 encodings = collate.encodings([example])
                 batch = collate.arrays([example], encodings)
             read, truncated = read + 1, truncated + encodings[0].truncated
             outputs = model.predictor.outputs(batch)
             refuse_nan(outputs)
             predictions = task.predictions(outputs, [example])
-            answer, shares = task.answer(example, predictions), task.told_probabilities(predictions)
+            answer, shares = task.answer(example, predictions), task.label_probabilities(predictions)
             name = label or answer.get("label") or max(shares, key=shares.get)  # of several labels the most likely
             number = task.labels.names.index(name)
             explanation = explainer.explain(batch, lambda logits, number=number: task.log_odds(logits, number))
             if not explanation.complete:
-                console.warn(_incomplete(row, source.task_rows.answered(example), explanation))
+                console.warn(_incomplete(row, source.task_rows.input_columns(example), explanation))
             ids = batch["input_ids"][0]
             unknown = unknown_texts(ids.tolist(), source.task_rows.passages(example).values(), model.encoder)
             tokens = tokens_of(ids, explanation.contributions, tokenizer, explainer.special, unknown)
-            given = source.task_rows.answered(example)
+            given = source.task_rows.input_columns(example)
             yield Explained(given, answer, name, shares[name], method, tuple(tokens), explanation)
     warn_of_truncated(recipe, truncated, read)
 

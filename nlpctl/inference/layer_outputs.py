@@ -97,7 +97,7 @@ def _write(
     arrays: _Arrays,
 ) -> tuple[int, int, int]:
     """Run every text; returns the number of rows, of bad rows and of rows that were cut at data.max_seq_length."""
-    from nlpctl.data.batches.collate import failures_told
+    from nlpctl.data.batches.collate import failures_as_errors
     from nlpctl.engines.pipeline import answering, windows
     from nlpctl.inference.layer_hooks import LayerOutputs, token_counts
 
@@ -109,7 +109,7 @@ def _write(
     with console.progress(None, "layer outputs") as bar:
         for window in windows(_texts(recipe, pipeline, source, seen), batch_size):
             features = [feature for _, feature in window]
-            with failures_told():
+            with failures_as_errors():
                 encodings = pipeline.collate.encodings(features)
                 batch = pipeline.collate.arrays(features, encodings)
             truncated |= {row for (row, _), each in zip(window, encodings, strict=True) if each.truncated}

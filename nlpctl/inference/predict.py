@@ -25,7 +25,7 @@ from nlpctl.data.passthrough_columns import (
     PassthroughColumns,
     json_line,
     keep_by_default,
-    keep_of,
+    parse_keep,
     with_kept,
     without_bad_row,
 )
@@ -94,7 +94,7 @@ def predict(
     or its answer is {"error": ...} (skip). A blank line of plain text is answered with null. A device or a pipe
     receives the answers as they come.
     """
-    kept = None if keep is None else keep_of(keep)
+    kept = None if keep is None else parse_keep(keep)
     model_source = find_model(recipe)
     if output is not None:
         refuse_output(output, overwrite)
@@ -312,7 +312,7 @@ def answers(
     """
     good, least = [row for row in read if not isinstance(row, BadRow)], task.recipe.inference.min_confidence
     told = task.answers(good, predictions)
-    told = told if least is None else [task.abstained(answer, least) for answer in told]
+    told = told if least is None else [task.abstain(answer, least) for answer in told]
     if truncated:
         told = [answer | {TRUNCATED: place in predictions.truncated} for place, answer in enumerate(told)]
     found, uncut = iter(told), {TRUNCATED: False} if truncated else {}
@@ -320,7 +320,7 @@ def answers(
     def answer(row: Any) -> dict[str, Any]:
         if isinstance(row, BlankLine):
             return without_bad_row({rows.plain_column: ""}) | dict.fromkeys(task.answer_keys) | uncut
-        return bad_answer(row) if isinstance(row, BadRow) else without_bad_row(rows.answered(row)) | next(found)
+        return bad_answer(row) if isinstance(row, BadRow) else without_bad_row(rows.input_columns(row)) | next(found)
 
     return [answer(row) for row in read]
 

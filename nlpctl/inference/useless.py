@@ -9,7 +9,7 @@ from nlpctl import console
 from nlpctl.config.tasks import task_info
 from nlpctl.errors import Problem
 from nlpctl.names import and_more
-from nlpctl.tasks.useless import told_useless
+from nlpctl.tasks.useless import useless_reason
 
 HINT = (
     "compare its labels with those of the data, or train it anew: `nlpctl train RECIPE --overfit-batch` tells whether "
@@ -20,7 +20,7 @@ HINT = (
 def warn_of_useless(task: str, reports: Mapping[str, Mapping[str, Any]], model: str = "this model") -> None:
     """Warn of the splits that `model` is of no use on. `reports`: by split."""
     for split, report in reports.items():
-        if told := told_useless(task, report):
+        if told := useless_reason(task, report):
             console.warn(str(Problem(f"{model} is of no use on {split}: {told}", hint=HINT)))
 
 

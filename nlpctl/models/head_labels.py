@@ -68,10 +68,10 @@ def wanted_labels(recipe: Recipe, own: tuple[str, ...], folder: str) -> tuple[st
     """
     rows, given = task_rows(recipe.task, recipe.data), given_labels(recipe.data)
     if given is not None or are_names(own):
-        wanted = rows.settle_labels(given if given is not None else LabelSet(own)).names
+        wanted = rows.prepare_labels(given if given is not None else LabelSet(own)).names
         _check(recipe, wanted, own, folder)
         return wanted
-    rows.settle_labels(LabelSet(map(str, range(len(own)))))  # whether the task can do with so many
+    rows.prepare_labels(LabelSet(map(str, range(len(own)))))  # whether the task can do with so many
     if task_info(recipe.task).tags:
         message = f"config.json says that there are {len(own)} tags, but not which"
         raise UserError(message, where=folder, hint=NAME_THEM.replace("neg,pos", "O,B-PER,I-PER"))

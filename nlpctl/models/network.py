@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nlpctl.data.functions import raised
+from nlpctl.data.functions import describe_error
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import Family, Head
 from nlpctl.models.own_network import KEY as OWN_KEY
@@ -144,7 +144,7 @@ def _build_own(network_class: Any, name: str, config: Any) -> Any:
             return network_class(config)
     except Exception as error:
         hint = "fix it; its argument is the network's config, with num_labels, vocab_size and the keys of model.config"
-        raise UserError(f"{name} cannot be made: {raised(error, __file__)}", PART.key, hint) from None
+        raise UserError(f"{name} cannot be made: {describe_error(error, __file__)}", PART.key, hint) from None
 
 
 def max_positions(network: Any) -> int | None:

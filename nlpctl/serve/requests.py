@@ -107,7 +107,7 @@ class BodyReader:
 
     def __init__(self, task_rows: TaskRows, max_rows: int, max_characters: int):
         self._task_rows = task_rows
-        self._required, self._shown = task_rows.required(labelled=False), task_rows.shown()
+        self._required, self._shown = task_rows.required(labelled=False), task_rows.text_columns()
         self._skip = task_rows.data.on_bad_row == "skip"
         self._reader = ExampleReader(task_rows, None)
         self._max_rows, self._max_characters = max_rows, max_characters
@@ -152,7 +152,7 @@ class BodyReader:
         if isinstance(row, BadRow) and isinstance(value, dict):
             row = row._replace(reason=self._missing(value))
         example = self._reader.read(row)
-        return example, {} if isinstance(row, BadRow) else KEEP_ALL.of(self._task_rows, row.values, example)
+        return example, {} if isinstance(row, BadRow) else KEEP_ALL.select(self._task_rows, row.values, example)
 
     def _missing(self, row: dict[str, Any]) -> str:
         """What `missing_key` tells, but the row's key is at fault: the service's names are no choice of the client."""

@@ -68,7 +68,7 @@ class Task(ABC):
     graph_scores: bool = True  # whether an export, which takes what batches without labels hold, can be scored
     shortens: bool = True  # whether the network accepts a single token; False: inputs need a whole template
     output_names: tuple[str, ...] = ("logits",)  # of the network's outputs for batches without labels
-    fitted: tuple[str, ...] = ()  # layers that `complete` sets, so that no gradient trains them
+    fitted_layers: tuple[str, ...] = ()  # layers that `fit_layers` sets, so that no gradient trains them
     needs_tokenizer: bool = False  # whether it asks PaddleNLP's tokenizer for more than encoders do
     answer_keys: tuple[str, ...] = ()  # of what `answer` returns; null where a line holds no text
     independent: bool = False  # whether the labels of a text are decided one by one
@@ -90,7 +90,7 @@ class Task(ABC):
         return self.recipe.task
 
     @classmethod
-    def of(cls, recipe: Recipe) -> type[Task]:
+    def class_for(cls, recipe: Recipe) -> type[Task]:
         """The class that does what `recipe` asks for, where a task has several methods."""
         return cls
 
@@ -121,7 +121,7 @@ class Task(ABC):
         head, seed = self.built_head(recipe), recipe.training.seed
         labels, tag_map = self.labels.names, recipe.data.tag_map
         model = load_to_train(recipe.model, head, labels, vocabulary_texts=texts, seed=seed, tag_map=tag_map)
-        return replace(model, tokenizer=self.reading(recipe, model.tokenizer))
+        return replace(model, tokenizer=self.adapt_tokenizer(recipe, model.tokenizer))
 
     @classmethod
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
@@ -132,10 +132,10 @@ class Task(ABC):
         from nlpctl.models.load import load_trained
 
         model = load_trained(source, cls.built_head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
-        return replace(model, tokenizer=cls.reading(recipe, model.tokenizer))
+        return replace(model, tokenizer=cls.adapt_tokenizer(recipe, model.tokenizer))
 
     @classmethod
-    def reading(cls, recipe: Recipe, tokenizer: Any) -> Any:
+    def adapt_tokenizer(cls, recipe: Recipe, tokenizer: Any) -> Any:
         """The tokenizer as `recipe` wants it to read texts. UserError: it cannot."""
         return tokenizer
 
@@ -148,7 +148,7 @@ class Task(ABC):
             raise UserError(message, recipe.where("model.network"), "remove model.network")
         return head if own is None else replace(head, own=own)
 
-    def see_training(self, examples: Sequence[Any]) -> None:
+    def collect_statistics(self, examples: Sequence[Any]) -> None:
         """Collect statistics of the training examples for the loss; called before training, never for a stream."""
         return None
 
@@ -159,7 +159,7 @@ class Task(ABC):
         """
         return None
 
-    def complete(self, network: paddle.nn.Layer, encoder: TextEncoder) -> None:
+    def fit_layers(self, network: paddle.nn.Layer, encoder: TextEncoder) -> None:
         """Set what no gradient trains, such as a head that is fitted to the encoder's vectors of the training examples.
 
         Called in training before the network is scored or saved, in every process; a function of the parameters.
@@ -268,7 +268,7 @@ class Task(ABC):
         """
         return None
 
-    def told_probabilities(self, predictions: Sequence[Any]) -> dict[str, float] | None:
+    def label_probabilities(self, predictions: Sequence[Any]) -> dict[str, float] | None:
         """The probability of each label of one example, calibrated if the task is; None: its answers give none."""
         return None
 
@@ -279,7 +279,7 @@ class Task(ABC):
         """
         return [(i, i + 1) for i in range(probabilities.shape[1] if self.independent else len(probabilities))]
 
-    def decided(self, probabilities: np.ndarray) -> Any:
+    def prediction_from(self, probabilities: np.ndarray) -> Any:
         """The prediction for an example in one part, by `probabilities` [units, labels] of its labels."""
         raise NotImplementedError(f"{self.name} gives no labels")
 
@@ -311,7 +311,7 @@ class Task(ABC):
         """
         return None
 
-    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+    def abstain(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
         """`answer` without the decisions that are less sure than `least`; for tasks with TaskInfo.confident."""
         raise NotImplementedError(f"answers of {self.name} have no confidence")
 
@@ -360,7 +360,7 @@ def make_task(
     calibration: Calibration | None = None,
 ) -> Task:
     """The task that `recipe` names."""
-    return task_class(recipe.task).of(recipe)(recipe, labels, thresholds).calibrated(calibration)
+    return task_class(recipe.task).class_for(recipe)(recipe, labels, thresholds).calibrated(calibration)
 
 
 def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:

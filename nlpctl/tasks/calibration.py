@@ -60,10 +60,10 @@ def fit_temperature(logits: np.ndarray, gold: np.ndarray, names: Sequence[str]) 
 
 
 def fit_logistic(
-    odds: np.ndarray, right: np.ndarray, groups: np.ndarray, names: Sequence[str], of: np.ndarray
+    odds: np.ndarray, right: np.ndarray, groups: np.ndarray, names: Sequence[str], examples: np.ndarray
 ) -> Calibration | None:
     """Scale and shift of log odds, float [n], for decisions that are `right`, bool [n]; `groups`: the place in `names`
-    of each, int [n]; `of`: its example, int [n]. None for fewer than LEAST decisions."""
+    of each, int [n]; `examples`: its example, int [n]. None for fewer than LEAST decisions."""
     rows = _drawn(len(right))
     odds, signs, groups = odds[rows].astype(np.float64), np.where(right[rows], -1.0, 1.0), groups[rows]
 
@@ -71,7 +71,7 @@ def fit_logistic(
         return np.logaddexp(0.0, signs[rows] * (odds[rows] * np.exp(theta[0]) + theta[1]))
 
     ways = {"": _one(loss, 2), "names": _each(loss, 2, groups, len(names))}
-    way, found = _best(ways, signs < 0, of[rows])
+    way, found = _best(ways, signs < 0, examples[rows])
     if found is None:
         return None
     scales, shifts = np.exp(found[:, 0]).tolist(), found[:, 1].tolist()
@@ -131,22 +131,22 @@ def _each(loss: Loss, size: int, groups: np.ndarray, count: int) -> Fit:
         shared = _fitted(loss, rows, np.zeros(size))
         own = np.stack([_fitted(loss, rows[groups[rows] == group], shared) for group in range(count)])
 
-        def of(held: np.ndarray) -> np.ndarray:
+        def held_losses(held: np.ndarray) -> np.ndarray:
             losses = np.zeros(len(held))
             for group in np.unique(groups[held]):
                 losses[groups[held] == group] = loss(own[group], held[groups[held] == group])
             return losses
 
-        return own, of
+        return own, held_losses
 
     return fit
 
 
-def _best(ways: Mapping[str, Fit], right: np.ndarray, of: np.ndarray) -> tuple[str, np.ndarray | None]:
+def _best(ways: Mapping[str, Fit], right: np.ndarray, examples: np.ndarray) -> tuple[str, np.ndarray | None]:
     """The first of `ways`, or what pays most in its place, and its numbers for decisions in random order.
 
-    `right`: bool [n]; `of`: the example of each, int [n]. Nothing for fewer than LEAST decisions; the first way where
-    there are fewer than FEW of either kind, which tell nothing of its form.
+    `right`: bool [n]; `examples`: the example of each, int [n]. Nothing for fewer than LEAST decisions; the first way
+    where there are fewer than FEW of either kind, which tell nothing of its form.
     """
     count, wrong = len(right), int((~right).sum())
     if count < LEAST:
@@ -154,20 +154,20 @@ def _best(ways: Mapping[str, Fit], right: np.ndarray, of: np.ndarray) -> tuple[s
     every, plain = np.arange(count), next(iter(ways))
     if min(wrong, count - wrong) < FEW:
         return plain, ways[plain](every)[0]
-    losses, examples = {name: np.zeros(count) for name in ways}, _numbered(of)
+    losses, numbers = {name: np.zeros(count) for name in ways}, _numbered(examples)
     for fold in range(FOLDS):
-        held, rest = every[examples % FOLDS == fold], every[examples % FOLDS != fold]
+        held, rest = every[numbers % FOLDS == fold], every[numbers % FOLDS != fold]
         for name, fit in ways.items():
             losses[name][held] = fit(rest)[1](held)
     gains = {name: losses[plain] - losses[name] for name in ways}
-    paying = [name for name, gain in gains.items() if gain.mean() > _error(gain, examples)]
+    paying = [name for name, gain in gains.items() if gain.mean() > _error(gain, numbers)]
     best = max(paying, key=lambda name: gains[name].mean(), default=plain)
     return best, ways[best](every)[0]
 
 
-def _numbered(of: np.ndarray) -> np.ndarray:
+def _numbered(examples: np.ndarray) -> np.ndarray:
     """Equal numbers as one, counted from 0 in the order in which they first occur; int [n]."""
-    _, first, places = np.unique(of, return_index=True, return_inverse=True)
+    _, first, places = np.unique(examples, return_index=True, return_inverse=True)
     return first.argsort().argsort()[places]
 
 

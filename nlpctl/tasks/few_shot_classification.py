@@ -35,7 +35,7 @@ class FewShotClassification(SequenceClassification):
     needs_tokenizer = True
 
     @classmethod
-    def of(cls, recipe: Recipe) -> type[Task]:
+    def class_for(cls, recipe: Recipe) -> type[Task]:
         return ContrastiveClassification if recipe.few_shot.method == "contrastive" else cls
 
     @staticmethod
@@ -103,7 +103,7 @@ _AT_ONCE = 32  # texts per batch when the head is fitted
 class ContrastiveClassification(SequenceClassification):
     """Scores and answers are those of sequence classification. A training feature is a RowPair, any other a row."""
 
-    fitted = ("classifier",)
+    fitted_layers = ("classifier",)
 
     @staticmethod
     def head(recipe: Recipe) -> Head:
@@ -111,8 +111,8 @@ class ContrastiveClassification(SequenceClassification):
         build = functools.partial(sentence_classifier, pooling=few_shot.pooling, layers=few_shot.layers)
         return Head("Model", adapt=build)
 
-    def see_training(self, examples: Sequence[TextExample]) -> None:
-        super().see_training(examples)
+    def collect_statistics(self, examples: Sequence[TextExample]) -> None:
+        super().collect_statistics(examples)
         counts = self._label_counts(examples)
         missing = [name for name, count in zip(self.labels.names, counts, strict=True) if count == 0]
         if missing:
@@ -145,7 +145,7 @@ class ContrastiveClassification(SequenceClassification):
             return super().loss(network, outputs, batch)
         return cosine_loss(paddle.concat(outputs), batch["labels"].T.flatten())
 
-    def complete(self, network: paddle.nn.Layer, encoder: TextEncoder) -> None:
+    def fit_layers(self, network: paddle.nn.Layer, encoder: TextEncoder) -> None:
         """Fit the linear layer to the vectors of the training rows."""
         vectors = self._vectors(network, encoder)
         weights = None if self.weights is None else dict(enumerate(self.weights))

@@ -52,8 +52,8 @@ def full_report(
     if tallies is not None:
         if groups is not None:
             numbers: dict[str, int] = {}
-            of_examples = np.array([numbers.setdefault(str(value), len(numbers)) for value in groups])
-            tallies = replace(tallies, groups=of_examples if tallies.of is None else of_examples[tallies.of])
+            group_of = np.array([numbers.setdefault(str(value), len(numbers)) for value in groups])  # of each example
+            tallies = replace(tallies, groups=group_of if tallies.examples is None else group_of[tallies.examples])
         found = intervals(tallies)
         if found:
             report[INTERVALS] = {name: list(ends) for name, ends in found.items()}

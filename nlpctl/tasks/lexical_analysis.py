@@ -13,7 +13,7 @@ from nlpctl.data.rows.tagged_rows import TaggedExample
 from nlpctl.data.text.units import UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.tasks.tallies import Tallies
-from nlpctl.tasks.token_classification import TokenClassification, entity_report, tags_of
+from nlpctl.tasks.token_classification import TokenClassification, entity_report, predicted_tags
 
 
 class LexicalAnalysis(TokenClassification):
@@ -23,7 +23,7 @@ class LexicalAnalysis(TokenClassification):
     bare_marks_are_words = True
 
     @classmethod
-    def reading(cls, recipe: Recipe, tokenizer: Any) -> Any:
+    def adapt_tokenizer(cls, recipe: Recipe, tokenizer: Any) -> Any:
         """The tokenizer, without its replacements of characters where decode.replacements is off."""
         if recipe.decode.replacements:
             return tokenizer
@@ -39,7 +39,7 @@ class LexicalAnalysis(TokenClassification):
         kinds = set(self.entity_types)
         gold = [[span for span in self._tagged(each, each.tags) if span.type in kinds] for each in examples]
         found = [
-            [span for span in self._entities(example, tags_of(parts)) if span.type in kinds]
+            [span for span in self._entities(example, predicted_tags(parts)) if span.type in kinds]
             for example, parts in zip(examples, predictions, strict=True)
         ]
         return {**report, "entity_f1": entity_report(gold, found)["f1"], "labels": labels}

@@ -21,8 +21,8 @@ from nlpctl.tasks.losses import label_losses
 from nlpctl.tasks.sequence_classification import (
     LEAST,
     SequenceClassification,
-    asked,
     figures_by_label,
+    joined_texts,
     rounded,
     stacked,
 )
@@ -66,7 +66,7 @@ class MultiLabelClassification(SequenceClassification):
     def probabilities(self, outputs: tuple[np.ndarray, ...], features: Sequence[MultiLabelExample]) -> list[np.ndarray]:
         return [sigmoid(logits)[None] for logits in outputs[0]]
 
-    def decided(self, probabilities: np.ndarray) -> np.ndarray:
+    def prediction_from(self, probabilities: np.ndarray) -> np.ndarray:
         share = np.clip(probabilities[0].astype(np.float64), LEAST, 1 - 1e-15)
         return np.log(share) - np.log1p(-share)
 
@@ -80,27 +80,27 @@ class MultiLabelClassification(SequenceClassification):
         gold, chosen = gold_array(examples, len(self.labels)), self._chosen(_probabilities(predictions))
         right = (gold == chosen).all(1)
         columns = np.column_stack([gold & chosen, chosen, gold, right, np.ones(len(gold))])
-        return tally("label_sets", self.labels.names, columns, right, asked(examples))
+        return tally("label_sets", self.labels.names, columns, right, joined_texts(examples))
 
     def mistakes(
         self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
     ) -> list[Mistake]:
         """Rows that lack a label or have one too many; the size adds up how far each of those probabilities is off."""
-        gold, probabilities = gold_array(examples, len(self.labels)), self._told(predictions)
+        gold, probabilities = gold_array(examples, len(self.labels)), self._answer_probabilities(predictions)
         chosen = self._chosen(_probabilities(predictions))
 
-        def told(row: int, labels: np.ndarray) -> str:
+        def format_labels(row: int, labels: np.ndarray) -> str:
             names = [f"{self.labels.names[i]} ({probabilities[row, i]:.3f})" for i in np.flatnonzero(labels)]
             return ", ".join(names) or "(no label)"
 
         sizes = (np.abs(gold - probabilities) * (gold != chosen)).sum(1)
         return [
-            Mistake(row, float(sizes[row]), told(row, gold[row]), told(row, chosen[row]))
+            Mistake(row, float(sizes[row]), format_labels(row, gold[row]), format_labels(row, chosen[row]))
             for row in np.flatnonzero((gold != chosen).any(1)).tolist()
         ]
 
-    def told_probabilities(self, predictions: Sequence[np.ndarray]) -> dict[str, float]:
-        return rounded(self.labels.names, self._told([predictions]))[0]
+    def label_probabilities(self, predictions: Sequence[np.ndarray]) -> dict[str, float]:
+        return rounded(self.labels.names, self._answer_probabilities([predictions]))[0]
 
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
         return logits[:, label]
@@ -111,7 +111,7 @@ class MultiLabelClassification(SequenceClassification):
         if not predictions:
             return []
         names, chosen = self.labels.names, self._chosen(_probabilities(predictions))
-        probabilities = self._told(predictions)
+        probabilities = self._answer_probabilities(predictions)
         return [
             {"labels": [names[label] for label in np.flatnonzero(given)], "probabilities": shown}
             for given, shown in zip(chosen, rounded(names, probabilities), strict=True)
@@ -120,13 +120,15 @@ class MultiLabelClassification(SequenceClassification):
     def judged(self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]) -> Judged:
         """The labels that are given, each with its probability. One stays as long as a label below it does."""
         gold, chosen = gold_array(examples, len(self.labels)), self._chosen(_probabilities(predictions))
-        told = self._told(predictions)
-        held_by = np.where(chosen, told, 0.0)
+        probabilities = self._answer_probabilities(predictions)
+        held_by = np.where(chosen, probabilities, 0.0)
         for label, above in enumerate(ancestor_ids(self.labels.names)):
             for ancestor in above:
-                held_by[:, ancestor] = np.maximum(held_by[:, ancestor], np.where(chosen[:, label], told[:, label], 0.0))
+                held_by[:, ancestor] = np.maximum(
+                    held_by[:, ancestor], np.where(chosen[:, label], probabilities[:, label], 0.0)
+                )
         rows, labels = np.nonzero(chosen)
-        return Judged("labels", told[rows, labels], gold[rows, labels], rows, held_by[rows, labels])
+        return Judged("labels", probabilities[rows, labels], gold[rows, labels], rows, held_by[rows, labels])
 
     def fit_calibration(
         self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
@@ -138,13 +140,13 @@ class MultiLabelClassification(SequenceClassification):
         rows, groups = np.indices(gold.shape, np.int32)
         return fit_logistic(logits.ravel(), gold.ravel(), groups.ravel(), self.labels.names, rows.ravel())
 
-    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+    def abstain(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
         """The labels that are sure enough, and what is above them; all probabilities stay."""
         sure = [name for name in answer["labels"] if answer["probabilities"][name] >= least]
         kept = {*sure, *(above for name in sure for above in ancestors(name))}
         return {**answer, "labels": [name for name in answer["labels"] if name in kept]}
 
-    def _told(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+    def _answer_probabilities(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
         if self.calibration is None:
             return _probabilities(predictions)
         scales, shifts = numbers(self.calibration, self.labels.names)
@@ -228,7 +230,7 @@ def best_threshold(probabilities: np.ndarray, gold: np.ndarray, implied: np.ndar
     given = implied.sum() + np.cumsum([0, *free])
     f1 = 2 * hits / (given + gold.sum())
     upper, lower = np.append(1.0, probabilities[order]), np.append(probabilities[order], 0.0)
-    cuts = upper > lower  # equal probabilities cannot be told apart
+    cuts = upper > lower  # equal probabilities cannot be probabilities apart
     cuts[-1] = True
     candidates, scores = ((upper + lower) / 2)[cuts], f1[cuts]
     # With a tolerance, since equal fractions may differ in their last bit.

@@ -181,7 +181,7 @@ class QuestionAnswering(Task):
         found = [[candidate.score for candidate in self._best(windows)] for windows in predictions]
         return fit_first(found, right)
 
-    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+    def abstain(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
         """The answer null; its score, which tells this from a question without an answer, and n_best stay."""
         return answer if answer["score"] >= least else {**answer, "answer": None, "start": None, "end": None}
 

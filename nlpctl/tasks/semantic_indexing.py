@@ -90,7 +90,7 @@ class SemanticIndexing(Task):
         scores = query_scores(*search.arguments())
         columns = np.column_stack([scores, np.ones(len(scores))])
         queries = tally("means", QUERY_SCORES, columns, scores[:, -1] == 1, list(search.queries))
-        return replace(queries, of=np.array(search.rows))
+        return replace(queries, examples=np.array(search.rows))
 
     def mistakes(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> list[Mistake]:
         """Queries that find another text first; the size is the rank of the best right one."""

@@ -52,7 +52,7 @@ class SequenceClassification(Task):
             hint = "give each its weight: loss.weights, or loss.class_weights"
             require_two_labels(len(self.labels), "loss.focal_alpha", hint)
 
-    def see_training(self, examples: Sequence[TextExample]) -> None:
+    def collect_statistics(self, examples: Sequence[TextExample]) -> None:
         if self.recipe.loss.class_weights == "balanced":
             self.weights = balanced_weights(self.labels.names, self._label_counts(examples))
 
@@ -89,21 +89,21 @@ class SequenceClassification(Task):
     def probabilities(self, outputs: tuple[np.ndarray, ...], features: Sequence[TextExample]) -> list[np.ndarray]:
         return [softmax(logits)[None] for logits in outputs[0]]
 
-    def decided(self, probabilities: np.ndarray) -> np.ndarray:
+    def prediction_from(self, probabilities: np.ndarray) -> np.ndarray:
         return np.log(np.maximum(probabilities[0], LEAST))
 
     def report(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
-        return classification_report(_gold(examples), self._given(predictions), self.labels.names)
+        return classification_report(_gold(examples), self._chosen_labels(predictions), self.labels.names)
 
     def tallies(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
-        gold, chosen = _gold(examples), self._given(predictions)
+        gold, chosen = _gold(examples), self._chosen_labels(predictions)
         columns = class_columns(gold, chosen, len(self.labels))
-        return tally("classes", self.labels.names, columns, gold == chosen, asked(examples))
+        return tally("classes", self.labels.names, columns, gold == chosen, joined_texts(examples))
 
     def mistakes(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
         """The misclassified rows. The size of a mistake is 1 minus the probability of the true label."""
-        gold, chosen = _gold(examples), self._given(predictions)
-        true, given = self._told_of(predictions, gold, chosen)
+        gold, chosen = _gold(examples), self._chosen_labels(predictions)
+        true, given = self._probability_of(predictions, gold, chosen)
         names = self.labels.names
         return [
             Mistake(
@@ -122,8 +122,8 @@ class SequenceClassification(Task):
         metric = self.recipe.decode.tune
         return None if metric is None else best_thresholds(_probabilities(predictions), _gold(examples), metric)
 
-    def told_probabilities(self, predictions: Sequence[np.ndarray]) -> dict[str, float]:
-        return rounded(self.labels.names, self._told([predictions]))[0]
+    def label_probabilities(self, predictions: Sequence[np.ndarray]) -> dict[str, float]:
+        return rounded(self.labels.names, self._answer_probabilities([predictions]))[0]
 
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
         """The log odds log(p / (1 - p)) of a label against all others, [rows], from logits [rows, labels]."""
@@ -142,8 +142,8 @@ class SequenceClassification(Task):
     ) -> list[dict[str, Any]]:
         if not predictions:
             return []
-        names, chosen = self.labels.names, self._given(predictions).tolist()
-        probabilities = self._told(predictions)
+        names, chosen = self.labels.names, self._chosen_labels(predictions).tolist()
+        probabilities = self._answer_probabilities(predictions)
         return [
             {"label": names[best], "probabilities": shown}
             for best, shown in zip(chosen, rounded(names, probabilities), strict=True)
@@ -151,8 +151,8 @@ class SequenceClassification(Task):
 
     def judged(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Judged:
         """The label of each row, with its probability."""
-        chosen, rows = self._given(predictions), np.arange(len(examples))
-        return Judged("rows", *self._told_of(predictions, chosen), chosen == _gold(examples), rows)
+        chosen, rows = self._chosen_labels(predictions), np.arange(len(examples))
+        return Judged("rows", *self._probability_of(predictions, chosen), chosen == _gold(examples), rows)
 
     def fit_calibration(
         self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
@@ -161,43 +161,43 @@ class SequenceClassification(Task):
 
         return fit_temperature(stacked(predictions), _gold(examples), self.labels.names)
 
-    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+    def abstain(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
         """The label null; the probabilities stay."""
         return answer if answer["probabilities"][answer["label"]] >= least else {**answer, "label": None}
 
-    def _given(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+    def _chosen_labels(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
         """int [rows]: the labels given. Calibration has no say in them."""
         if self.thresholds is None:
             # The largest logit is the largest probability. Row by row: of 10,000 labels a row is a megabyte of copies.
             return np.array([int(np.argmax(logits)) for (logits,) in predictions], np.int64)
-        parts = [chosen_labels(_probabilities(part), self.thresholds) for part in _parts(predictions)]
+        parts = [chosen_labels(_probabilities(part), self.thresholds) for part in _chunks(predictions)]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    def _told(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+    def _answer_probabilities(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
         """float64 [rows, labels]: the probabilities in answers, calibrated if the task is."""
         if self.calibration is None:
             return _probabilities(predictions)
         return softmax(tempered(stacked(predictions), self.calibration, self.labels.names))
 
-    def _told_of(self, predictions: Sequence[Sequence[np.ndarray]], *labels: np.ndarray) -> list[np.ndarray]:
-        """Of `_told` the probability of one label per row, float64 [rows], for each of `labels`, int [rows]."""
-        found: list[list[np.ndarray]] = [[np.zeros(0)] for _ in labels]
+    def _probability_of(self, predictions: Sequence[Sequence[np.ndarray]], *labels: np.ndarray) -> list[np.ndarray]:
+        """As `_answer_probabilities`, of one label per row: float64 [rows] for each of `labels`, int [rows]."""
+        columns: list[list[np.ndarray]] = [[np.zeros(0)] for _ in labels]
         start = 0
-        for part in _parts(predictions):
-            probabilities, rows = self._told(part), np.arange(len(part))
-            for kept, chosen in zip(found, labels, strict=True):
-                kept.append(probabilities[rows, chosen[start : start + len(part)]])
+        for part in _chunks(predictions):
+            probabilities, rows = self._answer_probabilities(part), np.arange(len(part))
+            for column, chosen in zip(columns, labels, strict=True):
+                column.append(probabilities[rows, chosen[start : start + len(part)]])
             start += len(part)
-        return [np.concatenate(each) for each in found]
+        return [np.concatenate(column) for column in columns]
 
 
-def _parts(predictions: Sequence[Sequence[np.ndarray]]) -> Iterator[Sequence[Sequence[np.ndarray]]]:
+def _chunks(predictions: Sequence[Sequence[np.ndarray]]) -> Iterator[Sequence[Sequence[np.ndarray]]]:
     """The rows in parts: computing probabilities takes several copies of their logits in float64."""
     for start in range(0, len(predictions), _AT_ONCE):
         yield predictions[start : start + _AT_ONCE]
 
 
-def asked(examples: Sequence[TextExample]) -> list[str]:
+def joined_texts(examples: Sequence[TextExample]) -> list[str]:
     """The text of each example, or both of its texts."""
     return [one.text if one.text_pair is None else f"{one.text}\t{one.text_pair}" for one in examples]
 

@@ -43,7 +43,7 @@ class Slice:
 
 
 def by_label(task: Task, rows: TaskRows, examples: ExampleList) -> Named:
-    return [rows.counted(example, task.labels) or (_NO_LABEL,) for example in examples]
+    return [rows.label_names(example, task.labels) or (_NO_LABEL,) for example in examples]
 
 
 def by_length(rows: TaskRows, examples: ExampleList) -> Named:
@@ -66,8 +66,8 @@ def sliced(score: str, tallies: Tallies, named: Named, most: int = MOST) -> list
     """The `most` largest slices of LEAST_ROWS or more, the furthest below the rest first."""
     import numpy as np
 
-    if tallies.of is not None:
-        named = [named[row] for row in tallies.of.tolist()]
+    if tallies.examples is not None:
+        named = [named[row] for row in tallies.examples.tolist()]
     names = Counter(name for row in named for name in set(row))
     largest = [name for name, rows in names.most_common(most) if LEAST_ROWS <= rows < tallies.rows]
     return slices(tallies, score, {name: np.array([name in row for row in named]) for name in largest})

@@ -39,7 +39,7 @@ class Tallies:
     right: np.ndarray  # bool [rows]: rows that are answered without a mistake
     keys: np.ndarray  # uint32 [rows]: checksums of what was asked, so that runs are compared on equal rows only
     groups: np.ndarray | None = None  # int64 [rows]: rows with an equal number depend on each other; None: no row does
-    of: np.ndarray | None = None  # int64 [rows]: the example that each row is of; None: row i is example i
+    examples: np.ndarray | None = None  # int64 [rows]: the example behind each row; None: row i is example i
 
     @property
     def rows(self) -> int:

@@ -140,7 +140,7 @@ def read_terms(path: Path) -> list[Term]:
                     if not line.strip():
                         continue
                     if read is None:
-                        read, is_header = _reader(line, terms)
+                        read, is_header = _line_parser(line, terms)
                         if is_header:
                             continue
                     terms.append(read(line))
@@ -155,21 +155,21 @@ def read_terms(path: Path) -> list[Term]:
     return terms
 
 
-def _reader(first: str, terms: list[Term]) -> tuple[Callable[[str], Term], bool]:
+def _line_parser(first: str, terms: list[Term]) -> tuple[Callable[[str], Term], bool]:
     """How the lines of a file are read, and whether the first one is a header. `terms`: those read so far."""
     if first.lstrip().startswith("{"):
-        return _of_json, False
+        return _parse_json, False
     names = tuple(cell.strip().lower() for cell in first.split("\t"))
     if not {"term", "type"} <= set(names):
-        return partial(_of_two, {}), False
+        return partial(_parse_two_columns, {}), False
     unknown = [name for name in names if name not in COLUMNS]
     if unknown or len(set(names)) < len(names):
         wrong = f"no such column: {unknown[0]!r}" if unknown else "a column is named twice"
         raise ValueError(f"{wrong}; columns are {', '.join(COLUMNS)}")
-    return partial(_of_columns, names), True
+    return partial(_parse_named_columns, names), True
 
 
-def _of_two(types: dict[str, str], line: str) -> Term:
+def _parse_two_columns(types: dict[str, str], line: str) -> Term:
     """A line of TERM<TAB>TYPE. `types` of the lines above: a term has one."""
     cells = [cell.strip() for cell in line.split("\t")]
     if len(cells) != 2:
@@ -180,7 +180,7 @@ def _of_two(types: dict[str, str], line: str) -> Term:
     return term
 
 
-def _of_columns(names: tuple[str, ...], line: str) -> Term:
+def _parse_named_columns(names: tuple[str, ...], line: str) -> Term:
     cells = [cell.strip() for cell in line.split("\t")]
     if len(cells) > len(names):
         raise ValueError(f"{len(cells)} cells, and the header names {len(names)} columns")
@@ -189,7 +189,7 @@ def _of_columns(names: tuple[str, ...], line: str) -> Term:
     return _checked(values["term"], values["type"], values.get("id") or None, values.get("link") or None, aliases)
 
 
-def _of_json(line: str) -> Term:
+def _parse_json(line: str) -> Term:
     try:
         content = parse_json(line)
     except ValueError as error:

@@ -42,7 +42,7 @@ class TextMatching(SequenceClassification):
         ranked = one_hot([places + count * (1 - gold)], 2 * count)
         return replace(classes, kind="matches", counts=hstack([classes.counts, ranked], "csr"))
 
-    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+    def abstain(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
         """The label null; the score, the probability of a match, stays."""
         # Rounded once more: 1 - 0.002137 is a little below 0.997863.
         share = answer["score"] if answer["label"] == self.labels.names[1] else round(1 - answer["score"], DIGITS)

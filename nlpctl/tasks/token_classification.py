@@ -111,13 +111,13 @@ class TokenClassification(Task):
         crf = self.recipe.model.head == "crf"
         paths = viterbi(chains, outputs[1]) if crf else [chain.argmax(-1) for chain in chains]
         tags = [path.astype(np.int32) for path in paths]
-        if not (self.measures or self._tells):
+        if not (self.measures or self._gives_confidence):
             return tags
         steps = path_steps(chains, outputs[1], paths, self._follows) if crf else map(self._steps, chains, paths)
         return [TagPath(path, parts.astype(np.float32)) for path, parts in zip(tags, steps, strict=True)]
 
     @property
-    def _tells(self) -> bool:
+    def _gives_confidence(self) -> bool:
         """Whether answers give the confidence of an entity."""
         return self.calibration is not None or self.recipe.inference.min_confidence is not None
 
@@ -141,7 +141,7 @@ class TokenClassification(Task):
         outside = [(i, i + 1) for i in range(len(probabilities)) if i not in covered]
         return sorted([*((span.start, span.end) for span in spans), *outside])
 
-    def decided(self, probabilities: np.ndarray) -> np.ndarray:
+    def prediction_from(self, probabilities: np.ndarray) -> np.ndarray:
         return probabilities.argmax(-1).astype(np.int32)
 
     def labelled_answers(
@@ -150,7 +150,7 @@ class TokenClassification(Task):
         """With the tag of every word."""
         names = self.labels.names
         return [
-            {"tags": [names[tag] for tag in tags_of(parts)], **answer}
+            {"tags": [names[tag] for tag in predicted_tags(parts)], **answer}
             for parts, answer in zip(predictions, self.answers(examples, predictions), strict=True)
         ]
 
@@ -158,7 +158,7 @@ class TokenClassification(Task):
         """Scores of entities, after the term dictionary; accuracy is that of the tags as the network gives them."""
         gold, found, right, words = [], [], 0, 0
         for example, parts in zip(examples, predictions, strict=True):
-            tags = tags_of(parts)
+            tags = predicted_tags(parts)
             gold.append(self._tagged(example, example.tags))
             found.append(self._entities(example, tags))
             right += int((tags == np.array(example.tags)).sum())
@@ -170,7 +170,7 @@ class TokenClassification(Task):
     def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
         rows, right = [], []
         for example, parts in zip(examples, predictions, strict=True):
-            tags = tags_of(parts)
+            tags = predicted_tags(parts)
             gold, given = self._tagged(example, example.tags), self._entities(example, tags)
             rows.append((gold, given, int((tags == np.array(example.tags)).sum()), len(tags)))
             right.append(set(gold) == set(given))
@@ -182,9 +182,9 @@ class TokenClassification(Task):
         found = []
         for row, (example, parts) in enumerate(zip(examples, predictions, strict=True)):
             gold = set(self._tagged(example, example.tags))
-            given = set(self._entities(example, tags_of(parts)))
+            given = set(self._entities(example, predicted_tags(parts)))
             if gold != given:
-                missed, wrong = _told(example, gold - given), _told(example, given - gold)
+                missed, wrong = _format_spans(example, gold - given), _format_spans(example, given - gold)
                 found.append(Mistake(row, float(len(gold ^ given)), missed, wrong))
         return found
 
@@ -196,22 +196,28 @@ class TokenClassification(Task):
         tag null. An entity or word that is a term of decode.terms also has what the file says of it: id, link, and the
         term itself where an alias is written.
         """
-        text, spans = example.text, self._entities(example, tags_of(predictions))
-        sure = self._sure(example, predictions) if self._tells else None
+        text, spans = example.text, self._entities(example, predicted_tags(predictions))
+        sure = self._confidences(example, predictions) if self._gives_confidence else None
         if self.in_words:
             return {"words": [self._word(text, span, sure) for span in with_outside(spans, example)]}
         return {"entities": [self._entity(text, span, sure) for span in spans]}
 
     def _entity(self, text: str, span: Span, sure: Mapping[Span, float] | None) -> dict[str, Any]:
         covered = text[span.start : span.end]
-        return {"type": span.type, **_place(span), "text": covered, **_sure_of(span, sure), **self._known(text, span)}
+        return {
+            "type": span.type,
+            **_offsets(span),
+            "text": covered,
+            **_confidence_entry(span, sure),
+            **self._known(text, span),
+        }
 
     def _word(self, text: str, span: Span, sure: Mapping[Span, float] | None) -> dict[str, Any]:
         tag = None if span.type == UNTYPED else span.type
-        known = {**_sure_of(span, sure), **self._known(text, span)}
-        return {"text": text[span.start : span.end], "tag": tag, **_place(span), **known}
+        known = {**_confidence_entry(span, sure), **self._known(text, span)}
+        return {"text": text[span.start : span.end], "tag": tag, **_offsets(span), **known}
 
-    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+    def abstain(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
         """Without the entities that are less sure. Words all stay, since they cover the text, with the tag null.
 
         A term of decode.terms is sure: whoever wrote the file says so.
@@ -230,7 +236,7 @@ class TokenClassification(Task):
             (sure, span in gold, row)
             for row, (example, parts) in enumerate(zip(examples, predictions, strict=True))
             for gold in [set(self._tagged(example, example.tags))]
-            for span, sure in self._sure(example, parts, outside=False).items()
+            for span, sure in self._confidences(example, parts, outside=False).items()
         ]
         sure, right, rows = zip(*found, strict=True) if found else ((), (), ())
         kinds = np.float64, bool, np.int64
@@ -248,7 +254,7 @@ class TokenClassification(Task):
         if judged is None:
             return None
         kinds = [span.type for example, parts in zip(examples, predictions, strict=True)
-                 for span in plain._sure(example, parts, outside=False)]  # fmt: skip
+                 for span in plain._confidences(example, parts, outside=False)]  # fmt: skip
         groups = np.array([types.index(kind) for kind in kinds], np.int64)
         return fit_logistic(log_odds(judged.confidence), judged.right, groups, types, judged.rows)
 
@@ -256,7 +262,7 @@ class TokenClassification(Task):
         """The types of the tag set, in the order of the labels."""
         return list(dict.fromkeys(kind for mark, kind in map(self.scheme.split, self.labels.names) if mark != OUTSIDE))
 
-    def _sure(
+    def _confidences(
         self, example: TaggedExample, predictions: Sequence[TagPath], *, outside: bool = True
     ) -> dict[Span, float]:
         """How probable each entity of the answer is, and with `outside` each stretch outside of them; not those that
@@ -266,7 +272,7 @@ class TokenClassification(Task):
         need for it, and of the next word not going on with it. Where windows meet, their words count as independent.
         """
         steps = np.concatenate([part.steps for part in predictions]).astype(np.float64)
-        spans = self._tagged(example, tags_of(predictions))
+        spans = self._tagged(example, predicted_tags(predictions))
         given = with_outside(spans, example) if outside and self.in_words else spans
         if not given:
             return {}
@@ -283,9 +289,9 @@ class TokenClassification(Task):
             known = kinds >= 0  # what lies outside was not fitted
             odds[known] = sigmoid(log_odds(odds[known]) * scales[kinds[known]] + shifts[kinds[known]])
         sure = dict(zip(given, odds.tolist(), strict=True))
-        return sure if self.terms is None else self._left(example, spans, sure, outside)
+        return sure if self.terms is None else self._after_terms(example, spans, sure, outside)
 
-    def _left(
+    def _after_terms(
         self, example: TaggedExample, entities: Sequence[Span], sure: Mapping[Span, float], outside: bool
     ) -> dict[Span, float]:
         """`sure`, of each span of the tags, for what the terms leave of these: a part has the number of its whole."""
@@ -313,7 +319,7 @@ class TokenClassification(Task):
         return [Span(kind, bounds[2 * start], bounds[2 * end - 1]) for kind, start, end in spans]
 
 
-def tags_of(predictions: Sequence[np.ndarray] | Sequence[TagPath]) -> np.ndarray:
+def predicted_tags(predictions: Sequence[np.ndarray] | Sequence[TagPath]) -> np.ndarray:
     """int32 [words]: the tags of an example, from the predictions for its windows."""
     return np.concatenate([part.tags if isinstance(part, TagPath) else part for part in predictions])
 
@@ -334,11 +340,11 @@ def with_outside(tagged: Sequence[Span], example: TaggedExample) -> list[Span]:
     return sorted([*tagged, *(Span(OUTSIDE, run[0][0], run[-1][1]) for run in runs)], key=lambda span: span.start)
 
 
-def _place(span: Span) -> dict[str, Any]:
+def _offsets(span: Span) -> dict[str, Any]:
     return {"start": span.start, "end": span.end}
 
 
-def _sure_of(span: Span, sure: Mapping[Span, float] | None) -> dict[str, Any]:
+def _confidence_entry(span: Span, sure: Mapping[Span, float] | None) -> dict[str, Any]:
     """The confidence of an entity as an answer has it; null for what the tags do not say, such as a term."""
     if sure is None:
         return {}
@@ -349,7 +355,7 @@ def _is_sure(told: Mapping[str, Any], least: float) -> bool:
     return told["confidence"] is None or told["confidence"] >= least
 
 
-def _told(example: TaggedExample, spans: set[Span]) -> str:
+def _format_spans(example: TaggedExample, spans: set[Span]) -> str:
     """The entities in order, for people."""
     ordered = sorted(spans, key=lambda span: (span.start, span.end))
     return ", ".join(f"{span.type} {example.text[span.start : span.end]}".strip() for span in ordered) or "(none)"

@@ -10,7 +10,7 @@ from nlpctl.config.tasks import scores, task_info
 LEAST_OTHERS = 5  # rows with another label, below which one answer to all rows may be chance
 
 
-def told_useless(task: str, report: Mapping[str, Any], watched: str | None = None) -> str | None:
+def useless_reason(task: str, report: Mapping[str, Any], watched: str | None = None) -> str | None:
     """What is wrong with a model of `task` that has this report of a split, in a sentence; None: nothing is known.
 
     `watched`: another score that may not be 0, such as the one that chose the model.

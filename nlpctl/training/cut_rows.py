@@ -61,7 +61,7 @@ def cut_rows(task: Task, data: TrainingData, encoder: TextEncoder, examples: Seq
     rows, limit = data.rows, task.data.max_seq_length
     counter = _TokensOfRows(encoder, "")
     counter.around = {pair: task.overhead(encoder, pair) for pair in (False, True)}
-    tokens = [row_tokens(list(rows.texts(example)), counter, rows.together) for example in examples]
+    tokens = [row_tokens(list(rows.texts(example)), counter, rows.one_sequence) for example in examples]
     unread = sum(max(0, count - limit) for count in tokens)
     return CutRows(len(tokens), sum(count > limit for count in tokens), unread / max(1, sum(tokens)))
 

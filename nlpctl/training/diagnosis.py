@@ -18,7 +18,7 @@ from nlpctl.errors import NlpctlError, Problem, RunFailed
 from nlpctl.names import counted
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.useless import told_useless
+from nlpctl.tasks.useless import useless_reason
 from nlpctl.training.dev_scores import outputs_and_loss
 from nlpctl.training.guards import BadStep, StepPart
 from nlpctl.training.learning import Stuck, checks, describe
@@ -80,7 +80,7 @@ def warn_if_useless(recipe: Recipe, run: RunDirectory, reports: Mapping[str, Any
     if recipe.guards.not_learning == "ignore" or not reports:
         return
     split, watched = next(iter(reports)), recipe.training.metric_for_best_model
-    told = told_useless(recipe.task, reports[split], None if watched is None else watched.removeprefix("eval_"))
+    told = useless_reason(recipe.task, reports[split], None if watched is None else watched.removeprefix("eval_"))
     if told is None:
         return
     log = EventLog(run.events_file)

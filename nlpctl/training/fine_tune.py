@@ -16,7 +16,7 @@ from nlpctl import console
 from nlpctl.config.schema import OptimizerSection, Recipe
 from nlpctl.config.tasks import scores
 from nlpctl.data.balance import balanced
-from nlpctl.data.batches.batching import lost_worker_told
+from nlpctl.data.batches.batching import lost_worker_as_error
 from nlpctl.data.batches.streaming import StreamingExamples
 from nlpctl.data.functions import parts_blamed
 from nlpctl.data.open_split import open_split
@@ -97,7 +97,7 @@ def make_ready(
     own does not work.
     """
     parts = load_parts(recipe, task)
-    model = _build_model(recipe, setup, task, data, task.fitted if own_loss else ())
+    model = _build_model(recipe, setup, task, data, task.fitted_layers if own_loss else ())
     ready = Ready(recipe, setup, task, _training_rows(recipe, task, data), model, parts)
     try_parts(parts, setup, task, ready.data, model, build_encoder(model.tokenizer, recipe.data.tokenizer))
     return ready
@@ -125,7 +125,7 @@ def _training_rows(recipe: Recipe, task: Task, data: TrainingData) -> TrainingDa
     if data.train is None:
         return data
     drawn = _balanced(recipe, data.train, task)
-    task.see_training(drawn)
+    task.collect_statistics(drawn)
     return replace(data, train=drawn)
 
 
@@ -203,7 +203,7 @@ def _trains_new(model: LoadedModel) -> bool:
 def fitted_parameters(task: Task, network: Any) -> list[str]:
     """The names of the parameters that the task sets, and no gradient trains."""
     parameters = named(network)
-    names = [name for layer in task.fitted for name in matching(layer, parameters)]
+    names = [name for layer in task.fitted_layers for name in matching(layer, parameters)]
     return [name for name in names if parameters[name].stop_gradient]
 
 
@@ -243,7 +243,7 @@ def _train(
         return state  # early stopping had ended the run, which was killed before its model was written
     watchdog = watched(trainer.model, runtime.watchdog_minutes, events, lambda: trainer.state.global_step)
     faster = fast_cpu(trainer.recipe, trainer.args.device, trainer.loaded.network)
-    with parts_blamed(trainer.recipe), lost_worker_told(), stops_later() as stop, watchdog, faster:
+    with parts_blamed(trainer.recipe), lost_worker_as_error(), stops_later() as stop, watchdog, faster:
         try:
             trainer.run(checkpoint, stop)
         except BadStep as bad:

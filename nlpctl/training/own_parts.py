@@ -16,7 +16,7 @@ from nlpctl import console
 from nlpctl.config.own_code import module_file, named_parts, names_of, part_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import Batch, Collator, LoaderFailure, failure_batch, raise_failure
-from nlpctl.data.functions import import_part, parts_blamed, raised
+from nlpctl.data.functions import describe_error, import_part, parts_blamed
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.errors import UserError
@@ -57,7 +57,7 @@ class OwnCollator:
                     return failure_batch(feature)
             return self.collate(features)
         except Exception as error:
-            return failure_batch(LoaderFailure.of(error))
+            return failure_batch(LoaderFailure.from_exception(error))
 
     def collate(self, features: Sequence[Any]) -> Batch:
         """The batch. UserError: the function fails, or what it returns is no batch of these rows."""
@@ -65,7 +65,7 @@ class OwnCollator:
         try:
             found = self._collate(rows)
         except Exception as error:
-            raise UserError(f"{self.name} failed: {raised(error, __file__)}", PART.key, "fix it") from None
+            raise UserError(f"{self.name} failed: {describe_error(error, __file__)}", PART.key, "fix it") from None
         if not isinstance(found, Mapping):
             raise UserError(f"{self.name} returned {type(found).__name__}, not a dict", PART.key, _ENTRY)
         missing = [name for name in self._needs if name not in found]

@@ -379,7 +379,7 @@ class RecipeTrainer(GuardedTrainer):
     def complete(self) -> None:
         """Set what no gradient trains; see the task."""
         if self.completes:
-            self.task.complete(self.loaded.network, self.encoder)
+            self.task.fit_layers(self.loaded.network, self.encoder)
 
     # -- evaluation --------------------------------------------------------------------------
 

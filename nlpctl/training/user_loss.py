@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.data.functions import check_call, import_function, raised
+from nlpctl.data.functions import check_call, describe_error, import_function
 from nlpctl.errors import UserError
 from nlpctl.training.oom import is_out_of_memory
 
@@ -55,7 +55,7 @@ def user_loss(name: str, where: str, task: Task) -> Loss:
         except Exception as error:
             if is_out_of_memory(error):  # training goes on in smaller parts
                 raise
-            raise UserError(f"{name} failed: {raised(error, __file__)}", where, "fix the function") from None
+            raise UserError(f"{name} failed: {describe_error(error, __file__)}", where, "fix the function") from None
         if not hasattr(found, "backward") or found.size != 1:
             raise UserError(f"{name} returned no scalar tensor", where, "return the mean loss of the batch")
         return found.reshape([])

@@ -180,7 +180,7 @@ def required_keys(record: RunRecord) -> tuple[str, ...]:
     """The keys of a row that the model of a run answers; none if there is no model yet."""
     if not record.run.model.is_dir():
         return ()
-    return task_rows(record.recipe.task, record.recipe.data).shown()
+    return task_rows(record.recipe.task, record.recipe.data).text_columns()
 
 
 class TriedModels:

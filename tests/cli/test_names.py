@@ -14,7 +14,7 @@ import nlpctl as package
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.paths import further_files
 from nlpctl.convert.source import walk
-from nlpctl.data.input_files import found_files
+from nlpctl.data.input_files import expand_name
 from nlpctl.errors import UserError
 from nlpctl.names import is_utf8
 from nlpctl.runs.runs import find_runs
@@ -101,7 +101,7 @@ def test_a_yaml_escape(tmp_path: Path) -> None:
 
 def test_names_that_are_found_in_a_folder(place: Path) -> None:
     with pytest.raises(UserError, match=REFUSED):
-        found_files(str(place), None)
+        expand_name(str(place), None)
     with pytest.raises(UserError, match=REFUSED):
         walk(place)
     values = {"task": "sequence_classification", "model": {"name_or_path": "ernie-3.0-nano-zh"}}

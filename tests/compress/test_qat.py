@@ -104,7 +104,7 @@ def test_labels_weigh_as_in_the_training_of_the_source(tmp_path, monkeypatch):
     task, rows = seen["task"], seen["data"].train
     logits, labels = paddle.randn([8, len(task.labels)]), {"labels": paddle.zeros([8], "int64")}
     plain = float(seen["loss"](None, lambda: logits, {}, labels))
-    task.see_training([row for row in rows if row.label] + [row for row in rows if not row.label][:1])
+    task.collect_statistics([row for row in rows if row.label] + [row for row in rows if not row.label][:1])
     weighted = float(seen["loss"](None, lambda: logits, {}, labels))
     assert task.weights is not None and weighted == pytest.approx(plain * task.weights[0], rel=1e-5)
 

@@ -37,9 +37,9 @@ def test_passages_and_counts(task, columns, values, labels, passages, counted) -
     labels = LabelSet(labels)
     example = rows.read(values, labels)
     assert rows.passages(example) == passages
-    assert rows.counted(example, labels) == counted
+    assert rows.label_names(example, labels) == counted
     assert list(rows.doubts(example, labels)) == []
-    assert rows.truth(example) == rows.truth(rows.read(values, labels))
+    assert rows.target(example) == rows.target(rows.read(values, labels))
 
 
 def test_other_truth() -> None:
@@ -49,10 +49,10 @@ def test_other_truth() -> None:
         rows.read({**context, "answers": [{"text": text, "answer_start": start}]}, LabelSet(()))
         for text, start in (("one", 0), ("two", 7))
     )
-    assert rows.truth(first) != rows.truth(second)
+    assert rows.target(first) != rows.target(second)
     rows, labels = task_rows("token_classification", DataSection()), LabelSet(("B-PER", "I-PER", "O"))
     first, second = (rows.read({"tokens": ["a", "b"], "tags": ["B-PER", tag]}, labels) for tag in ("O", "I-PER"))
-    assert rows.truth(first) != rows.truth(second)
+    assert rows.target(first) != rows.target(second)
 
 
 @pytest.mark.parametrize(

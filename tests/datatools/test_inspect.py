@@ -16,7 +16,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
-from nlpctl.datatools.inspect import inspect_data, part_sizes, split_data, told, write_page
+from nlpctl.datatools.inspect import format_inspection, inspect_data, part_sizes, split_data, write_page
 from nlpctl.files import write_text_atomic
 
 ADJECTIVES = ("clean", "noisy", "large", "dark", "cheap", "old", "modern", "cosy", "damp", "bright")
@@ -431,9 +431,9 @@ def test_unknown_tokens_and_what_stands_behind_them(tmp_path: Path) -> None:
     found = inspect_data(load_recipe(values, (), "apply"))
     (split,) = found.to_json()["splits"].values()
     assert split["unknown"] == {"tokens": 3, "share": 0.3, "words": {"，": 2, "xyz": 1}}
-    (table,) = [each for each in told(found, 5, 40)[0] if "does not know" in each.title]
+    (table,) = [each for each in format_inspection(found, 5, 40)[0] if "does not know" in each.title]
     assert table.rows == [["train", 3, "30.0 %", "， (2), xyz (1)"]]
-    (line,) = [line for line in told(found, 5, 40)[1] if "[UNK]" in line]
+    (line,) = [line for line in format_inspection(found, 5, 40)[1] if "[UNK]" in line]
     assert "30.0 % of the tokens of train" in line and "， (2), xyz (1)" in line
     assert inspect_data(load_recipe(values, (), "apply"), estimate=True).to_json()["splits"]["train"]["unknown"] is None
 

@@ -10,7 +10,7 @@ import pytest
 from made_runs import CASES, make_run
 
 from nlpctl.console import display_width
-from nlpctl.datatools.show import show_rows, told_rows
+from nlpctl.datatools.show import format_rows, show_rows
 from nlpctl.errors import UserError
 
 
@@ -40,7 +40,7 @@ def test_every_task(run, task):
     assert batch["shape"]["input_ids"][0] == batch["rows"] == len(batch["tokens"])
     assert 0 <= batch["padding"] < 1 and 0 <= batch["padding_of_all"] < 1
     for width in (40, 200):
-        lines = list(told_rows(found, width))
+        lines = list(format_rows(found, width))
         narrow = [line for line in lines if not line.startswith("/")]  # a path is not cut: it is to be copied
         assert max(map(display_width, narrow)) <= width, max(narrow, key=display_width)
 
@@ -50,7 +50,7 @@ def test_labels_stand_under_their_tokens(run):
     (labels,) = window["labels"].values()
     tokens = window["inputs"][0]["tokens"]
     assert len(labels) == len(tokens) and labels[0] is None and labels[-1] is None and all(labels[1:-1])
-    text = "\n".join(told_rows(show_rows(run("token_classification"), None, 1), 400)).splitlines()
+    text = "\n".join(format_rows(show_rows(run("token_classification"), None, 1), 400)).splitlines()
     shown = next(line for line in text if line.strip().startswith("labels"))
     above = next(line for line in text if line.strip().startswith("tokens"))
     assert all(above.index(f" {token} ") for token in tokens[1:3]) and "." in shown
@@ -82,7 +82,7 @@ def test_other_rows_than_those_of_a_training_do_not_stand_for_it(run):
     training = dataclasses.replace(recipe.training, per_device_train_batch_size=4000, dataloader_drop_last=True)
     found = show_rows(dataclasses.replace(recipe, data=drawn, training=training), "train", 1)
     assert not found["batch"]["exact"]
-    assert "a batch of training, as these rows would make it" in list(told_rows(found, 99))
+    assert "a batch of training, as these rows would make it" in list(format_rows(found, 99))
 
 
 def test_bad_rows_are_counted(run, tmp_path):

@@ -55,7 +55,7 @@ def test_scores(logits):
 def test_heads(tmp_path, task, architecture, head):
     """Members of every kind of head give the mean of what they give alone."""
     recipe = make_run(tmp_path, task, architecture, head)
-    models = [task_class(task).of(recipe).load_trained(recipe, str(recipe.run_dir)) for _ in range(2)]
+    models = [task_class(task).class_for(recipe).load_trained(recipe, str(recipe.run_dir)) for _ in range(2)]
     for parameter in models[1].network.parameters():
         parameter.set_value(parameter * -0.7)
     pool = {"multi_label_classification": ODDS}.get(task, SCORES)
@@ -71,7 +71,7 @@ def test_heads(tmp_path, task, architecture, head):
 
 def test_word_pieces_have_to_be_the_same(tmp_path):
     recipe = make_run(tmp_path, "sequence_classification")
-    models = [task_class(recipe.task).of(recipe).load_trained(recipe, str(recipe.run_dir)) for _ in range(2)]
+    models = [task_class(recipe.task).class_for(recipe).load_trained(recipe, str(recipe.run_dir)) for _ in range(2)]
     models[1].tokenizer.add_tokens(["another"])
     with pytest.raises(UserError, match="word pieces is not that of one"):
         join(models, ["one", "other"], SHARES, crf=False)

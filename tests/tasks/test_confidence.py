@@ -179,7 +179,7 @@ def test_the_labels_of_a_row_keep_to_their_thresholds(make_task_of):
     assert other.calibration.scales == pytest.approx([1 / 3, 1], rel=0.2)
     assert ece(other.judged(examples, predictions)) < ece(task.judged(examples, predictions))
     answer = {"labels": ["a", "b"], "probabilities": {"a": 0.95, "b": 0.7}}
-    assert task.abstained(answer, 0.9)["labels"] == ["a"]
+    assert task.abstain(answer, 0.9)["labels"] == ["a"]
 
 
 def test_rows_that_are_given_no_label_are_not_fitted_to(make_task_of):
@@ -194,23 +194,23 @@ def test_a_label_that_stays_keeps_those_above_it(make_task_of):
     names = ("a", "a##b", "a##b##c", "a##d", "e")
     task = make_task_of("multi_label_classification", names)
     answer = {"labels": list(names), "probabilities": dict(zip(names, (0.6, 0.95, 0.5, 0.7, 0.8), strict=True))}
-    assert task.abstained(answer, 0.9) == {**answer, "labels": ["a", "a##b"]}
-    assert task.abstained(answer, 0.96)["labels"] == []
+    assert task.abstain(answer, 0.9) == {**answer, "labels": ["a", "a##b"]}
+    assert task.abstain(answer, 0.96)["labels"] == []
 
 
 def test_what_is_unsure_is_withheld(make_task_of):
     task = make_task_of("sequence_classification", ("a", "b"))
     answer = {"label": "b", "probabilities": {"a": 0.2, "b": 0.8}}
-    assert task.abstained(answer, 0.8) == answer
-    assert task.abstained(answer, 0.9) == {**answer, "label": None}
+    assert task.abstain(answer, 0.8) == answer
+    assert task.abstain(answer, 0.9) == {**answer, "label": None}
     pairs = make_task_of("text_matching", ("0", "1"))
-    assert pairs.abstained({"label": "0", "score": 0.05}, 0.9) == {"label": "0", "score": 0.05}
-    assert pairs.abstained({"label": "0", "score": 0.2}, 0.9) == {"label": None, "score": 0.2}
-    assert pairs.abstained({"label": "0", "score": 0.002137}, 0.997863)["label"] == "0"
+    assert pairs.abstain({"label": "0", "score": 0.05}, 0.9) == {"label": "0", "score": 0.05}
+    assert pairs.abstain({"label": "0", "score": 0.2}, 0.9) == {"label": None, "score": 0.2}
+    assert pairs.abstain({"label": "0", "score": 0.002137}, 0.997863)["label"] == "0"
     reader = make_task_of("question_answering")
     answer = {"answer": "x", "start": 1, "end": 2, "score": 0.7, "n_best": []}
-    assert reader.abstained(answer, 0.7) == answer
-    assert reader.abstained(answer, 0.8) == {**answer, "answer": None, "start": None, "end": None}
+    assert reader.abstain(answer, 0.7) == answer
+    assert reader.abstain(answer, 0.8) == {**answer, "answer": None, "start": None, "end": None}
 
 
 def test_a_task_without_confidence_has_none(make_task_of):
@@ -304,7 +304,7 @@ def test_entities_have_a_confidence_once_it_is_calibrated(tagger):
         bare = [{key: value for key, value in each.items() if key != "confidence"} for each in told["entities"]]
         assert bare == task.answer(example, parts)["entities"]
         assert all(0 < each["confidence"] < 1 for each in told["entities"])
-        kept = other.abstained(told, 0.5)["entities"]
+        kept = other.abstain(told, 0.5)["entities"]
         assert kept == [each for each in told["entities"] if each["confidence"] >= 0.5]
 
 
@@ -323,7 +323,7 @@ def test_words_stay_and_lose_their_tag(make_task_of):
     (parts,) = task.predictions((logits,), [window(example, 4)])
     answer = task.answer(example, [parts])
     assert [(each["text"], each["tag"]) for each in answer["words"]] == [("ab", "P"), ("c", "O"), ("d", "L")]
-    assert [each["tag"] for each in task.abstained(answer, 0.9)["words"]] == ["P", "O", None]
+    assert [each["tag"] for each in task.abstain(answer, 0.9)["words"]] == ["P", "O", None]
 
 
 def test_terms_are_sure(make_task_of, tmp_path):
@@ -334,7 +334,7 @@ def test_terms_are_sure(make_task_of, tmp_path):
     (parts,) = task.predictions((np.zeros((1, 4, 4), np.float32),), [window(example, 4)])
     answer = task.answer(example, [parts])
     assert answer["entities"] == [{"type": "P", "start": 0, "end": 2, "text": "北京", "confidence": None}]
-    assert task.abstained(answer, 0.9) == answer
+    assert task.abstain(answer, 0.9) == answer
 
 
 def test_a_term_that_the_tags_find_too_is_as_sure(make_task_of, tmp_path):
@@ -348,7 +348,7 @@ def test_a_term_that_the_tags_find_too_is_as_sure(make_task_of, tmp_path):
     answer = task.answer(example, parts)
     assert [each["text"] for each in answer["entities"] if each["confidence"] is None] == ["北京"]
     assert [each["text"] for each in answer["entities"]] == ["北京", "好"]
-    assert [each["text"] for each in task.abstained(answer, 0.9)["entities"]] == ["北京"]
+    assert [each["text"] for each in task.abstain(answer, 0.9)["entities"]] == ["北京"]
     assert len(task.judged([example], [parts]).right) == 1
 
 
@@ -373,7 +373,7 @@ def test_the_rest_of_an_entity_that_a_term_cuts_is_as_sure_as_the_whole(make_tas
     found = {each["text"]: each["confidence"] for each in answer[key]}
     assert 0.4 < whole["confidence"] < 0.9 and found["北京"] is None
     assert found["大"] == found["人"] == whole["confidence"]
-    kept = [each.get("tag", each.get("type")) for each in terms.abstained(answer, 0.9)[key]]
+    kept = [each.get("tag", each.get("type")) for each in terms.abstain(answer, 0.9)[key]]
     assert kept == ([None, "P", None, "O"] if words else ["P"])
     found = terms.judged([replace(example, tags=array("i", [0, 1, 2, 3, 0, 0, 0]))], [parts])
     assert found.right.tolist() == [False, True]  # of those that are answered

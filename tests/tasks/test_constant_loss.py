@@ -79,5 +79,5 @@ def _with_weights(task, examples) -> None:
     from nlpctl.tasks.losses import given_weights
 
     task.weights = given_weights(task.recipe.loss, task.labels.names)
-    task.see_training(examples)
+    task.collect_statistics(examples)
     assert np.isfinite(task.constant_loss(examples))

@@ -34,7 +34,7 @@ def test_equal_labels_are_to_meet_and_different_ones_to_part() -> None:
 def test_one_label_leaves_nothing_to_compare(make_task_of) -> None:
     task = make_task_of("few_shot_classification", ("a",), few_shot={"method": "contrastive"})
     with pytest.raises(UserError, match="all training rows have the same label"):
-        task.see_training([TextExample("text", None, 0)])
+        task.collect_statistics([TextExample("text", None, 0)])
 
 
 RECIPE = {

@@ -65,7 +65,7 @@ def test_the_table_of_coverage_counts_what_is_withheld(make_task_of):
     found, answers = task.judged(examples, predictions), task.answers(examples, predictions)
 
     def left(least):
-        return [(row, name) for row, answer in enumerate(answers) for name in task.abstained(answer, least)["labels"]]
+        return [(row, name) for row, answer in enumerate(answers) for name in task.abstain(answer, least)["labels"]]
 
     least = least_confidence(found, 0.9)
     for level, told in [(each["min_confidence"], each) for each in coverage(found)] + [(least, None)]:

@@ -67,7 +67,7 @@ def test_offsets_on_2000_sentences(shared_data, tmp_path, head, unit):
     examples = [rows.read({"text": text}, None) for text in texts]
     found = 0
     for text, example, parts in zip(texts, examples, pipeline.predictions(examples, 128), strict=True):
-        answer = {**rows.answered(example), **task.answer(example, parts)}
+        answer = {**rows.input_columns(example), **task.answer(example, parts)}
         assert answer["text"] == text
         words = word_spans(text)
         starts, ends = {start for start, _ in words}, {end for _, end in words}

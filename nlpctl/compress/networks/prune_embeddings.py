@@ -48,7 +48,7 @@ _WORD_FILE, _ADDED_FILE = "vocab.txt", "added_tokens.json"
 
 def check(recipe: Recipe) -> None:
     """UserError if a model of the recipe's task predicts vocabulary entries. Called before any work."""
-    if task_class(recipe.task).of(recipe).head(recipe).predicts_words:
+    if task_class(recipe.task).class_for(recipe).head(recipe).predicts_words:
         message = f"a model of {recipe.task} predicts words, so its vocabulary cannot be pruned"
         raise UserError(message, recipe.where(KEY), "leave prune_embeddings out")
 

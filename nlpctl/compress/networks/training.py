@@ -84,7 +84,7 @@ def read_data(recipe: Recipe, source: LoadedModel) -> TrainingData:
 
 def load_source(recipe: Recipe, source: str) -> LoadedModel:
     """The trained network to compress, in evaluation mode. UserError: it cannot be loaded."""
-    model = task_class(recipe.task).of(recipe).load_trained(recipe, source)
+    model = task_class(recipe.task).class_for(recipe).load_trained(recipe, source)
     model.network.eval()
     return model
 

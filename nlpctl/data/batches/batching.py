@@ -166,7 +166,7 @@ def checked_batches(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def lost_worker_told() -> Iterator[None]:
+def lost_worker_as_error() -> Iterator[None]:
     """RunFailed when a loader's worker process dies inside the block.
 
     Paddle notices it in a handler of SIGCHLD, so its SystemError can come out of any line that runs then,

@@ -35,7 +35,7 @@ class LoaderFailure:
     user: bool
 
     @classmethod
-    def of(cls, error: Exception) -> LoaderFailure:
+    def from_exception(cls, error: Exception) -> LoaderFailure:
         if isinstance(error, NlpctlError):
             return cls(error.problems, isinstance(error, UserError))
         # A traceback does not survive the pipe to the parent process, so the place is kept as text.
@@ -54,12 +54,12 @@ def raise_failure(batch: Any) -> None:
 
 
 @contextmanager
-def failures_told() -> Iterator[None]:
+def failures_as_errors() -> Iterator[None]:
     """Turns any exception of the body into UserError or RunFailed, as `raise_failure` does."""
     try:
         yield
     except Exception as error:
-        raise LoaderFailure.of(error).error() from error
+        raise LoaderFailure.from_exception(error).error() from error
 
 
 def failure_batch(failure: LoaderFailure) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Collator:
                     return failure_batch(example)
             return self.collate(examples)
         except Exception as error:
-            return failure_batch(LoaderFailure.of(error))
+            return failure_batch(LoaderFailure.from_exception(error))
 
     def collate(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
         """The batch. May raise."""

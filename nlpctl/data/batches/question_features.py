@@ -75,9 +75,7 @@ def question_windows(
         has_first, has_last = _within(first, one), _within(last, one)
         marks_first, marks_last = (has_first, has_last) if split else (has_first and has_last,) * 2
         windows.append(
-            Window(
-                question.ids, row_start, context, *one, first if marks_first else None, last if marks_last else None
-            )
+            Window(question.ids, row_start, context, *one, first if marks_first else None, last if marks_last else None)
         )
     return windows
 
@@ -115,7 +113,7 @@ def free_window(encoder: TextEncoder, length: int, max_length: int, text: str) -
     free = max_length - length - encoder.overhead(pair=True)
     if free < 1:
         raise UserError(
-            f"the question {shown(text)} has {length} tokens and leaves no room for its context in {max_length}",
+            f"the question {_quoted(text)} has {length} tokens and leaves no room for its context in {max_length}",
             where="data.max_seq_length",
             hint=f"set it to {max_length - free + 1} at the very least, better to 384; or shorten the question",
         )
@@ -126,14 +124,14 @@ def check_stride(free: int, stride: int, text: str) -> None:
     """UserError if windows over `free` pieces cannot move on by `stride` without a gap. `text`: the question."""
     if stride > free:
         raise UserError(
-            f"the question {shown(text)} leaves {free} tokens of the window to its context, fewer than the window "
+            f"the question {_quoted(text)} leaves {free} tokens of the window to its context, fewer than the window "
             f"moves on ({stride})",
             where="data.doc_stride",
             hint=f"raise data.max_seq_length, or set it to {free} or less (half of that lets windows overlap)",
         )
 
 
-def shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
 
 

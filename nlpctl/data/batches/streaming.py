@@ -95,7 +95,7 @@ class StreamingExamples(paddle.io.IterableDataset):
             yield from self._share(worker, workers)
         except Exception as error:
             # A full batch, because the loader drops an incomplete last one.
-            yield from repeat(LoaderFailure.of(error), self.batch_size)
+            yield from repeat(LoaderFailure.from_exception(error), self.batch_size)
 
     def _share(self, worker: int, workers: int) -> Iterator[Example]:
         """The examples of this rank that this worker has to deliver."""

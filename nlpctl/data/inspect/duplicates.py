@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.inspect.rows import InspectedRow
 from nlpctl.data.near_duplicates import aligned_similarity, near_rows, row_key
 
 NEAR = 0.8  # similarity from which texts are almost the same
@@ -17,8 +17,8 @@ NEAR = 0.8  # similarity from which texts are almost the same
 class NearPair:
     """Two rows that are almost the same, and how similar they are: the least of their texts' similarities."""
 
-    first: Seen
-    second: Seen
+    first: InspectedRow
+    second: InspectedRow
     similarity: float
 
 
@@ -50,23 +50,23 @@ class Duplicates:
     are almost the same, with different labels.
     """
 
-    same: list[list[Seen]]
+    same: list[list[InspectedRow]]
     near: list[NearPair]
     repeats: list[Repeats]
     overlaps: list[Overlap]
-    conflicts: list[list[Seen]]
+    conflicts: list[list[InspectedRow]]
     near_conflicts: list[NearPair]
 
 
 def find_duplicates(
-    rows: Sequence[Seen], splits: Sequence[str], *, symmetric: bool, threshold: float = NEAR
+    rows: Sequence[InspectedRow], splits: Sequence[str], *, symmetric: bool, threshold: float = NEAR
 ) -> Duplicates:
     """Compare all rows with each other. `splits`: their names, in order.
 
     The texts of a row count in any order: (B, A) repeats (A, B). Whether two such rows contradict each other, too, is
     `symmetric`, that of the TaskRows.
     """
-    groups: dict[bytes, list[Seen]] = defaultdict(list)
+    groups: dict[bytes, list[InspectedRow]] = defaultdict(list)
     for row in rows:
         groups[row_key(row.passages)].append(row)
     distinct = list(groups.values())
@@ -82,7 +82,7 @@ def find_duplicates(
         near,
         _repeats(distinct, links, splits),
         _overlaps(distinct, links, splits),
-        [group for group in comparable if len({row.truth for row in group}) > 1],
+        [group for group in comparable if len({row.target for row in group}) > 1],
         [
             pair
             for pair in near
@@ -92,17 +92,17 @@ def find_duplicates(
     )
 
 
-def _in_order(group: Sequence[Seen]) -> list[list[Seen]]:
+def _in_order(group: Sequence[InspectedRow]) -> list[list[InspectedRow]]:
     """The rows of a group apart by the order of their texts."""
-    parts: dict[bytes, list[Seen]] = defaultdict(list)
+    parts: dict[bytes, list[InspectedRow]] = defaultdict(list)
     for row in group:
         parts[row_key(row.passages, ordered=True)].append(row)
     return list(parts.values())
 
 
-def _across(first: Sequence[Seen], second: Sequence[Seen]) -> tuple[Seen, Seen]:
+def _across(first: Sequence[InspectedRow], second: Sequence[InspectedRow]) -> tuple[InspectedRow, InspectedRow]:
     """A row of each group, of different splits where there are such: those matter most."""
-    by_split: dict[str, Seen] = {}  # a text may occur thousands of times: not each row with each
+    by_split: dict[str, InspectedRow] = {}  # a text may occur thousands of times: not each row with each
     for other in second:
         by_split.setdefault(other.split, other)
     for one in first:
@@ -113,7 +113,7 @@ def _across(first: Sequence[Seen], second: Sequence[Seen]) -> tuple[Seen, Seen]:
 
 
 def _repeats(
-    distinct: Sequence[Sequence[Seen]], links: Sequence[tuple[int, int, float]], splits: Sequence[str]
+    distinct: Sequence[Sequence[InspectedRow]], links: Sequence[tuple[int, int, float]], splits: Sequence[str]
 ) -> list[Repeats]:
     counts = [Counter(row.split for row in group) for group in distinct]
     near: dict[str, set[int]] = defaultdict(set)
@@ -127,7 +127,7 @@ def _repeats(
 
 
 def _overlaps(
-    distinct: Sequence[Sequence[Seen]], links: Sequence[tuple[int, int, float]], splits: Sequence[str]
+    distinct: Sequence[Sequence[InspectedRow]], links: Sequence[tuple[int, int, float]], splits: Sequence[str]
 ) -> list[Overlap]:
     """The overlaps of each split with every earlier one: dev in train, test in train, test in dev."""
     counts = [Counter(row.split for row in group) for group in distinct]

@@ -10,8 +10,8 @@ from typing import Any
 
 from nlpctl.data.inspect.duplicates import NearPair
 from nlpctl.data.inspect.lengths import PERCENTILES
-from nlpctl.data.inspect.report import Inspection, SplitProfile, advice, shortened, told_labels, told_unknown
-from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.inspect.report import Inspection, SplitProfile, advice, format_labels, format_unknown, shortened
+from nlpctl.data.inspect.rows import InspectedRow
 from nlpctl.report.model import (
     BulletList,
     Figure,
@@ -113,7 +113,7 @@ def unknown_table(inspection: Inspection) -> Table:
     for profile in inspection.splits:
         of = profile.unknown
         if of.unknown:
-            rows.append([profile.split, of.unknown, percent(of.share), ", ".join(told_unknown(of, 10))])
+            rows.append([profile.split, of.unknown, percent(of.share), ", ".join(format_unknown(of, 10))])
     title = "Tokens that the tokenizer does not know ([UNK])"
     return Table(["split", "tokens", "share", "most of all"], rows, title)
 
@@ -128,13 +128,13 @@ def overlap_table(inspection: Inspection) -> Table:
     return Table(["rows of", "the same", "%", "almost", "%"], rows, "Rows of one split in another")
 
 
-def group_table(title: str, groups: Sequence[Sequence[Seen]], extent: Extent) -> Table:
+def group_table(title: str, groups: Sequence[Sequence[InspectedRow]], extent: Extent) -> Table:
     """Rows with the same texts: a line per row, the text with the first."""
     rows = []
     for group in groups[: extent.rows]:
         for number, row in enumerate(group[:6]):
             text = shortened(row.text, extent.width) if number == 0 else ""
-            rows.append([extent.place(row.where), row.split, told_labels(row), text])
+            rows.append([extent.place(row.where), row.split, format_labels(row), text])
         if len(group) > 6:
             rows.append([Place(f"and {len(group) - 6} more rows"), "", "", ""])
     return _filled(_of(title, len(groups), min(len(groups), extent.rows)), [WHERE, "split", "label", "text"], rows)
@@ -146,7 +146,7 @@ def pair_table(title: str, pairs: Sequence[NearPair], extent: Extent) -> Table:
     for pair in pairs[: extent.rows]:
         for row, similarity in ((pair.first, f"{pair.similarity:.2f}"), (pair.second, "")):
             text = shortened(row.text, extent.width)
-            rows.append([similarity, extent.place(row.where), row.split, told_labels(row), text])
+            rows.append([similarity, extent.place(row.where), row.split, format_labels(row), text])
     return _filled(
         _of(title, len(pairs), min(len(pairs), extent.rows)), ["similar", WHERE, "split", "label", "text"], rows
     )

@@ -11,7 +11,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.inspect.duplicates import Duplicates, NearPair, find_duplicates
 from nlpctl.data.inspect.lengths import Lengths, TokenCounter, measure
-from nlpctl.data.inspect.rows import InspectedRows, Seen, UnknownTokens
+from nlpctl.data.inspect.rows import InspectedRow, InspectedSplit, UnknownTokens
 from nlpctl.data.inspect.suspicious import odd_rows
 from nlpctl.data.rows.labels import twins
 from nlpctl.data.rows.task_rows import TaskRows
@@ -99,7 +99,7 @@ class Inspection:
 
 
 def inspect_rows(
-    splits: Sequence[InspectedRows], recipe: Recipe, counter: TokenCounter, task: TaskRows, shown: int
+    splits: Sequence[InspectedSplit], recipe: Recipe, counter: TokenCounter, task: TaskRows, shown: int
 ) -> Inspection:
     """Inspects splits of `recipe` that were read before. `shown`: rows kept per finding."""
     rows = [row for split in splits for row in split.good]
@@ -118,7 +118,7 @@ def inspect_rows(
     )
 
 
-def _profile(split: InspectedRows, limit: int) -> SplitProfile:
+def _profile(split: InspectedSplit, limit: int) -> SplitProfile:
     counts = Counter(label for row in split.good for label in row.labels)
     tokens = tuple(row.tokens for row in split.good)
     return SplitProfile(
@@ -135,7 +135,7 @@ def _profile(split: InspectedRows, limit: int) -> SplitProfile:
     )
 
 
-def _bad(splits: Sequence[InspectedRows], shown: int) -> list[Suspicion]:
+def _bad(splits: Sequence[InspectedSplit], shown: int) -> list[Suspicion]:
     """Rows that training would refuse, by reason."""
     total: Counter[str] = Counter()
     first: dict[str, list[tuple[str, str, str, str]]] = {}
@@ -147,7 +147,7 @@ def _bad(splits: Sequence[InspectedRows], shown: int) -> list[Suspicion]:
     return [Suspicion(kind, True, count, first[kind][:shown]) for kind, count in total.most_common()]
 
 
-def _suspicions(rows: Sequence[Seen], limit: int, shown: int) -> list[Suspicion]:
+def _suspicions(rows: Sequence[InspectedRow], limit: int, shown: int) -> list[Suspicion]:
     count: Counter[str] = Counter()
     first: dict[str, list[tuple[str, str, str, str]]] = {}
     told: set[tuple[str, str]] = set()  # questions about one text share what is odd in it
@@ -166,7 +166,7 @@ def shortened(text: str, length: int = TEXT_SHOWN) -> str:
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
-def told_unknown(unknown: UnknownTokens, most: int) -> list[str]:
+def format_unknown(unknown: UnknownTokens, most: int) -> list[str]:
     """The `most` frequent words behind unknown tokens, and how often they come."""
     found = []
     for word, times in unknown.words.most_common(most):
@@ -175,7 +175,7 @@ def told_unknown(unknown: UnknownTokens, most: int) -> list[str]:
     return found
 
 
-def told_labels(row: Seen) -> str:
+def format_labels(row: InspectedRow) -> str:
     """The labels of a row in one text; of a sentence with entities how many of each type."""
     return ", ".join(f"{label} ×{times}" if times > 1 else label for label, times in Counter(row.labels).items())
 
@@ -198,11 +198,11 @@ def _split_json(profile: SplitProfile) -> dict[str, Any]:
     return {"source": profile.source, **counts, "tokens": lengths, "unknown": of_unknown}
 
 
-def _row_json(row: Seen) -> dict[str, Any]:
+def _row_json(row: InspectedRow) -> dict[str, Any]:
     return {"where": row.where, "split": row.split, "labels": list(row.labels), "text": shortened(row.text)}
 
 
-def _group_json(group: Sequence[Seen]) -> list[dict[str, Any]]:
+def _group_json(group: Sequence[InspectedRow]) -> list[dict[str, Any]]:
     return [_row_json(row) for row in group[:20]]
 
 
@@ -320,7 +320,7 @@ def _lengths(found: Inspection) -> Iterator[str]:
 def _unknown(found: Inspection) -> Iterator[str]:
     worst = max(found.splits, key=lambda profile: profile.unknown.share, default=None)
     if worst is not None and worst.unknown.share > MANY_UNKNOWN:
-        words = ", ".join(told_unknown(worst.unknown, 6))
+        words = ", ".join(format_unknown(worst.unknown, 6))
         share = f"{percent(worst.unknown.share)} of the tokens of {worst.split}"
         yield f"The tokenizer does not know {share} ([UNK]), most of all {words}: the network cannot tell them " \
             "apart. model.add_tokens makes them known, data.map can write them otherwise."  # fmt: skip

@@ -17,7 +17,7 @@ from nlpctl.data.readers.packed import open_unpacked
 from nlpctl.data.readers.readers import file_lines
 from nlpctl.data.readers.row import BadRow, Row, RowSource
 from nlpctl.data.readers.tables import stands_in_quotes
-from nlpctl.data.rows.examples import ExampleReader
+from nlpctl.data.rows.examples import ExampleReader, good_rows
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.names import and_more
@@ -27,10 +27,10 @@ BETWEEN = " ∥ "  # between the texts of a row, where they are shown
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class InspectedRow:
     """A usable row.
 
-    `passages`: its texts; `labels`: for statistics; `truth`: its target; `doubts`: probable mistakes that the
+    `passages`: its texts; `labels`: for statistics; `target`: its target; `doubts`: probable mistakes that the
     task found; `tokens`: its length, special tokens included.
     """
 
@@ -39,7 +39,7 @@ class Seen:
     line: int | str
     passages: tuple[str, ...]
     labels: tuple[str, ...]
-    truth: Hashable
+    target: Hashable
     doubts: tuple[str, ...]
     tokens: int
 
@@ -80,18 +80,26 @@ class UnknownTokens:
 
 
 @dataclass
-class InspectedRows:
-    """The good rows of a split, how many were bad for which reason, and the first of each."""
+class InspectedSplit:
+    """The good rows of a split, how many were bad for which reason, and the first `shown` of each reason."""
 
     split: str
     source: RowSource
-    good: list[Seen] = field(default_factory=list)
+    shown: int
+    good: list[InspectedRow] = field(default_factory=list)
     bad: Counter[str] = field(default_factory=Counter)
     first_bad: dict[str, list[BadRow]] = field(default_factory=dict)
     unknown: UnknownTokens = field(default_factory=UnknownTokens)  # empty where tokens are estimated
 
+    def add(self, row: BadRow) -> None:
+        """Count a bad row, for `good_rows`."""
+        self.bad[row.kind] += 1
+        first = self.first_bad.setdefault(row.kind, [])
+        if len(first) < self.shown:
+            first.append(row)
 
-def read_split(
+
+def inspect_split(
     source: RowSource,
     split: str,
     rows: TaskRows,
@@ -101,45 +109,38 @@ def read_split(
     most: int | None,
     shown: int,
     repeated: Mapping[tuple[str, int | str], Sequence[str]] | None = None,
-) -> InspectedRows:
+) -> InspectedSplit:
     """The first `most` rows of a split (None: all of them), with `shown` bad ones of each kind.
 
     `repeated`: the keys that stand twice in a row, by file and line.
     """
-    reader, found = ExampleReader(rows, labels), InspectedRows(split, source)
+    result = InspectedSplit(split, source, shown)
     columns, given = rows.required(labelled=True), unchanged(source)
     tables: set[str] = set()  # where a quotation mark is one of the text
     if isinstance(given, FileRows):
         tables = {str(path) for path, kind in zip(given.files, given.formats, strict=True) if kind == "tsv"}
-    for row in islice(source, most):
-        example = reader.read(row)
-        if isinstance(example, BadRow):
-            found.bad[example.kind] += 1
-            first = found.first_bad.setdefault(example.kind, [])
-            if len(first) < shown:
-                first.append(example)
-            continue
+    for row, example in good_rows(islice(source, most), ExampleReader(rows, labels), result):
         texts = list(rows.texts(example))
         if counter.exact:
             for text in texts:
-                found.unknown.add(text, counter)
+                result.unknown.add(text, counter)
         doubts = [*rows.doubts(example, labels), *(_in_quotes(row, columns) if row.source in tables else ())]
         if repeated and (row.source, row.line) in repeated:
             keys = and_more([repr(key) for key in repeated[row.source, row.line]])
             doubts.append(f"a key twice: {keys}, of which the last one is read")
-        found.good.append(
-            Seen(
+        result.good.append(
+            InspectedRow(
                 split,
                 row.source,
                 row.line,
                 tuple(rows.passages(example).values()),
-                rows.counted(example, labels),
-                rows.truth(example),
+                rows.label_names(example, labels),
+                rows.target(example),
                 tuple(doubts),
-                row_tokens(texts, counter, rows.together),
+                row_tokens(texts, counter, rows.one_sequence),
             )
         )
-    return found
+    return result
 
 
 def _in_quotes(row: Row, columns: Sequence[str]) -> Iterator[str]:

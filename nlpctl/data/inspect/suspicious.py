@@ -12,7 +12,7 @@ from functools import lru_cache
 from statistics import median
 from typing import NamedTuple
 
-from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.inspect.rows import InspectedRow
 from nlpctl.data.near_duplicates import same_form
 from nlpctl.data.readers.lines import LONE_RETURN
 from nlpctl.data.text.word_spans import is_ideograph
@@ -21,7 +21,7 @@ from nlpctl.names import counted
 _BEFORE, _AFTER = 40, 120  # characters around a finding
 
 
-class Odd(NamedTuple):
+class Oddity(NamedTuple):
     """A finding in a text: its kind, details, and the surrounding text."""
 
     kind: str
@@ -47,7 +47,7 @@ _FEW_LETTERS = 6  # too little to say which script a text is in
 MANY_ROWS = 50  # from so many rows on there is something to be an outlier of
 
 
-def odd_rows(rows: Sequence[Seen], limit: int) -> Iterator[tuple[Seen, Odd]]:
+def odd_rows(rows: Sequence[InspectedRow], limit: int) -> Iterator[tuple[InspectedRow, Oddity]]:
     """The suspicious rows and their findings, in row order. `limit`: tokens that are never too many."""
     scripts = [script(row.text) for row in rows]
     rare = _rare_scripts(scripts)
@@ -57,24 +57,24 @@ def odd_rows(rows: Sequence[Seen], limit: int) -> Iterator[tuple[Seen, Odd]]:
         for odd in oddities(row):
             yield row, odd
         if row.tokens > longest:
-            yield row, Odd("far too long", f"{row.tokens:,} tokens; the median is {middle:,.0f}", row.text)
+            yield row, Oddity("far too long", f"{row.tokens:,} tokens; the median is {middle:,.0f}", row.text)
         if its_script in rare:
-            yield row, Odd("another script", f"{its_script}; {rare[its_script]} of {len(rows):,} rows are", row.text)
+            yield row, Oddity("another script", f"{its_script}; {rare[its_script]} of {len(rows):,} rows are", row.text)
 
 
-def oddities(row: Seen) -> Iterator[Odd]:
+def oddities(row: InspectedRow) -> Iterator[Oddity]:
     """The findings of a row that need no other rows, one per kind."""
     for doubt in row.doubts:
         kind, _, details = doubt.partition(": ")
-        yield Odd(kind, details, row.text)
-    found: dict[str, Odd] = {}
+        yield Oddity(kind, details, row.text)
+    found: dict[str, Oddity] = {}
     for passage in row.passages:
         for odd in _oddities_of(passage):
             found.setdefault(odd.kind, odd)
     yield from found.values()
 
 
-def _oddities_of(text: str) -> Iterator[Odd]:
+def _oddities_of(text: str) -> Iterator[Oddity]:
     broken = None if text.isascii() else _BROKEN.search(text)
     if broken:
         yield _at(broken, "broken characters", f"{broken[0]!a}, decoded by a wrong table")
@@ -85,22 +85,22 @@ def _oddities_of(text: str) -> Iterator[Odd]:
     if returned:
         yield _at(returned, "carriage returns", counted(len(LONE_RETURN.findall(text)), "carriage returns"))
     if not any(character.isalnum() for character in text):
-        yield Odd("no letter or digit", "punctuation or symbols only", text)
+        yield Oddity("no letter or digit", "punctuation or symbols only", text)
     elif len(same_form(text)) == 1:
-        yield Odd("a single character", "", text)
+        yield Oddity("a single character", "", text)
     markup = _MARKUP.search(text)
     if markup:
         yield _at(markup, "markup", markup[0][:40])
     again = _repetition(text)
     if again:
-        yield Odd("repeats itself", again, text)
+        yield Oddity("repeats itself", again, text)
 
 
-def _at(found: re.Match[str], kind: str, details: str) -> Odd:
+def _at(found: re.Match[str], kind: str, details: str) -> Oddity:
     """A finding at some place of a text."""
     start = max(found.start() - _BEFORE, 0)
     excerpt = ("…" if start else "") + found.string[start : found.start() + _AFTER]
-    return Odd(kind, f"{details} at character {found.start() + 1}", excerpt)
+    return Oddity(kind, f"{details} at character {found.start() + 1}", excerpt)
 
 
 def _repetition(text: str) -> str:

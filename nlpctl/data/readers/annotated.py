@@ -1,6 +1,6 @@
 """Texts that people annotated elsewhere: the records of Label Studio and doccano, as reader and writer share them.
 
-    file --label_studio.py, doccano.py--> Annotated --TaskRows.of_annotation--> the columns of a task
+    file --label_studio.py, doccano.py--> Annotated --TaskRows.from_annotation--> the columns of a task
 
 Marks are positions in code points, as Python counts them, whatever the file counts.
 """
@@ -56,7 +56,7 @@ def with_text(record: Annotated, column: str, *answers: str) -> dict[str, Any]:
     return values
 
 
-def tags_of(
+def tags_from_marks(
     text: str, marks: Sequence[Mark], cut: Callable[[str], Sequence[tuple[int, int]]]
 ) -> tuple[list[str], list[str]]:
     """The words of `text` and their tags (BIO). `cut` gives the bounds of the words; a mark cuts them further.

@@ -18,7 +18,7 @@ from nlpctl.data.readers import cluener, doccano, label_studio
 from nlpctl.data.readers.annotated import Annotated
 from nlpctl.data.readers.json_rows import (
     json_bytes,
-    json_errors_told,
+    json_errors_as_user_errors,
     json_rows,
     jsonl_rows,
     object_row,
@@ -49,7 +49,7 @@ _PLACES = 10  # of what is left out are told
 class AnnotatedTask(Protocol):
     """What a task makes of a record; TaskRows is one."""
 
-    def of_annotation(self, record: Annotated) -> Mapping[str, Any]: ...
+    def from_annotation(self, record: Annotated) -> Mapping[str, Any]: ...
 
     def required(self, labelled: bool) -> tuple[str, ...]: ...
 
@@ -65,8 +65,8 @@ class OnlyAnnotated:
 
     task: AnnotatedTask
 
-    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
-        values = self.task.of_annotation(record)
+    def from_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        values = self.task.from_annotation(record)
         # Labels of JSON_MIN may be under any name, which data.map knows.
         given = record.choices or record.marks or record.plain
         if not given and missing_key(values, self.task.required(labelled=True)) is not None:
@@ -91,7 +91,7 @@ def annotation_rows(
         if isinstance(row, Row):
             try:
                 record = _READERS[kind](row.values)
-                row = row._replace(values=record.values if task is None else task.of_annotation(record))
+                row = row._replace(values=record.values if task is None else task.from_annotation(record))
                 if record.plain and record.labelled and not answered:
                     answered = not answers.isdisjoint((*record.values, *(name for name, _ in record.choices)))
                     unanswered = unanswered or (row.line, record)
@@ -138,7 +138,7 @@ def record_rows(lines: Iterable[tuple[int, bytes]], source: str) -> Iterator[Row
     lines = chain([first], lines)
     if (kind := table_format(Path(source))) is not None:
         for row in table_rows(table_records(lines, kind, True, ()), source, True, ()):
-            yield _of_cells(row) if isinstance(row, Row) else row
+            yield _parse_cells(row) if isinstance(row, Row) else row
         return
     lines = ((number, raw.rstrip(b"\r")) for number, raw in lines)
     if first[1].lstrip().startswith(b"["):
@@ -155,7 +155,7 @@ def table_format(path: Path) -> str | None:
     return {".csv": "csv", ".tsv": QUOTED_TSV}.get(suffix_of(path))
 
 
-def _of_cells(row: Row) -> Row:
+def _parse_cells(row: Row) -> Row:
     """The row with the values of the cells that hold choices or spans in JSON. An empty cell is no answer."""
     values = {name: cell for name, cell in row.values.items() if cell}
     for name, cell in values.items():
@@ -190,7 +190,7 @@ def _is_whole(line: bytes) -> bool:
 def _objects(document: str, source: str, line: int) -> Iterator[Row | BadRow]:
     """Objects over several lines; `line` is that of the first."""
     decoder, position = json.JSONDecoder(), 0
-    with json_errors_told(source):
+    with json_errors_as_user_errors(source):
         while (begin := _BLANKS.match(document, position).end()) < len(document):
             line += document.count("\n", position, begin)
             value, position = decoder.raw_decode(document, begin)
@@ -235,7 +235,7 @@ def _first_rows(beginning: bytes, path: Path, kind: str) -> Iterator[Any]:
         rows = table_rows(table_records(lines, kind, True, ()), str(path), True, ())
         for row in islice(rows, _LOOKED_AT):
             if isinstance(row, Row):
-                yield _of_cells(row).values
+                yield _parse_cells(row).values
 
 
 def _beginning(text: str) -> Iterator[Any]:

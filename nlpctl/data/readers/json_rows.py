@@ -81,7 +81,7 @@ def whole_document(lines: Iterable[tuple[int, bytes]], source: str) -> str:
 
 
 @contextmanager
-def json_errors_told(source: str) -> Iterator[None]:
+def json_errors_as_user_errors(source: str) -> Iterator[None]:
     """Turns decoding errors of a document into UserErrors with the line."""
     try:
         yield
@@ -98,7 +98,7 @@ def json_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequenc
     document = whole_document(lines, source)
     if not document.strip():
         return
-    with json_errors_told(source):
+    with json_errors_as_user_errors(source):
         for line, value in _json_elements(document, source):
             yield object_row(source, line, value, required)
 
@@ -190,7 +190,7 @@ def squad_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
     text = whole_document(lines, source)
     if not text.strip():
         return
-    with json_errors_told(source):
+    with json_errors_as_user_errors(source):
         document = json.loads(text)
     for place, paragraph in _paragraphs(document, source):
         reason = _paragraph_reason(paragraph)

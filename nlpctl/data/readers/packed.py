@@ -56,12 +56,12 @@ def open_unpacked(path: str | Path) -> Iterator[BinaryIO]:
         if kind is None:
             yield stream
             return
-        with unpacking_told(str(path)), unpacked(stream, kind) as plain:
+        with unpacking_errors_as_user_errors(str(path)), unpacked(stream, kind) as plain:
             yield plain
 
 
 @contextlib.contextmanager
-def unpacking_told(source: str) -> Iterator[None]:
+def unpacking_errors_as_user_errors(source: str) -> Iterator[None]:
     """UserError for a file that is damaged, or not packed as its ending says."""
     try:
         yield

@@ -43,5 +43,5 @@ class CorpusRows(TaskRows):
     def passages(self, example: CorpusExample) -> dict[str, str]:
         return {self.data.columns.text: example.text}
 
-    def answered(self, example: CorpusExample) -> dict[str, Any]:
+    def input_columns(self, example: CorpusExample) -> dict[str, Any]:
         return self.passages(example)

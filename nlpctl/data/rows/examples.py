@@ -1,4 +1,10 @@
-"""Converts rows to examples of the task; logs bad rows."""
+"""Converts rows to examples of the task; logs bad rows.
+
+    Row --ExampleReader--> an example of the task, or a BadRow that says why there is none
+
+Rows are read in one of two ways: good_rows gives row and example, iter_examples the examples alone. What happens to bad
+rows is for the log that is passed in. Examples do not store their places, to save memory: `places` finds them again.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from nlpctl.data.readers.lines import FROM_GBK, NOT_UTF8
 from nlpctl.data.readers.row import MISSING, BadRow, BadWord, Row, RowSource
@@ -75,14 +81,6 @@ class BadRowLog:
             "first": [f"{row.where}: {row.reason}" for row in self.first],
         }
 
-    def _told(self) -> list[tuple[str, str]]:
-        """(reason, place) of the first rows; a key that several of them lack is told once, at the first."""
-        told: dict[tuple[str, str], list[BadRow]] = {}
-        for row in self.first:
-            alike = "" if row.kind.startswith(MISSING) else row.where
-            told.setdefault((row.reason, alike), []).append(row)
-        return [(reason + _and_others(len(rows) - 1), rows[0].where) for (reason, _), rows in told.items()]
-
     def _stop(self, total: str) -> None:
         hint = f"fix them, or go on without them: {SKIP}"
         if all(kind.startswith(MISSING) for kind in self.kinds):
@@ -92,7 +90,14 @@ class BadRowLog:
             hint += "; known labels are those of the trained model, of data.labels, or else of the training data"
         elif NOT_UTF8 in self.kinds:
             hint += FROM_GBK
-        problems = [Problem(reason, where) for reason, where in self._told()]
+        # A key that several rows lack is one problem, at the first of them.
+        alike: dict[tuple[str, str], list[BadRow]] = {}
+        for row in self.first:
+            alike.setdefault((row.reason, "" if row.kind.startswith(MISSING) else row.where), []).append(row)
+        problems = []
+        for (reason, _), rows in alike.items():
+            more = f" (and {counted(len(rows) - 1, 'more rows')} like it)" if len(rows) > 1 else ""
+            problems.append(Problem(reason + more, rows[0].where))
         raise UserError(problems=[*problems, Problem(total, hint=hint)])
 
 
@@ -106,8 +111,28 @@ class ExampleList(list[Example]):
         return np.fromiter((example.byte_length for example in self), np.int64, len(self))
 
 
+class BadRows(Protocol):
+    """Takes the bad rows: BadRowLog stops or counts, as data.on_bad_row says; InspectedSplit counts and goes on."""
+
+    def add(self, row: BadRow) -> None: ...
+
+
+def good_rows(source: Iterable[Row | BadRow], reader: ExampleReader, bad: BadRows) -> Iterator[tuple[Row, Any]]:
+    """Each good row of `source` and its example. The others go to `bad`, which may raise UserError.
+
+    Whoever reads with a BadRowLog calls its `finish` at the end.
+    """
+    for row in source:
+        example = reader.read(row)
+        if isinstance(example, BadRow):
+            bad.add(example)
+        else:
+            yield row, example  # type: ignore[misc]  # a BadRow has no example
+
+
 def iter_examples(source: Iterable[Row | BadRow], reader: ExampleReader, log: BadRowLog) -> Iterator[Example]:
     """The good examples of one pass over `source`. Bad rows go to `log`, which may raise UserError, also at the end."""
+    # Not by good_rows: every training row passes here, and a second generator would cost time.
     for row in source:
         example = reader.read(row)
         if isinstance(example, BadRow):
@@ -149,10 +174,6 @@ def no_good_row(source: RowSource, log: BadRowLog) -> UserError:
     hint = "fix the rows; data.on_bad_row: error lists the first ten"
     message = f"no row is usable; {counted(log.total, 'bad rows')}: {reasons}"
     return UserError(message, where=source.description, hint=hint)
-
-
-def _and_others(count: int) -> str:
-    return f" (and {counted(count, 'more rows')} like it)" if count else ""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class MatchingRows(TextRows):
         require_pair_column(self.data.columns.text_pair, "text_matching")
         return super().required(labelled)
 
-    def settle_labels(self, labels: LabelSet) -> LabelSet:
+    def prepare_labels(self, labels: LabelSet) -> LabelSet:
         """The two labels, "no match" first. UserError: there are not two, or their meaning is unknown."""
         if len(labels) != 2:
             raise UserError(

@@ -90,7 +90,7 @@ class MultiLabelRows(TextRows):
         # Sorted, so that rows with the same labels compare equal and deduplicate.
         return MultiLabelExample(text, pair, tuple(sorted(ids)))
 
-    def settle_labels(self, labels: LabelSet) -> LabelSet:
+    def prepare_labels(self, labels: LabelSet) -> LabelSet:
         """`labels` with the parents of hierarchical ones."""
         try:
             return LabelSet(with_ancestors(tidy(name) for name in labels))
@@ -100,20 +100,20 @@ class MultiLabelRows(TextRows):
     def _label_names(self, value: Any) -> list[str]:
         return row_labels(value, self.data.label_separator)
 
-    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+    def from_annotation(self, record: Annotated) -> Mapping[str, Any]:
         column = self.data.columns.label
         values = with_text(record, self.data.columns.text, column)
         if isinstance(values.get(column), str):
             return {**values, column: [values[column]]}  # one label, which is not to be split
         return values | ({column: record.labels(column)} if record.labelled else {})
 
-    def to_label(self, example: MultiLabelExample) -> dict[str, Any]:
+    def columns_to_fill(self, example: MultiLabelExample) -> dict[str, Any]:
         return {}  # an empty column would say that the text has no label
 
-    def counted(self, example: MultiLabelExample, labels: LabelSet) -> tuple[str, ...]:
+    def label_names(self, example: MultiLabelExample, labels: LabelSet) -> tuple[str, ...]:
         return tuple(labels.name(i) for i in example.labels)
 
-    def truth(self, example: MultiLabelExample) -> Hashable:
+    def target(self, example: MultiLabelExample) -> Hashable:
         return example.labels
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:

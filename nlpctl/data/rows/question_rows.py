@@ -88,13 +88,13 @@ class QuestionRows(TaskRows):
     def passages(self, example: QuestionExample) -> dict[str, str]:
         return {self.data.columns.question: example.question, self.data.columns.context: example.context}
 
-    def counted(self, example: QuestionExample, labels: LabelSet) -> tuple[str, ...]:
+    def label_names(self, example: QuestionExample, labels: LabelSet) -> tuple[str, ...]:
         return ("answer" if example.answers else "no answer",)
 
-    def truth(self, example: QuestionExample) -> Hashable:
+    def target(self, example: QuestionExample) -> Hashable:
         return frozenset(answer.text for answer in example.answers)
 
-    def answered(self, example: QuestionExample) -> dict[str, Any]:
+    def input_columns(self, example: QuestionExample) -> dict[str, Any]:
         name = {} if example.id is None else {"id": example.id}
         return {**name, **self.passages(example)}
 
@@ -112,7 +112,7 @@ def _read_id(value: Any) -> str | None:
 def _read_answers(value: Any, context: str) -> tuple[GoldAnswer, ...]:
     answers = tuple(_read_answer(text, start, context) for text, start in _pairs(value))
     if answers and all(answer.start is None for answer in answers):
-        raise ValueError(f"no answer in the context: {_shown(answers[0].text)} is not part of it (answer_start -1)")
+        raise ValueError(f"no answer in the context: {_quoted(answers[0].text)} is not part of it (answer_start -1)")
     return answers
 
 
@@ -148,10 +148,10 @@ def _read_answer(text: Any, start: Any, context: str) -> GoldAnswer:
         return GoldAnswer(stripped, start + text.index(stripped))
     found = context.find(text)
     if found < 0:
-        raise ValueError(f"answer not in the context: {_shown(text)}")
-    there = _shown(context[start : start + len(text)])
-    raise ValueError(f"wrong answer_start: at {start} the context has {there}; {_shown(text)} begins at {found}")
+        raise ValueError(f"answer not in the context: {_quoted(text)}")
+    there = _quoted(context[start : start + len(text)])
+    raise ValueError(f"wrong answer_start: at {start} the context has {there}; {_quoted(text)} begins at {found}")
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."

@@ -41,7 +41,7 @@ class RetrievalRows(TaskRows):
     the queries of its batch, and a further document of the corpus when scores are computed.
     """
 
-    together = False
+    one_sequence = False
 
     @property
     def plain_column(self) -> str:
@@ -86,13 +86,13 @@ class RetrievalRows(TaskRows):
         )
         return {column: text for column, text in named if text is not None}
 
-    def counted(self, example: RetrievalExample, labels: LabelSet) -> tuple[str, ...]:
+    def label_names(self, example: RetrievalExample, labels: LabelSet) -> tuple[str, ...]:
         return ("match" if example.matches else "no match",)
 
-    def truth(self, example: RetrievalExample) -> Hashable:
+    def target(self, example: RetrievalExample) -> Hashable:
         return example.matches
 
-    def answered(self, example: RetrievalExample) -> dict[str, Any]:
+    def input_columns(self, example: RetrievalExample) -> dict[str, Any]:
         return {self.data.columns.text: example.text}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.config.schema import DataSection
-from nlpctl.data.readers.annotated import Annotated, tags_of, with_text
+from nlpctl.data.readers.annotated import Annotated, tags_from_marks, with_text
 from nlpctl.data.readers.row import BadWord, Row, RowSource, place
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name
 from nlpctl.data.rows.tag_scheme import detect_scheme
@@ -121,11 +121,11 @@ class TaggedRows(TaskRows):
     def texts(self, example: TaggedExample) -> Iterator[str]:
         yield " ".join(example.words())  # as the network reads them, one by one
 
-    def counted(self, example: TaggedExample, labels: LabelSet) -> tuple[str, ...]:
+    def label_names(self, example: TaggedExample, labels: LabelSet) -> tuple[str, ...]:
         scheme = detect_scheme(labels.names, "the tags")
         return tuple(span.type for span in scheme.entities([labels.name(i) for i in example.tags]))
 
-    def truth(self, example: TaggedExample) -> Hashable:
+    def target(self, example: TaggedExample) -> Hashable:
         # Bytes are hashable and compare as fast as integers; arrays do neither.
         return example.tags.tobytes()
 
@@ -136,7 +136,7 @@ class TaggedRows(TaskRows):
             tag, before = [*tags, "the end"][broken], ["the beginning", *tags][broken]
             yield f"tags break their scheme: {tag} after {before}, at word {broken + 1}"
 
-    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+    def from_annotation(self, record: Annotated) -> Mapping[str, Any]:
         columns = self.data.columns
         values = with_text(record, columns.text, columns.tokens, columns.tags)
         if record.marked is not None:
@@ -147,13 +147,13 @@ class TaggedRows(TaskRows):
         if record.unread is not None:
             raise ValueError(f"bad span: of {record.unread}; label plain text (Text and Labels)")
         cut = character_spans if self.data.unit == "characters" else word_spans
-        words, tags = tags_of(text, record.marks, cut)
+        words, tags = tags_from_marks(text, record.marks, cut)
         return {**values, columns.tokens: words, columns.tags: tags}
 
-    def to_label(self, example: TaggedExample) -> dict[str, Any]:
+    def columns_to_fill(self, example: TaggedExample) -> dict[str, Any]:
         return {self.data.columns.tokens: example.words(), self.data.columns.tags: None}
 
-    def answered(self, example: TaggedExample) -> dict[str, Any]:
+    def input_columns(self, example: TaggedExample) -> dict[str, Any]:
         words = {self.data.columns.tokens: example.words()} if example.in_words else {}
         return {**words, self.data.columns.text: example.text}
 

@@ -36,7 +36,7 @@ class TaskRows(ABC):
     labelled: bool = True  # `labelled` of the task's TaskInfo; set by task_rows()
     plain_column: str | None = None  # what a line of plain text is for predict; None if a row needs more
     in_windows: bool = False  # True: what is longer than data.max_seq_length is read in windows, not cut
-    together: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
+    one_sequence: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
     symmetric: bool = False  # True: the label of (A, B) is that of (B, A)
     annotation: Literal["label", "labels", "spans"] | None = None  # what an annotator gives a text; None: not read
 
@@ -57,7 +57,7 @@ class TaskRows(ABC):
     def required(self, labelled: bool) -> tuple[str, ...]:
         """The columns or keys that a row must have."""
 
-    def shown(self) -> tuple[str, ...]:
+    def text_columns(self) -> tuple[str, ...]:
         """The columns of a row without its label, as one would write it: where none is required, that of a text."""
         return self.required(labelled=False) or (() if self.plain_column is None else (self.plain_column,))
 
@@ -73,11 +73,11 @@ class TaskRows(ABC):
         """The texts of an example, for a vocabulary."""
         yield from self.passages(example).values()
 
-    def counted(self, example: Any, labels: LabelSet) -> tuple[str, ...]:
+    def label_names(self, example: Any, labels: LabelSet) -> tuple[str, ...]:
         """The labels of a labelled example, or the types of its entities, for statistics of a data set."""
         return ()
 
-    def truth(self, example: Any) -> Hashable:
+    def target(self, example: Any) -> Hashable:
         """The target of a labelled example. Equal texts with different targets contradict each other."""
         return None
 
@@ -86,14 +86,14 @@ class TaskRows(ABC):
         yield from ()
 
     @abstractmethod
-    def answered(self, example: Any) -> dict[str, Any]:
+    def input_columns(self, example: Any) -> dict[str, Any]:
         """The input columns that predict repeats before the answer: column -> JSON-ready value."""
 
-    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+    def from_annotation(self, record: Annotated) -> Mapping[str, Any]:
         """The columns of a text that was annotated elsewhere. ValueError("kind: details"): it does not fit the task."""
         raise ValueError("annotations: this task reads none")
 
-    def to_label(self, example: Any) -> dict[str, Any]:
+    def columns_to_fill(self, example: Any) -> dict[str, Any]:
         """The columns that a person fills in to label an example, None where the label belongs."""
         return {self.label_column: None}
 
@@ -101,7 +101,7 @@ class TaskRows(ABC):
         """The label set of the training rows. Bad rows are skipped; they are reported when the examples are read."""
         return LabelSet(())
 
-    def settle_labels(self, labels: LabelSet) -> LabelSet:
+    def prepare_labels(self, labels: LabelSet) -> LabelSet:
         """The label set in the form and order that the task needs. UserError if it cannot be used."""
         return labels
 

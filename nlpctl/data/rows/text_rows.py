@@ -64,7 +64,7 @@ class TextRows(TaskRows):
         label = None if labels is None else known_label(values[columns.label], labels)
         return TextExample(text, pair, label)
 
-    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+    def from_annotation(self, record: Annotated) -> Mapping[str, Any]:
         values = with_text(record, self.data.columns.text, self.data.columns.label)
         labels = record.labels(self.data.columns.label)
         if len(labels) > 1:
@@ -83,17 +83,17 @@ class TextRows(TaskRows):
         pair = {} if example.text_pair is None else {self.data.columns.text_pair: example.text_pair}
         return {self.data.columns.text: example.text, **pair}
 
-    def counted(self, example: TextExample, labels: LabelSet) -> tuple[str, ...]:
+    def label_names(self, example: TextExample, labels: LabelSet) -> tuple[str, ...]:
         return (labels.name(example.label),)
 
-    def truth(self, example: TextExample) -> Hashable:
+    def target(self, example: TextExample) -> Hashable:
         return example.label
 
     def doubts(self, example: TextExample, labels: LabelSet) -> Iterator[str]:
         if example.text == example.text_pair:
             yield "both texts are the same"
 
-    def answered(self, example: TextExample) -> dict[str, Any]:
+    def input_columns(self, example: TextExample) -> dict[str, Any]:
         return self.passages(example)
 
 

@@ -49,7 +49,7 @@ class Entries:
 
 def read_entries(path: Path) -> Entries:
     """Read the file. UserError: it cannot be read, or holds no entries."""
-    found = _of_vocab(path) if path.suffix == ".json" else Entries(_unique(path, _lines(path)))
+    found = _read_vocab_json(path) if path.suffix == ".json" else Entries(_unique(path, _lines(path)))
     if not found.tokens:
         raise UserError("holds no entries", where=str(path), hint="write an entry per line")
     return found
@@ -59,7 +59,7 @@ def _lines(path: Path) -> list[str]:
     return [text for _, text in read_lines(path, "vocabulary")]
 
 
-def _of_vocab(path: Path) -> Entries:
+def _read_vocab_json(path: Path) -> Entries:
     content = read_json(path)
     ids = content.get("token_to_idx")
     good = isinstance(ids, dict) and all(type(each) is int and 0 <= each <= _MAX_ID for each in ids.values())

@@ -1,6 +1,6 @@
 """Run by test_collate.py in a process of its own, because what it guards against is a hang.
 
-    python loader_script.py MODE WORKERS   (MODE: ok, fail, user, die, die-in-step, stream)
+python loader_script.py MODE WORKERS   (MODE: ok, fail, user, die, die-in-step, stream)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.schema import DataSection
-from nlpctl.data.batches.batching import CheckedDataLoader, LengthGroupedBatchSampler, lost_worker_told
+from nlpctl.data.batches.batching import CheckedDataLoader, LengthGroupedBatchSampler, lost_worker_as_error
 from nlpctl.data.batches.collate import Collator
 from nlpctl.data.batches.streaming import StreamingExamples
 from nlpctl.data.readers.row import BadRow, Row
@@ -69,7 +69,7 @@ def loader(workers: int) -> CheckedDataLoader:
 MODE = sys.argv[1]
 seen = []
 try:
-    with lost_worker_told():
+    with lost_worker_as_error():
         for batch in loader(int(sys.argv[2])):
             if MODE == "die-in-step":
                 time.sleep(1)  # the news of the worker's end comes while this step "computes"

@@ -64,7 +64,7 @@ def test_collator_never_raises():
 
 
 def test_failure_keeps_kind_place_and_hint():
-    failure = LoaderFailure.of(UserError("wrong", where="data.x", hint="fix it"))
+    failure = LoaderFailure.from_exception(UserError("wrong", where="data.x", hint="fix it"))
     batch = pickle.loads(pickle.dumps(Collator(Encoder(), 3, True)([TextExample("1", None, 1), failure])))
     with pytest.raises(UserError) as caught:
         raise_failure(batch)

@@ -6,24 +6,24 @@ from collections.abc import Callable, Hashable
 
 import pytest
 
-from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.inspect.rows import InspectedRow
 
-MakeSeen = Callable[..., Seen]
+MakeSeen = Callable[..., InspectedRow]
 
 
 @pytest.fixture
 def seen() -> MakeSeen:
-    """Makes a row of a file named as its split; `truth` is the label where it is not given."""
+    """Makes a row of a file named as its split; `target` is the label where it is not given."""
 
     def make(
         *passages: str,
         split: str = "train",
         line: int = 1,
         label: str = "pos",
-        truth: Hashable = None,
+        target: Hashable = None,
         doubts: tuple[str, ...] = (),
         tokens: int = 10,
-    ) -> Seen:
-        return Seen(split, f"{split}.tsv", line, passages, (label,), truth or label, doubts, tokens)
+    ) -> InspectedRow:
+        return InspectedRow(split, f"{split}.tsv", line, passages, (label,), target or label, doubts, tokens)
 
     return make

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nlpctl.data.inspect.duplicates import Overlap, Repeats, _across, find_duplicates
-from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.inspect.rows import InspectedRow
 
 LONG = "the room was large and quiet and the breakfast was good and the staff were friendly"
 NEAR = LONG.replace("friendly", "friendlier")
 
 
-def test_the_same_text_whatever_its_case_width_and_blanks(seen: Callable[..., Seen]) -> None:
+def test_the_same_text_whatever_its_case_width_and_blanks(seen: Callable[..., InspectedRow]) -> None:
     rows = [seen("Very  clean"), seen("very clean", line=2), seen("ＶＥＲＹ clean ", line=3), seen("not clean", line=4)]
     found = find_duplicates(rows, ["train"], symmetric=False)
     assert [[row.line for row in group] for group in found.same] == [[1, 2, 3]]
@@ -19,7 +19,7 @@ def test_the_same_text_whatever_its_case_width_and_blanks(seen: Callable[..., Se
     assert found.near == [] and found.conflicts == []
 
 
-def test_texts_that_differ_in_punctuation_are_almost_the_same(seen: Callable[..., Seen]) -> None:
+def test_texts_that_differ_in_punctuation_are_almost_the_same(seen: Callable[..., InspectedRow]) -> None:
     found = find_duplicates(
         [seen("很好！"), seen("很好。", line=2), seen("不好。", line=3)], ["train"], symmetric=False
     )
@@ -27,7 +27,7 @@ def test_texts_that_differ_in_punctuation_are_almost_the_same(seen: Callable[...
     assert found.repeats == [Repeats("train", exact=0, near=2)]
 
 
-def test_overlap_counts_rows_of_the_later_split(seen: Callable[..., Seen]) -> None:
+def test_overlap_counts_rows_of_the_later_split(seen: Callable[..., InspectedRow]) -> None:
     rows = [
         seen(LONG), seen(LONG, line=2), seen("something else entirely", line=3),
         seen(LONG, split="dev", line=1), seen(NEAR, split="dev", line=2), seen("quite new", split="dev", line=3),
@@ -42,7 +42,7 @@ def test_overlap_counts_rows_of_the_later_split(seen: Callable[..., Seen]) -> No
     assert found.repeats[0] == Repeats("train", exact=1, near=0)
 
 
-def test_near_pairs_show_rows_of_different_splits(seen: Callable[..., Seen]) -> None:
+def test_near_pairs_show_rows_of_different_splits(seen: Callable[..., InspectedRow]) -> None:
     rows = [seen(LONG), seen(NEAR, line=2), seen(NEAR, split="dev", line=5)]
     (pair,) = find_duplicates(rows, ["train", "dev"], symmetric=False).near
     assert {pair.first.where, pair.second.where} == {"train.tsv:1", "dev.tsv:5"}
@@ -62,7 +62,7 @@ def test_frequent_texts_are_not_compared_row_by_row() -> None:
     assert len(looks) <= 1200  # not 300 x 300
 
 
-def test_conflicting_labels(seen: Callable[..., Seen]) -> None:
+def test_conflicting_labels(seen: Callable[..., InspectedRow]) -> None:
     rows = [seen("fine", label="pos"), seen("Fine", label="neg", line=2), seen("bad", label="neg", line=3),
             seen("bad", label="neg", line=4), seen(LONG, line=5), seen(NEAR, label="neg", line=6)]  # fmt: skip
     found = find_duplicates(rows, ["train"], symmetric=False)
@@ -70,7 +70,7 @@ def test_conflicting_labels(seen: Callable[..., Seen]) -> None:
     assert [(pair.first.line, pair.second.line) for pair in found.near_conflicts] == [(5, 6)]
 
 
-def test_pairs_are_the_same_only_in_both_texts(seen: Callable[..., Seen]) -> None:
+def test_pairs_are_the_same_only_in_both_texts(seen: Callable[..., InspectedRow]) -> None:
     rows = [
         seen(LONG, "a question about the room"),
         seen(NEAR, "something completely different", line=2),
@@ -83,7 +83,7 @@ def test_pairs_are_the_same_only_in_both_texts(seen: Callable[..., Seen]) -> Non
     assert found.near[0].similarity < 1.0
 
 
-def test_a_mirrored_pair_is_the_same_row(seen: Callable[..., Seen]) -> None:
+def test_a_mirrored_pair_is_the_same_row(seen: Callable[..., InspectedRow]) -> None:
     other = "where is the lift, please, and when does the pool open"
     rows = [seen(LONG, other), seen(other, LONG, split="dev"), seen(other, NEAR, split="dev", line=2),
             seen("one", "two", line=2), seen("Two", "one", split="dev", line=3)]  # fmt: skip
@@ -91,7 +91,9 @@ def test_a_mirrored_pair_is_the_same_row(seen: Callable[..., Seen]) -> None:
     assert found.overlaps == [Overlap("dev", "train", rows=3, exact=2, near=1)]
 
 
-def test_mirrored_pairs_contradict_each_other_only_where_both_orders_mean_the_same(seen: Callable[..., Seen]) -> None:
+def test_mirrored_pairs_contradict_each_other_only_where_both_orders_mean_the_same(
+    seen: Callable[..., InspectedRow],
+) -> None:
     premise = "a man in a red shirt plays the guitar on the street in the evening"
     rows = [seen(premise, LONG, label="entailment"), seen(LONG, premise, label="neutral", line=2),
             seen(NEAR, premise, label="contradiction", line=3)]  # fmt: skip

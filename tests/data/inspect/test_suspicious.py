@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.inspect.rows import InspectedRow
 from nlpctl.data.inspect.suspicious import MANY_ROWS, odd_rows, oddities, script
 
 
-def kinds(seen: Callable[..., Seen], *passages: str) -> list[str]:
+def kinds(seen: Callable[..., InspectedRow], *passages: str) -> list[str]:
     return [odd.kind for odd in oddities(seen(*passages))]
 
 
@@ -35,7 +35,7 @@ def kinds(seen: Callable[..., Seen], *passages: str) -> list[str]:
         ("buy now and save money! " * 20, "repeats itself"),
     ],
 )
-def test_odd_texts(seen: Callable[..., Seen], text: str, kind: str) -> None:
+def test_odd_texts(seen: Callable[..., InspectedRow], text: str, kind: str) -> None:
     assert kind in kinds(seen, text)
 
 
@@ -53,11 +53,11 @@ def test_odd_texts(seen: Callable[..., Seen], text: str, kind: str) -> None:
         "un café…” dit-il, à « Paris », SÃO PAULO, 20 °C, £5",
     ],
 )
-def test_ordinary_texts(seen: Callable[..., Seen], text: str) -> None:
+def test_ordinary_texts(seen: Callable[..., InspectedRow], text: str) -> None:
     assert kinds(seen, text) == []
 
 
-def test_the_text_around_a_finding_is_shown(seen: Callable[..., Seen]) -> None:
+def test_the_text_around_a_finding_is_shown(seen: Callable[..., InspectedRow]) -> None:
     odd = next(
         odd
         for odd in oddities(seen("一二三四五六七八九十" * 10 + "<br>" + "甲乙丙丁戊己庚辛壬癸" * 30))
@@ -67,11 +67,11 @@ def test_the_text_around_a_finding_is_shown(seen: Callable[..., Seen]) -> None:
     assert "十<br>甲" in odd.excerpt and odd.excerpt.startswith("…") and len(odd.excerpt) < 200
 
 
-def test_each_kind_is_told_once_per_row(seen: Callable[..., Seen]) -> None:
+def test_each_kind_is_told_once_per_row(seen: Callable[..., InspectedRow]) -> None:
     assert kinds(seen, "a<br>b", "c<br>d") == ["markup"]
 
 
-def test_doubts_of_the_task_are_told(seen: Callable[..., Seen]) -> None:
+def test_doubts_of_the_task_are_told(seen: Callable[..., InspectedRow]) -> None:
     row = seen("same", "same", doubts=("both texts are the same",))
     assert [odd.kind for odd in oddities(row)] == ["both texts are the same"]
 
@@ -91,23 +91,23 @@ def test_script(text: str, expected: str | None) -> None:
     assert script(text) == expected
 
 
-def many(seen: Callable[..., Seen], count: int) -> list[Seen]:
+def many(seen: Callable[..., InspectedRow], count: int) -> list[InspectedRow]:
     return [seen(f"房间很干净，第{i}次入住", tokens=10 + i % 20) for i in range(count)]
 
 
-def test_a_row_in_another_script(seen: Callable[..., Seen]) -> None:
+def test_a_row_in_another_script(seen: Callable[..., InspectedRow]) -> None:
     rows = [*many(seen, 4 * MANY_ROWS), seen("очень чистые номера", tokens=12)]
     ((row, odd),) = odd_rows(rows, limit=128)
     assert (row, odd.kind) == (rows[-1], "another script")
     assert "Cyrillic; 1 of 201 rows" in odd.details
 
 
-def test_a_row_that_is_far_too_long(seen: Callable[..., Seen]) -> None:
+def test_a_row_that_is_far_too_long(seen: Callable[..., InspectedRow]) -> None:
     rows = [*many(seen, 4 * MANY_ROWS), seen("房间很干净", tokens=4000)]
     assert [(row.tokens, odd.kind) for row, odd in odd_rows(rows, limit=128)] == [(4000, "far too long")]
     assert list(odd_rows(rows, limit=4096)) == []
 
 
-def test_few_rows_have_no_outliers(seen: Callable[..., Seen]) -> None:
+def test_few_rows_have_no_outliers(seen: Callable[..., InspectedRow]) -> None:
     assert list(odd_rows([*many(seen, 5), seen("very clean rooms", tokens=4000)], limit=16)) == []
     assert list(odd_rows([], limit=16)) == []

@@ -13,7 +13,7 @@ import pytest
 from nlpctl.config.load import load_recipe
 from nlpctl.data.inputs import open_inputs
 from nlpctl.data.open_split import open_split
-from nlpctl.data.readers.annotated import Mark, from_units, tags_of, units_of
+from nlpctl.data.readers.annotated import Mark, from_units, tags_from_marks, units_of
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.rows.text_rows import TextExample
@@ -455,9 +455,12 @@ def test_positions():
     assert [point(units_of(EMOJI, i)) for i in range(len(EMOJI) + 1)] == list(range(len(EMOJI) + 1))
     with pytest.raises(ValueError, match="middle of a character"):
         point(1)
-    assert tags_of("unbelievable", [Mark(2, 9, "X")], word_spans) == (["un", "believa", "ble"], ["O", "B-X", "O"])
+    assert tags_from_marks("unbelievable", [Mark(2, 9, "X")], word_spans) == (
+        ["un", "believa", "ble"],
+        ["O", "B-X", "O"],
+    )
     two = [Mark(0, 2, "PER"), Mark(2, 4, "PER")]
-    assert tags_of("张三李四", two, character_spans)[1] == ["B-PER", "I-PER"] * 2
+    assert tags_from_marks("张三李四", two, character_spans)[1] == ["B-PER", "I-PER"] * 2
 
 
 CLUENER = [

@@ -112,7 +112,7 @@ def test_given_labels_get_their_parents_too(tmp_path):
     data = DataSection(train=data.train, labels=("z", "b##c"))
     assert read_training_data(MultiLabelRows(data)).labels.names == ("z", "b", "b##c")
     with pytest.raises(UserError, match="parent##child"):
-        MultiLabelRows(data).settle_labels(LabelSet(("a", "b##")))
+        MultiLabelRows(data).prepare_labels(LabelSet(("a", "b##")))
 
 
 def test_an_unknown_label_is_told_by_file_and_line(tmp_path):

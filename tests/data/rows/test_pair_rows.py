@@ -22,24 +22,24 @@ NONE = LabelSet(())
 
 @pytest.mark.parametrize("names", [("1", "0"), ("true", "false"), ("no", "yes"), ("No", "Yes"), ("0", "1")])
 def test_the_second_label_is_the_match(names):
-    settled = MatchingRows(DataSection(columns=PAIR)).settle_labels(LabelSet(names))
+    settled = MatchingRows(DataSection(columns=PAIR)).prepare_labels(LabelSet(names))
     assert [is_match(name) for name in settled] == [False, True]
 
 
 def test_given_labels_keep_their_order():
     rows = MatchingRows(DataSection(columns=PAIR, labels=("same", "different")))
-    assert rows.settle_labels(LabelSet(("same", "different"))).names == ("same", "different")
+    assert rows.prepare_labels(LabelSet(("same", "different"))).names == ("same", "different")
 
 
 def test_nobody_guesses_which_label_is_the_match():
     with pytest.raises(UserError, match=r"which of the labels 'match' and 'no_match' means.*\n.*data.labels: \["):
-        MatchingRows(DataSection(columns=PAIR)).settle_labels(LabelSet(("match", "no_match")))
+        MatchingRows(DataSection(columns=PAIR)).prepare_labels(LabelSet(("match", "no_match")))
 
 
 @pytest.mark.parametrize("names", [("0", "1", "2"), ("0", "1", "2", "3")])
 def test_two_labels_and_no_more(names):
     with pytest.raises(UserError, match=f"two labels, found {len(names)}: 0, 1, 2"):
-        MatchingRows(DataSection(columns=PAIR)).settle_labels(LabelSet(names))
+        MatchingRows(DataSection(columns=PAIR)).prepare_labels(LabelSet(names))
 
 
 @pytest.mark.parametrize("rows", [MatchingRows, RetrievalRows])
@@ -100,7 +100,7 @@ def test_hard_negatives_may_be_missing():
 def test_vectors_are_made_of_single_texts():
     rows = RetrievalRows(DataSection(columns=PAIR))
     assert read(labels=None, a="q") == RetrievalExample("q", None, None, True)
-    assert rows.plain_column == "a" and rows.answered(read(labels=None, a="q")) == {"a": "q"}
+    assert rows.plain_column == "a" and rows.input_columns(read(labels=None, a="q")) == {"a": "q"}
     assert list(rows.texts(RetrievalExample("a", "b", "c", True))) == ["a", "b", "c"]
 
 

@@ -188,8 +188,8 @@ def test_without_answers_for_predict():
     """Answers that are there are not looked at, so a wrong one does not stop a prediction."""
     example = read({"answers": "anything"}, labelled=False)
     assert example.answers is None
-    assert QuestionRows(DataSection()).answered(example) == {"question": "When?", "context": CONTEXT}
-    assert QuestionRows(DataSection()).answered(read({"id": 7}, labelled=False))["id"] == "7"
+    assert QuestionRows(DataSection()).input_columns(example) == {"question": "When?", "context": CONTEXT}
+    assert QuestionRows(DataSection()).input_columns(read({"id": 7}, labelled=False))["id"] == "7"
     assert rows_of(squad({"question": "When?"}), labelled=False)[0].values["context"] == CONTEXT
 
 
@@ -202,7 +202,7 @@ def test_flat_rows_with_other_column_names():
     example = ExampleReader(rows, LabelSet(())).read(row)
     assert example.answers == (GoldAnswer("1985", 23),)
     assert list(rows.texts(example)) == ["When?", CONTEXT]
-    assert rows.answered(example) == {"q": "When?", "c": CONTEXT}
+    assert rows.input_columns(example) == {"q": "When?", "c": CONTEXT}
 
 
 def test_training_needs_an_answer():

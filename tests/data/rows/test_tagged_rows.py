@@ -38,7 +38,7 @@ def test_words_and_tags():
     assert example.text == "去北京" and example.words() == ["去", "北", "京"] and list(example.tags) == [2, 0, 1]
     assert len(example) == 3 and example.byte_length == 9 and example.words(1, 2) == ["北"]
     assert pickle.loads(pickle.dumps(example)) == example
-    assert TaggedRows(DataSection()).answered(example) == {"tokens": ["去", "北", "京"], "text": "去北京"}
+    assert TaggedRows(DataSection()).input_columns(example) == {"tokens": ["去", "北", "京"], "text": "去北京"}
     assert list(TaggedRows(DataSection()).texts(example)) == ["去 北 京"]
 
 
@@ -75,8 +75,8 @@ def test_plain_text():
     example = read({"text": text}, None, unit="characters")
     assert example.words() == ["在", "1", "9", "4", "9", "年", "o", "k"] and example.tags is None
     rows = TaggedRows(DataSection())
-    assert rows.answered(example) == {"text": text}
-    assert (rows.required(labelled=False), rows.shown()) == ((), ("text",))  # words do as well as a text
+    assert rows.input_columns(example) == {"text": text}
+    assert (rows.required(labelled=False), rows.text_columns()) == ((), ("text",))  # words do as well as a text
 
 
 @pytest.mark.parametrize(
