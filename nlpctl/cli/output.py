@@ -24,7 +24,7 @@ from nlpctl.errors import EXIT_OK, NlpctlError, Problem
 from nlpctl.names import counted
 from nlpctl.report import score_tables as tables
 from nlpctl.report.text import show_table
-from nlpctl.runtime.worker_pool import WorkItem
+from nlpctl.runtime.worker_pool import WorkerStats
 
 FLAG = "--json"
 Json = Annotated[bool, typer.Option(FLAG, help="Print one JSON object, also of a failure (docs/json.md).")]
@@ -93,7 +93,7 @@ def score_tables(metrics: Mapping[str, Any]) -> None:
         show_table(table, apart=True)
 
 
-def tell_shares(workers: Sequence[WorkItem]) -> None:
+def tell_shares(workers: Sequence[WorkerStats]) -> None:
     """What each worker did, a line each."""
     for each in workers:
         speed = f" ({each.rows / each.seconds:,.0f} rows/s)" if each.seconds else ""

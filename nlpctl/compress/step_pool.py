@@ -19,8 +19,8 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError
 from nlpctl.export.strategies import Step
 from nlpctl.runtime.ray_cluster import ClusterLost, UnfitNode
-from nlpctl.runtime.worker import RemoteProcess, WorkerKilled, WorkerLost
-from nlpctl.runtime.worker_pool import MOST_LOSSES, MOST_WAITS, NoRoom
+from nlpctl.runtime.worker import NoRoom, RemoteProcess, WorkerKilled, WorkerLost
+from nlpctl.runtime.worker_pool import MOST_LOSSES, MOST_WAITS
 from nlpctl.runtime.worker_slots import WorkerSlots
 
 

@@ -83,7 +83,7 @@ class StepProcess:
             self._end()
 
     def _asked(self, step: Step, seconds: float | None) -> None:
-        def goes_on(so_far: float) -> None:
+        def progress(so_far: float) -> None:
             console.note(f"{step.folder}: {so_far:.0f} s so far")
 
         if self._worker is None or not self._worker.alive:
@@ -94,7 +94,7 @@ class StepProcess:
             raise KeyboardInterrupt
         silent = step.trains and self._log is None  # it tells its progress itself
         try:
-            self._worker.ask(step, step.name, seconds=seconds, goes_on=None if silent else goes_on)
+            self._worker.ask(step, step.name, seconds=seconds, progress=None if silent else progress)
         except TimeoutError:
             hint = "run the same command again to continue, with a longer --budget"
             raise TimeIsUp(f"was stopped after {seconds:.0f} s", step.name, hint) from None

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +40,14 @@ from nlpctl.experiments.series import (
     resolve_values,
     train_member,
 )
-from nlpctl.experiments.trial_workers import GRACE, LOGS, TrialWorker, begin, trial_workers
+from nlpctl.experiments.training_pool import training_pool
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.inference.useless import HINT
-from nlpctl.layout import REPORT
+from nlpctl.layout import LOGS, REPORT
 from nlpctl.names import and_more, counted
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import LET_GO, wait_until_free
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.runtime.worker import RemoteProcess
-from nlpctl.runtime.worker_pool import answering
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
 from nlpctl.tasks.useless import useless_reason
 
@@ -60,36 +57,35 @@ Held = tuple[Sequence[int], int]  # rows by their indexes, and the number of the
 
 
 def train_side_by_side(
-    series: Series, posts: WorkerSlots, held: Callable[[Member], Held | None], command: Sequence[str]
+    series: Series, slots: WorkerSlots, held: Callable[[Member], Held | None], command: Sequence[str]
 ) -> None:
-    """Train all members, each in a process at one of `posts`. `held`: the rows that a run is to predict; None: none.
+    """Train all members, each in a process at one of `slots`. `held`: the rows that a run is to predict; None: none.
 
     Errors as of `Series.train`, the first of any run; the others save a checkpoint before it is raised.
     """
-
-    def employ(runtime: RuntimeSection, log: Path, make: Callable[..., RemoteProcess]) -> TrialWorker:
-        return TrialWorker(log, partial(make, _opened, log, series.recipe, runtime, grace=GRACE))
-
-    def is_done(member: Member) -> bool:
-        return series.run(member).is_finished and (held(member) is None or is_predicted(series, member))
-
-    def jobs() -> Iterator[tuple[Any, ...]]:
-        return ((_Desk.train, series.member_recipe(member), held(member), command) for member in left)
-
-    left = [member for member in series.members if not is_done(member)]
+    left = [
+        member
+        for member in series.members
+        if not (series.run(member).is_finished and (held(member) is None or is_predicted(series, member)))
+    ]
     # A named data set is downloaded once per node.
     files = () if series.recipe.data.dataset is not None else tuple(map(str, series.rows.files))
-    console.note(f"{counted(len(posts.runtimes), 'workers')}, {counted(len(left), 'runs')}")
-    with trial_workers(posts, series.folder, files, employ) as crew:
-        for job, _, _ in crew.results(jobs()):
-            console.note(f"{series.place(left[job])} is finished: {series.run(left[job]).path}")
+    console.note(f"{counted(len(slots.runtimes), 'workers')}, {counted(len(left), 'runs')}")
+    jobs = ((MemberWorker.train, series.member_recipe(member), held(member), command) for member in left)
+    with training_pool(slots, series.folder, files, MemberWorker, series.recipe) as pool:
+        for number, _, _ in pool.results(jobs):
+            console.note(f"{series.place(left[number])} is finished: {series.run(left[number]).path}")
 
 
-class _Desk:
-    """What a process holds. It reads the rows of the series once some of them are to be predicted."""
+class MemberWorker:
+    """What the process of a worker holds; its method is the job.
 
-    def __init__(self, recipe: Recipe, runtime: RuntimeSection):
-        self._recipe, self._runtime = recipe, replace(runtime, devices=())  # it sees its cards alone
+    `runtime`: what it may use of its machine; `recipe`: of the whole series, whose rows it reads once some of them are
+    to be predicted.
+    """
+
+    def __init__(self, runtime: RuntimeSection, recipe: Recipe):
+        self._runtime, self._recipe = runtime, recipe
         self._rows: TrainingRows | None = None
 
     def train(self, recipe: Recipe, held: Held | None, command: Sequence[str]) -> None:
@@ -103,13 +99,6 @@ class _Desk:
             if self._rows is None:
                 self._rows = read_rows(self._recipe)
             predict_held_out(recipe, self._rows, *held)
-
-
-def _opened(log: Path, recipe: Recipe, runtime: RuntimeSection) -> Callable[[Any], Any]:
-    """Runs in the process: what trains."""
-    begin(log, runtime.devices)
-    return answering(_Desk(recipe, runtime))
-
 
 
 KIND = "folds"

@@ -40,10 +40,9 @@ from nlpctl.experiments.series import (
 )
 from nlpctl.experiments.study import FINISHED, RUNNING, Study, TrialRecord, require_optuna
 from nlpctl.experiments.sweep_result import BEST, TRIALS, SweepResult, sweep_page
-from nlpctl.experiments.trial_workers import LOGS
 from nlpctl.experiments.trials import Trials, ranking, watched_metric
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic, writing
-from nlpctl.layout import RECIPE, REPORT
+from nlpctl.layout import LOGS, RECIPE, REPORT
 from nlpctl.names import counted
 from nlpctl.runs.runs import open_run, paired
 from nlpctl.runtime.process import prepare_process

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from nlpctl import console
 from nlpctl.compress.schedule import Clock
@@ -23,14 +20,14 @@ from nlpctl.errors import OF_THE_MACHINE, Interrupted, NlpctlError, Problem, Pru
 from nlpctl.experiments.series import AGAIN
 from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, Study, Trial, TrialRecord
 from nlpctl.experiments.sweep_result import TRIALS
-from nlpctl.experiments.trial_workers import GRACE, HINT, TrialWorker, begin, trial_workers
+from nlpctl.experiments.training_pool import training_pool
 from nlpctl.files import read_json
 from nlpctl.report.score_tables import figures
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import LET_GO, wait_until_free
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.runtime.worker import ProcessEnded, RemoteProcess, WorkerLost, call_parent
-from nlpctl.runtime.worker_pool import MOST_LOSSES, NoRoom
+from nlpctl.runtime.worker import ProcessEnded, WorkerLost, call_parent
+from nlpctl.runtime.worker_pool import Job
 from nlpctl.runtime.worker_slots import WorkerSlots
 from nlpctl.training.early_stopping import TrialPruner
 from nlpctl.training.oom import OutOfMemory, is_of_tensors
@@ -64,7 +61,7 @@ def trial_recipe(recipe: Recipe, folder: Path, trial: Trial) -> Recipe:
 
 @dataclass
 class Trials:
-    """The trials of one call, which any thread may take. `wanted`: how many in all; None: as the clock allows."""
+    """The trials of one call: drawn, trained, recorded. `wanted`: how many in all; None: as the clock allows."""
 
     recipe: Recipe
     folder: Path
@@ -73,10 +70,8 @@ class Trials:
     clock: Clock
     metric: str
     command: Sequence[str]
-    _lock: threading.RLock = field(default_factory=threading.RLock)
-    _failures: int = 0
-    _losses: Counter[int] = field(default_factory=Counter)
-    _told_end: bool = False
+    _failures: int = 0  # in a row
+    _end_noted: bool = False
 
     def __post_init__(self) -> None:
         self._left = self.study.unfinished()
@@ -84,38 +79,27 @@ class Trials:
 
     def take(self) -> tuple[Trial, Recipe] | None:
         """The next trial, an unfinished one first, with its recipe; None: there are enough, or the time is up."""
-        with self._lock:
-            while (trial := self._left.pop(0) if self._left else self._new()) is not None:
-                recipe = trial_recipe(self.recipe, self.folder, trial)
-                problems = check(recipe, "train")
-                if not problems:
-                    return trial, recipe
-                self.done(trial, FAILED, str(problems[0]))
-            return None
-
-    def give_back(self, trial: Trial) -> None:
-        """A trial that was taken is to be taken again."""
-        with self._lock:
-            self._left.insert(0, trial)
-
-    def losses_of(self, trial: Trial) -> int:
-        """Count one more process that was lost over it; how many that makes."""
-        with self._lock:
-            self._losses[trial.number] += 1
-            return self._losses[trial.number]
+        while (trial := self._left.pop(0) if self._left else self._new()) is not None:
+            recipe = trial_recipe(self.recipe, self.folder, trial)
+            problems = check(recipe, "train")
+            if not problems:
+                return trial, recipe
+            self.done(trial, FAILED, str(problems[0]))
+        return None
 
     def _new(self) -> Trial | None:
-        told, left = self.study.trials(), self.clock.left()
-        timed = [each for each in told if each.seconds and left is not None and not self._paused(each)]
+        """A trial with values that the study draws, unless there are enough or it would not end in time."""
+        records, left = self.study.trials(), self.clock.left()
+        timed = [each for each in records if each.seconds and left is not None and not self._paused(each)]
         whole = [each for each in timed if each.state == FINISHED]  # others ended early
         usual = [each.seconds for each in whole or timed if each.seconds]
-        if self.wanted is not None and len(told) >= self.wanted:
+        if self.wanted is not None and len(records) >= self.wanted:
             return None
         needed = median(usual) if usual else 0.0
-        if left is not None and told and left < needed:
-            if not self._told_end:
+        if left is not None and records and left < needed:
+            if not self._end_noted:
                 console.note(f"no further trial begins: one takes {needed:.0f} s, and {max(left, 0):.0f} s are left")
-            self._told_end = True
+            self._end_noted = True
             return None
         return self.study.draw()
 
@@ -132,22 +116,21 @@ class Trials:
         run, score = RunDirectory(self.folder / TRIALS / trial.name), None
         if state == FINISHED:
             score = figures(read_json(run.metrics_file).get("dev", {})).get(self.metric)
-        with self._lock:
-            self.study.tell(trial.number, state, score, _seconds(run), reason)
-            told = self.study.trials()
-            self._tell(told, told[trial.number])
-            self._failures = self._failures + 1 if told[trial.number].state == FAILED else 0
-            if self._failures == MOST_FAILURES:
-                hint = "mend the recipe, or leave out what cannot work; --resume goes on with other values"
-                raise RunFailed(f"{MOST_FAILURES} trials in a row failed, the last one: {reason}", str(run.path), hint)
+        self.study.tell(trial.number, state, score, _seconds(run), reason)
+        records = self.study.trials()
+        self._note_end(records, records[trial.number])
+        self._failures = self._failures + 1 if records[trial.number].state == FAILED else 0
+        if self._failures == MOST_FAILURES:
+            hint = "mend the recipe, or leave out what cannot work; --resume goes on with other values"
+            raise RunFailed(f"{MOST_FAILURES} trials in a row failed, the last one: {reason}", str(run.path), hint)
 
-    def _tell(self, told: Sequence[TrialRecord], trial: TrialRecord) -> None:
-        """A line on the trial."""
-        best = best_of(told, self._better)
+    def _note_end(self, records: Sequence[TrialRecord], trial: TrialRecord) -> None:
+        """One line: how the trial ended, the best so far, the values that it tried."""
+        best = best_of(records, self._better)
         what = f"{self.metric} {trial.score:.4f}" if trial.score is not None else trial.reason.split("\n")[0]
         so_far = f" (best {best.score:.4f}, trial {best.name})" if best is not None else ""
         values = ", ".join(f"{key.rpartition('.')[2]} {value_text(value)}" for key, value in trial.values.items())
-        ended = sum(each.state in (FINISHED, PRUNED, FAILED) for each in told)
+        ended = sum(each.state in (FINISHED, PRUNED, FAILED) for each in records)
         of_all = f"{ended} of {self.wanted}" if self.wanted is not None else f"{ended}"
         console.note(f"trial {trial.name} {trial.state}, {of_all}: {what}{so_far}; {values}")
 
@@ -163,86 +146,66 @@ class Trials:
         except (KeyboardInterrupt, Interrupted):
             raise Interrupted("interrupted", str(self.folder), AGAIN) from None
 
-    def train_side_by_side(self, posts: WorkerSlots, *files: str) -> None:
-        """One at a time in a process at each of `posts`, which sees the sweep's folder and `files`. Interrupted:
-        Ctrl-C."""
+    def train_side_by_side(self, slots: WorkerSlots, *files: str) -> None:
+        """One at a time in a process at each of `slots`, which sees the sweep's folder and `files`.
 
-        def employ(runtime: RuntimeSection, log: Path, make: Callable[..., RemoteProcess]) -> _Hand:
-            return _Hand(self, runtime, log, partial(make, _opened, log, runtime.devices, grace=GRACE))
+        Interrupted: Ctrl-C. RunFailed: too many failures in a row, or the machines failed rather than a trial.
+        """
+        trials: dict[Job, Trial] = {}
+        again = "another process goes on"
+        with training_pool(slots, self.folder, files, TrialWorker, again=again) as pool:
+            while True:
+                while len(trials) < pool.size and (taken := self.take()) is not None:
+                    trial, recipe = taken
+                    arguments = (recipe, self.metric, self.command)
+                    job = Job(TrialWorker.train, arguments, f"trial {trial.name}", answer=self._pruning_of(trial))
+                    trials[job] = trial
+                    pool.submit(job)
+                if not trials:
+                    return
+                job = pool.next_ended()
+                trial = trials.pop(job)
+                self.done(trial, *_outcome(trial, job))
 
-        with trial_workers(posts, self.folder, files, employ) as crew:
-            list(crew.results([(_all_that_is_left,)] * len(posts.runtimes)))
-
-
-def _all_that_is_left() -> None:
-    """The job of each worker, which its hand knows how to do."""
-
-
-class _Hand(TrialWorker):
-    """A worker that takes trials until nothing is left."""
-
-    def __init__(self, trials: Trials, runtime: RuntimeSection, log: Path, make: Callable[[], RemoteProcess]):
-        super().__init__(log, make)
-        # The process sees its cards alone, so to each trial they are all there are.
-        self._trials, self._runtime = trials, replace(runtime, devices=())
-
-    def ask(self, job: Any) -> None:
-        """Train until nothing is left. NoRoom: somebody else has to."""
-        while not self.ended and (taken := self._trials.take()) is not None:
-            if self.ended:  # meanwhile; --resume goes on with the trial
-                return
-            trial, recipe = taken
-            try:
-                ended = self._trained(trial, replace(recipe, runtime=self._runtime))
-            except NoRoom:
-                self._trials.give_back(trial)
-                raise
-            self._trials.done(trial, *ended)
-
-    def _trained(self, trial: Trial, recipe: Recipe) -> tuple[str, str]:
-        job = (recipe, self._trials.metric, self._trials.command)
-
-        def counsel(asked: tuple[int, float]) -> bool:
-            return self._trials.worth(trial, *asked)
-
-        while True:
-            try:
-                worker = self.worker or self.start()
-                return worker.ask(job, str(self.log), HINT, counsel=counsel)
-            except ProcessEnded as lost:
-                if self.ended:
-                    raise
-                self.end(interrupt=False)
-                self.worker = None
-                if self._trials.losses_of(trial) == MOST_LOSSES:
-                    told = f"{MOST_LOSSES} processes were lost over it, the last one: "
-                    # Its node may be gone. A crash is the trial's own, and so is a kill where the node still answers:
-                    # the kernel ends what needs too much memory, and would do so at every --resume.
-                    if isinstance(lost, WorkerLost):
-                        reason = lost.problems[0]
-                        message = f"trial {trial.name}: {told}{reason.message}"
-                        raise RunFailed(message, reason.where, _then_again(reason.hint)) from None
-                    return FAILED, f"{told}{lost.problems[0]}"
-                console.note(f"trial {trial.name}: {lost.problems[0].message}; another process goes on")
+    def _pruning_of(self, trial: Trial) -> Callable[[tuple[int, float]], bool]:
+        """What answers a trial that asks, after each evaluation, whether it is worth going on with."""
+        return lambda evaluated: self.worth(trial, *evaluated)
 
 
-def _opened(log: Path, cards: tuple[int, ...]) -> Callable[[Any], Any]:
-    """Runs in the process, which sees `cards` alone: what trains."""
-    begin(log, cards)
+def _outcome(trial: Trial, job: Job) -> tuple[str, str]:
+    """The state of a trial whose job has ended, and the reason. What says nothing of its values is raised."""
+    if job.error is None:
+        return job.value
+    if not isinstance(job.error, ProcessEnded):
+        raise job.error
+    lost = job.error.problems[0]
+    message = f"{job.losses} processes were lost over it, the last one: "
+    # Its node may be gone. A crash is the trial's own, and so is a kill where the node still answers: the kernel ends
+    # what needs too much memory, and would do so at every --resume.
+    if isinstance(job.error, WorkerLost):
+        hint = _then_again(lost.hint)
+        raise RunFailed(f"trial {trial.name}: {message}{lost.message}", lost.where, hint) from None
+    return FAILED, f"{message}{lost}"
 
-    def answer(job: tuple[Recipe, str, Sequence[str]]) -> tuple[str, str]:
-        recipe, metric, command = job
+
+@dataclass(frozen=True)
+class TrialWorker:
+    """What the process of a worker holds: what it may use of its machine. Its method is the job."""
+
+    runtime: RuntimeSection
+
+    def train(self, recipe: Recipe, metric: str, command: Sequence[str]) -> tuple[str, str]:
+        """As `train_trial`, which asks the parent whether the trial is worth going on with."""
+        recipe = replace(recipe, runtime=self.runtime)
         if not wait_until_free(recipe.run_dir, LET_GO):  # says nothing of the trial's values
             message = "a process on a node that was lost still trains this"
             raise RunFailed(message, str(recipe.run_dir), _then_again("wait until it has ended"))
-        return train_trial(recipe, metric, _worth_there, command)
 
-    return answer
+        def worth(evaluation: int, score: float) -> bool:
+            # Where the parent ends this process, it says nothing: the training goes on until the signal stops it.
+            return call_parent((evaluation, score)) is not False
 
-
-def _worth_there(evaluation: int, score: float) -> bool:
-    """What the parent says; where it ends this process, the training goes on until the signal stops it."""
-    return call_parent((evaluation, score)) is not False
+        return train_trial(recipe, metric, worth, command)
 
 
 def train_trial(

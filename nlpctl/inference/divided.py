@@ -39,7 +39,7 @@ from nlpctl.names import counted
 from nlpctl.outputs import refuse_inputs, refuse_stream
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
-from nlpctl.runtime.worker_pool import WorkerPool, WorkItem
+from nlpctl.runtime.worker_pool import WorkerPool, WorkerStats
 from nlpctl.runtime.worker_slots import ParallelConfig
 
 SHARD_ROWS = 16384  # at most, but at least a window: enough work to pay for two files and a pipeline
@@ -53,7 +53,7 @@ class DividedResult(PredictResult):
     """As of `predict`; and what each worker did in this call."""
 
     shards: int
-    workers: tuple[WorkItem, ...]
+    workers: tuple[WorkerStats, ...]
 
 
 @dataclass(frozen=True)
@@ -136,13 +136,13 @@ def vectors_divided(
     _refuse_unfit(source)
     order = ShardWorkerConfig(recipe, model, source.files, KEEP_NONE, batch_size, output.absolute())
     identity = {**answers_identity(recipe, model, source, KEEP_NONE, batch_size), "parts": "vectors"}
-    work = _Work(ShardWorker.embed, lambda crew, folder, count, plan: finish(folder, count))
+    work = _Work(ShardWorker.embed, lambda pool, folder, count, plan: finish(folder, count))
     return _divided(order, source, identity, division, work)
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What is done with a shard, and with all of them when they are done: (crew, folder, their number, plan)."""
+    """What is done with a shard, and with all of them when they are done: (pool, folder, their number, plan)."""
 
     job: Callable[[ShardWorker, Shard, tuple[str, str]], Sums]
     finish: Callable[[WorkerPool, ShardFolder, int, dict[str, Any]], None]
@@ -163,16 +163,16 @@ def _divided(
         refuse_inputs(folder.folder)
         plan = _plan_to_resume(folder, identity, order.recipe) if division.resume else None
         begun = plan is not None
-        with open_pool(order, division, folder.log) as crew:
+        with open_pool(order, division, folder.log) as pool:
             if plan is None:
                 ended.enter_context(folder.begun())  # left when the workers, which write there too, have ended
-                _unpack(crew, source)
-                cut = _read_input(crew, source, order.keep)
-                plan = _begun(crew, folder, identity, cut)
+                _unpack(pool, source)
+                cut = _read_input(pool, source, order.keep)
+                plan = _begun(pool, folder, identity, cut)
             else:
-                _unpack(crew, source)
+                _unpack(pool, source)
                 cut = _cut_of(plan)
-            return _answered(crew, folder, plan, cut, work, begun)
+            return _answered(pool, folder, plan, cut, work, begun)
 
 
 def _with_copies(source: PredictInput, folder: ShardFolder) -> PredictInput:
@@ -186,13 +186,13 @@ def _with_copies(source: PredictInput, folder: ShardFolder) -> PredictInput:
     return dataclasses.replace(source, files=tuple(files))
 
 
-def _unpack(crew: WorkerPool, source: PredictInput) -> None:
+def _unpack(pool: WorkerPool, source: PredictInput) -> None:
     """Write the copies that are not there."""
     copies = ((number, file.unpacked) for number, file in enumerate(source.files))
     missing = [number for number, copy in copies if copy is not None and not Path(copy).exists()]
     if missing:
         console.note(f"unpacking {counted(len(missing), 'files')}")
-    for _ in crew.results((ShardWorker.unpack, number) for number in missing):
+    for _ in pool.results((ShardWorker.unpack, number) for number in missing):
         pass
 
 
@@ -228,17 +228,17 @@ def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recip
     return plan
 
 
-def _read_input(crew: WorkerPool, source: PredictInput, keep: PassthroughColumns | None) -> _Cut:
+def _read_input(pool: WorkerPool, source: PredictInput, keep: PassthroughColumns | None) -> _Cut:
     """The ranges of the input, read by the workers. UserError for what `PredictInput.check` would refuse."""
     ranges = cut_input(source)
     unknown = countable(ranges)
-    counts = {unknown[i]: found for i, found, _ in crew.results((ShardWorker.count, part) for part in unknown)}
+    counts = {unknown[i]: found for i, found, _ in pool.results((ShardWorker.count, part) for part in unknown)}
     ranges = with_lines(source, ranges, counts)
     found: dict[int, Scanned] = {}
     # The check of a short input is over before a bar could be read.
     shown = console.progress(len(ranges), "check", "parts") if len(ranges) > LONG else contextlib.nullcontext()
     with shown as bar:
-        for number, scanned, _ in crew.results((ShardWorker.scan, part) for part in ranges):
+        for number, scanned, _ in pool.results((ShardWorker.scan, part) for part in ranges):
             found[number] = scanned
             if bar is not None:
                 bar.advance()
@@ -265,9 +265,9 @@ def _refuse_rows(source: PredictInput, cut: _Cut, keep: PassthroughColumns | Non
         raise first.unkept
 
 
-def _begun(crew: WorkerPool, folder: ShardFolder, identity: dict[str, Any], cut: _Cut) -> dict[str, Any]:
+def _begun(pool: WorkerPool, folder: ShardFolder, identity: dict[str, Any], cut: _Cut) -> dict[str, Any]:
     """A plan, written to the folder, which is there. One worker chooses the engine for all."""
-    ((_, (engine, precision, warnings), _),) = crew.results([(ShardWorker.engine, cut.rows // len(crew.shares))])
+    ((_, (engine, precision, warnings), _),) = pool.results([(ShardWorker.engine, cut.rows // len(pool.stats))])
     for warning in warnings:
         console.warn(warning)
     window = identity["batch_size"] * WINDOW_BATCHES
@@ -290,7 +290,7 @@ def _cut_of(plan: dict[str, Any]) -> _Cut:
 
 
 def _answered(
-    crew: WorkerPool, folder: ShardFolder, plan: dict[str, Any], cut: _Cut, work: _Work, begun: bool
+    pool: WorkerPool, folder: ShardFolder, plan: dict[str, Any], cut: _Cut, work: _Work, begun: bool
 ) -> DividedResult:
     """`begun`: parts that are there already count. Without it they are of a worker elsewhere that outlived its run."""
     started = time.monotonic()
@@ -299,38 +299,38 @@ def _answered(
     if kept:
         console.note(f"resuming after {sum(each.rows for each in kept.values()):,} answered rows")
     left = [shard for shard in shards if shard.number not in kept]
-    console.note(f"{counted(len(crew.shares), 'workers')}, {counted(len(left), 'shards')}: {' '.join(plan['engine'])}")
+    console.note(f"{counted(len(pool.stats), 'workers')}, {counted(len(left), 'shards')}: {' '.join(plan['engine'])}")
     bad, truncated = (sum(getattr(each, name) for each in kept.values()) for name in ("bad_rows", "truncated"))
     jobs = ((work.job, shard, tuple(plan["engine"])) for shard in left)
     with console.progress(sum(shard.rows for shard in left), "predict") as bar:
-        for job, sums, worker in crew.results(jobs):
+        for job, sums, worker in pool.results(jobs):
             folder.note(left[job].number, sums)
-            crew.shares[worker].rows += sums.rows
+            pool.stats[worker].rows += sums.rows
             bad += sums.bad_rows
             truncated += sums.truncated
             bar.advance(sums.rows)
-    work.finish(crew, folder, len(shards), plan)
+    work.finish(pool, folder, len(shards), plan)
     seconds = time.monotonic() - started
-    return DividedResult(cut.rows, bad, truncated, seconds, folder.output, len(shards), tuple(crew.shares))
+    return DividedResult(cut.rows, bad, truncated, seconds, folder.output, len(shards), tuple(pool.stats))
 
 
 def _finisher(parts: str | None) -> Callable[[WorkerPool, ShardFolder, int, dict[str, Any]], None]:
     """How the answers get the form that `parts` asks for."""
     if parts is None:
-        return lambda crew, folder, count, plan: folder.finish_file(count)
+        return lambda pool, folder, count, plan: folder.finish_file(count)
     if parts == PARQUET:
-        return lambda crew, folder, count, plan: folder.finish_folder(_as_parquet(crew, count), plan)
-    return lambda crew, folder, count, plan: folder.finish_folder(folder.checked_sums(count), plan)
+        return lambda pool, folder, count, plan: folder.finish_folder(_as_parquet(pool, count), plan)
+    return lambda pool, folder, count, plan: folder.finish_folder(folder.checked_sums(count), plan)
 
 
-def _as_parquet(crew: WorkerPool, count: int) -> list[Sums]:
+def _as_parquet(pool: WorkerPool, count: int) -> list[Sums]:
     """All parts as Parquet files of one schema."""
     from nlpctl.inference.parquet_parts import common_schema
 
     schemas = {
-        number: found for number, found, _ in crew.results((ShardWorker.schema, number) for number in range(count))
+        number: found for number, found, _ in pool.results((ShardWorker.schema, number) for number in range(count))
     }
     schema = common_schema(schemas[number] for number in range(count))
     jobs = ((ShardWorker.to_parquet, number, schema) for number in range(count))
-    written = {number: sums for number, sums, _ in crew.results(jobs)}
+    written = {number: sums for number, sums, _ in pool.results(jobs)}
     return [written[number] for number in range(count)]

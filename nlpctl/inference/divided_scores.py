@@ -19,7 +19,7 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.inference.shard_worker import ShardWorker, ShardWorkerConfig, open_pool
 from nlpctl.names import counted
-from nlpctl.runtime.worker_pool import WorkerPool, WorkItem
+from nlpctl.runtime.worker_pool import WorkerPool, WorkerStats
 from nlpctl.runtime.worker_slots import ParallelConfig
 
 if TYPE_CHECKING:
@@ -36,19 +36,19 @@ class DividedModel:
     task: Task
     engine: str
     _precision: str
-    _crew: WorkerPool
+    _pool: WorkerPool
 
     @property
-    def shares(self) -> tuple[WorkItem, ...]:
+    def shares(self) -> tuple[WorkerStats, ...]:
         """What each worker has done."""
-        return tuple(self._crew.shares)
+        return tuple(self._pool.stats)
 
     def predictions(self, examples: Sequence[Any], batch_size: int) -> Predictions:
         """As of `TrainedModel`."""
         from nlpctl.engines.pipeline import window_of
         from nlpctl.tasks.base import Predictions
 
-        size, workers = window_of(batch_size), len(self._crew.shares)
+        size, workers = window_of(batch_size), len(self._pool.stats)
         starts = range(0, len(examples), size)
         count = min(-(-PIECES * workers // len(starts)), -(-min(size, len(examples)) // batch_size))
         windows = [_Piece(range(start, min(start + size, len(examples))), None) for start in starts]
@@ -56,13 +56,13 @@ class DividedModel:
         jobs = ((ShardWorker.score, [examples[i] for i in piece.rows], piece.chosen, self._engine) for piece in pieces)
         found = Predictions([] for _ in examples)
         with console.progress(len(examples), "score") as bar:
-            for job, predictions, worker in self._crew.results(jobs):
+            for job, predictions, worker in self._pool.results(jobs):
                 rows = 0
                 for place, parts in zip(pieces[job].rows, predictions, strict=True):
                     rows += bool(parts) and parts[0] is not None
                     found[place] = merged(found[place], parts)
                 found.truncated.update(pieces[job].rows[place] for place in predictions.truncated)
-                self._crew.shares[worker].rows += rows
+                self._pool.stats[worker].rows += rows
                 bar.advance(rows)
         return found
 
@@ -78,7 +78,7 @@ class DividedModel:
 
         parts = [part for window in windows for part in _parts(window.rows, count)]
         jobs = ((ShardWorker.lengths, examples[part.start : part.stop], self._engine) for part in parts)
-        told = {job: lengths for job, lengths, _ in self._crew.results(jobs)}
+        told = {job: lengths for job, lengths, _ in self._pool.results(jobs)}
         lengths = [each for number in range(len(parts)) for each in told[number]]
         pieces = []
         for window in windows:
@@ -123,10 +123,10 @@ def divided_model(
     from nlpctl.tasks.base import make_task
 
     order = ShardWorkerConfig(recipe, source, (), None, batch_size, Path())
-    with open_pool(order, division, lambda _: Path(os.devnull)) as crew:
-        ((_, model, _),) = crew.results([(ShardWorker.described, rows() // len(crew.shares))])
+    with open_pool(order, division, lambda _: Path(os.devnull)) as pool:
+        ((_, model, _),) = pool.results([(ShardWorker.described, rows() // len(pool.stats))])
         for warning in model.warnings:
             console.warn(warning)
-        console.note(f"model {source}: {counted(len(crew.shares), 'workers')}, {' '.join(model.engine)}")
+        console.note(f"model {source}: {counted(len(pool.stats), 'workers')}, {' '.join(model.engine)}")
         task = make_task(recipe, model.labels, model.thresholds, model.calibration)
-        yield DividedModel(task, *model.engine, crew)
+        yield DividedModel(task, *model.engine, pool)

@@ -29,7 +29,7 @@ from nlpctl.models.folder import read_labels
 from nlpctl.models.source import resolve_source
 from nlpctl.names import and_more
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.worker_pool import WorkItem
+from nlpctl.runtime.worker_pool import WorkerStats
 from nlpctl.runtime.worker_slots import ParallelConfig
 from nlpctl.tasks.confidence import Judged
 from nlpctl.tasks.coverage import Target, kept_at, least_confidence
@@ -56,7 +56,7 @@ class EvalResult:
     against: Against | None = None
     slices: dict[str, list[Slice]] = field(default_factory=dict)
     target: Target | None = None
-    workers: tuple[WorkItem, ...] = ()  # what each did for this model
+    workers: tuple[WorkerStats, ...] = ()  # what each did for this model
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _labels(recipe: Recipe) -> set[str] | None:
 
 def _scored(
     recipe: Recipe, splits: Sequence[str], division: ParallelConfig | None, *, compared: bool, more: Sequence[str] = ()
-) -> tuple[str, dict[str, _Scored], tuple[WorkItem, ...]]:
+) -> tuple[str, dict[str, _Scored], tuple[WorkerStats, ...]]:
     """The recipe's model, its splits with `more` of them, and what the workers did; if `compared` also its mistakes."""
     source, rows, wanted = _checked(recipe, splits)
     wanted = tuple(dict.fromkeys((*wanted, *more)))

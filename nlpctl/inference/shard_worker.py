@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
@@ -20,20 +18,21 @@ from nlpctl.data.passthrough_columns import PassthroughColumns
 from nlpctl.data.readers.row import is_bad
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.errors import EXIT_INTERRUPTED
 from nlpctl.inference.open_model import open_trained_model, set_up_to_answer
 from nlpctl.inference.predict import Answering
 from nlpctl.inference.shard_folder import VECTORS, ShardFolder, Sums
 from nlpctl.models.confidence import Calibration
-from nlpctl.runtime.ray_cluster import NodeRequirements, ray_cluster
-from nlpctl.runtime.worker import listen_for_interrupts
-from nlpctl.runtime.worker_pool import LocalWorker, WorkerPool, answering
-from nlpctl.runtime.worker_slots import ParallelConfig, shares
+from nlpctl.runtime.worker import RemoteProcess, child_main, log_to
+from nlpctl.runtime.worker_pool import WorkerPool, answering
+from nlpctl.runtime.worker_slots import ParallelConfig, shares, worker_slots
 
 if TYPE_CHECKING:
     from nlpctl.engines.pipeline import Place
     from nlpctl.engines.trained import TrainedModel
     from nlpctl.tasks.base import Predictions
+
+
+_GRACE = 5.0  # seconds for a worker to end
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class ShardWorkerConfig:
     truncated: bool = False  # whether answers say that their text was cut
 
     def on(self, runtime: RuntimeSection) -> ShardWorkerConfig:
-        """The order for a worker with these cores or this card."""
+        """The same for a worker with these cores or this card."""
         return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, runtime=runtime))
 
 
@@ -140,7 +139,7 @@ class ShardWorker:
         """The model, opened the first time; `engine`: and its precision, for all workers the same."""
         if self._model is None:
             if self._log is not None:
-                os.dup2(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
+                log_to(self._log)
             recipe, source = self._order.recipe, self._order.model
             if engine is not None:
                 chosen = dataclasses.replace(recipe.inference, engine=engine[0], precision=engine[1])
@@ -157,39 +156,27 @@ def _texts(work: Answering) -> Iterator[tuple[bytes, int, int]]:
         yield part.lines.encode(), part.bad, part.truncated
 
 
-def open_desk(order: ShardWorkerConfig, log: Path | None) -> Callable[[Any], Any]:
-    """Runs in a process of this machine: what answers its jobs. `log`: as for Desk."""
-    os.setsid()  # a terminal's Ctrl-C must reach only the parent, which passes it on once
-    listen_for_interrupts(_leave)
-    return answering(ShardWorker(order, log))
-
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    """What is being written has not got its name yet, so nothing needs an end. An exception would be one in C++."""
-    os._exit(EXIT_INTERRUPTED)
-
-
-def open_desk_elsewhere(order: ShardWorkerConfig) -> Callable[[Any], Any]:
-    """Runs on another machine, where the same folders are mounted."""
-    return answering(ShardWorker(order, None))
-
-
-# Who answers divided input: processes of this machine, each with its cores or its card, or nodes of a Ray cluster.
-
+def open_shard_worker(config: ShardWorkerConfig, log: Path | None) -> Callable[[Any], Any]:
+    """Runs in the process of a worker: how it does its jobs. `log`: as for `ShardWorker`."""
+    child_main()
+    return answering(ShardWorker(config, log))
 
 
 @contextlib.contextmanager
-def open_pool(order: ShardWorkerConfig, division: ParallelConfig, log: Callable[[int], Path]) -> Iterator[WorkerPool]:
-    """Workers with a Desk each. `log`: the file that worker i of this machine writes to once it opens the model."""
-    workers = division.workers
-    if division.cluster is None:
-        count = workers or 1
-        runtimes = shares(order.recipe.runtime, count)
-        with WorkerPool(lambda number: LocalWorker(open_desk, order.on(runtimes[number]), log(number)), count) as crew:
-            yield crew
-        return
-    with ray_cluster(division.cluster) as nodes:
-        place = nodes.place(order.recipe.runtime, workers)
-        own, ground = order.on(place.runtime), NodeRequirements(os.getcwd())
-        with WorkerPool(lambda _: nodes.hire(place, ground, open_desk_elsewhere, own), workers or place.room) as crew:
-            yield crew
+def open_pool(config: ShardWorkerConfig, division: ParallelConfig, log: Callable[[int], Path]) -> Iterator[WorkerPool]:
+    """Workers with a ShardWorker each, on this machine or the nodes of a cluster, where the same folders are mounted.
+
+    `log`: the file that worker i of this machine writes to once it opens the model.
+    """
+    runtime = config.recipe.runtime
+    with worker_slots(runtime, division, None) as slots, slots.seeing() as new_process:
+        count = len(slots.runtimes)
+        # Also of a single one: what keeps this command from using the device is an error before anything begins.
+        runtimes = slots.runtimes if slots.elsewhere else shares(runtime, count)
+
+        def make(number: int) -> RemoteProcess:
+            own_log = None if slots.elsewhere else log(number)
+            return new_process(open_shard_worker, config.on(runtimes[number]), own_log, grace=_GRACE)
+
+        with WorkerPool(make, count) as pool:
+            yield pool

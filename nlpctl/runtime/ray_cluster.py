@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
 import platform
 import re
@@ -20,17 +21,17 @@ from nlpctl.errors import NeedsRestart, NlpctlError, RunFailed, UserError
 from nlpctl.names import counted
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.worker import (
-    GoesOn,
+    NoRoom,
     ProcessEnded,
+    ProgressCallback,
     Worker,
     WorkerKilled,
     WorkerLost,
     converse,
     how_ended,
     outcome,
-    raised_or_given,
+    value_of,
 )
-from nlpctl.runtime.worker_pool import NoRoom
 
 INSTALL = "pip install 'nlpctl[cluster]'"
 OLDEST, NEWEST = (2, 40), (2, 99)  # releases of Ray; the extra in pyproject.toml asks for the same
@@ -108,13 +109,6 @@ class RayCluster:
             raise UserError(message, "--workers", "ask for fewer, or for fewer --threads of each")
         return place
 
-    def hire(
-        self, place: ResourceRequest, ground: NodeRequirements, opened: Callable[..., Any], *arguments: Any
-    ) -> RayHand:
-        """A worker on any node with as much free; it calls `opened` as `Worker` does. NoRoom: there is none.
-        UnfitNode: it lacks something."""
-        return RayHand(self._actor(place, 1, _Served), ground, opened, *arguments)
-
     def worker(
         self,
         place: ResourceRequest,
@@ -122,19 +116,21 @@ class RayCluster:
         opened: Callable[..., Any],
         *arguments: Any,
         grace: float,
+        name: str = _A_WORKER,
     ) -> RayWorker:
-        """As `Worker`, on any node with as much free. Its `start` raises as `hire`."""
+        """As `Worker`, on any node with as much free as `place` says."""
         ground = dataclasses.replace(ground, device=place.runtime.device)
-        return RayWorker(lambda: self._actor(place, _CALLS, _Keeper), ground, opened, *arguments, grace=grace)
+        wanted = {"num_cpus": place.cores, "num_gpus": place.cards, "max_restarts": 0, "max_concurrency": _CALLS}
 
-    def _actor(self, place: ResourceRequest, calls: int, kind: type) -> _Actor:
-        wanted = {"num_cpus": place.cores, "num_gpus": place.cards, "max_restarts": 0, "max_concurrency": calls}
-        with _connected():
-            return _Actor(self._ray, self._ray.remote(**wanted)(kind).remote())
+        def actor() -> _Actor:
+            with _connected():
+                return _Actor(self._ray, self._ray.remote(**wanted)(_Keeper).remote())
+
+        return RayWorker(actor, ground, opened, *arguments, grace=grace, name=name)
 
 
 class _Actor:
-    """An actor of Ray, which this process ends. Its class is a `_Met`."""
+    """An actor of Ray, a `_Keeper`, which this process ends."""
 
     def __init__(self, ray: Any, actor: Any):
         self.ray, self._actor = ray, actor
@@ -193,25 +189,13 @@ class _Actor:
             raise kind(reason.strip(), _A_WORKER, hint) from None
 
 
-class RayHand:
-    """An actor that answers requests itself: a `Hand` of runtime/worker_pool.py."""
-
-    def __init__(self, actor: _Actor, ground: NodeRequirements, *opened: Any):
-        self._actor = actor
-        actor.meet(ground)
-        actor.begin("open", *opened)
-
-    def ask(self, job: Any) -> Any:
-        return raised_or_given(self._actor.given(self._actor.begin("answer", job)), _A_WORKER)
-
-    def end(self, interrupt: bool) -> None:
-        self._actor.kill()
-
-
 class RayWorker:
     """A process that an actor keeps on its node: a `RemoteProcess` of runtime/worker.py."""
 
-    def __init__(self, actor: Callable[[], _Actor], ground: NodeRequirements, *opened: Any, grace: float):
+    def __init__(
+        self, actor: Callable[[], _Actor], ground: NodeRequirements, *opened: Any, grace: float, name: str = _A_WORKER
+    ):
+        self.name = name
         self._hire, self._ground, self._opened, self._grace = actor, ground, opened, grace
         self._actor: _Actor | None = None
 
@@ -234,21 +218,21 @@ class RayWorker:
 
     def ask(
         self,
-        asked: Any,
+        request: Any,
         where: str,
         hint: str = "",
         seconds: float | None = None,
-        goes_on: GoesOn | None = None,
-        counsel: Callable[[Any], Any] | None = None,
+        progress: ProgressCallback | None = None,
+        callback: Callable[[Any], Any] | None = None,
     ) -> Any:
         actor = self._actor
         if actor is None:
             raise ProcessEnded("it was ended", where, hint)
-        answer = converse(_RayLine(actor), asked, seconds, goes_on, counsel)
+        answer = converse(_RayChannel(actor), request, seconds, progress, callback)
         if isinstance(answer, _Ended):
             kind = WorkerKilled if answer.code == -signal.SIGKILL else ProcessEnded
             raise kind(f"its process on node {answer.node} ended ({how_ended(answer.code)})", where, hint)
-        return raised_or_given(answer, where)
+        return value_of(answer, where)
 
     def end(self, interrupt: bool = False) -> None:
         actor, self._actor = self._actor, None
@@ -261,8 +245,8 @@ class RayWorker:
             actor.kill()
 
 
-class _RayLine:
-    """A `Line` to the process that an actor keeps: after each thing that is sent, one comes."""
+class _RayChannel:
+    """A `Channel` to the process that an actor keeps: after each thing that is sent, one comes."""
 
     def __init__(self, actor: _Actor):
         self._actor = actor
@@ -289,26 +273,6 @@ def _connected() -> Iterator[None]:
         raise ClusterLost(message, _FLAG, hint) from None
 
 
-class _Met:
-    """Runs in a worker of Ray."""
-
-    def meet(self, ground: NodeRequirements) -> tuple[str, Any]:
-        """The version of nlpctl, and what is missing here."""
-        found = outcome(_told_of_node, ground.enter)
-        return nlpctl.__version__, found if isinstance(found, NlpctlError) else None
-
-
-class _Served(_Met):
-    """Answers there."""
-
-    def open(self, opened: Callable[..., Any], *arguments: Any) -> None:
-        # An error is an answer, as in a process of this machine: Ray would wrap it, and lose what it says.
-        self._opened = outcome(_told_of_node, opened, *arguments)
-
-    def answer(self, job: Any) -> Any:
-        return outcome(_told_of_node, self._opened, job) if callable(self._opened) else self._opened
-
-
 @dataclass(frozen=True)
 class _Ended:
     """In place of an answer: the process has ended."""
@@ -317,19 +281,27 @@ class _Ended:
     node: str
 
 
-class _Keeper(_Met):
-    """Keeps a process there, which can be interrupted while it answers. Several of its methods run at a time."""
+class _Keeper:
+    """The actor: it runs in a worker of Ray, and keeps a process there, which can be interrupted while it answers.
+
+    Several of its methods run at a time.
+    """
+
+    def meet(self, ground: NodeRequirements) -> tuple[str, Any]:
+        """The version of nlpctl, and what is missing on this node; None: nothing."""
+        missing = outcome(_naming_node, ground.enter)
+        return nlpctl.__version__, missing if isinstance(missing, NlpctlError) else None
 
     def open(self, grace: float, *opened: Any) -> None:
-        self._worker = Worker(*opened, grace=grace, daemon=False)
+        self._worker = Worker(_open_there, *opened, grace=grace, daemon=False)
         self._worker.start()
 
     def converse(self, content: Any) -> Any:
         """Send something to the process; what it says next."""
         try:
             with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
-                self._worker.line.send(content)
-            return self._worker.line.recv()
+                self._worker.channel.send(content)
+            return self._worker.channel.recv()
         except (EOFError, OSError):
             return _Ended(self._worker.code(), platform.node())
 
@@ -340,13 +312,19 @@ class _Keeper(_Met):
         self._worker.end(interrupt)
 
 
-def _told_of_node(call: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of `call`; what has to be mended on this node names it."""
+def _open_there(opened: Callable[..., Callable[[Any], Any]], *arguments: Any) -> Callable[[Any], Any]:
+    """Runs in the process: what `opened` gives, whose errors name this node where that is what has to be mended."""
+    answer = _naming_node(opened, *arguments)
+    return lambda request: _naming_node(answer, request)
+
+
+def _naming_node(call: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of `call`. On its own machine a command restarts itself for NeedsRestart; here somebody has to."""
     try:
         return call(*arguments)
     except NeedsRestart as needed:
-        told = ", ".join(f"{name}={value}" for name, value in needed.variables.items())
-        hint = f"stop Ray on that node, and start it there with {told}"
+        variables = ", ".join(f"{name}={value}" for name, value in needed.variables.items())
+        hint = f"stop Ray on that node, and start it there with {variables}"
         raise UserError(needed.problems[0].message, f"node {platform.node()}", hint) from None
 
 
@@ -366,7 +344,7 @@ def ray_cluster(address: str) -> Iterator[RayCluster]:
     _refuse_release(ray.__version__)
     _refuse_unreachable(address)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
     except ImportError as error:
         raise UserError(f"Ray cannot use this address: {error}", _FLAG, "pip install 'ray[client]'") from None
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:

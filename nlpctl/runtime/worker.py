@@ -1,7 +1,8 @@
 """Python subprocesses: start, requests, end and exit status. None outlives its parent.
 
-`run_python` runs code or a module once. A `Worker` answers requests until it is ended. After SIGKILL or a second Ctrl-C
-no code of the parent runs that could end them; the kernel does (nlpctl/parent.py).
+`run_python` runs code or a module once. A `Worker` answers requests until it is ended; worker_pool.py has several of
+them do a list of jobs. After SIGKILL or a second Ctrl-C no code of the parent runs that could end them; the kernel does
+(nlpctl/parent.py).
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
-from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
+from nlpctl.errors import EXIT_INTERRUPTED, Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.parent import die_with_parent, python_until_parent_ends
 
-TELLING = 10.0  # seconds between two calls of GoesOn
+PROGRESS_SECONDS = 10.0  # between two calls of a ProgressCallback
 
 _SAFE_PATH, _OURS = "PYTHONSAFEPATH", "nlpctl"
 
-GoesOn = Callable[[float], None]  # hears how many seconds an answer has taken so far
+ProgressCallback = Callable[[float], None]  # hears how many seconds a request has taken so far
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,23 @@ class WorkerKilled(ProcessEnded):
     """It was killed on a machine that still answers: perhaps for lack of memory, which it may need elsewhere too."""
 
 
+class NoRoom(RunFailed):
+    """A worker cannot be had now: all places are taken."""
+
+
 class RemoteProcess(Protocol):
-    """Something that answers requests: a `Worker` here, or one on another machine (ray_cluster.py)."""
+    """A process that answers requests: a `Worker` here, or a `RayWorker` on another machine (ray_cluster.py)."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
 
     def start(self) -> None:
-        """Separate from __init__, so that the holder can end it if Ctrl-C comes during the start."""
+        """Separate from __init__, so that the holder can end it if Ctrl-C comes during the start.
+
+        Elsewhere: NoRoom, WorkerLost; UserError if its machine lacks something.
+        """
         ...
 
     @property
@@ -104,18 +118,18 @@ class RemoteProcess(Protocol):
 
     def ask(
         self,
-        asked: Any,
+        request: Any,
         where: str,
         hint: str = "",
         seconds: float | None = None,
-        goes_on: GoesOn | None = None,
-        counsel: Callable[[Any], Any] | None = None,
+        progress: ProgressCallback | None = None,
+        callback: Callable[[Any], Any] | None = None,
     ) -> Any:
         """Send a request and return the answer. Errors of the process are raised here; library errors as RunFailed.
 
         `where` and `hint` are for the message if the process dies (ProcessEnded). TimeoutError after `seconds`.
-        `goes_on` is called every TELLING seconds meanwhile; `counsel` answers what the process asks back
-        (`call_parent`).
+        `progress` is called every PROGRESS_SECONDS meanwhile; `callback` answers what the process asks back by
+        `call_parent`.
         """
         ...
 
@@ -137,62 +151,73 @@ class Channel(Protocol):
 
 
 def converse(
-    line: Channel, asked: Any, seconds: float | None, goes_on: GoesOn | None, counsel: Callable[[Any], Any] | None
+    channel: Channel,
+    request: Any,
+    seconds: float | None,
+    progress: ProgressCallback | None,
+    callback: Callable[[Any], Any] | None,
 ) -> Any:
-    """What the process answers, as `outcome` gives it; the rest as of `RemoteProcess.ask`. EOFError: it has ended."""
+    """What the process answers, as `outcome` made it; the rest as of `RemoteProcess.ask`. EOFError: it has ended."""
     with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
-        line.send(asked)
+        channel.send(request)
     while True:
-        if not _awaited(line, seconds, goes_on):
+        if not _wait(channel, seconds, progress):
             raise TimeoutError
-        with _ending():
-            answer = line.recv()
-        if counsel is None or not isinstance(answer, _Question):
+        with _channel_errors():
+            answer = channel.recv()
+        if callback is None or not isinstance(answer, _Question):
             return answer
-        content = counsel(answer.content)
-        with _ending():
-            line.send(content)
+        content = callback(answer.content)
+        with _channel_errors():
+            channel.send(content)
 
 
 @contextlib.contextmanager
-def _ending() -> Iterator[None]:
-    """EOFError for an OSError of the line. One of `goes_on` or `counsel`, such as a full disk, is not the process's."""
+def _channel_errors() -> Iterator[None]:
+    """EOFError for an OSError of the channel. One of `progress` or `callback`, such as a full disk, stays what it is:
+    the process has not ended."""
     try:
         yield
     except OSError as error:
         raise EOFError from error
 
 
-def _polled(line: Channel, seconds: float | None) -> bool:
-    with _ending():
-        return line.poll(seconds)
-
-
-def _awaited(line: Channel, seconds: float | None, goes_on: GoesOn | None) -> bool:
-    """Whether the answer, or the end of the process, comes within `seconds`."""
-    if goes_on is None:
-        return _polled(line, seconds)
+def _wait(channel: Channel, seconds: float | None, progress: ProgressCallback | None) -> bool:
+    """Whether the answer, or the end of the process, comes within `seconds`; None: however long it takes."""
     started = time.monotonic()
     until = math.inf if seconds is None else started + seconds
-    while not _polled(line, max(0.0, min(TELLING, until - time.monotonic()))):
+    while True:
+        with _channel_errors():
+            left = max(0.0, until - time.monotonic())
+            if progress is None:
+                return channel.poll(None if seconds is None else left)
+            if channel.poll(min(PROGRESS_SECONDS, left)):
+                return True
         if time.monotonic() >= until:
             return False
-        goes_on(time.monotonic() - started)
-    return True
+        progress(time.monotonic() - started)
 
 
 class Worker:
     """A spawned process that answers requests (`RemoteProcess`). `end` must always be called."""
 
-    def __init__(self, opened: Callable[..., Callable[[Any], Any]], *arguments: Any, grace: float, daemon: bool):
+    def __init__(
+        self,
+        opened: Callable[..., Callable[[Any], Any]],
+        *arguments: Any,
+        grace: float,
+        daemon: bool,
+        name: str | None = None,
+    ):
         """The process calls `opened(*arguments)` once, and calls its result with every request.
 
-        `opened` must call `listen_for_interrupts`. `grace`: seconds to stop before the process is killed. `daemon`: it
-        ends with this process even without `end`, and must not start processes itself.
+        `opened` must call `child_main` or `listen_for_interrupts`. `grace`: seconds to stop before the process is
+        killed. `daemon`: it ends with this process even without `end`, and must not start processes itself. `name`:
+        where its user may look, such as its log; by default its number.
         """
-        self._grace = grace
+        self._grace, self._name = grace, name
         context = multiprocessing.get_context("spawn")  # a fork would inherit Paddle, which does not survive it
-        self.line, self._child = context.Pipe()
+        self.channel, self._child = context.Pipe()
         served = (self._child, os.getpid(), opened, arguments)
         self._process = context.Process(target=_main, args=served, daemon=daemon)
 
@@ -200,6 +225,10 @@ class Worker:
         with undisturbed():
             self._process.start()
         self._child.close()
+
+    @property
+    def name(self) -> str:
+        return self._name or f"worker process {self.pid}"
 
     @property
     def pid(self) -> int | None:
@@ -217,18 +246,18 @@ class Worker:
 
     def ask(
         self,
-        asked: Any,
+        request: Any,
         where: str,
         hint: str = "",
         seconds: float | None = None,
-        goes_on: GoesOn | None = None,
-        counsel: Callable[[Any], Any] | None = None,
+        progress: ProgressCallback | None = None,
+        callback: Callable[[Any], Any] | None = None,
     ) -> Any:
         try:
-            answer = converse(self.line, asked, seconds, goes_on, counsel)
+            answer = converse(self.channel, request, seconds, progress, callback)
         except EOFError:
             raise ProcessEnded(f"its process ended ({how_ended(self.code())})", where, hint) from None
-        return raised_or_given(answer, where)
+        return value_of(answer, where)
 
     def code(self) -> int | None:
         """The exit code, once the process has ended; it is waited for, but not for ever."""
@@ -241,15 +270,15 @@ class Worker:
         if interrupt:
             self.send_signal(signal.SIGINT)
         with contextlib.suppress(OSError):
-            self.line.send(None)
+            self.channel.send(None)
         try:
             self._process.join(self._grace)
         finally:  # a second Ctrl-C
             if self._process.is_alive():
                 self._process.kill()
                 self._process.join()
-            with contextlib.suppress(OSError):  # two threads of a crew may end it at once
-                self.line.close()
+            with contextlib.suppress(OSError):  # two threads of a pool may end it at once
+                self.channel.close()
 
 
 @dataclass(frozen=True)
@@ -270,7 +299,7 @@ _to_parent: Connection | None = None  # of this process, if it is a worker's
 
 
 def call_parent(content: Any) -> Any:
-    """In the process of a worker: what the `counsel` of the current request says; None when the process is to end."""
+    """In the process of a worker: what the `callback` of the current request says; None when the process is to end."""
     assert _to_parent is not None
     _to_parent.send(_Question(content))
     return _to_parent.recv()
@@ -298,14 +327,14 @@ def _serve(connection: Connection, parent: int, opened: Callable[..., Any], argu
         if isinstance(answer, NlpctlError | _Failed):
             connection.send(answer)
             return
-        while (asked := connection.recv()) is not None:
-            _send(connection, outcome(answer, asked))
+        while (request := connection.recv()) is not None:
+            _send(connection, outcome(answer, request))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent has ended, or was interrupted too
         return
 
 
-def raised_or_given(answer: Any, where: str) -> Any:
-    """What `outcome` gave elsewhere: raised if it is an error, else returned."""
+def value_of(answer: Any, where: str) -> Any:
+    """The value of an `outcome` from another process; an error is raised."""
     if isinstance(answer, _Failed):
         raise RunFailed(answer.reason, where)
     if isinstance(answer, NlpctlError):
@@ -365,6 +394,30 @@ def _safe_path() -> Iterator[None]:
     finally:
         if not asked:
             os.environ.pop(_SAFE_PATH, None)
+
+
+def child_main(log: Path | None = None) -> None:
+    """What a worker calls first that the user never sees: a terminal's Ctrl-C reaches only the parent, which passes it
+    on once and then ends this process at once, without a traceback. `log`: where its output goes (`log_to`).
+
+    Its work must be safe to break off: what it writes gets its name when it is complete, and a training loop takes the
+    signal itself, to save a checkpoint (runtime/interrupt.py).
+    """
+    os.setsid()
+    listen_for_interrupts(_leave)
+    if log is not None:
+        log_to(log)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    # No exception: raised inside C++ that calls Python, e.g. during `import onnx`, it would abort with a traceback.
+    os._exit(EXIT_INTERRUPTED)
+
+
+def log_to(log: Path) -> None:
+    """Append what this process and its libraries write from now on, on either stream, to the file."""
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
+    os.dup2(2, 1)
 
 
 def listen_for_interrupts(handler: Callable[[int, FrameType | None], object] = signal.default_int_handler) -> None:

@@ -1,8 +1,22 @@
-"""Several workers that take jobs from one list. What a lost worker had taken is done again.
+"""A pool of worker processes: jobs go in, and come out as they end. What a lost worker had taken is done again.
 
-A worker is a process of this machine (`LocalWorker`) or whatever else answers requests (`WorkerHandle`). Each is
-served by a thread of this process, which starts it, hands it one job at a time, and starts another one in place of
-one that ended.
+    with WorkerPool(make, 4) as pool:  # make(number): the process of worker `number`, not started yet
+        pool.submit(Job(train_trial, (recipe, metric), name="trial 003"))
+        job = pool.next_ended()        # waits; it holds the value, or the error
+
+Where the processes run is up to `make`: on this machine (worker.py) or on the nodes of a Ray cluster (ray_cluster.py);
+`WorkerSlots.seeing` (worker_slots.py) gives one that does either. They start with their first job.
+
+Each worker has a thread of this process, which leads it through the states of `WorkerState`. What may happen to a job:
+
+    it returns, or raises an error    that is its result. After an error its process ends too: what a library left
+                                      there may spoil the next job
+    it is not done by its deadline    its process is interrupted; its error is TimeoutError
+    its worker is lost                another process takes the worker's place and does the job from its beginning,
+                                      until MOST_LOSSES were lost over it; then the last loss is its error
+    no worker can be had (NoRoom)     it waits for one that is there, while more are asked for every _AGAIN seconds;
+                                      where there is none at all, MOST_WAITS times, then NoRoom is its error
+    the pool is left by an exception  its process is interrupted, as by Ctrl-C, and it has no result
 """
 
 from __future__ import annotations
@@ -10,56 +24,61 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import Enum
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from nlpctl import console
-from nlpctl.errors import RunFailed
-from nlpctl.runtime.worker import ProcessEnded, Worker
+from nlpctl.errors import NlpctlError, RunFailed
+from nlpctl.runtime.worker import NoRoom, ProcessEnded, RemoteProcess
 
 MOST_LOSSES = 3  # workers that may be lost over one job
 MOST_WAITS = 24  # times in a row that no worker at all can be had
-_GRACE = 5.0  # seconds for a worker to end
+ANOTHER_WORKER = "another one takes its place"
+FEWER_WORKERS = "out of memory? use fewer --workers"
 
 _AGAIN = 5.0  # seconds until a worker is asked for again where there was no room
 
-Job = Callable[..., Any]
+
+@dataclass(eq=False)
+class Job:
+    """A piece of work: `function(held, *arguments)`, called in a worker that holds `held` (see `answering`).
+
+    The fields from `worker` on are written by the pool and valid once `next_ended` has returned the job.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    name: str | None = None  # what messages call it; None: they name the worker
+    where: str | None = None  # where to look if its process dies; None: what the process is called
+    deadline: float | None = None  # of time.monotonic()
+    own_process: bool = False  # begins in a new process, which ends with it
+    answer: Callable[[Any], Any] | None = None  # answers what the job asks by `call_parent`, in the worker's thread
+    progress: Callable[[float], None] | None = None  # hears every 10 s how many seconds it has taken, there too
+
+    worker: int = -1
+    value: Any = None
+    error: BaseException | None = None
+    seconds: float = 0.0  # of the last attempt, including the start of a process
+    losses: int = 0  # workers that were lost over it
 
 
-class NoRoom(RunFailed):
-    """A worker cannot be had now."""
+class WorkerState(Enum):
+    """What the process of a worker does."""
 
-
-class WorkerHandle(Protocol):
-    """Something that works elsewhere."""
-
-    def ask(self, job: tuple[Job, tuple[Any, ...]]) -> Any:
-        """The result of the job's function, called there. ProcessEnded: it is lost, and the job may not be done."""
-        ...
-
-    def end(self, interrupt: bool) -> None:
-        """End it; with `interrupt` also in the middle of a job. May be called twice."""
-        ...
-
-
-class LocalWorker:
-    """A process of this machine."""
-
-    def __init__(self, opened: Callable[..., Callable[[Any], Any]], *arguments: Any):
-        self._worker = Worker(opened, *arguments, grace=_GRACE, daemon=True)
-        self._worker.start()
-
-    def ask(self, job: tuple[Job, tuple[Any, ...]]) -> Any:
-        return self._worker.ask(job, f"worker process {self._worker.pid}", "out of memory? use fewer --workers")
-
-    def end(self, interrupt: bool) -> None:
-        self._worker.end(interrupt)
+    ABSENT = "was not started yet, has ended, or there is no room for it"
+    STARTING = "is being started"
+    IDLE = "waits for a job"
+    BUSY = "does a job"
 
 
 @dataclass
-class WorkItem:
-    """What one worker has done. `seconds`: at work; `losses`: processes that ended in the middle of it."""
+class WorkerStats:
+    """What one worker has done. `seconds`: at work; `losses`: its processes that were lost.
+
+    `rows` is counted by those who know what a job has to do with rows.
+    """
 
     worker: int
     jobs: int = 0
@@ -69,28 +88,52 @@ class WorkItem:
 
 
 @dataclass
-class _Taken:
-    """A job in the list. `losses`: workers lost over it."""
+class _Worker:
+    """The process of a worker. Only the worker's thread changes it."""
 
     number: int
-    work: tuple[Job, tuple[Any, ...]]
-    losses: int = field(default=0)
+    stats: WorkerStats
+    process: RemoteProcess | None = None
+    state: WorkerState = WorkerState.ABSENT
 
 
 class WorkerPool:
-    """Workers 0 to `size` - 1. Use it as a context: they end with it."""
+    """Workers 0 to `size` - 1. Use it as a context: they end with it. One thread, the main one, uses its methods."""
 
-    def __init__(self, hire: Callable[[int], WorkerHandle], size: int):
-        """`hire(i)` starts worker i, and may be called again when it is lost. NoRoom: it is called again later."""
-        self.shares = [WorkItem(number) for number in range(size)]
-        self._hire = hire
-        self._hands: list[WorkerHandle | None] = [None] * size
-        self._waiting: SimpleQueue[_Taken | None] = SimpleQueue()
-        self._done: SimpleQueue[tuple[int, Any, int]] = SimpleQueue()
+    def __init__(
+        self,
+        make: Callable[[int], RemoteProcess],
+        size: int,
+        *,
+        retried: type[ProcessEnded] | tuple[type[ProcessEnded], ...] = ProcessEnded,
+        again: str = ANOTHER_WORKER,
+        hint: str = FEWER_WORKERS,
+    ):
+        """`make(number)`: a process for worker `number`, not started yet; called again for each that was lost.
+
+        `retried`: the losses after which a job is done again; others are its error at once. `again`: ends the message
+        about a loss. `hint`: of the error if a process dies.
+        """
+        self._make, self._retried, self._again, self._hint = make, retried, again, hint
+        self.stats = [WorkerStats(number) for number in range(size)]
+        self._workers = [_Worker(number, stats) for number, stats in enumerate(self.stats)]
+        self._open: dict[Job, None] = {}  # in the order of submission
+        # Queues, not locks: an interrupt in this thread must not leave a lock behind that the others wait for.
+        self._waiting: SimpleQueue[Job | None] = SimpleQueue()
+        self._ended: SimpleQueue[Job] = SimpleQueue()
         self._stopped = threading.Event()
-        self._missing, self._told = 0, False  # how often there was no room for any; whether that was told
-        # These threads last as long as the workers, which end with the thread that started them.
-        self._threads = [threading.Thread(target=self._serve, args=(number,), daemon=True) for number in range(size)]
+        self._waits, self._wait_noted = 0, False  # how often in a row there was no room for any; whether that was noted
+        # The kernel ends a process with the thread that started it: these last as long as the processes.
+        self._threads = [threading.Thread(target=self._attend, args=(worker,), daemon=True) for worker in self._workers]
+
+    @property
+    def size(self) -> int:
+        return len(self._workers)
+
+    @property
+    def open_jobs(self) -> tuple[Job, ...]:
+        """The jobs that were submitted, and not returned by `next_ended` yet."""
+        return tuple(self._open)
 
     def __enter__(self) -> WorkerPool:
         for thread in self._threads:
@@ -101,92 +144,161 @@ class WorkerPool:
         self._stopped.set()
         for _ in self._threads:
             self._waiting.put(None)
-        ending = self._interrupt() if kind is not None else []
+        interrupting = self._interrupt() if kind is not None else []
         try:
-            for thread in (*ending, *self._threads):
+            for thread in (*interrupting, *self._threads):
                 thread.join()
         except KeyboardInterrupt:  # the second one
             self._interrupt()
             raise
 
     def _interrupt(self) -> list[threading.Thread]:
-        """Interrupt all workers at once, since each has a while to end; the threads that wait for that."""
-        hands = [hand for hand in self._hands if hand is not None]
-        ending = [threading.Thread(target=hand.end, args=(True,), daemon=True) for hand in hands]
-        for thread in ending:
+        """Interrupt all processes at once, since each has a while to end; the threads that wait for that."""
+        processes = [worker.process for worker in self._workers]
+        threads = [
+            threading.Thread(target=process.end, args=(True,), daemon=True)
+            for process in processes
+            if process is not None
+        ]
+        for thread in threads:
             thread.start()
-        return ending
+        return threads
+
+    def submit(self, job: Job) -> None:
+        """Give a job to the next worker that is free; those that wait are taken in their order."""
+        self._open[job] = None
+        self._waiting.put(job)
+
+    def next_ended(self) -> Job:
+        """Wait until one of the submitted jobs has ended; the job with its value, or its error, which is not raised."""
+        job = self._ended.get()
+        del self._open[job]
+        return job
 
     def results(self, jobs: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, Any, int]]:
-        """Run jobs, (function, its arguments...), in any worker; (job's number, result, worker) as each is done.
+        """Run many jobs, each (function, its arguments...); (a job's number, its value, worker) as each ends.
 
-        The function gets what the worker holds before its arguments. The first failure of a job is raised; RunFailed if
-        MOST_LOSSES workers were lost over one job.
+        Raises the first error of a job; RunFailed if MOST_LOSSES workers were lost over one.
         """
-        count = 0
-        for job in jobs:
-            self._waiting.put(_Taken(count, (job[0], job[1:])))
-            count += 1
-        for _ in range(count):
-            number, result, worker = self._done.get()
-            if isinstance(result, BaseException):
-                raise result
-            yield number, result, worker
+        numbers: dict[Job, int] = {}
+        for number, (function, *arguments) in enumerate(jobs):
+            job = Job(function, tuple(arguments))
+            numbers[job] = number
+            self.submit(job)
+        while numbers:
+            job = self.next_ended()
+            if isinstance(job.error, ProcessEnded) and job.losses == MOST_LOSSES:
+                problem = job.error.problems[0]
+                message = f"{MOST_LOSSES} workers were lost over the same piece of work, the last one: "
+                raise RunFailed(message + problem.message, problem.where, problem.hint) from None
+            if job.error is not None:
+                raise job.error
+            yield numbers.pop(job), job.value, job.worker
 
-    def _serve(self, number: int) -> None:
-        """What the thread of worker `number` does."""
+    # -- in the thread of a worker ------------------------------------------------------------------------------
+
+    def _attend(self, worker: _Worker) -> None:
         try:
             while (job := self._waiting.get()) is not None and not self._stopped.is_set():
                 try:
-                    self._run(number, job)
-                except BaseException as error:  # also of the house's own code: nobody must wait for ever
-                    self._done.put((job.number, error, number))
+                    ended = self._run(worker, job)
+                except BaseException as error:  # a bug: nobody must wait for ever
+                    job.error, ended = error, True
+                if ended and not self._stopped.is_set():
+                    job.worker = worker.number
+                    self._ended.put(job)
         finally:
-            hand = self._hands[number]
-            if hand is not None:
-                hand.end(interrupt=False)
+            self._end(worker)
 
-    def _run(self, number: int, job: _Taken) -> None:
-        share, started = self.shares[number], time.monotonic()
+    def _run(self, worker: _Worker, job: Job) -> bool:
+        """Do a job; False: it did not end, since the pool stops or there is no room for this worker."""
+        while True:
+            started, dead = time.monotonic(), False
+            job.error = None
+            try:
+                if job.own_process:
+                    self._end(worker)
+                # One that ended while it was idle is not for this job to answer for.
+                dead = worker.process is not None and not worker.process.alive
+                process = worker.process or self._start(worker)
+                if self._stopped.is_set():
+                    return False
+                worker.state = WorkerState.BUSY
+                job.value = process.ask(
+                    (job.function, job.arguments),
+                    job.where or process.name,
+                    self._hint,
+                    None if job.deadline is None else max(0.0, job.deadline - time.monotonic()),
+                    job.progress,
+                    job.answer,
+                )
+                worker.state = WorkerState.IDLE
+            except NoRoom as error:
+                self._end(worker)
+                if self._may_wait(worker, job, error):
+                    self._waiting.put(job)  # for a worker that is there
+                    self._stopped.wait(_AGAIN)
+                    return False
+                job.error = error
+            except ProcessEnded as lost:
+                self._end(worker, interrupt=True)
+                if self._stopped.is_set():
+                    return False
+                worker.stats.losses += 1
+                job.losses += not dead
+                if dead or (isinstance(lost, self._retried) and job.losses < MOST_LOSSES):
+                    self._note_loss(worker, job, lost)
+                    continue
+                job.error = lost
+            except BaseException as error:
+                # After an error of the job itself its process waits for the next one, and can leave in order.
+                self._end(worker, interrupt=not isinstance(error, NlpctlError))
+                job.error = error
+            else:
+                worker.stats.jobs += 1
+                worker.stats.seconds += time.monotonic() - started
+                if job.own_process:
+                    self._end(worker)
+            job.seconds = time.monotonic() - started
+            self._waits, self._wait_noted = 0, False
+            return True
+
+    def _start(self, worker: _Worker) -> RemoteProcess:
+        """A new process for the worker. NoRoom, ProcessEnded, UnfitNode (ray_cluster.py)."""
+        worker.state = WorkerState.STARTING
+        worker.process = process = self._make(worker.number)  # kept before it starts, so that it can be interrupted
+        process.start()
+        worker.state = WorkerState.IDLE
+        if self._stopped.is_set():  # meanwhile, when there was nothing to interrupt
+            process.end(interrupt=True)
+        return process
+
+    def _end(self, worker: _Worker, interrupt: bool = False) -> None:
         try:
-            if self._hands[number] is None:
-                self._hands[number] = self._hire(number)
-                if self._stopped.is_set():  # while it was hired, when nobody could end it
-                    return
-            result = self._hands[number].ask(job.work)
-        except NoRoom as missing:
-            self._hands[number] = None
-            if not self._told:
-                console.note(f"worker {number}: {missing.problems[0].message}; it is asked for again")
-                self._told = True
-            # While there is one, which may take a day over its job, the others wait as long as they must.
-            self._missing = 0 if any(self._hands) else self._missing + 1
-            if self._missing > MOST_WAITS:
-                raise
-            self._waiting.put(job)  # for a worker that is there
-            self._stopped.wait(_AGAIN)
-            return
-        except ProcessEnded as lost:
-            hand, self._hands[number] = self._hands[number], None
-            if hand is not None:
-                hand.end(interrupt=True)
-            if self._stopped.is_set():
-                return
-            share.losses += 1
-            job.losses += 1
-            if job.losses == MOST_LOSSES:
-                problem = lost.problems[0]
-                message = f"{MOST_LOSSES} workers were lost over the same piece of work, the last one: "
-                raise RunFailed(message + problem.message, problem.where, problem.hint) from None
-            console.note(f"worker {number} was lost ({lost.problems[0].message}); another one takes its place")
-            self._waiting.put(job)
-            return
-        self._missing, self._told = 0, False
-        share.jobs += 1
-        share.seconds += time.monotonic() - started
-        self._done.put((job.number, result, number))
+            if worker.process is not None:
+                worker.process.end(interrupt)
+        finally:
+            worker.process, worker.state = None, WorkerState.ABSENT
+
+    def _may_wait(self, worker: _Worker, job: Job, error: NoRoom) -> bool:
+        """Whether the job may wait until there is room for a worker, or another one takes it."""
+        if not self._wait_noted:
+            who = job.name or f"worker {worker.number}"
+            console.note(f"{who}: {error.problems[0].message}; it is asked for again")
+            self._wait_noted = True
+        # While there is one, which may take a day over its job, the others wait as long as they must.
+        there = any(each.state in (WorkerState.IDLE, WorkerState.BUSY) for each in self._workers)
+        self._waits = 0 if there else self._waits + 1
+        return self._waits <= MOST_WAITS
+
+    def _note_loss(self, worker: _Worker, job: Job, lost: ProcessEnded) -> None:
+        reason = lost.problems[0].message
+        if job.name is None:
+            console.note(f"worker {worker.number} was lost ({reason}); {self._again}")
+        else:
+            console.note(f"{job.name}: {reason}; {self._again}")
 
 
-def answering(held: Any) -> Callable[[tuple[Job, tuple[Any, ...]]], Any]:
-    """What a worker answers jobs with, once it holds `held`."""
+def answering(held: Any) -> Callable[[tuple[Callable[..., Any], tuple[Any, ...]]], Any]:
+    """How a worker does jobs, once it holds `held`: what it opened at its start, and each job needs."""
     return lambda job: job[0](held, *job[1])

@@ -20,7 +20,6 @@ from nlpctl.runtime.process import one_process
 from nlpctl.runtime.ray_cluster import NodeRequirements, ray_cluster
 from nlpctl.runtime.worker import RemoteProcess, Worker
 
-# Dividing this machine among processes that work side by side.
 
 def shares(runtime: RuntimeSection, workers: int) -> list[RuntimeSection]:
     """The runtime section of each of `workers` processes: its share of the cores, or its card, in turns."""
@@ -32,7 +31,6 @@ def shares(runtime: RuntimeSection, workers: int) -> list[RuntimeSection]:
     if threads is None and "OMP_NUM_THREADS" not in os.environ:
         threads = max(1, physical_cores() // workers)
     return [dataclasses.replace(runtime, device="cpu", threads=threads)] * workers
-
 
 
 HERE: Callable[..., RemoteProcess] = partial(Worker, daemon=False)
@@ -72,11 +70,16 @@ class WorkerSlots:
     _worker: Callable[..., RemoteProcess]
 
     @contextlib.contextmanager
-    def seeing(self, folder: Path, *paths: str) -> Iterator[Callable[..., RemoteProcess]]:
-        """Makes a worker, not started yet, from what `Worker` takes. Its `start` raises UnfitNode where `folder` is
-        another one than here, or `paths` are missing."""
+    def seeing(self, folder: Path | None = None, *paths: str) -> Iterator[Callable[..., RemoteProcess]]:
+        """Makes a worker, not started yet, from what `Worker` takes, but for `daemon`.
+
+        Its `start` raises UnfitNode where `folder` is another one than here, or `paths` are missing.
+        """
         if not self.elsewhere:
             yield self._worker
+            return
+        if folder is None:
+            yield partial(self._worker, NodeRequirements(os.getcwd()))
             return
         with tempfile.NamedTemporaryFile(prefix=staging_prefix("seen"), dir=folder) as mark:
             ground = NodeRequirements(os.getcwd(), (os.path.abspath(mark.name), *paths))

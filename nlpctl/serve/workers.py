@@ -265,7 +265,7 @@ class _Workers:
                     return
                 self._ready[number] = time.monotonic()
             self._open.wait()
-            self._exchange(number, worker.ask(_SERVE, where, _HINT, counsel=partial(self._exchange, number)))
+            self._exchange(number, worker.ask(_SERVE, where, _HINT, callback=partial(self._exchange, number)))
         finally:
             with self._lock:
                 self._running.pop(number, None)

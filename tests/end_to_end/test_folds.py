@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,13 +148,18 @@ def test_runs_side_by_side(work, folds):
     assert len(list((work / "beside" / "logs").iterdir())) == 2
 
 
+def in_its_steps(events: Path) -> bool:
+    """Whether a training has begun with its steps, after which it saves a checkpoint when it is stopped."""
+    return events.exists() and '"event": "log"' in events.read_text()
+
+
 @pytest.mark.slow
 def test_stopped_side_by_side(work, folds):
     """Each run saves a checkpoint; what is resumed, with another number of workers, ends as if nothing had been."""
     words = (*WORDS[:-1], "stopped-beside", "--threads", "1")
     begun = [work / "stopped-beside" / name / "events.jsonl" for name in folds["runs"]]
     started = work.start_fresh(*words, "--workers", "2")
-    ended = work.end(started, lambda: all(each.exists() for each in begun), signal.SIGINT)
+    ended = work.end(started, lambda: all(map(in_its_steps, begun)), signal.SIGINT)
     assert ended.returncode == 130 and "--resume goes on" in ended.stderr and "Traceback" not in ended.stderr
     states = {json.loads((each.parent / "manifest.json").read_text())["state"] for each in begun}
     assert states == {"interrupted"}

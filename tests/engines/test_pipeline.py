@@ -20,7 +20,7 @@ from nlpctl.engines.pipeline import AHEAD, answering, scoring, windows
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.divided_scores import DividedModel
-from nlpctl.runtime.worker_pool import WorkItem
+from nlpctl.runtime.worker_pool import WorkerStats
 from nlpctl.tasks.base import Task
 
 
@@ -158,12 +158,12 @@ class Crew:
     """Workers in this process that score `Words`: what `DividedModel` needs of a crew."""
 
     def __init__(self, size):
-        self.shares = [WorkItem(number) for number in range(size)]
+        self.stats = [WorkerStats(number) for number in range(size)]
         self.engines = [Lengths() for _ in range(size)]
 
     def results(self, jobs):
         for number, (job, *arguments, _) in enumerate(jobs):
-            worker = number % len(self.shares)
+            worker = number % len(self.stats)
             model = TrainedModel(Words(), None, self.engines[worker])
             desk = SimpleNamespace(_opened=lambda *_, model=model: model, _order=SimpleNamespace(batch_size=4))
             yield number, job(desk, *arguments, ("test", "fp32")), worker
@@ -187,7 +187,7 @@ def test_divided_batches_are_those_of_one_process(either, workers, window, monke
     assert sorted(seen) == sorted(once * (1 if (workers, window) == (1, 16) else 2))
     batches = [batch for engine in crew.engines for batch in engine.batches]
     assert sorted(map(str, batches)) == sorted(map(str, whole.batches))
-    assert sum(share.rows for share in crew.shares) == 50
+    assert sum(share.rows for share in crew.stats) == 50
 
 
 def test_reading_goes_on_while_the_engine_works_but_not_for_ever(monkeypatch):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,14 +14,14 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Axis, RuntimeSection, SearchSection
 from nlpctl.config.tasks import greater_is_better
 from nlpctl.errors import UserError
-from nlpctl.experiments import trials as module
 from nlpctl.experiments.series import open_folder
-from nlpctl.experiments.study import FAILED, FINISHED, Study, Trial, TrialRecord
+from nlpctl.experiments.study import FINISHED, Study, TrialRecord
 from nlpctl.experiments.sweep import OWN as SWEEPS
 from nlpctl.experiments.sweep import _known_on_test, _refuse_done
+from nlpctl.experiments.training_pool import training_pool
 from nlpctl.experiments.trials import Trials, watched_metric
 from nlpctl.files import write_json_atomic
-from nlpctl.runtime.worker import ProcessEnded, Worker
+from nlpctl.runtime.worker_slots import HERE, WorkerSlots
 
 HEAD = "task: sequence_classification\nmodel: {name_or_path: ernie-3.0-nano-zh}\ndata: {train: train.tsv}\n"
 OWN = "compute_metrics: scores:rmse, metric_for_best_model: eval_rmse"
@@ -55,58 +52,22 @@ def test_the_recipe_says_which_way_its_own_score_goes(load) -> None:
     assert greater_is_better(load(OWN), "rmse")
 
 
-def seen(log: Path, cards: tuple[int, ...]) -> Callable[[Any], Any]:
-    """Runs in a process: the cards that it sees, as often as it is asked."""
-    module._opened(log, cards)
-    return lambda job: os.environ.get("CUDA_VISIBLE_DEVICES")
+def cards_seen(runtime: RuntimeSection) -> tuple[str | None, RuntimeSection]:
+    return os.environ.get("CUDA_VISIBLE_DEVICES"), runtime
 
 
-def test_a_worker_chooses_its_card_once(tmp_path, monkeypatch, load) -> None:
+def test_a_worker_chooses_its_card_once(tmp_path, monkeypatch) -> None:
+    """Its trainings run on all cards that it sees."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
-    worker = Worker(seen, tmp_path / "log", (1,), grace=5.0, daemon=True)
-    worker.start()
-    try:
-        assert [worker.ask("which", "") for _ in range(2)] == ["5", "5"]
-    finally:
-        worker.end()
-    asked: list[Any] = []
-    left = [(Trial(0, {}), load("")), (Trial(1, {}), load(""))]
-    trials = SimpleNamespace(take=lambda: left.pop() if left else None, done=lambda *told: None, metric="", command=())
-    hand = module._Hand(trials, RuntimeSection(device="gpu", devices=(1,)), tmp_path / "log", Worker)
-    hand.worker = SimpleNamespace(ask=lambda job, *told, **more: asked.append(job[0].runtime) or (FAILED, ""))
-    hand.ask(None)
-    assert asked == [RuntimeSection(device="gpu")] * 2  # of all that it sees
+    runtime = RuntimeSection(device="gpu", devices=(1,))
+    slots = WorkerSlots((runtime,), False, 1.0, HERE)
+    with training_pool(slots, tmp_path, (), itself) as pool:
+        for _ in range(2):
+            assert list(pool.results([(cards_seen,)])) == [(0, ("5", RuntimeSection(device="gpu")), 0)]
 
 
-@pytest.mark.parametrize("when", ["take", "start"])
-def test_ctrl_c_between_two_trials_ends_a_worker(tmp_path, load, when: str) -> None:
-    """Whatever its thread does meanwhile, no trial is trained to its end."""
-    told = []
-
-    def take():
-        if when == "take":
-            hand.end(interrupt=True)
-        return Trial(0, {}), load("")
-
-    class Slow(Worker):
-        def start(self) -> None:
-            hand.end(interrupt=True)
-            super().start()
-
-        def end(self, interrupt: bool = False) -> None:
-            told.append(self.pid)
-            super().end(interrupt)
-
-    trials = SimpleNamespace(take=take, done=lambda *told: None, metric="accuracy", command=())
-    make = partial(Slow, module._opened, tmp_path / "log", (), grace=5.0, daemon=False)
-    hand = module._Hand(trials, RuntimeSection(), tmp_path / "log", make)
-    if when == "take":
-        hand.ask(None)
-        assert hand.worker is None
-    else:
-        with pytest.raises(ProcessEnded):
-            hand.ask(None)
-        assert told[0] is None and told[-1] is not None and not hand.worker.alive
+def itself(runtime: RuntimeSection) -> RuntimeSection:
+    return runtime
 
 
 def test_a_pause_is_no_time_that_a_trial_takes(tmp_path, load, capfd) -> None:

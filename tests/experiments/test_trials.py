@@ -16,12 +16,11 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, Problem, RunFailed, UserError
 from nlpctl.experiments import trials as module
 from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, Trial, TrialRecord
-from nlpctl.experiments.trials import Trials, train_trial
-from nlpctl.runtime import worker_pool as crew
+from nlpctl.experiments.trials import Trials, TrialWorker, train_trial
+from nlpctl.runtime import worker_pool
 from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.run_directory import FORMAT, RunDirectory
-from nlpctl.runtime.worker import ProcessEnded, WorkerKilled, WorkerLost
-from nlpctl.runtime.worker_pool import NoRoom
+from nlpctl.runtime.worker import NoRoom, ProcessEnded, WorkerKilled, WorkerLost
 from nlpctl.runtime.worker_slots import WorkerSlots
 from nlpctl.training.oom import OutOfMemory
 
@@ -34,8 +33,7 @@ class Few(Trials):
         self.ended: dict[int, str] = {}
 
     def take(self) -> tuple[Trial, Recipe] | None:
-        with self._lock:
-            return (self._left.pop(0), self.recipe) if self._left else None
+        return (self._left.pop(0), self.recipe) if self._left else None
 
     def done(self, trial: Trial, state: str, reason: str) -> None:
         self.ended[trial.number] = state
@@ -43,6 +41,8 @@ class Few(Trials):
 
 class Process:
     """Takes a while to start, as a real one; `fails`: what its requests raise, one after the other."""
+
+    name, alive = "0.log", True
 
     def __init__(self, fails: list[BaseException], starts: list[BaseException]):
         self.fails, self.starts, self.asked, self.busy = fails, starts, 0, threading.Lock()
@@ -52,7 +52,7 @@ class Process:
         if self.starts:
             raise self.starts.pop(0)
 
-    def ask(self, job, where, hint, counsel):
+    def ask(self, request, where, hint, seconds, progress, callback):
         assert self.busy.acquire(blocking=False), "two trials in one process"
         time.sleep(0.02)
         self.busy.release()
@@ -78,7 +78,7 @@ def trained(
     trials = Few(recipe, tmp_path, SimpleNamespace(), None, SimpleNamespace(), "accuracy", ())
     made: list[Process] = []
 
-    def make(*_, grace: float) -> Process:
+    def make(*_, grace: float, name: str) -> Process:
         own = fails if not made else []
         made.append(Process([always] if always is not None else own, starts if len(made) >= 2 else []))
         return made[-1]
@@ -95,7 +95,7 @@ def test_each_trains_one_at_a_time(tmp_path):
 
 def test_what_is_lost_goes_on_in_another_process(tmp_path, monkeypatch, capsys):
     """Also where there is no room for one at first: then another worker takes the trial."""
-    monkeypatch.setattr(crew, "_AGAIN", 0.02)
+    monkeypatch.setattr(worker_pool, "_AGAIN", 0.02)
     trials, made = trained(tmp_path, [WorkerLost("its node is gone")], [NoRoom("none here")])
     assert trials.ended == dict.fromkeys(range(6), FINISHED) and sum(process.asked for process in made) == 7
     told = capsys.readouterr().err
@@ -120,16 +120,15 @@ def test_a_run_that_a_lost_process_still_holds_is_no_failed_trial(tmp_path, monk
     recipe = trial_recipe_at(tmp_path)
     recipe.run_dir.mkdir()
     held = take_lock(recipe.run_dir)
-    monkeypatch.setattr(module, "begin", lambda *_: None)
     monkeypatch.setattr(module, "LET_GO", 0.0)
     monkeypatch.setattr(module, "train_trial", lambda *_: (FAILED, "the run is in progress"))
-    answer = module._opened(tmp_path / "0.log", ())
+    worker = TrialWorker(recipe.runtime)
     try:
         with pytest.raises(RunFailed, match="(?s)still trains this.*--resume goes on"):
-            answer((recipe, "accuracy", ()))
+            worker.train(recipe, "accuracy", ())
     finally:
         held.release()
-    assert answer((recipe, "accuracy", ()))[0] == FAILED
+    assert worker.train(recipe, "accuracy", ())[0] == FAILED
 
 
 def caused(error: Exception, by: Exception) -> Exception:

@@ -23,7 +23,7 @@ from nlpctl.runtime.ray_cluster import (
     _Actor,
     _Ended,
     _Keeper,
-    _Served,
+    _open_there,
     ray_cluster,
 )
 from nlpctl.runtime.worker import (
@@ -62,22 +62,21 @@ def test_a_node_that_lacks_a_variable_is_named() -> None:
         raise NeedsRestart("no CUDA libraries", "runtime.device", "start Python with A=b", {"A": "b"})
 
     for opened in (lacks, lambda: lacks):
-        served = _Served()
-        served.open(opened)
-        error = served.answer(None)
-        assert type(error) is UserError and str(error).startswith(f"node {platform.node()}: no CUDA libraries")
-        assert "start it there with A=b" in str(error)
+        with pytest.raises(UserError, match="start it there with A=b") as error:
+            _open_there(opened)(None)
+        assert type(error.value) is UserError
+        assert str(error.value).startswith(f"node {platform.node()}: no CUDA libraries")
 
 
 def test_a_node_must_see_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")  # restored afterwards
     (tmp_path / "seen").touch()
-    assert _Served().meet(NodeRequirements(str(tmp_path), ("seen",))) == (nlpctl.__version__, None)
+    assert _Keeper().meet(NodeRequirements(str(tmp_path), ("seen",))) == (nlpctl.__version__, None)
     for ground, missing in (
         (NodeRequirements(str(tmp_path), ("seen", "/not/seen")), "/not/seen"),
         (NodeRequirements("/not"), "/not"),
     ):
-        _, error = _Served().meet(ground)
+        _, error = _Keeper().meet(ground)
         assert type(error) is UserError
         assert str(error).startswith(f"{missing}: node {platform.node()} does not see it: No such file or directory")
         assert "storage that every node has under the same path" in str(error)

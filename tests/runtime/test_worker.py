@@ -147,12 +147,12 @@ def test_a_worker_that_died_or_could_not_begin(started):
 
 
 def test_a_worker_asks_back(started):
-    """In the middle of a request, as often as it likes; an error of the counsel is that of who asked."""
+    """In the middle of a request, as often as it likes; an error of the callback is that of who asked."""
     worker = started()
-    assert worker.ask("back", "here", counsel=lambda asked: asked * 10) == [0, 10, 20]
+    assert worker.ask("back", "here", callback=lambda asked: asked * 10) == [0, 10, 20]
     assert worker.ask(0, "here") == worker.pid
     with pytest.raises(ZeroDivisionError):
-        worker.ask("back", "here", counsel=lambda asked: 1 // asked)
+        worker.ask("back", "here", callback=lambda asked: 1 // asked)
 
 
 def test_a_full_disk_of_who_asks_is_no_end_of_the_worker(started):
@@ -161,18 +161,18 @@ def test_a_full_disk_of_who_asks_is_no_end_of_the_worker(started):
 
     worker = started()
     with pytest.raises(OSError, match="No space left"):
-        worker.ask("back", "here", counsel=full)
+        worker.ask("back", "here", callback=full)
     assert worker.alive
 
 
 def test_who_waits_hears_that_it_goes_on(started, monkeypatch):
-    monkeypatch.setattr(module, "TELLING", 0.05)
+    monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.05)
     worker, heard = started(), []
     worker.ask(0, "here")
-    worker.ask(0.3, "here", goes_on=heard.append)
+    worker.ask(0.3, "here", progress=heard.append)
     assert 2 <= len(heard) <= 6 and heard == sorted(heard) and heard[0] >= 0.05
     with pytest.raises(TimeoutError):
-        worker.ask(60, "here", seconds=0.2, goes_on=heard.append)
+        worker.ask(60, "here", seconds=0.2, progress=heard.append)
 
 
 def test_a_worker_that_takes_too_long_is_interrupted(started):

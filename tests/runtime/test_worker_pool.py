@@ -13,14 +13,23 @@ from typing import Any
 
 import pytest
 
-from nlpctl.errors import RunFailed, UserError
+from nlpctl.errors import EXIT_INTERRUPTED, RunFailed, UserError
 from nlpctl.runtime import worker_pool as module
-from nlpctl.runtime.worker import ProcessEnded, Worker, listen_for_interrupts
-from nlpctl.runtime.worker_pool import LocalWorker, NoRoom, WorkerPool, answering
+from nlpctl.runtime.worker import (
+    NoRoom,
+    ProcessEnded,
+    Worker,
+    WorkerLost,
+    call_parent,
+    child_main,
+    is_alive,
+    listen_for_interrupts,
+)
+from nlpctl.runtime.worker_pool import Job, WorkerPool, answering
 
 
-def opened(held: str) -> Callable[[Any], Any]:
-    listen_for_interrupts()
+def opened(held: str, log: Path | None = None) -> Callable[[Any], Any]:
+    child_main(log)
     return answering(held)
 
 
@@ -40,40 +49,164 @@ def die(held: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def process(held: str) -> int:
+    return os.getpid()
+
+
 def refuse(held: str) -> None:
     raise UserError("not this", "here.txt:7")
 
 
-def hire(number: int) -> LocalWorker:
-    return LocalWorker(opened, f"worker {number} ")
+def sleep(held: str, seconds: float, begun: Path | None = None) -> None:
+    if begun is not None:
+        begun.write_text(str(os.getpid()))
+    time.sleep(seconds)
+
+
+def ask_twice(held: str) -> list[Any]:
+    print("said on standard output")
+    return [call_parent(1), call_parent(2)]
+
+
+def make(number: int) -> Worker:
+    return Worker(opened, f"worker {number} ", grace=5.0, daemon=True)
 
 
 def test_jobs_are_done_by_those_who_are_free() -> None:
-    with WorkerPool(hire, 2) as crew:
-        found = sorted(crew.results((join, str(i)) for i in range(20)))
+    with WorkerPool(make, 2) as pool:
+        found = sorted(pool.results((join, str(i)) for i in range(20)))
         assert [number for number, _, _ in found] == list(range(20))
         assert all(text == f"worker {worker} {number}" for number, text, worker in found)
-        assert sum(share.jobs for share in crew.shares) == 20
-        assert list(crew.results([(join, "again")]))[0][1].endswith("again")
+        assert sum(each.jobs for each in pool.stats) == 20
+        assert list(pool.results([(join, "again")]))[0][1].endswith("again")
+
+
+def test_jobs_one_by_one() -> None:
+    """Each keeps its result, or its error; after an error the next job has another process."""
+    with WorkerPool(make, 1) as pool:
+        first, wrong, last = Job(process), Job(refuse), Job(process)
+        for job in (first, wrong, last):
+            pool.submit(job)
+        assert pool.open_jobs == (first, wrong, last) and pool.size == 1
+        assert [pool.next_ended() for _ in range(3)] == [first, wrong, last] and pool.open_jobs == ()
+        assert isinstance(wrong.error, UserError) and first.error is None is last.error
+        assert first.value != last.value and not is_alive(first.value) and first.seconds > 0 == first.losses
+
+
+def test_a_job_may_have_a_process_of_its_own() -> None:
+    with WorkerPool(make, 1) as pool:
+        jobs = [Job(process), Job(process, own_process=True), Job(process), Job(process)]
+        for job in jobs:
+            pool.submit(job)
+            pool.next_ended()
+        one, own, two, again = (job.value for job in jobs)
+        assert len({one, own, two}) == 3 and two == again and not is_alive(one) and not is_alive(own)
+
+
+def test_a_job_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
+    with WorkerPool(make, 1) as pool:
+        late = Job(sleep, (60.0, tmp_path / "begun"), deadline=time.monotonic() + 2.0)
+        pool.submit(late)
+        assert isinstance(pool.next_ended().error, TimeoutError)
+        assert not is_alive(int((tmp_path / "begun").read_text()))
+        assert list(pool.results([(join, "x")])) == [(0, "worker 0 x", 0)]
+
+
+def test_a_job_asks_back_and_tells_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nlpctl.runtime.worker.PROGRESS_SECONDS", 0.05)
+    heard: list[float] = []
+    log = tmp_path / "0.log"
+    with WorkerPool(lambda number: Worker(opened, "", log, grace=5.0, daemon=True), 1) as pool:
+        asking = Job(ask_twice, answer=lambda asked: asked * 10)
+        pool.submit(asking)
+        assert pool.next_ended().value == [10, 20]
+        pool.submit(Job(sleep, (0.3,), progress=heard.append))
+        pool.next_ended()
+    assert heard and heard == sorted(heard) and "said on standard output" in log.read_text()
 
 
 def test_the_job_of_a_killed_worker_is_done_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with WorkerPool(hire, 1) as crew:
+    with WorkerPool(make, 1) as pool:
         jobs = [(join, "a"), (die_once, tmp_path / "died"), (join, "b")]
-        found = {number: result for number, result, _ in crew.results(jobs)}
+        found = {number: result for number, result, _ in pool.results(jobs)}
     assert found[0] == "worker 0 a" and found[2] == "worker 0 b" and isinstance(found[1], int)
-    assert crew.shares[0].losses == 1 and "killed by SIGKILL" in capfd.readouterr().err
+    assert pool.stats[0].losses == 1
+    told = "worker 0 was lost (its process ended (killed by SIGKILL)); another one takes its place"
+    assert told in capfd.readouterr().err
+
+
+def test_a_worker_that_ends_between_two_jobs_is_no_loss_of_the_next(capfd: pytest.CaptureFixture[str]) -> None:
+    """Also where a loss is the job's error at once."""
+    with WorkerPool(make, 1, retried=WorkerLost) as pool:
+        ((_, idle, _),) = pool.results([(process,)])
+        os.kill(idle, signal.SIGKILL)
+        while is_alive(idle):
+            time.sleep(0.01)
+        job = Job(join, ("x",), "this")
+        pool.submit(job)
+        assert pool.next_ended().value == "worker 0 x" and job.losses == 0
+    assert pool.stats[0].losses == 1 and "this: its process ended" in capfd.readouterr().err
 
 
 def test_a_job_that_kills_every_worker_ends_all() -> None:
-    with pytest.raises(RunFailed, match="3 workers were lost over the same piece"), WorkerPool(hire, 2) as crew:
-        list(crew.results([(die,), *[(join, "x")] * 3]))
+    with pytest.raises(RunFailed, match="3 workers were lost over the same piece"), WorkerPool(make, 2) as pool:
+        list(pool.results([(die,), *[(join, "x")] * 3]))
+
+
+def test_only_some_losses_are_worth_another_worker() -> None:
+    with WorkerPool(make, 1, retried=WorkerLost) as pool:
+        job = Job(die, name="this", where="log")
+        pool.submit(job)
+        assert pool.next_ended() is job and job.losses == 1
+        assert isinstance(job.error, ProcessEnded) and str(job.error).startswith("log: its process ended")
 
 
 def test_an_error_is_raised_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(UserError, match=r"here\.txt:7: not this"), WorkerPool(hire, 2) as crew:
-        list(crew.results([(join, "x"), (refuse,), (join, "y")]))
+    with pytest.raises(UserError, match=r"here\.txt:7: not this"), WorkerPool(make, 2) as pool:
+        list(pool.results([(join, "x"), (refuse,), (join, "y")]))
     assert "Traceback" not in capfd.readouterr().err
+
+
+def test_ctrl_c_ends_a_job_at_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), WorkerPool(make, 2) as pool:
+        for number in range(2):
+            pool.submit(Job(sleep, (60.0, tmp_path / str(number))))
+        while not all((tmp_path / str(number)).exists() for number in range(2)):
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 30 and capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("when", ["make", "start"])
+def test_ctrl_c_while_a_process_starts_ends_it(when: str) -> None:
+    """Whatever the worker's thread does meanwhile, no job is begun."""
+    stopping, made = threading.Event(), []
+
+    class Slow(Worker):
+        def start(self) -> None:
+            if when == "start":
+                stopped()
+            super().start()
+
+    def stopped() -> None:
+        stopping.set()
+        while not pool._stopped.is_set():
+            time.sleep(0.01)
+        time.sleep(0.1)  # the pool has interrupted all processes that it knew of
+
+    def slow(number: int) -> Slow:
+        if when == "make":
+            stopped()
+        made.append(Slow(opened, "", grace=5.0, daemon=True))
+        return made[-1]
+
+    pool = WorkerPool(slow, 1)
+    with pytest.raises(KeyboardInterrupt), pool:
+        pool.submit(Job(sleep, (60.0,)))
+        assert stopping.wait(10)
+        raise KeyboardInterrupt
+    assert not made[0].alive and made[0].code() == EXIT_INTERRUPTED
 
 
 def slow_to_end() -> Callable[[Any], Any]:
@@ -86,7 +219,7 @@ def test_an_interrupt_while_a_process_ends_prints_nothing(capfd: pytest.CaptureF
     worker = Worker(slow_to_end, grace=10, daemon=False)
     worker.start()
     assert worker.ask(1, "here") == "1"
-    worker.line.send(None)
+    worker.channel.send(None)
     time.sleep(0.25)
     worker.send_signal(signal.SIGINT)
     assert worker.code() == 0
@@ -94,98 +227,103 @@ def test_an_interrupt_while_a_process_ends_prints_nothing(capfd: pytest.CaptureF
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_where_there_is_no_room_others_do_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+class Elsewhere:
+    """A process that is none. `does`: called for each request; `starts`: for its start."""
+
+    name, alive = "a worker of the cluster", True
+
+    def __init__(self, does: Callable[[], Any], starts: Callable[[], None] = lambda: None):
+        self._does, self._starts = does, starts
+
+    def start(self) -> None:
+        self._starts()
+
+    def ask(self, *request: Any) -> Any:
+        return self._does()
+
+    def end(self, interrupt: bool = False) -> None:
+        pass
+
+
+def no_room() -> None:
+    raise NoRoom("none here")
+
+
+def test_where_there_is_no_room_others_do_the_work(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(module, "_AGAIN", 0.02)
     monkeypatch.setattr(module, "MOST_WAITS", 1000)
 
-    def only_one(number: int) -> LocalWorker:
-        if number == 0:
-            raise NoRoom("none here")
-        return hire(number)
+    def only_one(number: int) -> Any:
+        return Elsewhere(str, no_room) if number == 0 else make(number)
 
-    with WorkerPool(only_one, 2) as crew:
-        assert {worker for _, _, worker in crew.results((join, str(i)) for i in range(5))} == {1}
+    with WorkerPool(only_one, 2) as pool:
+        assert {worker for _, _, worker in pool.results((join, str(i)) for i in range(5))} == {1}
     monkeypatch.setattr(module, "MOST_WAITS", 3)
-    with pytest.raises(NoRoom, match="none here"), WorkerPool(only_one, 1) as crew:
-        list(crew.results([(join, "x")]))
+    with pytest.raises(NoRoom, match="none here"), WorkerPool(only_one, 1) as pool:
+        list(pool.results([(join, "x")]))
+    assert "worker 0: none here; it is asked for again" in capfd.readouterr().err
+
+
+def test_two_that_are_asked_for_at_once_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for room for a while, in which the other one is no worker either."""
+    monkeypatch.setattr(module, "_AGAIN", 0.01)
+    monkeypatch.setattr(module, "MOST_WAITS", 5)
+
+    def full() -> None:
+        time.sleep(0.05)
+        no_room()
+
+    with pytest.raises(NoRoom, match="none here"), WorkerPool(lambda _: Elsewhere(str, full), 2) as pool:
+        list(pool.results([(join, "x"), (join, "y")]))
 
 
 def test_others_wait_for_room_as_long_as_one_works(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long its job takes; when it is lost, they are asked for as often as at the beginning."""
     monkeypatch.setattr(module, "_AGAIN", 0.01)
     monkeypatch.setattr(module, "MOST_WAITS", 20)
-    asked = []
+    begun: list[float] = []
 
-    class Lost:
-        def ask(self, job: Any) -> Any:
-            if len(asked) == 1:
-                time.sleep(0.6)  # the other worker is asked for some sixty times
-                raise ProcessEnded("its node is gone")
-            return "done"
+    def lost_once() -> str:
+        if len(begun) == 1:
+            time.sleep(0.6)  # the other worker is asked for some sixty times
+            raise ProcessEnded("its node is gone")
+        return "done"
 
-        def end(self, interrupt: bool) -> None:
-            pass
+    def room_for_one(number: int) -> Elsewhere:
+        def start() -> None:
+            if number or (begun and time.monotonic() - begun[0] < 0.65):
+                no_room()
+            begun.append(time.monotonic())
 
-    def room_again_later(number: int) -> Lost:
-        if number or (asked and time.monotonic() - asked[0] < 0.65):
-            raise NoRoom("none here")
-        asked.append(time.monotonic())
-        return Lost()
+        return Elsewhere(lost_once, start)
 
-    with WorkerPool(room_again_later, 2) as crew:
-        assert [result for _, result, _ in crew.results([(join, "x"), (join, "y")])] == ["done", "done"]
-
-
-class Unplaced:
-    """Lost its place in the middle of its first job."""
-
-    def __init__(self, asked: list[int]):
-        self._asked = asked
-
-    def ask(self, job: Any) -> int:
-        self._asked.append(len(self._asked))
-        if len(self._asked) == 1:
-            raise NoRoom("none here")
-        return len(self._asked)
-
-    def end(self, interrupt: bool) -> None:
-        pass
-
-
-def test_a_worker_without_a_place_is_hired_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_AGAIN", 0.02)
-    asked: list[int] = []
-    hired: list[int] = []
-
-    def hire_one(number: int) -> Unplaced:
-        hired.append(number)
-        return Unplaced(asked)
-
-    with WorkerPool(hire_one, 1) as crew:
-        assert [result for _, result, _ in crew.results([(join, "x")])] == [2]
-    assert hired == [0, 0]
-
-
-class Slow:
-    """Ends once all were asked to end."""
-
-    def __init__(self, number: int, begun: threading.Barrier, asked: threading.Barrier):
-        self._number, self._begun, self._asked, self._over = number, begun, asked, threading.Event()
-
-    def ask(self, job: Any) -> None:
-        self._begun.wait(10)
-        if self._number == 0:
-            raise UserError("not this")
-        self._over.wait(20)
-
-    def end(self, interrupt: bool) -> None:
-        if interrupt:
-            self._asked.wait(10)
-        self._over.set()
+    with WorkerPool(room_for_one, 2) as pool:
+        assert [result for _, result, _ in pool.results([(join, "x"), (join, "y")])] == ["done", "done"]
 
 
 def test_all_are_asked_to_end_before_one_is_waited_for() -> None:
-    begun, asked = threading.Barrier(4), threading.Barrier(4)
-    with pytest.raises(UserError, match="not this"), WorkerPool(lambda number: Slow(number, begun, asked), 4) as crew:
-        list(crew.results([(join, "x")] * 4))
+    begun, asked = threading.Barrier(4), threading.Barrier(3)
+
+    class Slow(Elsewhere):
+        """Ends once all that still work were asked to."""
+
+        def __init__(self, number: int):
+            super().__init__(lambda: self.work(number))
+            self.over = threading.Event()
+
+        def work(self, number: int) -> None:
+            begun.wait(10)
+            if number == 0:
+                raise UserError("not this")
+            self.over.wait(20)
+
+        def end(self, interrupt: bool = False) -> None:
+            if interrupt:
+                asked.wait(10)
+            self.over.set()
+
+    with pytest.raises(UserError, match="not this"), WorkerPool(Slow, 4) as pool:
+        list(pool.results([(join, "x")] * 4))
     assert not asked.broken
