@@ -8,6 +8,7 @@ a divided prediction (inference/shard_folder.py), and, of what a run or a series
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from nlpctl.errors import UserError
 from nlpctl.names import refuse_not_utf8
 
 _BLOCK = 1 << 20
+_TICK_NS = 2_000_000_000  # the coarsest clock of a file system in use (FAT)
+_INPUTS: dict[tuple[int, ...], str] = {}  # device, inode, size and times of a file -> its SHA-256
 
 
 class AlteredFiles(UserError):
@@ -30,14 +33,31 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def sha256_of_input(path: Path) -> str:
+    """`sha256_of` a file that nlpctl only reads, such as one of the data: read once, as long as it stays the same.
+
+    Whether a run's data are those that it was trained on is asked as its recipe is opened, and noted again by what is
+    trained from them; data sets are large.
+    """
+    now, stat = time.time_ns(), path.stat()
+    state = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    if state in _INPUTS:
+        return _INPUTS[state]
+    digest = sha256_of(path)
+    # A file that was written just now could change again within one tick of the file system's clock, unseen.
+    if now - max(stat.st_mtime_ns, stat.st_ctime_ns) > _TICK_NS:
+        _INPUTS[state] = digest
+    return digest
+
+
 def sha256_of_text(text: str) -> str:
     """Hex SHA-256 of a text's UTF-8 bytes, such as a key that names a stored measurement."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def sums_of(paths: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of each file, by its path as given."""
-    return {str(path): sha256_of(path) for path in paths}
+    """SHA-256 of each file that nlpctl only reads, by its path as given."""
+    return {str(path): sha256_of_input(path) for path in paths}
 
 
 def sums_in(folder: Path, names: Iterable[str]) -> dict[str, str]:

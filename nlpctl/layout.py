@@ -27,6 +27,7 @@ CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
 # The config of a network, as PaddleNLP and Transformers write it; model_config.json: PaddleNLP before 2.5
 CONFIG_FILES = ("config.json", "model_config.json")
 
+PLAN = "plan.json"  # in a folder of compressed models, or of what several workers answer: what is made there
 SERIES = "series.json"  # in the folder of several trainings of one recipe: what is trained
 
 # What nlpctl adds to a model folder

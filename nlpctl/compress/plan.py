@@ -33,11 +33,11 @@ from nlpctl.export.strategies import (
     Strategy,
 )
 from nlpctl.files import read_json, write_json_atomic
+from nlpctl.layout import PLAN
 from nlpctl.models.model_manifest import is_part, parts_of
 from nlpctl.names import did_you_mean, differing
 from nlpctl.runtime.run_directory import RunDirectory
 
-PLAN = "plan.json"
 FORMAT = 2
 SHOWN = 3  # most settings listed in a message
 _STATIC = "compression.input_infer_model_path"

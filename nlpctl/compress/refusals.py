@@ -9,7 +9,7 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.compress.input_files import data_files, files_of_networks
-from nlpctl.compress.plan import PLAN, Chain, check_plan, strategies_of
+from nlpctl.compress.plan import Chain, check_plan, strategies_of
 from nlpctl.compress.scorer import check_scorable
 from nlpctl.compress.source import require_fp32, static_model
 from nlpctl.compress.strategies import Distill, every_strategy
@@ -24,7 +24,7 @@ from nlpctl.engines.choice import obstacle
 from nlpctl.errors import Problem, UserError
 from nlpctl.export.export import ELSEWHERE, is_free
 from nlpctl.export.strategies import KEY, Kind, Strategy, int8_of_graphs
-from nlpctl.layout import COMPRESS, EXPORT, MODEL, RECIPE
+from nlpctl.layout import COMPRESS, EXPORT, MODEL, PLAN, RECIPE
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import check_edits, check_export
 from nlpctl.models.source import read_config, resolve_source

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from nlpctl import console
 from nlpctl.compress.source import add_onnx, copy_files, copy_fp32, import_static, static_model
-from nlpctl.config.own_code import with_names_of
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of, recipe_of_network, with_settings
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import has_split
@@ -117,7 +116,7 @@ class StepExecutor:
             folder=folder,
             rows=lambda: self._calibration_batches(step, origin),
             networks=tuple(self.output / name for name in step.needs[1:]),
-            planned=Planned(step, self.recipe, with_names_of(recipe_of(origin), self.recipe)),
+            planned=Planned(step, self.recipe, recipe_of(origin, named_by=self.recipe)),
         )
         graph = step.made_by.make_graph(making)
         made = dataclasses.replace(manifest, graphs=(graph,), versions=graph_versions(), chosen=None)

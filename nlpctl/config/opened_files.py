@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.checksums import sha256_of
+from nlpctl.checksums import sha256_of, sha256_of_input
 from nlpctl.config.library import shipped_root
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS, VALUE_PATHS, dataset_files
 from nlpctl.config.positions import display
@@ -122,7 +122,7 @@ def _is_of(path: Path, opened: Path, recipe: Recipe) -> bool:
         return all(_is_of(file, opened, recipe) for file in files if file.is_file())
     if not path.is_file():
         return False
-    digest = sha256_of(path)
+    digest = sha256_of_input(path)
     return digest in _known(opened, str(path)) or digest in map(sha256_of, _copies(opened))
 
 

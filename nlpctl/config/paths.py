@@ -16,7 +16,7 @@ from nlpctl.config.coerce import resolve_scalar
 from nlpctl.config.distributions import is_distribution
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 from nlpctl.config.schema import ModelSection
-from nlpctl.layout import EXPORT_MANIFEST, SERIES, TASK, is_run
+from nlpctl.layout import EXPORT_MANIFEST, PLAN, SERIES, TASK, is_run
 from nlpctl.names import refuse_not_utf8
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ TEXT_PATHS = ("data.labels", "data.numbered_labels", "model.add_tokens", "distil
 # Mappings whose values are numbers, distributions or paths.
 VALUE_PATHS = ("model.set_parameters", "distillation.model.set_parameters")
 # Paths when they look like one, or when there is such a folder.
-_OUTPUTS = {EXPORT_MANIFEST, TASK, SERIES, "plan.json"}  # of exports, models, folds and sweeps, compressions
+_OUTPUTS = {EXPORT_MANIFEST, TASK, SERIES, PLAN}  # of exports, models, folds and sweeps, compressions
 NAMES = ("model.name_or_path", "data.dataset", "distillation.model.name_or_path")
 
 

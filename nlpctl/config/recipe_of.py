@@ -18,18 +18,20 @@ from nlpctl.config.own_code import of_folder, with_names_of
 from nlpctl.config.schema import DataSection, Recipe, with_value
 
 
-def recipe_of(folder: Path) -> Recipe:
+def recipe_of(folder: Path, named_by: Recipe | None = None) -> Recipe:
     """The recipe of a folder: from recipe.yaml in a run; from task.json in a model folder, checkpoint or export.
 
-    The latter holds how text is read and answered; all else is the default, and there are no data. UserError: the
-    folder is none of these, or damaged.
+    The latter holds how text is read and answered; all else is the default, and there are no data. `named_by`: the
+    recipe of the command; code of the folder that it names too may be imported (own_code.py). UserError: the folder is
+    none of these, or damaged.
     """
-    return load_recipe(folder, purpose="apply", reads_files=False)
+    recipe = load_recipe(folder, purpose="apply", reads_files=False)
+    return recipe if named_by is None else with_names_of(recipe, named_by)
 
 
 def recipe_for_export(recipe: Recipe, export: Path) -> Recipe:
     """`recipe` for an export whose text encoding may differ, as that of a student; data and runtime are kept."""
-    own = with_names_of(recipe_of(export), recipe)
+    own = recipe_of(export, named_by=recipe)
     return dataclasses.replace(recipe, model=own.model, data=with_reading(recipe.data, own.data))
 
 
@@ -41,7 +43,7 @@ def with_reading(data: DataSection, own: DataSection) -> DataSection:
 
 def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
     """The recipe that a network of a compression was trained with in `run`, for the process that `recipe` asks for."""
-    own = with_names_of(recipe_of(run), recipe)
+    own = recipe_of(run, named_by=recipe)
     return dataclasses.replace(own, runtime=recipe.runtime, inference=recipe.inference)
 
 

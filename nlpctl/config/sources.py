@@ -32,6 +32,7 @@ from nlpctl.layout import (
     LABELS,
     MANIFEST,
     MODEL,
+    PLAN,
     RECIPE,
     SERIES,
     TASK,
@@ -43,7 +44,7 @@ from nlpctl.names import in_utf8, nearest, nearest_file
 GIVEN = "recipe"  # what messages call a recipe that a program gives as a mapping
 # What stands beside the recipe.yaml of a run, of several, of an index. One of these is enough: a stranger may have
 # deleted the others.
-_WRITTEN_BESIDE = (MANIFEST, EVENTS, f"{MODEL}/{TASK}", f"{CHECKPOINTS}/*/{TASK}", SERIES, "plan.json")
+_WRITTEN_BESIDE = (MANIFEST, EVENTS, f"{MODEL}/{TASK}", f"{CHECKPOINTS}/*/{TASK}", SERIES, PLAN)
 DATA_SUFFIXES = (".tsv", ".csv", *JSON_LINES, ".txt")  # .json is YAML too
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.compress.schedule import Clock
 from nlpctl.config.keys import use_of
-from nlpctl.config.own_code import require_named, with_names_of
+from nlpctl.config.own_code import require_named
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe, SearchSection, parse_budget
 from nlpctl.config.search_space import MOST_TRIALS, grid_size, trials_wanted
@@ -218,7 +218,7 @@ def _on_test(recipe: Recipe, folder: Path, best: TrialRecord) -> dict[str, Any] 
         return known
     from nlpctl.inference.evaluate import evaluate
 
-    own = with_names_of(recipe_of(folder / TRIALS / best.name), recipe)
+    own = recipe_of(folder / TRIALS / best.name, named_by=recipe)
     data = replace(own.data, test=recipe.data.test, splits=recipe.data.splits)
     console.note(f"scoring the best, trial {best.name}, on test")
     return evaluate(replace(own, data=data, runtime=recipe.runtime), ("test",)).metrics["test"]

@@ -25,12 +25,11 @@ from nlpctl.data.input_shards import Shard
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import STAGING_PREFIX, json_of, remove_dir, remove_leftovers, staged_file, write_json_atomic, writing
 from nlpctl.inference.predict import shards_of
-from nlpctl.layout import MANIFEST, PARTS
+from nlpctl.layout import MANIFEST, PARTS, PLAN
 
 if TYPE_CHECKING:
     import numpy as np
 
-PLAN = "plan.json"
 _ENOUGH = "free disk space, then continue with --resume"
 _BLOCK = 1 << 20
 VECTORS = ".f32"  # the ending of a part of vectors

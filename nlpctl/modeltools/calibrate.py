@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from nlpctl import console
 from nlpctl.checksums import sha256_of
 from nlpctl.compress.page import read_compression
-from nlpctl.config.own_code import with_names_of
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
@@ -154,7 +153,7 @@ def _told_anew(run: RunDirectory, recipe: Recipe, model: TrainedModel) -> dict[s
         console.warn(str(problem))
     if damage:
         return {}
-    own = with_names_of(recipe_of(run.path), recipe)
+    own = recipe_of(run.path, named_by=recipe)
     task = make_task(own, model.task.labels, model.task.thresholds, model.task.calibration)
     for split, report in metrics.items():
         found: dict[str, Any] = {}

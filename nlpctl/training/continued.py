@@ -11,7 +11,6 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.config.own_code import with_names_of
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
@@ -159,7 +158,7 @@ def recipe_to_continue(source: str) -> Recipe:
             raise
         hint = "name its recipe here, or keep the run on storage that every node sees"
         raise UserError("neither the finished run nor a recipe is on this node", source, hint) from None
-    return with_names_of(recipe_of(recipe.run_dir), recipe) if is_run(recipe.run_dir) else recipe
+    return recipe_of(recipe.run_dir, named_by=recipe) if is_run(recipe.run_dir) else recipe
 
 
 def longer(recipe: Recipe, run: Path, more: int) -> list[Override]:

@@ -13,7 +13,7 @@ import pytest
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.config.own_code import CODE_KEYS, Unnamed, module_file, refuse_unnamed, require_named, with_names_of
+from nlpctl.config.own_code import CODE_KEYS, Unnamed, module_file, refuse_unnamed, require_named
 from nlpctl.config.recipe_of import recipe_of, with_settings, with_student
 from nlpctl.data.functions import import_function
 from nlpctl.errors import UserError
@@ -75,9 +75,9 @@ def test_what_the_user_names_too_is_imported(run, key):
     (run.parent / "mine.yaml").write_text(recipe_with(key, "json:loads"))
     own = load_recipe(run.parent / "mine.yaml", purpose="apply")
     require_named(own)
-    require_named(with_names_of(recipe_of(run), own))
+    require_named(recipe_of(run, named_by=own))
     with pytest.raises(UserError):
-        require_named(with_names_of(recipe_of(run), recipe_of(run)))
+        require_named(recipe_of(run, named_by=recipe_of(run)))
 
 
 @pytest.mark.parametrize("left", ["manifest.json", "model/task.json"])
