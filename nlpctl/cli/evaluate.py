@@ -75,7 +75,7 @@ def evaluate(
     recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
     from nlpctl.inference.evaluate import evaluate as run_evaluation
     from nlpctl.report.score_tables import confidence_tables
-    from nlpctl.runs.comparison import changed_rows, comparison_table, slice_table, told_target
+    from nlpctl.runs.comparison import changed_rows, comparison_table, format_target, slice_table
     from nlpctl.runtime.worker_slots import ParallelConfig
 
     other = None if against is None else load_command_recipe(against, ctx, purpose="apply")
@@ -98,7 +98,7 @@ def evaluate(
     for table in confidence_tables(result.metrics):
         show_table(table, apart=True)
     if result.target is not None:
-        console.result(f"\n{told_target(result.target)}")
+        console.result(f"\n{format_target(result.target)}")
     for name, listed in result.slices.items():
         if listed:
             show_table(slice_table(name, by or "", listed), apart=True)

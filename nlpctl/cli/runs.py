@@ -18,7 +18,7 @@ from nlpctl.errors import UserError
 from nlpctl.layout import CONFIDENCE
 from nlpctl.names import counted, did_you_mean
 from nlpctl.report.model import Table
-from nlpctl.report.score_tables import told_ece
+from nlpctl.report.score_tables import format_ece
 from nlpctl.report.text import show_table, watch_table
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def show(run: RunArgument, json: Json = False) -> None:
         score_tables(record.metrics)
         for split, report in record.metrics.items():
             if CONFIDENCE in report:
-                console.result(f"{split}: {told_ece(report)}")
+                console.result(f"{split}: {format_ece(report)}")
     incidents = [[each["event"], each["step"], _told(each)] for each in record.incidents()]
     if incidents:
         show_table(Table(["what", "step", "details"], incidents, "Incidents"), apart=True)

@@ -76,7 +76,7 @@ def sweep(
 def _show(found: SweepResult) -> None:
     from nlpctl.config.recipe_text import value_text
     from nlpctl.experiments.sweep_result import BEST, short_names
-    from nlpctl.report.score_tables import figures
+    from nlpctl.report.score_tables import single_scores
 
     keys = list(found.space.space)
     rows = [
@@ -86,7 +86,7 @@ def _show(found: SweepResult) -> None:
     show_table(Table(["trial", f"{found.metric} on dev", *short_names(keys)], rows))
     console.result(found.told)
     if found.test is not None:
-        console.result(f"on test: {found.metric} {figures(found.test)[found.metric]:.4f}")
+        console.result(f"on test: {found.metric} {single_scores(found.test)[found.metric]:.4f}")
     for name, share in found.importance.items():
         console.note(f"importance {share:.0%}: {name}")
     console.note(f"the best recipe: {display(found.folder / BEST)}")

@@ -24,7 +24,7 @@ from nlpctl.experiments.series import Member, TrainingRows, open_series, read_ro
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.layout import REPORT
 from nlpctl.names import listed
-from nlpctl.report.score_tables import figures
+from nlpctl.report.score_tables import single_scores
 
 KIND = "curve"
 RESULT = "curve.json"
@@ -70,7 +70,7 @@ def learning_curve(
             series.train(member, command)
         metrics = [read_json(series.run(member).metrics_file)[split] for member in members]
         metric = _metric(recipe, metrics)
-        values = [float(figures(report)[metric]) for report in metrics]
+        values = [float(single_scores(report)[metric]) for report in metrics]
         curve = fit(sizes, [values[runs] for runs in by_size])
         names = [member.name for member in members]
         scored = [(size, names[runs], values[runs]) for size, runs in zip(sizes, by_size, strict=True)]
@@ -116,7 +116,8 @@ def _metric(recipe: Recipe, metrics: Sequence[Any]) -> str:
     chosen = (recipe.training.metric_for_best_model or "").removeprefix("eval_")
     info = task_info(recipe.task)
     for name in (chosen, *scores(recipe.task)):
-        if name and info.greater_is_better(name) and all(0 <= figures(each).get(name, -1) <= 1 for each in metrics):
+        shares = all(0 <= single_scores(each).get(name, -1) <= 1 for each in metrics)
+        if name and info.greater_is_better(name) and shares:
             return name
-    hint = f"the scores are {listed(figures(metrics[0]))}"
+    hint = f"the scores are {listed(single_scores(metrics[0]))}"
     raise UserError(f"{recipe.task} has no score between 0 and 1 to draw", recipe.where("task"), hint)

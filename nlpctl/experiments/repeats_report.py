@@ -16,7 +16,7 @@ from nlpctl.report.html import element
 from nlpctl.report.model import Code, Figure, KeyFigures, Part, Report, Section, Table
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import Dot, scatter
-from nlpctl.report.score_tables import figures
+from nlpctl.report.score_tables import single_scores
 
 _COUNTS = ("rows", TRUNCATED)
 
@@ -43,7 +43,7 @@ def spreads(metrics: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str,
     values: dict[str, dict[str, list[float]]] = {}
     for reports in metrics.values():
         for split, report in reports.items():
-            for score, value in figures(report).items():
+            for score, value in single_scores(report).items():
                 if score not in _COUNTS and math.isfinite(value):
                     values.setdefault(split, {}).setdefault(score, []).append(float(value))
     return {split: {score: spread(each) for score, each in by_score.items()} for split, by_score in values.items()}
@@ -92,7 +92,7 @@ def _runs(metrics: Mapping[str, Mapping[str, Any]], main: str, folds: Sequence[i
     dots: dict[str, list[Dot]] = {split: [] for split in splits}
     rows = []
     for i, (name, reports) in enumerate(metrics.items()):
-        values = {split: figures(reports.get(split, {})).get(main) for split in splits}
+        values = {split: single_scores(reports.get(split, {})).get(main) for split in splits}
         for split, value in values.items():
             if value is not None:
                 dots[split].append(Dot(i + 1, value, name))

@@ -17,7 +17,7 @@ from nlpctl.report.html import element
 from nlpctl.report.model import Code, Figure, KeyFigures, Number, Part, Report, Section, Table
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import Dot, bars, lines, scatter
-from nlpctl.report.score_tables import figures
+from nlpctl.report.score_tables import single_scores
 
 if TYPE_CHECKING:
     from nlpctl.tasks.intervals import Comparison
@@ -101,7 +101,7 @@ def sweep_page(result: SweepResult, best_recipe: str, swept_recipe: str) -> str:
     trials, best = result.trials, result.best
     numbers: dict[str, object] = {f"best {result.metric} on dev": best.score, "its trial": best.name}
     if result.test is not None:
-        numbers[f"its {result.metric} on test"] = figures(result.test).get(result.metric)
+        numbers[f"its {result.metric} on test"] = single_scores(result.test).get(result.metric)
     states = [trial.state for trial in trials]
     numbers |= {state: states.count(state) for state in (FINISHED, PRUNED, FAILED) if state in states}
     values = [[key, value_text(value), result.space.space[key].told] for key, value in best.values.items()]

@@ -32,7 +32,7 @@ def escaped(value: Any) -> Html:
         return value
     text = "" if value is None else str(value)
     # Texts of the data go onto the page: a direction mark could turn the rest of a line round.
-    return Html(html.escape(_UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)))
+    return Html(html.escape(_UNSEEN.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)))
 
 
 def as_it_is(text: str) -> Html:
@@ -45,12 +45,13 @@ def element(name: str, /, *children: Any, **attributes: Any) -> Html:
 
     An attribute that is None is left out.
     """
-    told = "".join(
+    attributes_text = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    return Html(f"<{name}{told}>" if name in _VOID else f"<{name}{told}>{joined(*children)}</{name}>")
+    start = f"<{name}{attributes_text}>"
+    return Html(start if name in _VOID else f"{start}{joined(*children)}</{name}>")
 
 
 def joined(*parts: Any, between: str = "") -> Html:
@@ -165,12 +166,12 @@ class MarkedPart:
 
 
 def marked_text(parts: Sequence[MarkedPart], most: float) -> Html:
-    """The text; blue speaks for, orange against, the stronger the nearer to `most`. Pointing at a part tells its value.
-    """
-    made = []
+    """A paragraph of the parts, shaded blue where they speak for and orange where against, the stronger the nearer to
+    `most`. Pointing at a part shows its value."""
+    spans = []
     for part in parts:
         share = round(min(abs(part.value) / most, 1.0) * STRONGEST) if most else 0
         style = f"background:color-mix(in srgb,var(--c{0 if part.value > 0 else 1}) {share}%,transparent)"
         span = element("span", part.text, style=style if share else None, title=f"{part.value:+.4f}")
-        made.append(span if part.joined else joined(" ", span))
-    return element("p", *made, class_="marked")
+        spans.append(span if part.joined else joined(" ", span))
+    return element("p", *spans, class_="marked")

@@ -143,6 +143,7 @@ def colour(number: int) -> str:
     return f"c{number % COLOURS}"
 
 
+# The plots.
 
 Point = tuple[float, float]
 MOST_POINTS = 800  # of a line; more cannot be told apart on a screen
@@ -178,8 +179,8 @@ def lines(
         # Dots on every point of a long curve would hide it and make the file large.
         for x, y in points if len(points) <= 60 else ():
             if _is_finite((x, y)):
-                told = element("title", f"{name}: {y:.6g} at {x_label} {short_number(x)}")
-                parts.append(element("circle", told, cx=frame.x(x), cy=frame.y(y), r=3, class_=colour(number)))
+                hint = element("title", f"{name}: {y:.6g} at {x_label} {short_number(x)}")
+                parts.append(element("circle", hint, cx=frame.x(x), cy=frame.y(y), r=3, class_=colour(number)))
     return svg(frame.width, frame.height, f"{y_label} over {x_label}", *parts)
 
 
@@ -199,9 +200,9 @@ def reliability(series: Mapping[str, Sequence[Sequence[float]]]) -> Html:
         parts.append(element("path", d=_path(points, frame), class_=f"line {colour(number)}"))
         total = sum(count for *_, count in bins) or 1
         for sure, right, count in bins:
-            told = element("title", f"{name}: {right:.1%} of {count:,} right at confidence {sure:.1%}")
+            hint = element("title", f"{name}: {right:.1%} of {count:,} right at confidence {sure:.1%}")
             size = round(2.5 + 6 * math.sqrt(count / total), 2)
-            parts.append(element("circle", told, cx=frame.x(sure), cy=frame.y(right), r=size, class_=colour(number)))
+            parts.append(element("circle", hint, cx=frame.x(sure), cy=frame.y(right), r=size, class_=colour(number)))
     return svg(frame.width, frame.height, "share right over confidence", *parts)
 
 
@@ -241,9 +242,9 @@ def scatter(
     parts += [frame.level(y, name) for name, y in levels.items()]
     for number, dots in enumerate(drawn.values()):
         for dot in dots:
-            told = element("title", f"{dot.name}: {y_format(dot.y)} at {short_number(dot.x)}")
+            hint = element("title", f"{dot.name}: {y_format(dot.y)} at {short_number(dot.x)}")
             radius = 7 if dot.label else 4.5
-            parts.append(element("circle", told, cx=frame.x(dot.x), cy=frame.y(dot.y), r=radius, class_=colour(number)))
+            parts.append(element("circle", hint, cx=frame.x(dot.x), cy=frame.y(dot.y), r=radius, class_=colour(number)))
     for place, dot in enumerate(sorted((dot for dot in every if dot.label), key=lambda dot: dot.x)):
         x, below = frame.x(dot.x), place % 2 == 0  # by turns below and above, since labels are longer than gaps
         near_end = x + text_width(dot.label) + 12 > frame.width
@@ -285,26 +286,26 @@ def bars(
     left = min(max(text_width(name) for name in names), 220) + 14
     colours, above = legend(list(series), left)
     top = above or 4
-    told = {name: [value_format(value) for value in values] for name, values in series.items()}
-    right = max(text_width(text) for texts in told.values() for text in texts) + 12
+    texts = {name: [value_format(value) for value in values] for name, values in series.items()}
+    right = max(text_width(text) for of_series in texts.values() for text in of_series) + 12
     width, height = 560.0, top + group * len(names) + 4
     most = max((value for values in series.values() for value in values), default=0) or 1
     parts = [colours]
     for row, name in enumerate(names):
         y = top + row * group
-        full = element("title", name)
-        text = shortened(name, left - 13)
+        cut, whole = shortened(name, left - 13), element("title", name)
         middle = y + thick * len(series) / 2 + 5
-        parts.append(element("text", text, full, x=left - 8, y=middle, text_anchor="end", class_="name"))
-        for number, (of, values) in enumerate(series.items()):
+        parts.append(element("text", cut, whole, x=left - 8, y=middle, text_anchor="end", class_="name"))
+        for number, (series_name, values) in enumerate(series.items()):
             length = round(max(values[row] / most * (width - left - right), 0), 2)
-            hint = hints[of][row] if hints else f"{name}, {of}: {told[of][row]}"
+            text = texts[series_name][row]
+            hint = hints[series_name][row] if hints else f"{name}, {series_name}: {text}"
             at = y + number * thick
             parts.append(
                 element("rect", element("title", hint), x=left, y=at, width=max(length, 1), height=thick - 2,
                         rx=2, class_=colour(number))
             )  # fmt: skip
-            parts.append(element("text", told[of][row], x=left + length + 5, y=at + thick - 3))
+            parts.append(element("text", text, x=left + length + 5, y=at + thick - 3))
     return svg(width, height, label, *parts)
 
 
@@ -359,10 +360,10 @@ def _columns(counts: Sequence[int], shares: Sequence[float], edges: Sequence[flo
     floor = frame.y(0)
     for i, share in enumerate(shares):
         start, end, y = frame.x(edges[i]), frame.x(edges[i + 1]), frame.y(share)
-        told = f"{short_number(edges[i])} to {short_number(edges[i + 1])}: {counts[i]:,} rows, {short_percent(share)}"
+        hint = f"{short_number(edges[i])} to {short_number(edges[i + 1])}: {counts[i]:,} rows, {short_percent(share)}"
         width, height = round(max(end - start - 1, 0.5), 2), round(floor - y, 2)
         yield element(
-            "rect", element("title", told), x=start, y=y, width=width, height=height, class_=colour(0), opacity=0.75
+            "rect", element("title", hint), x=start, y=y, width=width, height=height, class_=colour(0), opacity=0.75
         )
 
 

@@ -1,4 +1,4 @@
-"""Scores as tables: one over all splits, then those of each label and of each level of labels."""
+"""Scores as tables: one over all splits, then those of each label, of each level of labels, and by confidence."""
 
 from __future__ import annotations
 
@@ -11,62 +11,74 @@ from nlpctl.report.model import Table
 
 def score_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
     """The tables of `metrics`, which hold a report for every split, as metrics.json does."""
-    yield _scores(metrics)
+    yield _split_table(metrics)
     for split, report in metrics.items():
-        if "labels" not in report:
+        if "labels" in report:
+            yield label_table(split, report)
+        if "levels" in report:
+            yield level_table(split, report)
+
+
+def _split_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
+    """A row of scores per split, and one of their 95 % intervals."""
+    names = list(dict.fromkeys(name for report in metrics.values() for name in single_scores(report)))
+    rows: list[list[Any]] = []
+    for split, report in metrics.items():
+        rows.append([split, *(single_scores(report).get(name) for name in names)])
+        ends = report.get(INTERVALS)
+        if ends:
+            intervals = [f"{ends[name][0]:.3f} to {ends[name][1]:.3f}" if name in ends else None for name in names]
+            rows.append(["  95 % interval", *intervals])
+    return Table(["split", *names], rows)
+
+
+def label_table(split: str, report: Mapping[str, Any], support: str = "support") -> Table:
+    """The scores of each label. `support`: the name of the column that counts the rows of a label."""
+    names = ["precision", "recall", "f1", "support"]
+    rows = [[label, *(scores[name] for name in names)] for label, scores in report["labels"].items()]
+    return Table(["label", *names[:-1], support], rows, f"{split}, per label")
+
+
+def level_table(split: str, report: Mapping[str, Any]) -> Table:
+    """The scores of each level of hierarchical labels."""
+    names = ["labels", "micro_f1", "macro_f1"]
+    rows = [[level, *(scores[name] for name in names)] for level, scores in report["levels"].items()]
+    return Table(["level", *names], rows, f"{split}, per level")
+
+
+def confidence_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
+    """Per split how many decisions are as sure as some least confidence, and how many of these are right."""
+    for split, report in metrics.items():
+        confidence = report.get(CONFIDENCE)
+        if not confidence:
             continue
-        of_label = ["precision", "recall", "f1", "support"]
-        labels = [[label, *(row[name] for name in of_label)] for label, row in report["labels"].items()]
-        yield Table(["label", *of_label], labels, f"{split}, per label")
-        if "levels" in report:  # of hierarchical labels
-            of_level = ["labels", "micro_f1", "macro_f1"]
-            levels = [[level, *(row[name] for name in of_level)] for level, row in report["levels"].items()]
-            yield Table(["level", *of_level], levels, f"{split}, per level")
+        rows = [
+            [point["min_confidence"], _percent(point["coverage"]), _percent(point["precision"])]
+            for point in confidence["coverage"]
+        ]
+        what = confidence["of"]  # what is decided: rows, entities, labels
+        title = f"{split}, {what} by confidence; {format_ece(report)}"
+        yield Table(["confidence from", f"{what} kept", "of these right"], rows, title)
 
 
-def figures(report: Mapping[str, Any]) -> dict[str, float]:
+def single_scores(report: Mapping[str, Any]) -> dict[str, float]:
     """The entries of a report that are single numbers, those of the user's own scores too."""
     entries = {**report, **report.get(OWN_SCORES, {})}
     return {name: value for name, value in entries.items() if isinstance(value, int | float)}
 
 
 def without_counts(report: Mapping[str, Any]) -> dict[str, float]:
-    """`figures` without the numbers of rows, words and texts, which are no scores."""
+    """`single_scores` without the numbers of rows, words and texts, which are no scores."""
     own = report.get(OWN_SCORES, {})
-    return {name: value for name, value in figures(report).items() if name in own or not isinstance(value, int)}
+    return {name: value for name, value in single_scores(report).items() if name in own or not isinstance(value, int)}
 
 
-def confidence_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
-    """Per split how many decisions are as sure as some least confidence, and how many of these are right."""
-    for split, report in metrics.items():
-        found = report.get(CONFIDENCE)
-        if not found:
-            continue
-        rows = [
-            [each["min_confidence"], _share(each["coverage"]), _share(each["precision"])] for each in found["coverage"]
-        ]
-        title = f"{split}, {found['of']} by confidence; {told_ece(report)}"
-        yield Table(["confidence from", f"{found['of']} kept", "of these right"], rows, title)
-
-
-def told_ece(report: Mapping[str, Any]) -> str:
-    """The calibration error of a report, for people."""
+def format_ece(report: Mapping[str, Any]) -> str:
+    """The expected calibration error of a report, and what it was before the calibration."""
     before = report[CONFIDENCE].get("before")
     return f"ECE {report[ECE]:.4f}" + (" (not calibrated)" if before is None else f", {before[ECE]:.4f} uncalibrated")
 
 
-def _share(share: float | None) -> str | None:
+def _percent(share: float | None) -> str | None:
+    """A share as 12.3 %. Unlike `model.percent` it writes the least shares as 0.0 %."""
     return None if share is None else f"{share:.1%}".replace("%", " %")
-
-
-def _scores(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
-    """A row of scores per split, and one of their 95 % intervals."""
-    names = list(dict.fromkeys(name for report in metrics.values() for name in figures(report)))
-    rows: list[list[Any]] = []
-    for split, report in metrics.items():
-        rows.append([split, *(figures(report).get(name) for name in names)])
-        ends = report.get(INTERVALS)
-        if ends:
-            told = [f"{ends[name][0]:.3f} to {ends[name][1]:.3f}" if name in ends else None for name in names]
-            rows.append(["  95 % interval", *told])
-    return Table(["split", *names], rows)

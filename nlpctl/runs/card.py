@@ -36,14 +36,13 @@ from nlpctl.runs.run_files import is_run, sound_slices
 from nlpctl.runs.runs import RunRecord, open_run, tell_missing_slices
 from nlpctl.tasks.slices import Slice
 
-# The words of model cards, in English and Chinese.
-
 LANGUAGES = ("en", "zh")
 
 
 def words(language: str) -> Mapping[str, str]:
     """What a card says, by name. `language`: one of LANGUAGES."""
     return {name: texts[LANGUAGES.index(language)] for name, texts in _WORDS.items()}
+
 
 _WORDS: Mapping[str, tuple[str, str]] = {
     "comma": (", ", "、"),
@@ -201,10 +200,8 @@ _WORDS: Mapping[str, tuple[str, str]] = {
 }
 
 
-# A model card: YAML for the Hugging Face hub, then Markdown for people.
-#
-# Everything stands in the files of the run, the model folder or the export. What they do not say is left out.
-
+# A model card: YAML for the Hugging Face hub, then Markdown for people. Everything in it stands in the files of the
+# run, the model folder or the export; what they do not say is left out.
 
 FEW = 30  # rows of a label; with fewer, its scores say little
 MOST_LABELS = 100
@@ -250,7 +247,7 @@ class CardFacts:
 
 
 def card_page(facts: CardFacts, language: str) -> str:
-    """The text of README.md. `language`: of its words, one of card_words.LANGUAGES."""
+    """The text of README.md. `language`: of its words, one of LANGUAGES."""
     say = words(language)
     sections = [
         Section(say["does"], list(_does(facts, say, language))),
@@ -273,22 +270,22 @@ def card_page(facts: CardFacts, language: str) -> str:
 
 def _front_matter(facts: CardFacts) -> dict[str, Any]:
     info = task_info(facts.recipe.task)
-    found: dict[str, Any] = {}
+    head: dict[str, Any] = {}
     if facts.languages:
-        found["language"] = list(facts.languages)
+        head["language"] = list(facts.languages)
     if facts.license is not None:
-        found["license"] = facts.license
-    found["library_name"] = "paddlenlp"
+        head["license"] = facts.license
+    head["library_name"] = "paddlenlp"
     if info.pipeline is not None:
-        found["pipeline_tag"] = info.pipeline
-    found["tags"] = ["paddlepaddle", "paddlenlp", "nlpctl", info.name.replace("_", "-")]
+        head["pipeline_tag"] = info.pipeline
+    head["tags"] = ["paddlepaddle", "paddlenlp", "nlpctl", info.name.replace("_", "-")]
     if facts.record is not None and facts.recipe.data.dataset is not None:
-        found["datasets"] = [facts.recipe.data.dataset]
+        head["datasets"] = [facts.recipe.data.dataset]
     names = dict.fromkeys(name for report in facts.metrics.values() for name in without_counts(report))
     if names:
-        found["metrics"] = list(names)
-        found["model-index"] = [{"name": facts.name, "results": list(_results(facts))}]
-    return found
+        head["metrics"] = list(names)
+        head["model-index"] = [{"name": facts.name, "results": list(_results(facts))}]
+    return head
 
 
 def _results(facts: CardFacts) -> Iterator[dict[str, Any]]:
@@ -334,18 +331,18 @@ def _meaning(info: Any, language: str) -> str:
 
 def _members(record: RunRecord) -> list[str]:
     """The names of the models that an ensemble was made of."""
-    found = record.manifest.get("members")
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    members = record.manifest.get("members")
+    return [each for each in members if isinstance(each, str)] if isinstance(members, list) else []
 
 
 def _network(facts: CardFacts, say: Mapping[str, str]) -> str:
     model = facts.recipe.model
     if model.from_scratch is not None:
-        told = say["scratch"].format(plain(model.from_scratch.architecture))
+        description = say["scratch"].format(plain(model.from_scratch.architecture))
     else:
-        told = say["began"].format(plain(_without_folder(model.name_or_path or "")))
+        description = say["began"].format(plain(_without_folder(model.name_or_path or "")))
     count = facts.record.manifest.get("parameters", {}).get("total")
-    return told if count is None else told + say["comma"] + say["parameters"].format(f"{count:,}")
+    return description if count is None else description + say["comma"] + say["parameters"].format(f"{count:,}")
 
 
 def _labels(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
@@ -355,9 +352,9 @@ def _labels(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     if facts.thresholds is not None:
         names = [f"{name} ({value:.3f})" for name, value in zip(names, facts.thresholds, strict=True)]
         yield say["thresholds"] + say["colon"]
-    shown = say["comma"].join(names[:MOST_LABELS])
+    listed = say["comma"].join(names[:MOST_LABELS])
     more = len(names) - MOST_LABELS
-    yield shown if more <= 0 else f"{shown} {say['more_labels'].format(f'{more:,}')}"
+    yield listed if more <= 0 else f"{listed} {say['more_labels'].format(f'{more:,}')}"
 
 
 def _data(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
@@ -385,26 +382,26 @@ def _procedure(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     if facts.record is None:
         return
     record, manifest = facts.record, facts.record.manifest
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     steps = manifest.get("steps")
     if isinstance(steps, Mapping):
-        told[say["epochs"]] = steps.get("epochs")
-        told[say["step_rows"]] = steps.get("global_batch")
-    told[say["steps"]] = record.step or None  # an ensemble makes none itself
+        values[say["epochs"]] = steps.get("epochs")
+        values[say["step_rows"]] = steps.get("global_batch")
+    values[say["steps"]] = record.step or None  # an ensemble makes none itself
     if record.best_step is not None:
-        told[say["kept"]] = say["kept_by"].format(record.best_step, code(record.metric))
-    values = {name: vars(facts.recipe.training)[name.removeprefix("training.")] for name in _KEYS}
-    told |= {f"`{name}`": value for name, value in values.items() if value not in (None, 0, False)}
-    told["`data.max_seq_length`"] = str(facts.recipe.data.max_seq_length)
-    told[say["seed"]] = None if manifest["seed"] is None else str(manifest["seed"])
+        values[say["kept"]] = say["kept_by"].format(record.best_step, code(record.metric))
+    training = {name: vars(facts.recipe.training)[name.removeprefix("training.")] for name in _KEYS}
+    values |= {f"`{name}`": value for name, value in training.items() if value not in (None, 0, False)}
+    values["`data.max_seq_length`"] = str(facts.recipe.data.max_seq_length)
+    values[say["seed"]] = None if manifest["seed"] is None else str(manifest["seed"])
     processes = manifest["processes"] or 1
     device = manifest["device"]
-    told[say["device"]] = device if processes == 1 or device is None else say["processes"].format(device, processes)
-    told[say["time"]] = record.duration
-    told[say["ended"]] = manifest["ended"]
-    told[say["commit"]] = manifest["git_commit"]
-    told |= {name: manifest["versions"].get(name) for name in _PACKAGES}
-    rows = [[name, _value(value)] for name, value in told.items() if value is not None]
+    values[say["device"]] = device if processes == 1 or device is None else say["processes"].format(device, processes)
+    values[say["time"]] = record.duration
+    values[say["ended"]] = manifest["ended"]
+    values[say["commit"]] = manifest["git_commit"]
+    values |= {name: manifest["versions"].get(name) for name in _PACKAGES}
+    rows = [[name, _value(value)] for name, value in values.items() if value is not None]
     yield Table([say["what"], say["value"]], rows)
 
 
@@ -444,25 +441,25 @@ def _scores(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     labels = facts.metrics[split].get("labels", {})
     if labels:
         yield f"### {say['per_label'].format(split)}"
-        of_label = ("precision", "recall", "f1")
-        found = [[plain(label), *(each[name] for name in of_label), each["support"]] for label, each in labels.items()]
-        yield Table([say["label"], *of_label, say["rows"]], found[:MOST_LABELS])
-        if len(found) > MOST_LABELS:
-            yield say["more_scores"].format(f"{len(found) - MOST_LABELS:,}")
+        names = ("precision", "recall", "f1")
+        rows = [[plain(label), *(each[name] for name in names), each["support"]] for label, each in labels.items()]
+        yield Table([say["label"], *names, say["rows"]], rows[:MOST_LABELS])
+        if len(rows) > MOST_LABELS:
+            yield say["more_scores"].format(f"{len(rows) - MOST_LABELS:,}")
 
 
 def _slices(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
-    found = facts.slices
-    if found is None or not found["by"]:
+    slices = facts.slices
+    if slices is None or not slices["by"]:
         return
     below: list[tuple[str, Slice]] = [
-        (kind, each) for kind, listed in found["by"].items() for each in listed if each.above_interval[1] < 0
+        (kind, each) for kind, listed in slices["by"].items() for each in listed if each.above_interval[1] < 0
     ]
     if not below:
-        yield say["no_slices"].format(found["split"])
+        yield say["no_slices"].format(slices["split"])
         return
-    looked_at = sum(map(len, found["by"].values()))
-    yield say["slices_are"].format(found["split"], code(found["score"]), looked_at)
+    compared = sum(map(len, slices["by"].values()))
+    yield say["slices_are"].format(slices["split"], code(slices["score"]), compared)
     rows = [
         [
             say.get(f"of_{kind}", plain(kind)),
@@ -593,20 +590,19 @@ def _public(value: Any, cut: Callable[[str], str], dotted: str = "") -> Any:
 
 def _paths(values: Any) -> list[str]:
     """The absolute paths in a recipe."""
-    found: list[str] = []
+    paths: list[str] = []
 
     def note(text: str) -> str:
         if os.path.isabs(text):
-            found.append(text)
+            paths.append(text)
         return text
 
     _public(values, note)
-    return found
+    return paths
 
 
 def _without_folder(text: str) -> str:
     return Path(text).name if os.path.isabs(text) else text
-
 
 
 _OUTPUT = "-o CARD.md"
@@ -681,8 +677,8 @@ def _of_export(source: Path, name: str) -> CardFacts:
     record = _run_of_export(manifest)
     if record is None:
         return CardFacts(name, recipe_of(folder), labels, thresholds, export=manifest)
-    found = _of_run(record.run.path, name)
-    return dataclasses.replace(found, labels=labels, thresholds=thresholds, export=manifest)
+    of_run = _of_run(record.run.path, name)
+    return dataclasses.replace(of_run, labels=labels, thresholds=thresholds, export=manifest)
 
 
 def _run_of_export(manifest: ExportManifest) -> RunRecord | None:

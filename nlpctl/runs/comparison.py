@@ -30,11 +30,11 @@ def _p(p: float) -> str:
 
 def changed_rows(paired: Paired) -> str:
     """How many rows only one of the models answers right."""
-    told = f"right in the second only: {paired.gained:,}; in the first only: {paired.lost:,}"
-    return told if paired.mcnemar is None else f"{told} (McNemar p {_p(paired.mcnemar)})"
+    counts = f"right in the second only: {paired.gained:,}; in the first only: {paired.lost:,}"
+    return counts if paired.mcnemar is None else f"{counts} (McNemar p {_p(paired.mcnemar)})"
 
 
-def told_target(target: Target) -> str:
+def format_target(target: Target) -> str:
     """The confidence that a precision needs, and what it keeps."""
     if target.min_confidence is None:
         return f"no least confidence gives {target.precision:.1%} right answers on dev"

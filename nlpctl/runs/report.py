@@ -33,14 +33,12 @@ from nlpctl.report.model import (
 )
 from nlpctl.report.page import html_page, refuse_other_page
 from nlpctl.report.plots import Point, lines, matrix, reliability
-from nlpctl.report.score_tables import confidence_tables, score_tables, told_ece
+from nlpctl.report.score_tables import confidence_tables, format_ece, label_table, level_table, score_tables
 from nlpctl.runs.comparison import slice_table
 from nlpctl.runs.run_files import DAMAGED, sound_mistakes, sound_slices
 from nlpctl.runs.runs import RunRecord, facts, open_run, tell_missing_slices
 from nlpctl.runs.time_shares import advice as time_advice
 from nlpctl.runs.time_shares import is_sound, rows_of, total_of
-
-# A run as one HTML page.
 
 LARGEST_MATRIX = 25  # labels; with more, the most frequent confusions are listed
 MOST_CONFUSIONS = 40
@@ -82,19 +80,19 @@ def run_page(
 
 
 def _key_figures(record: RunRecord) -> KeyFigures:
-    tiles: dict[str, Any] = {"state": record.shown_state}
+    values: dict[str, Any] = {"state": record.shown_state}
     for split in ("dev", "test"):
         score = record.score(split, record.metric)
         if score is not None:
-            tiles[f"{record.metric} on {split}"] = score
+            values[f"{record.metric} on {split}"] = score
     if record.best_step is not None:
-        tiles[f"step of the model, chosen by {record.metric} on dev"] = record.best_step
-    tiles["last step"] = record.step
+        values[f"step of the model, chosen by {record.metric} on dev"] = record.best_step
+    values["last step"] = record.step
     if record.duration is not None:
-        tiles["time"] = record.duration
+        values["time"] = record.duration
     if "parameters" in record.manifest:
-        tiles["parameters"] = record.manifest["parameters"]["total"]
-    return KeyFigures(tiles)
+        values["parameters"] = record.manifest["parameters"]["total"]
+    return KeyFigures(values)
 
 
 def advice(record: RunRecord) -> Iterator[str]:
@@ -110,13 +108,10 @@ def advice(record: RunRecord) -> Iterator[str]:
         if skipped["total"]:
             yield f"{skipped['total']:,} bad rows of {split} were skipped."
     for split, report in record.metrics.items():
-        never = [name for name, each in report.get("labels", {}).items() if each["support"] and not each["recall"]]
+        labels = report.get("labels", {})
+        never = [name for name, row in labels.items() if row["support"] and not row["recall"]]
         if never:
             yield f"On {split} no row with these labels is predicted correctly: {and_more(never, 20)}"
-    yield from _overfitting(record)
-
-
-def _overfitting(record: RunRecord) -> Iterator[str]:
     points = [point for point in series(record, "evaluate", "eval_loss") if math.isfinite(point[1])]
     if points:
         step, lowest = min(points, key=lambda point: point[1])
@@ -127,7 +122,7 @@ def _overfitting(record: RunRecord) -> Iterator[str]:
             )
 
 
-# -- curves --------------------------------------------------------------------------------------
+# -- curves and time -----------------------------------------------------------------------------
 
 
 def series(record: RunRecord, event: str, figure: str) -> list[Point]:
@@ -136,41 +131,37 @@ def series(record: RunRecord, event: str, figure: str) -> list[Point]:
 
 
 def _curves(record: RunRecord) -> Iterator[Part]:
+    """Plots over the steps. Scores that rise share one; each that falls, as perplexity does, has a scale of its own."""
     known = scores(record.recipe.task)
     names = (*known, *(name for name in record.own_scores if name not in known))
-    marks = {} if record.best_step is None else {"best": record.best_step}
+    on_dev = {name: series(record, "evaluate", f"eval_{name}") for name in names}
     falling = [name for name in names if not task_info(record.recipe.task).greater_is_better(name)]
-    curves = {"loss": {"train": series(record, "log", "loss"), "dev": series(record, "evaluate", "eval_loss")}}
     rising = [name for name in names if name not in falling]
+    curves = {"loss": {"train": series(record, "log", "loss"), "dev": series(record, "evaluate", "eval_loss")}}
     title = "scores on dev" if len(rising) > 1 else f"{rising[0]} on dev"
-    curves[title] = {name: _dev(record, name) for name in rising}
-    curves |= {f"{name} on dev": {name: _dev(record, name)} for name in falling}
+    curves[title] = {name: on_dev[name] for name in rising}
+    curves |= {f"{name} on dev": {name: on_dev[name]} for name in falling}
     curves["learning rate"] = {"": series(record, "log", "learning_rate")}
     curves["rows per second"] = {"": series(record, "log", "interval_samples_per_second")}
+    best = {} if record.best_step is None else {"best": record.best_step}
     plots = []
-    for title, lines_of in curves.items():
-        known = {name: points for name, points in lines_of.items() if points}
-        plots.append(lines(known, "step", title, marks={} if "" in known else marks, x_range=(0, record.step)))
+    for title, by_name in curves.items():
+        drawn = {name: points for name, points in by_name.items() if points}
+        # Learning rate and speed, the curves without a name, have nothing to do with the choice of the best step.
+        plots.append(lines(drawn, "step", title, marks={} if "" in drawn else best, x_range=(0, record.step)))
     if any(plots):
         yield SideBySide([Figure(plot) for plot in plots if plot])
 
 
-def _dev(record: RunRecord, name: str) -> list[Point]:
-    return series(record, "evaluate", f"eval_{name}")
-
-
-# -- time ----------------------------------------------------------------------------------------
-
-
 def _time(record: RunRecord) -> Iterator[Part]:
     """Where the time of the training went, and what to change."""
-    found = record.manifest.get("time")
-    if not is_sound(found):
+    time = record.manifest.get("time")
+    if not is_sound(time):
         return
-    rows = [[title, f"{seconds:.1f}", percent(share)] for title, seconds, share in rows_of(found)]
-    rows.append(["total", f"{total_of(found):.1f}", percent(1.0)])
-    yield Table(["what", "seconds", "share"], rows, f"{found['steps']:,} steps")
-    yield from time_advice(found, record.recipe, record.manifest["device"])
+    rows = [[title, f"{seconds:.1f}", percent(share)] for title, seconds, share in rows_of(time)]
+    rows.append(["total", f"{total_of(time):.1f}", percent(1.0)])
+    yield Table(["what", "seconds", "share"], rows, f"{time['steps']:,} steps")
+    yield from time_advice(time, record.recipe, record.manifest["device"])
 
 
 # -- scores --------------------------------------------------------------------------------------
@@ -179,85 +170,71 @@ def _time(record: RunRecord) -> Iterator[Part]:
 def _scores(record: RunRecord) -> Iterator[Part]:
     if not record.metrics:
         return
-    yield next(score_tables(record.metrics))  # the others are drawn below
+    yield next(score_tables(record.metrics))  # the tables of labels and levels stand side by side below it
     if INTERVALS in record.metrics.get("dev", {}):
         yield "As far as dev chose checkpoint, thresholds or settings, its score is optimistic, and so is its interval."
-    labels = [_label_table(split, report) for split, report in record.metrics.items() if "labels" in report]
+    labels = [label_table(split, report, "rows") for split, report in record.metrics.items() if "labels" in report]
     if labels:
         yield SideBySide(labels)
-    levels = [_level_table(split, report) for split, report in record.metrics.items() if "levels" in report]
+    levels = [level_table(split, report) for split, report in record.metrics.items() if "levels" in report]
     if levels:
         yield SideBySide(levels)
 
 
 def _confidence(record: RunRecord) -> Iterator[Part]:
     """Whether the model is right as often as it says, and what it costs to take only what it is sure of."""
-    found = {split: report for split, report in record.metrics.items() if CONFIDENCE in report}
-    if not found:
+    reports = {split: report for split, report in record.metrics.items() if CONFIDENCE in report}
+    if not reports:
         return
     yield (
         "The share of right decisions over the confidence of the model, in 15 bins of equal width: on the diagonal it "
         "is right as often as it says. ECE is the mean distance from it. `nlpctl predict --min-confidence` withholds "
         "what is less sure."
     )
-    yield SideBySide([_diagram(split, report) for split, report in found.items()])
-    yield SideBySide(list(confidence_tables(found)))
+    diagrams = []
+    for split, report in reports.items():
+        now, before = report[CONFIDENCE]["reliability"], report[CONFIDENCE].get("before")
+        bins = {"as trained": now} if before is None else {"before": before["reliability"], "calibrated": now}
+        diagrams.append(Figure(reliability(bins), f"{split}: {format_ece(report)}"))
+    yield SideBySide(diagrams)
+    yield SideBySide(list(confidence_tables(reports)))
 
 
-def _diagram(split: str, report: Mapping[str, Any]) -> Figure:
-    told = report[CONFIDENCE]
-    before = told.get("before")
-    series = {"as trained" if before is None else "calibrated": told["reliability"]}
-    if before is not None:
-        series = {"before": before["reliability"], **series}
-    return Figure(reliability(series), f"{split}: {told_ece(report)}")
-
-
-def _label_table(split: str, report: Mapping[str, Any]) -> Table:
-    rows = [
-        [label, each["precision"], each["recall"], each["f1"], each["support"]]
-        for label, each in report["labels"].items()
-    ]
-    return Table(["label", "precision", "recall", "f1", "rows"], rows, f"{split}, per label")
-
-
-def _level_table(split: str, report: Mapping[str, Any]) -> Table:
-    rows = [[level, each["labels"], each["micro_f1"], each["macro_f1"]] for level, each in report["levels"].items()]
-    return Table(["level", "labels", "micro_f1", "macro_f1"], rows, f"{split}, per level")
-
-
-def _slices(found: Mapping[str, Any] | None) -> Iterator[Part]:
-    if found is None or not found["by"]:
+def _slices(slices: Mapping[str, Any] | None) -> Iterator[Part]:
+    if slices is None or not slices["by"]:
         return
     yield (
-        f"The {found['score']} of some rows of {found['split']}, and how far it lies above that of all other rows: the "
-        "weakest first. `nlpctl eval RUN --by COLUMN` slices by a column of the data."
+        f"The {slices['score']} of some rows of {slices['split']}, and how far it lies above that of all other rows: "
+        "the weakest first. `nlpctl eval RUN --by COLUMN` slices by a column of the data."
     )
-    for kind, listed in found["by"].items():
-        yield slice_table(found["split"], kind, listed)
+    for kind, listed in slices["by"].items():
+        yield slice_table(slices["split"], kind, listed)
 
 
 def _confusions(record: RunRecord) -> Iterator[Part]:
-    kept = ("confusion", "confusions")
-    found = {split: report for split, report in record.metrics.items() if any(name in report for name in kept)}
-    if not found:
+    """Matrices of few labels; of many, the most frequent confusions. A report has all counts, or these alone."""
+    reports = {
+        split: report for split, report in record.metrics.items() if "confusion" in report or "confusions" in report
+    }
+    if not reports:
         return
-    names = list(next(iter(found.values()))["labels"])
-    if len(names) <= LARGEST_MATRIX and all("confusion" in report for report in found.values()):
+    names = list(next(iter(reports.values()))["labels"])
+    if len(names) <= LARGEST_MATRIX and all("confusion" in report for report in reports.values()):
         yield "Lines: true labels; columns: predicted labels."
-        matrices = {split: matrix(names, names, report["confusion"]) for split, report in found.items()}
-        yield SideBySide([Figure(drawn, split) for split, drawn in matrices.items()])
+        yield SideBySide(
+            [Figure(matrix(names, names, report["confusion"]), split) for split, report in reports.items()]
+        )
         return
-    yield SideBySide([_confusion_table(split, report) for split, report in found.items()])
+    yield SideBySide([_confusion_table(split, report) for split, report in reports.items()])
 
 
 def _confusion_table(split: str, report: Mapping[str, Any]) -> Table:
     labels = report["labels"]
     names = list(labels)
     rows = [
-        [names[i], names[j], count, percent(count / sum(line))]
-        for i, line in enumerate(report.get("confusion", ()))
-        for j, count in enumerate(line)
+        [names[i], names[j], count, percent(count / sum(counts))]
+        for i, counts in enumerate(report.get("confusion", ()))
+        for j, count in enumerate(counts)
         if count and i != j
     ]
     for gold, given, count in report.get("confusions", ()):
@@ -267,31 +244,26 @@ def _confusion_table(split: str, report: Mapping[str, Any]) -> Table:
     return Table(columns, rows[:MOST_CONFUSIONS], f"{split}, the most frequent confusions of {len(names)} labels")
 
 
-def _mistakes(found: Mapping[str, Any] | None, task: str) -> Iterator[Part]:
-    if found is None:
+def _mistakes(mistakes: Mapping[str, Any] | None, task: str) -> Iterator[Part]:
+    if mistakes is None:
         return
-    split, rows, wrong = found["split"], found["rows"], found["wrong"]
+    split, rows, wrong, worst = (mistakes[name] for name in ("split", "rows", "wrong", "worst"))
     if not wrong:
         yield f"None of the {rows:,} rows of {split}."
         return
-    shown = len(found["worst"])
-    kept = f" The worst {shown}:" if shown < wrong else ""
+    kept = f" The worst {len(worst)}:" if len(worst) < wrong else ""
     yield f"{wrong:,} of {rows:,} rows of {split} {task_info(task).mistakes} ({percent(wrong / rows)}).{kept}"
-    columns = list(dict.fromkeys(column for each in found["worst"] for column in each["texts"]))
-    named = any(each["where"] for each in found["worst"])
-    lines_ = [
-        [
-            *([Place(Path(each["where"]).name if each["where"] else "")] if named else []),
-            *(_shortened(each["texts"].get(column, "")) for column in columns),
-            _shortened(each["expected"]),
-            _shortened(each["given"]),
-        ]
-        for each in found["worst"]
-    ]
-    yield Table([*(["where"] if named else []), *columns, "expected", "given"], lines_)
+    columns = list(dict.fromkeys(column for row in worst for column in row["texts"]))
+    named = any(row["where"] for row in worst)  # rows of a function or a named data set stand in no file
+    cells = []
+    for row in worst:
+        where = [Place(Path(row["where"]).name if row["where"] else "")] if named else []
+        texts = [row["texts"].get(column, "") for column in columns]
+        cells.append([*where, *map(_cut_text, (*texts, row["expected"], row["given"]))])
+    yield Table([*(["where"] if named else []), *columns, "expected", "given"], cells)
 
 
-def _shortened(text: str) -> Html:
+def _cut_text(text: str) -> Html:
     """A text cut for a table cell; the full text shows on hover."""
     return element("span", text) if len(text) <= TEXT else element("span", text[: TEXT - 1] + "…", title=text)
 
@@ -300,14 +272,16 @@ def _shortened(text: str) -> Html:
 
 
 def _manifest(record: RunRecord) -> Iterator[Part]:
-    told = {name: value for name, value in facts(record).items() if name not in ("data", "state", "task", "model")}
-    yield Table(["fact", "value"], [[name, element("span", str(value))] for name, value in told.items()])
+    # In a span a value is a text, and stands to the left, whatever it looks like.
+    values = {name: value for name, value in facts(record).items() if name not in ("data", "state", "task", "model")}
+    yield Table(["fact", "value"], [[name, element("span", str(value))] for name, value in values.items()])
     data = [[element("span", file), element("span", digest[:16])] for file, digest in record.manifest["data"].items()]
     if data:
         yield Table(["data", "sha256"], data)
     yield Folded("manifest.json", [Code(json.dumps(record.manifest, ensure_ascii=False, indent=2))])
 
 
+# -- the file ------------------------------------------------------------------------------------
 
 _OUTPUT = "-o REPORT.html"
 

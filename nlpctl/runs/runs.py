@@ -20,7 +20,7 @@ from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
 from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step, real_path
 from nlpctl.names import in_utf8, is_utf8, nearest
-from nlpctl.report.score_tables import figures, without_counts
+from nlpctl.report.score_tables import single_scores, without_counts
 from nlpctl.runs.run_files import (
     DAMAGED,
     damaged_recipe,
@@ -136,7 +136,7 @@ class RunRecord:
 
     def score(self, split: str, metric: str) -> float | None:
         """The final score of "dev" or "test"; None if there is none."""
-        return figures(self.metrics.get(split, {})).get(metric)
+        return single_scores(self.metrics.get(split, {})).get(metric)
 
     def last(self, event: str, figure: str) -> float | None:
         """`figure` of the last event of this kind."""

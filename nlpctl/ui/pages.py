@@ -70,11 +70,11 @@ def answered_section(answer: Mapping[str, Any] | None) -> Section:
 
 
 def compare_page(
-    names: Sequence[str], found: Mapping[str, Sequence[Difference]], pairs: Mapping[str, Paired | str]
+    names: Sequence[str], differences: Mapping[str, Sequence[Difference]], pairs: Mapping[str, Paired | str]
 ) -> str:
     """What differs between runs, as `nlpctl runs diff` tells it."""
     sections = [Section("Compared row by row", list(_pairs(names, pairs)))]
-    for group, listed in found.items():
+    for group, listed in differences.items():
         rows = [[each.name, *(_cell(value) for value in each.values)] for each in listed]
         sections.append(Section(group.capitalize(), [Table([group, *names], rows)] if rows else []))
     links = joined(element("a", "all runs", href="/"), *(_link(name) for name in names), between=", ")

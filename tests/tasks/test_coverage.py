@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nlpctl.data.rows.multi_label_rows import MultiLabelExample
-from nlpctl.runs.comparison import told_target
+from nlpctl.runs.comparison import format_target
 from nlpctl.tasks.confidence import Judged, coverage, ece
 from nlpctl.tasks.coverage import Target, kept_at, least_confidence
 from nlpctl.tasks.multi_label_classification import consistent
@@ -49,7 +49,7 @@ def test_the_least_confidence_is_one_that_answers_have():
     assert least == 0.99997  # both kinds of answers say so
     kept = kept_at(found, least, None)
     assert (kept.coverage, kept.precision) == (0.5, 1.0)
-    told = told_target(Target(0.95, least, {"dev": kept}))
+    told = format_target(Target(0.95, least, {"dev": kept}))
     assert told.startswith("--min-confidence 0.99997 gives 95.0% right answers on dev")
 
 

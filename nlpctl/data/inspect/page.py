@@ -137,7 +137,8 @@ def group_table(title: str, groups: Sequence[Sequence[InspectedRow]], extent: Ex
             rows.append([extent.place(row.where), row.split, format_labels(row), text])
         if len(group) > 6:
             rows.append([Place(f"and {len(group) - 6} more rows"), "", "", ""])
-    return _filled(_of(title, len(groups), min(len(groups), extent.rows)), [WHERE, "split", "label", "text"], rows)
+    title = _counted_title(title, len(groups), min(len(groups), extent.rows))
+    return _filled(title, [WHERE, "split", "label", "text"], rows)
 
 
 def pair_table(title: str, pairs: Sequence[NearPair], extent: Extent) -> Table:
@@ -147,9 +148,8 @@ def pair_table(title: str, pairs: Sequence[NearPair], extent: Extent) -> Table:
         for row, similarity in ((pair.first, f"{pair.similarity:.2f}"), (pair.second, "")):
             text = shortened(row.text, extent.width)
             rows.append([similarity, extent.place(row.where), row.split, format_labels(row), text])
-    return _filled(
-        _of(title, len(pairs), min(len(pairs), extent.rows)), ["similar", WHERE, "split", "label", "text"], rows
-    )
+    title = _counted_title(title, len(pairs), min(len(pairs), extent.rows))
+    return _filled(title, ["similar", WHERE, "split", "label", "text"], rows)
 
 
 def suspicion_tables(inspection: Inspection, extent: Extent) -> Iterator[Table]:
@@ -160,7 +160,7 @@ def suspicion_tables(inspection: Inspection, extent: Extent) -> Iterator[Table]:
             [extent.place(where), split, details, shortened(text, extent.width)]
             for where, split, details, text in suspicion.first[: extent.rows]
         ]
-        yield _filled(_of(title, suspicion.count, len(rows)), [WHERE, "split", "what", "text"], rows)
+        yield _filled(_counted_title(title, suspicion.count, len(rows)), [WHERE, "split", "what", "text"], rows)
 
 
 def _filled(title: str, columns: list[str], rows: list[list[Any]]) -> Table:
@@ -169,7 +169,7 @@ def _filled(title: str, columns: list[str], rows: list[list[Any]]) -> Table:
     return Table([columns[i] for i in kept], [[row[i] for i in kept] for row in rows], title)
 
 
-def _of(title: str, count: int, listed: int) -> str:
+def _counted_title(title: str, count: int, listed: int) -> str:
     return f"{title} ({count:,}, {listed:,} shown)" if count > listed else f"{title} ({count:,})"
 
 
@@ -191,6 +191,7 @@ def all_tables(inspection: Inspection, extent: Extent) -> Iterator[Table]:
     return (each for each in tables if each.rows)
 
 
+# The page.
 
 MOST_BARS = 40
 WIDTH = 120  # characters of a text
