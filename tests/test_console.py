@@ -63,11 +63,6 @@ def test_other_ranks_stay_quiet_but_warn(capsys, monkeypatch):
     assert capsys.readouterr() == ("", "warning: seen\n")
 
 
-def test_plain_table_aligns_wide_characters(capsys):
-    show_table(Table(["label", "f1"], [["好评", 0.5], ["negative", None]], "scores"))
-    assert capsys.readouterr().out == "scores\nlabel     f1\n--------  ------\n好评      0.5000\nnegative\n"
-
-
 def test_progress_in_a_log_writes_a_line_every_ten_seconds():
     now = [0.0]
     stream = io.StringIO()

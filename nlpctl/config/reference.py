@@ -19,6 +19,8 @@ from nlpctl.config.key_use import MANAGED, REFUSED, UNSUPPORTED
 from nlpctl.config.keys import SECTIONS, Key, all_keys
 from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo
 from nlpctl.errors import UserError
+from nlpctl.report.markdown import markdown_table
+from nlpctl.report.model import Table
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 CHINESE_WORDS = Path(__file__).resolve().parent / "data" / "reference.zh-CN.yaml"
@@ -187,16 +189,12 @@ def _scores(words: English, task: TaskInfo) -> str:
 
 
 def _table(words: English, keys: list[Key]) -> str:
-    rows = [words.table, ["---"] * 4]
+    rows = []
     for key in keys:
         default = "" if key.section else f"`{_default(key.default)}`"
-        rows.append([f"`{key.dotted}`", words.type_text(key), default, words.meaning(key)])
-    return "".join("| " + " | ".join(_escaped(cell) for cell in cells) + " |\n" for cells in rows)
-
-
-def _escaped(cell: str) -> str:
-    """No bar ends the cell, and no <TAB> is taken for HTML."""
-    return cell.replace("|", "\\|").replace("<", "&lt;")
+        cells = [f"`{key.dotted}`", words.type_text(key), default, words.meaning(key)]
+        rows.append([cell.replace("<", "&lt;") for cell in cells])  # or <TAB> would be taken for HTML
+    return markdown_table(Table(words.table, rows)) + "\n"
 
 
 def _default(value: Any) -> str:

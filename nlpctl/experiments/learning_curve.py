@@ -87,8 +87,8 @@ def fit(sizes: Sequence[int], scores: Sequence[Sequence[float]]) -> Curve:
     deviation = spread * np.sqrt(freedom / random.chisquare(freedom, DRAWS))
     drawn = fitted + random.normal(size=(DRAWS, len(rows))) * deviation[:, None] / np.sqrt(counts)
     draws = _fitted(rows, drawn, counts)
-    parts = [np.concatenate([one, many]) for one, many in zip(first, draws, strict=True)]
-    return Curve(*parts, np.concatenate([[spread], deviation]))
+    limit, factor, exponent = (np.concatenate([one, many]) for one, many in zip(first, draws, strict=True))
+    return Curve(limit, factor, exponent, np.concatenate([[spread], deviation]))
 
 
 def _spread(scores: Sequence[Sequence[float]], residuals: np.ndarray) -> tuple[float, int]:

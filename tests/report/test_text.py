@@ -1,4 +1,4 @@
-"""Tables that fit the terminal."""
+"""Tables as text: aligned in a pipe, and cut to fit the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ import pytest
 
 from nlpctl import console
 from nlpctl.report.model import Table
-from nlpctl.report.text import fitted
+from nlpctl.report.text import fitted, show_table
+
+
+def test_a_pipe_gets_aligned_text(capsys):
+    """Chinese characters are two columns wide."""
+    show_table(Table(["label", "f1"], [["好评", 0.5], ["negative", None]], "scores"))
+    assert capsys.readouterr().out == "scores\nlabel     f1\n--------  ------\n好评      0.5000\nnegative\n"
 
 
 def test_texts_are_cut_to_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

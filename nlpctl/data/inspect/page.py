@@ -216,7 +216,7 @@ def inspection_page(inspection: Inspection, name: str) -> str:
 
 def _summary(inspection: Inspection) -> list[Part]:
     remarks = advice(inspection)
-    tiles = {f"rows of {profile.split}": profile.rows for profile in inspection.splits}
+    tiles: dict[str, Any] = {f"rows of {profile.split}": profile.rows for profile in inspection.splits}
     suspicious = sum(suspicion.count for suspicion in inspection.suspicions)
     tiles |= {"suspicious": suspicious, "contradictions": len(inspection.duplicates.conflicts)}
     leaked = [each for each in inspection.duplicates.overlaps if each.other == "train"]
@@ -240,10 +240,11 @@ def _labels(inspection: Inspection) -> Iterator[Part]:
 
 def _lengths(inspection: Inspection) -> Iterator[Part]:
     measured = [profile for profile in inspection.splits if profile.lengths is not None]
+    all_lengths = [profile.lengths for profile in measured if profile.lengths is not None]
     if not measured:
         return
-    last = max(profile.lengths.percentiles[99] for profile in measured) * 1.25
-    longest = max(profile.lengths.longest for profile in measured)
+    last = max(lengths.percentiles[99] for lengths in all_lengths) * 1.25
+    longest = max(lengths.longest for lengths in all_lengths)
     edges = histogram_edges(min(max(last, inspection.limit * 1.1), max(longest, inspection.limit)))
     counts = {profile.split: _binned(profile.tokens, edges) for profile in measured}
     marks = {f"max_seq_length {inspection.limit}": inspection.limit}
