@@ -247,7 +247,7 @@ def server(folder: Path) -> Any:
     subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
     os.environ["LD_PRELOAD"] = str(shim)
     modules = ("paddlenlp.trainer", "paddlenlp.transformers", "paddle.inference", "onnxruntime", "nlpctl.cli.app")
-    modules += ("nlpctl.training.fine_tune", "nlpctl.engines.auto", "nlpctl.engines.parity")
+    modules += ("nlpctl.training.trainer", "nlpctl.engines.auto", "nlpctl.engines.parity")
     modules += ("nlpctl.training.train", "nlpctl.inference.predict", "nlpctl.export.write_export")
     command_lines.SECONDS = 1800  # for `compress`
     return command_lines.command_lines(folder, *modules)

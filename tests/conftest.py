@@ -59,7 +59,8 @@ def no_signal_stays_blocked() -> Iterator[None]:
 def with_paddle(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Iterator[CommandLines]:
     """Command lines in forked processes that find Paddle imported."""
     modules = ("paddlenlp.trainer", "paddlenlp.transformers", "paddle.inference", "onnxruntime", "nlpctl.cli.app")
-    modules += ("nlpctl.training.fine_tune", "nlpctl.engines.auto", "nlpctl.engines.parity")
+    modules += ("nlpctl.training.callbacks", "nlpctl.training.final_scores", "nlpctl.training.trainer")
+    modules += ("nlpctl.engines.auto", "nlpctl.engines.parity")
     modules += ("nlpctl.training.train", "nlpctl.inference.predict", "nlpctl.inference.evaluate")
     modules += ("nlpctl.export.write_export",)
     with command_lines(tmp_path_factory.mktemp("heavy"), *modules) as lines:

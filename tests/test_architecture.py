@@ -227,7 +227,7 @@ def test_the_heavy_check_sees_heavy_imports(tmp_path: Path) -> None:
 # Below the commands nobody reads a recipe or sets up a process, but for processes as they begin.
 BELOW = ("training", *ORDER[ORDER.index("launch") :])
 BEGINNINGS = {
-    "nlpctl.training.train",
+    "nlpctl.training.refusals",
     "nlpctl.training.continued",
     "nlpctl.training.several_nodes",
     "nlpctl.engines.measure",

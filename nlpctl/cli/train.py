@@ -182,7 +182,7 @@ def _overfit_batch(recipe: str, ctx: typer.Context, json: bool, forbidden: Mappi
     """Exit 0 if one batch is learned by heart, 1 if not."""
     _refuse_together("--overfit-batch", forbidden)
     resolved = load_command_recipe(recipe, ctx)
-    from nlpctl.training.overfit_command import overfit_batch
+    from nlpctl.training.overfit import overfit_batch
 
     with located(resolved):
         found = overfit_batch(resolved)

@@ -60,7 +60,6 @@ from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.export.export import ELSEWHERE
 from nlpctl.export.strategies import CANDIDATES, EXPORTS, NETWORKS, Step
 from nlpctl.files import remove_dir, remove_leftovers, writing
-from nlpctl.inference.useless import warn_of_useless
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.names import counted
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -69,7 +68,7 @@ from nlpctl.runtime.machine import cpu_info
 from nlpctl.runtime.process import ProcessSetup, one_process, process_kept, set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
-from nlpctl.tasks.useless import useless_reason
+from nlpctl.tasks.useless import useless_reason, warn_of_useless
 
 SCORES, BEST = "scores", "best"
 UNMADE = "not made yet: run the same command again, and it goes on"

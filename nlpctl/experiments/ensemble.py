@@ -202,7 +202,7 @@ def _score(
     run: RunDirectory, recipe: Recipe, data: TrainingData | None, members: Sequence[str]
 ) -> dict[str, Any]:
     from nlpctl.engines.trained import load_network
-    from nlpctl.training.fine_tune import score_run
+    from nlpctl.training.final_scores import score_run
 
     model = load_network(recipe, str(run.model))
     console.note(f"model {run.model}")

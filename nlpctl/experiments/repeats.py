@@ -42,14 +42,13 @@ from nlpctl.experiments.series import (
 )
 from nlpctl.experiments.training_pool import training_pool
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
-from nlpctl.inference.useless import HINT
 from nlpctl.layout import LOGS, REPORT
 from nlpctl.names import and_more, counted
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import LET_GO, wait_until_free
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
-from nlpctl.tasks.useless import useless_reason
+from nlpctl.tasks.useless import HINT, useless_reason
 
 # The runs of a series, trained side by side. Each ends with the predictions of the rows that it did not see.
 

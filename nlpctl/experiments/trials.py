@@ -224,7 +224,7 @@ def train_trial(
         before = manifest["error"]
     console.note(f"trial {run.path.name}: {run.path}")
     try:
-        train(recipe, resume=run.manifest_file.exists(), command=command, judging=TrialPruner(metric, worth))
+        train(recipe, resume=run.manifest_file.exists(), command=command, pruner=TrialPruner(metric, worth))
     except Interrupted:
         raise
     except Pruned as pruned:

@@ -23,7 +23,6 @@ from nlpctl.inference.divided_scores import DividedModel, divided_model
 from nlpctl.inference.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.inference.seen_rows import members_of, warn_of_seen_rows
 from nlpctl.inference.truncated import warn_of_truncated
-from nlpctl.inference.useless import warn_of_missing_labels, warn_of_useless
 from nlpctl.layout import LABELS, TRUNCATED
 from nlpctl.models.folder import read_labels
 from nlpctl.models.source import resolve_source
@@ -36,6 +35,7 @@ from nlpctl.tasks.coverage import Target, kept_at, least_confidence
 from nlpctl.tasks.intervals import Paired, comparable, compare, full_report
 from nlpctl.tasks.slices import LABEL, LENGTH, Slice, by_label, by_length, main_score, sliced
 from nlpctl.tasks.tallies import Tallies
+from nlpctl.tasks.useless import warn_of_missing_labels, warn_of_useless
 
 if TYPE_CHECKING:
     from nlpctl.engines.trained import TrainedModel

@@ -98,7 +98,7 @@ def list_parameters_to_train(recipe: Recipe, patterns: Sequence[str] = ("*",)) -
 
     One batch is computed, to see which parameters the gradient reaches.
     """
-    from nlpctl.training.overfit_command import untrained_network
+    from nlpctl.training.overfit import untrained_network
 
     found = untrained_network(recipe)
     return _listed(found.arrays, patterns, training_of(found.arrays, recipe.model, found.unreached, found.fitted))

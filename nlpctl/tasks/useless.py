@@ -1,12 +1,20 @@
-"""Whether the scores of a model say that it is of no use. Imports no Paddle."""
+"""Whether the scores of a model say that it is of no use, and what is said of such scores where it was not just trained
+(training/learning.py says more). Imports no Paddle."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from nlpctl import console
 from nlpctl.config.tasks import scores, task_info
+from nlpctl.errors import Problem
+from nlpctl.names import and_more
 
+HINT = (
+    "compare its labels with those of the data, or train it anew: `nlpctl train RECIPE --overfit-batch` tells whether "
+    "it can learn at all, and docs/guards.md what to check"
+)
 LEAST_OTHERS = 5  # rows with another label, below which one answer to all rows may be chance
 
 
@@ -34,3 +42,20 @@ def useless_reason(task: str, report: Mapping[str, Any], watched: str | None = N
     if watched is not None and info.greater_is_better(watched) and report.get(watched) == 0:
         return f"{watched} is 0"
     return None
+
+
+def warn_of_useless(task: str, reports: Mapping[str, Mapping[str, Any]], model: str = "this model") -> None:
+    """Warn of the splits that `model` is of no use on. `reports`: by split."""
+    for split, report in reports.items():
+        if reason := useless_reason(task, report):
+            console.warn(str(Problem(f"{model} is of no use on {split}: {reason}", hint=HINT)))
+
+
+def warn_of_missing_labels(task: str, split: str, report: Mapping[str, Any]) -> None:
+    """Warn of labels that `split` has no row of, and that its macro F1 counts as 0 all the same."""
+    if "macro_f1" not in report or task_info(task).tags:  # taggers count the types that are there
+        return
+    missing = [repr(name) for name, figures in report.get("labels", {}).items() if not figures["support"]]
+    if missing:
+        as_zero = f"macro_f1 counts {'it' if len(missing) == 1 else 'them'} as 0"
+        console.warn(f"{split} has no row of the label {and_more(missing)}: {as_zero}")

@@ -1,4 +1,4 @@
-"""The training batches of every epoch, resumable at any batch of any epoch."""
+"""The training batches of every epoch, resumable at any batch of any epoch, and the seed of every step."""
 
 from __future__ import annotations
 
@@ -130,3 +130,9 @@ class ResumableStream:
     def loss_weight(self, step: int, part: int) -> float:
         """Batches of a stream are always full."""
         return 1.0
+
+
+def step_seed(seed: int, step: int, rank: int) -> int:
+    """A seed below 2**31 that differs between steps and ranks: a multiplicative hash (Knuth, vol. 3, 6.4)."""
+    mixed = (seed * 0x9E3779B1 + step * 0x85EBCA77 + rank * 0xC2B2AE3D) & 0xFFFFFFFFFFFFFFFF
+    return (mixed ^ (mixed >> 29)) % (2**31 - 1)

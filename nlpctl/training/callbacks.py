@@ -1,116 +1,66 @@
-"""Callbacks of the training loop: events, progress lines, early stopping."""
+"""What watches a training: `standard_callbacks` lists it all; the classes follow in that order."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import paddle
 from paddlenlp.trainer import TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl import console
+from nlpctl.config.tasks import scores
 from nlpctl.data.batches.batching import TokenBatchSampler
 from nlpctl.errors import Pruned, RunFailed, UserError
-from nlpctl.layout import MANIFEST, checkpoint_path
+from nlpctl.layout import MANIFEST
 from nlpctl.names import counted, listed
 from nlpctl.runs.time_shares import EVALUATE, LOG, SAVE, TimeShares
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.training.early_stopping import Patience, TrialPruner
-from nlpctl.training.learning import LossCourse
+from nlpctl.training.batches import step_seed
+from nlpctl.training.checkpoints import record_save
+from nlpctl.training.early_stopping import Patience, TrialPruner, patience_of
 
-# How the steps of a training are counted, told when it begins and written to its manifest. Imports no Paddle.
-
-@dataclass(frozen=True)
-class StepCount:
-    """A step is one update of the weights, by `global_batch` rows over all processes.
-
-    `rows`: what batches are made of, windows where a task cuts examples; None for a stream, which counts steps only.
-    `examples`: the training examples. `drop_last`: the rest of an epoch, which fills no batch, is left out.
-    `batch_tokens`: the limit of a batch per process (data.batch_tokens), which has `per_device` rows in the mean;
-    `planned`: then the steps of an epoch, and `dropped` the rows that are left out of it.
-    `warmup`: steps; None: a schedule of the user's own decides.
-    """
-
-    examples: int | None
-    rows: int | None
-    per_device: int
-    accumulation: int
-    processes: int
-    drop_last: bool
-    epochs: float
-    total: int
-    warmup: int | None
-    batch_tokens: int | None = None
-    planned: int | None = None
-    dropped: int = 0
-
-    @property
-    def global_batch(self) -> int:
-        """Rows of a step, of batches by tokens about."""
-        return self.per_device * self.accumulation * self.processes
-
-    @property
-    def per_epoch(self) -> int | None:
-        """Steps of an epoch: rounded up, since a smaller batch ends it, and down with `drop_last`."""
-        if self.rows is None or self.planned is not None:
-            return self.planned
-        whole, rest = divmod(self.rows, self.global_batch)
-        return whole + (rest > 0 and not self.drop_last)
-
-    def to_json(self) -> dict[str, Any]:
-        """For the manifest."""
-        return {**asdict(self), "global_batch": self.global_batch, "per_epoch": self.per_epoch}
-
-    def describe(self) -> list[str]:
-        """For the console, line by line."""
-        limit = ""
-        if self.batch_tokens is not None:
-            tokens = self.batch_tokens * self.accumulation * self.processes
-            limit = f"at most {tokens:,} tokens with padding, about "
-        batch = (
-            f"a step is {limit}{counted(self.global_batch, 'rows')} = {self.per_device:,} per device x "
-            f"{self.accumulation:,} accumulated x {counted(self.processes, 'processes')}"
-        )
-        warmup = f"warm-up in the first {self.warmup:,}" if self.warmup else "no warm-up"
-        if self.warmup is None:
-            warmup = "a schedule of your own"
-        if self.per_epoch is None:
-            return [batch, f"{counted(self.total, 'steps')} of a stream, {warmup}"]
-        cut = "" if self.rows == self.examples else f"{counted(self.examples, 'examples')}, cut into "
-        rows = f"{cut}{counted(self.rows, 'rows')}: {counted(self.per_epoch, 'steps')} an epoch{self._rest()}"
-        epochs = f"{self.epochs:.4g} {'epoch' if self.epochs == 1 else 'epochs'}"
-        return [batch, f"{rows}; {epochs}: {counted(self.total, 'steps')}, {warmup}"]
-
-    def _rest(self) -> str:
-        rest = self.dropped if self.planned is not None else self.rows % self.global_batch
-        if not rest:
-            return ""
-        rows = counted(rest, "rows")
-        return f" ({rows} left out: dataloader_drop_last)" if self.drop_last else f" (the last of {rows})"
-
-
+if TYPE_CHECKING:
+    from nlpctl.training.trainer import RecipeTrainer
 
 TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
-
-
-def _warn_of_moved_evaluations(args: TrainingArguments) -> None:
-    """PaddleNLP's Trainer has lowered eval_steps to have minimum_eval_times evaluations, but not save_steps."""
-    if not (args.load_best_model_at_end and args.minimum_eval_times and args.evaluation_strategy.value == "steps"):
-        return
-    if args.save_steps % args.eval_steps:
-        both = math.lcm(args.save_steps, args.eval_steps)
-        console.warn(
-            f"minimum_eval_times lowers eval_steps to {args.eval_steps}: checkpoints are evaluated, and the best is "
-            f"chosen, every {both:,} steps only; set eval_steps and save_steps in its place"
-        )
-
+_NOT_SCORES = ("eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
 _FORWARD = 1 / 3  # the share of a training step that scoring as many rows takes, before an evaluation was timed
+
+
+def standard_callbacks(trainer: RecipeTrainer, pruner: TrialPruner | None = None) -> list[TrainerCallback]:
+    """All that watches the training of `trainer`, in the order in which it is called.
+
+    PaddleNLP's own come before these: its control of logs, evaluations and saves, and the curves of VisualDL
+    (training.report_to). MLflow is sent by a process of its own, which reads events.jsonl (runs/tracking.py). A
+    watchdog, a clock and the wait for memory are around the loop, not in it (training/train.py, training/trainer.py).
+    """
+    data = trainer.data
+    left = TimeLeft(trainer.times, *(0 if split is None else len(split) for split in (data.dev, data.test)))
+    patience = patience_of(trainer.recipe)
+    return [
+        SeedEveryStep(),
+        trainer.guard,  # stops an update by a loss or gradient that is not finite or explodes
+        trainer.reached,  # gives a gradient of zeros to what had one in earlier steps
+        left,
+        EventRecorder(trainer.events, left),
+        ProgressLines(scores(trainer.task.name), left),
+        StepLogger(trainer),
+        *([] if patience is None else [EarlyStopping(patience)]),
+        *([] if pruner is None else [PruneTrial(pruner)]),
+        *trainer.parts.callbacks,  # the user's own come last: they see, and may change, what the others decided
+    ]
+
+
+class SeedEveryStep(TrainerCallback):
+    """Seed Paddle from (seed, step, rank), so that a step's dropout does not depend on its past."""
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control, **kwargs) -> None:
+        paddle.seed(step_seed(args.seed, state.global_step, args.dataset_rank))
 
 
 class TimeLeft(TrainerCallback):
@@ -192,81 +142,6 @@ class EventRecorder(TrainerCallback):
             record_save(self.log, state)
 
 
-def record_save(log: EventLog, state: TrainerState) -> None:
-    """Log the checkpoint of `state`."""
-    best = state.best_model_checkpoint
-    name = checkpoint_path(Path(), state.global_step).name
-    log.append("save", state.global_step, checkpoint=name, best=best and Path(best).name)
-
-
-def go_on_recording(log: EventLog, state: TrainerState | None) -> None:
-    """Restore events.jsonl to the time when the checkpoint of `state` (None: no checkpoint) was saved."""
-    log.forget_after(state.global_step if state is not None else 0)
-    if state is not None and not log.has("save", state.global_step):
-        record_save(log, state)  # killed between saving the checkpoint and logging it
-
-
-class StepLogger(TrainerCallback):
-    """Tells at the start how steps are counted, writes it to the manifest, and plans the check of the loss."""
-
-    def __init__(self, run: RunDirectory, examples: int | None, course: LossCourse | None):
-        """`examples`: of the training data; None: a stream. `course`: the check that is planned; None: there is none.
-        """
-        self.run, self.examples, self.course = run, examples, course
-        self.began_at: int = 0  # the completed steps when the training began here
-        self.own_schedule: Callable[[], bool] = lambda: False  # whether the user's code gave the schedule
-        self._told = False
-
-    def on_train_begin(self, args, state, control, train_dataloader=None, **kwargs):
-        if self._told:  # it begins again after out-of-memory
-            return
-        self._told, self.began_at = True, state.global_step
-        found = step_count(args, state, train_dataloader, self.examples)
-        if self.own_schedule():
-            found = dataclasses.replace(found, warmup=None)
-        if self.course is not None:
-            self.course.begin(found.total, found.warmup or 0, found.per_epoch)
-        if state.is_world_process_zero:
-            _warn_of_moved_evaluations(args)
-            for line in found.describe():
-                console.note(line)
-            self.run.update_manifest(steps=found.to_json())
-
-
-def step_count(args: TrainingArguments, state: TrainerState, batches: Any, examples: int | None) -> StepCount:
-    """How the Trainer counts the steps of this training. `batches`: as ResumableBatches or ResumableStream."""
-    sampler = None if examples is None else batches.sampler
-    rows = None if sampler is None else len(sampler.lengths)
-    warmup = args.warmup_steps if args.warmup_steps > 0 else int(args.warmup_ratio * state.max_steps)  # as the Trainer
-    count = StepCount(
-        examples,
-        rows,
-        args.per_device_train_batch_size,
-        args.gradient_accumulation_steps,
-        max(args.dataset_world_size, 1),
-        args.dataloader_drop_last,
-        args.num_train_epochs,
-        state.max_steps,
-        warmup,
-        *((sampler.batch_tokens, sampler.updates, sampler.dropped) if isinstance(sampler, TokenBatchSampler) else ()),
-    )
-    if args.max_steps > 0 and count.per_epoch:
-        count = dataclasses.replace(count, epochs=args.max_steps / count.per_epoch)
-    return count
-
-
-def of_all_processes(seconds: dict[str, float]) -> list[dict[str, float]]:
-    """`seconds` of every process of the run. All of them have to call it."""
-    if paddle.distributed.get_world_size() == 1:
-        return [seconds]
-    found: list[dict[str, float]] = []
-    paddle.distributed.all_gather_object(found, seconds)
-    return found
-
-
-_NOT_SCORES = ("eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
-
-
 class ProgressLines(TrainerCallback):
     """One line per log and evaluation on stderr, with step, loss, speed and time left.
 
@@ -302,6 +177,135 @@ class ProgressLines(TrainerCallback):
         self.progress.report(state.global_step, f"dev at step {state.global_step}: {told}", **figures)
 
 
+class StepLogger(TrainerCallback):
+    """Tells at the start how steps are counted, writes it to the manifest, and plans the check of the loss."""
+
+    def __init__(self, trainer: RecipeTrainer):
+        self._trainer, self._logged = trainer, False
+
+    def on_train_begin(self, args, state, control, train_dataloader=None, **kwargs):
+        if self._logged:  # it begins again after out-of-memory
+            return
+        trainer, self._logged = self._trainer, True
+        trainer.began_at = state.global_step
+        train = trainer.data.train
+        count = step_count(args, state, train_dataloader, None if train is None else len(train))
+        if trainer.own_schedule:
+            count = dataclasses.replace(count, warmup=None)
+        if trainer.guard.course is not None:
+            trainer.guard.course.begin(count.total, count.warmup or 0, count.per_epoch)
+        if state.is_world_process_zero:
+            _warn_of_moved_evaluations(args)
+            for line in count.describe():
+                console.note(line)
+            trainer.directory.update_manifest(steps=count.to_json())
+
+
+@dataclass(frozen=True)
+class StepCount:
+    """How the steps of a training are counted, told when it begins and written to its manifest.
+
+    A step is one update of the weights, by `global_batch` rows over all processes.
+
+    `rows`: what batches are made of, windows where a task cuts examples; None for a stream, which counts steps only.
+    `examples`: the training examples. `drop_last`: the rest of an epoch, which fills no batch, is left out.
+    `batch_tokens`: the limit of a batch per process (data.batch_tokens), which has `per_device` rows in the mean;
+    `planned`: then the steps of an epoch, and `dropped` the rows that are left out of it.
+    `warmup`: steps; None: a schedule of the user's own decides.
+    """
+
+    examples: int | None
+    rows: int | None
+    per_device: int
+    accumulation: int
+    processes: int
+    drop_last: bool
+    epochs: float
+    total: int
+    warmup: int | None
+    batch_tokens: int | None = None
+    planned: int | None = None
+    dropped: int = 0
+
+    @property
+    def global_batch(self) -> int:
+        """Rows of a step, of batches by tokens about."""
+        return self.per_device * self.accumulation * self.processes
+
+    @property
+    def per_epoch(self) -> int | None:
+        """Steps of an epoch: rounded up, since a smaller batch ends it, and down with `drop_last`."""
+        if self.rows is None or self.planned is not None:
+            return self.planned
+        whole, rest = divmod(self.rows, self.global_batch)
+        return whole + (rest > 0 and not self.drop_last)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {**asdict(self), "global_batch": self.global_batch, "per_epoch": self.per_epoch}
+
+    def describe(self) -> list[str]:
+        """For the console, line by line."""
+        limit = ""
+        if self.batch_tokens is not None:
+            tokens = self.batch_tokens * self.accumulation * self.processes
+            limit = f"at most {tokens:,} tokens with padding, about "
+        batch = (
+            f"a step is {limit}{counted(self.global_batch, 'rows')} = {self.per_device:,} per device x "
+            f"{self.accumulation:,} accumulated x {counted(self.processes, 'processes')}"
+        )
+        warmup = f"warm-up in the first {self.warmup:,}" if self.warmup else "no warm-up"
+        if self.warmup is None:
+            warmup = "a schedule of your own"
+        if self.per_epoch is None:
+            return [batch, f"{counted(self.total, 'steps')} of a stream, {warmup}"]
+        cut = "" if self.rows == self.examples else f"{counted(self.examples, 'examples')}, cut into "
+        rows = f"{cut}{counted(self.rows, 'rows')}: {counted(self.per_epoch, 'steps')} an epoch{self._rest()}"
+        epochs = f"{self.epochs:.4g} {'epoch' if self.epochs == 1 else 'epochs'}"
+        return [batch, f"{rows}; {epochs}: {counted(self.total, 'steps')}, {warmup}"]
+
+    def _rest(self) -> str:
+        rest = self.dropped if self.planned is not None else self.rows % self.global_batch
+        if not rest:
+            return ""
+        rows = counted(rest, "rows")
+        return f" ({rows} left out: dataloader_drop_last)" if self.drop_last else f" (the last of {rows})"
+
+
+def step_count(args: TrainingArguments, state: TrainerState, batches: Any, examples: int | None) -> StepCount:
+    """How the Trainer counts the steps of this training. `batches`: as ResumableBatches or ResumableStream."""
+    sampler = None if examples is None else batches.sampler
+    rows = None if sampler is None else len(sampler.lengths)
+    warmup = args.warmup_steps if args.warmup_steps > 0 else int(args.warmup_ratio * state.max_steps)  # as the Trainer
+    count = StepCount(
+        examples,
+        rows,
+        args.per_device_train_batch_size,
+        args.gradient_accumulation_steps,
+        max(args.dataset_world_size, 1),
+        args.dataloader_drop_last,
+        args.num_train_epochs,
+        state.max_steps,
+        warmup,
+        *((sampler.batch_tokens, sampler.updates, sampler.dropped) if isinstance(sampler, TokenBatchSampler) else ()),
+    )
+    if args.max_steps > 0 and count.per_epoch:
+        count = dataclasses.replace(count, epochs=args.max_steps / count.per_epoch)
+    return count
+
+
+def _warn_of_moved_evaluations(args: TrainingArguments) -> None:
+    """PaddleNLP's Trainer has lowered eval_steps to have minimum_eval_times evaluations, but not save_steps."""
+    if not (args.load_best_model_at_end and args.minimum_eval_times and args.evaluation_strategy.value == "steps"):
+        return
+    if args.save_steps % args.eval_steps:
+        both = math.lcm(args.save_steps, args.eval_steps)
+        console.warn(
+            f"minimum_eval_times lowers eval_steps to {args.eval_steps}: checkpoints are evaluated, and the best is "
+            f"chosen, every {both:,} steps only; set eval_steps and save_steps in its place"
+        )
+
+
 class EarlyStopping(TrainerCallback):
     """Stop after `patience` evaluations without an improvement of more than `min_delta`.
 
@@ -313,31 +317,27 @@ class EarlyStopping(TrainerCallback):
         self.patience = patience
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
-        if self.exhausted(state):
+        if self.patience.exhausted(state.log_history):
             evaluations = counted(self.patience.section.patience, "evaluations")
             console.note(f"early stopping: {self.patience.metric} has not improved for {evaluations}")
             control.should_training_stop = True
 
-    def exhausted(self, state: TrainerState) -> bool:
-        """Whether the last `patience` evaluations in the state's log brought no improvement."""
-        return self.patience.exhausted(state.log_history)
 
+class PruneTrial(TrainerCallback):
+    """Raises Pruned after an evaluation whose score says that the trial is not worth going on with.
 
-class Judged(TrainerCallback):
-    """Raises Pruned after an evaluation that says that the training is not worth going on with.
-
-    The last evaluation is told only: nothing would be saved any more.
+    After the last evaluation the pruner is asked, so that it knows the score, but nothing would be saved any more.
     """
 
-    def __init__(self, judging: TrialPruner):
-        self.judging, self.metric = judging, f"eval_{judging.metric}"
+    def __init__(self, pruner: TrialPruner):
+        self.pruner, self.metric = pruner, f"eval_{pruner.metric}"
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         if self.metric not in metrics:
             known = listed(name[5:] for name in metrics if name.startswith("eval_") and name not in _NOT_SCORES)
-            raise UserError(f"there is no score {self.judging.metric!r}", "search.metric", f"the scores are {known}")
+            raise UserError(f"there is no score {self.pruner.metric!r}", "search.metric", f"the scores are {known}")
         number = sum(self.metric in entry for entry in state.log_history)  # a checkpoint keeps this list
-        worth = self.judging.worth(number, float(metrics[self.metric]))
+        worth = self.pruner.worth(number, float(metrics[self.metric]))
         if not worth and state.global_step < state.max_steps:
-            score = f"{self.judging.metric} {metrics[self.metric]:.4f} at step {state.global_step}"
+            score = f"{self.pruner.metric} {metrics[self.metric]:.4f} at step {state.global_step}"
             raise Pruned(f"{score} is worse than the median of other trials", hint="it is not continued")

@@ -1,4 +1,4 @@
-"""Checkpoints: complete or absent, rotated, and sufficient for a bit-exact resume.
+"""Checkpoints: complete or absent, rotated, and sufficient for a bit-exact resume; the best becomes the model.
 
 A checkpoint is a model folder (any command accepts it) plus optimizer, scheduler and trainer state,
 under the file names that PaddleNLP's Trainer reads.
@@ -7,6 +7,7 @@ under the file names that PaddleNLP's Trainer reads.
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +18,19 @@ import paddle
 from paddlenlp.trainer.trainer import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
 from paddlenlp.trainer.trainer_callback import TrainerState
 
-from nlpctl.errors import UserError
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import read_json, remove_dir, staged_dir, write_json_atomic
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
-from nlpctl.layout import checkpoint_path, checkpoints_in
+from nlpctl.layout import MANIFEST, checkpoint_path, checkpoint_step, checkpoints_in
 from nlpctl.models.folder import ModelCard, save_model_folder
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.model_manifest import write_model_sums
 from nlpctl.models.source import WEIGHTS
-from nlpctl.training.checkpoint_choice import SUMS, moved_aside, write_sums
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.checkpoint_choice import SUMS, damage_of, moved_aside, write_sums
 
 MASTER_WEIGHTS = "master_weights"  # in the state of an optimizer of half precision: fp32 copies by parameter
 
@@ -183,3 +189,42 @@ def rotate_checkpoints(checkpoints: Path, keep: int | None, best: str | None) ->
     surplus = len(aside) + len(found) - max(keep, len(protected))
     for path in [*aside, *(path for path in found if path.name not in protected)][: max(surplus, 0)]:
         remove_dir(path)
+
+
+def record_save(log: EventLog, state: TrainerState) -> None:
+    """Write to events.jsonl that the checkpoint of `state` is there."""
+    best = state.best_model_checkpoint
+    name = checkpoint_path(Path(), state.global_step).name
+    log.append("save", state.global_step, checkpoint=name, best=best and Path(best).name)
+
+
+def go_on_recording(log: EventLog, state: TrainerState | None) -> None:
+    """Restore events.jsonl to the time when the checkpoint of `state` (None: no checkpoint) was saved."""
+    log.forget_after(state.global_step if state is not None else 0)
+    if state is not None and not log.has("save", state.global_step):
+        record_save(log, state)  # killed between saving the checkpoint and logging it
+
+
+def keep_best_model(
+    recipe: Recipe, run: RunDirectory, model: LoadedModel, card: ModelCard, state: TrainerState
+) -> None:
+    """Write run.model: the files of the best checkpoint if one was chosen, otherwise the current network."""
+    best = state.best_model_checkpoint if recipe.training.load_best_model_at_end else None
+    with staged_dir(run.model) as folder:
+        if best is None:
+            console.note(f"kept: the model of the last step, {state.global_step:,}")
+            save_model_folder(folder, model.network, model.tokenizer, card)
+            return
+        checkpoint = run.checkpoints / Path(best).name
+        metric = (recipe.training.metric_for_best_model or "loss").removeprefix("eval_")
+        score = f"the best by {metric} on dev ({state.best_metric:.4f})"
+        console.note(f"kept: the model of step {checkpoint_step(checkpoint):,}, {score}")
+        if damage := damage_of(checkpoint):
+            hint = f"run {run.to_go_on()} to continue from a checkpoint before it"
+            raise RunFailed(f"the best checkpoint is damaged: {damage}", where=str(checkpoint), hint=hint)
+        for file in checkpoint.iterdir():
+            # The model folder is a checkpoint without what only a resume needs.
+            if file.name not in TRAINING_STATE_FILES:
+                shutil.copyfile(file, folder / file.name)
+        if not (folder / MANIFEST).is_file():  # checkpoints of older versions have none
+            write_model_sums(folder)

@@ -1,4 +1,9 @@
-"""`nlpctl train RUN --continue N`: the recipe of the longer run."""
+"""`nlpctl train RUN --continue N`: a finished run goes on for more epochs, in a run directory of its own.
+
+The new run takes over the last checkpoint of the finished one (and the best one, if another), with the optimizer, the
+count of steps and the log. From then on it is an ordinary run: it is resumed like any other, and needs the finished
+run no more. The finished run is only read.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +25,11 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.checkpoint_choice import damage_of
 from nlpctl.training.early_stopping import patience_of
 
-# Continuing a finished run for more epochs, in a run directory of its own. Imports no Paddle.
-#
-# The new run takes over the last checkpoint of the finished one (and the best one, if another), with the optimizer, the
-# count of steps and the log. From then on it is an ordinary run: it is resumed like any other, and needs the finished
-# run no more. The finished run is only read.
-
+FLAG = "--continue"
 FACT = "continues"  # in the manifest of the new run
 _OPTIMIZER, _STATE = "optimizer.pdopt", "trainer_state.json"  # PaddleNLP's names
 _NEW = "a new run can start from its model: model.name_or_path"
+_TOTAL = re.compile(r"-[\d.]+-(epochs|steps)$")  # at the end of the name of a continued run
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,7 @@ def take_over(run: RunDirectory) -> bool:
     return True
 
 
-
-FLAG = "--continue"
-_TOTAL = re.compile(r"-[\d.]+-(epochs|steps)$")
+# -- the recipe of the longer run --------------------------------------------------------------------
 
 
 def run_to_continue(source: str) -> tuple[Finished, Recipe | None]:

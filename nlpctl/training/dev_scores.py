@@ -1,8 +1,7 @@
-"""Scores of the dev data while training, shared between the processes of a run."""
+"""Scores of the dev data while training: the task's and the user's own, shared between the processes of a run."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,8 +20,6 @@ from nlpctl.errors import UserError
 from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.user_loss import Loss, criterion_labels, plain
 
-# Scores of the user's own on dev: compute_metrics, called as PaddleNLP's Trainer calls it.
-
 METRICS, PREPARE = part_of("training.compute_metrics"), part_of("training.preprocess_logits_for_metrics")
 PADDING = -100  # fills rows of different lengths, in outputs and labels, as in PaddleNLP's Trainer
 
@@ -31,7 +28,8 @@ Rows = dict[Place, tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]]  # the
 
 
 class OwnMetrics:
-    """compute_metrics of a recipe, with preprocess_logits_for_metrics if it names one."""
+    """Scores of the user's own: compute_metrics of a recipe, called as PaddleNLP's Trainer calls it, with
+    preprocess_logits_for_metrics if it names one."""
 
     def __init__(self, recipe: Recipe, task: Task):
         """UserError if a function cannot be imported or takes other arguments."""
@@ -81,11 +79,6 @@ class OwnMetrics:
         return scores
 
 
-def told_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Scores for a JSON file, which has no NaN."""
-    return {name: value if math.isfinite(value) else None for name, value in scores.items()}
-
-
 def _stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
     """One array [rows, ...], filled up with PADDING where rows differ in length.
 
@@ -115,8 +108,6 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return not isinstance(value, str)
-
-
 
 
 class DevScores:

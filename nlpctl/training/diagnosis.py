@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import paddle
 from paddlenlp.trainer import Trainer
 
-from nlpctl import console
-from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import raise_failure
 from nlpctl.data.rows.examples import Placed
 from nlpctl.errors import NlpctlError, Problem, RunFailed
 from nlpctl.names import counted
-from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.useless import useless_reason
+from nlpctl.training.batches import step_seed
 from nlpctl.training.dev_scores import outputs_and_loss
 from nlpctl.training.guards import BadStep, StepPart
-from nlpctl.training.learning import Stuck, checks, describe
 from nlpctl.upstream.finite_check import finite_check, non_finite
 
 if TYPE_CHECKING:
     from nlpctl.training.trainer import RecipeTrainer
 
 SHOWN = 10  # most rows listed
-EVENT, NOT_LEARNING, USELESS = "bad_step", "not_learning", "useless"
-Rows = Callable[[int], list[list[Placed]]]  # N -> the micro-batches of the step after N completed ones, on this process
+EVENT = "bad_step"
 
 
-def diagnosed(bad: BadStep, trainer: RecipeTrainer, rows: Rows) -> RunFailed:
-    """The RunFailed for `bad`, which is also logged in events.jsonl. `rows`: returns the micro-batches of a step."""
+def diagnosed(bad: BadStep, trainer: RecipeTrainer) -> RunFailed:
+    """The RunFailed for `bad`, which is also logged in events.jsonl."""
     try:
-        verdict, found = _rows(bad, trainer, rows(bad.step - 1))
+        parts = trainer.batches.placed(bad.step - 1, trainer.args.gradient_accumulation_steps, trainer.data)
+        verdict, found = _rows(bad, trainer, parts)
     except NlpctlError as error:  # the rows are read again, and the file may have changed
         problem = error.problems[0]
         verdict, found = f"the rows of the step cannot be listed: {problem.where}: {problem.message}", []
@@ -48,58 +44,6 @@ def diagnosed(bad: BadStep, trainer: RecipeTrainer, rows: Rows) -> RunFailed:
         told.append(Problem(f"and {counted(len(found) - SHOWN, 'more rows')}, listed in events.jsonl"))
     head = Problem(_what(bad), hint=_remedy(bad, trainer))
     return RunFailed(problems=[head, *map(Problem, (*origin, verdict)), *told])
-
-
-def not_learning(trainer: RecipeTrainer, stuck: Stuck) -> None:
-    """Warn of a loss that does not fall, with what to check; RunFailed if the recipe wants to stop. Also an event."""
-    recipe, args = trainer.recipe, trainer.args
-    run = RunDirectory(recipe.run_dir)
-    trainer.events.append(NOT_LEARNING, stuck.step, loss=round(stuck.mean, 6), guess=round(stuck.guess, 6))
-    listed = checks(
-        stuck,
-        str(run.path),
-        learning_rate=trainer.optimizer.get_lr(),
-        batch=args.per_device_train_batch_size * args.gradient_accumulation_steps * max(args.dataset_world_size, 1),
-        gradient=trainer.guard.usual_gradient,
-        frozen=bool(trainer.loaded.changes.frozen),
-    )
-    told = [f"  {number}. {check}" for number, check in enumerate(listed, 1)]
-    if recipe.guards.not_learning == "stop":
-        hint = f"check, in this order, what is below; or go on: {run.to_go_on('--set guards.not_learning=ignore')}"
-        raise RunFailed(problems=[Problem(describe(stuck), hint=hint), *map(Problem, told)])
-    console.warn(f"{describe(stuck)}; check, in this order:")
-    for line in told:
-        console.note(line)
-
-
-def warn_if_useless(recipe: Recipe, run: RunDirectory, reports: Mapping[str, Any], *, batch: int, frozen: bool) -> None:
-    """Warn of a model whose first report says that it is of no use, with what to check. Also an event.
-
-    `batch`: rows of a step. `frozen`: whether parameters are.
-    """
-    if recipe.guards.not_learning == "ignore" or not reports:
-        return
-    split, watched = next(iter(reports)), recipe.training.metric_for_best_model
-    told = useless_reason(recipe.task, reports[split], None if watched is None else watched.removeprefix("eval_"))
-    if told is None:
-        return
-    log = EventLog(run.events_file)
-    before = log.read()
-    step = before[-1]["step"] if before else 0
-    if not log.has(USELESS, step):  # it was killed after this, and is resumed
-        log.append(USELESS, step, split=split, told=told)
-    short = f"{run.path}: this model is of no use on {split}: {told}"
-    if run.is_of_compress:  # its recipe is not the user's
-        console.warn(short)
-        return
-    if run.is_of_series:  # the others may be of no use either, for the same reason
-        console.warn(str(Problem(short, hint="docs/guards.md says what to check")))
-        return
-    console.warn(f"this model is of no use on {split}: {told}; check, in this order:")
-    rate = recipe.training.learning_rate
-    listed = checks(None, str(run.path), learning_rate=rate, batch=batch, gradient=None, frozen=frozen)
-    for number, check in enumerate(listed, 1):
-        console.note(f"  {number}. {check}")
 
 
 def _what(bad: BadStep) -> str:
@@ -178,8 +122,6 @@ def _origin(bad: BadStep, trainer: RecipeTrainer) -> list[str]:
 
 
 def _first_operator(trainer: RecipeTrainer, parts: Sequence[StepPart]) -> str:
-    from nlpctl.training.trainer import step_seed
-
     args, network = trainer.args, trainer.loaded.network
     trainer.optimizer.clear_grad()
     trainer.guard.begin_step()

@@ -1,4 +1,5 @@
-"""When early stopping ends a training, by the log of its evaluations. Imports no Paddle."""
+"""When a training ends before its last step, by its scores on dev: early stopping, and the pruner of a sweep's trials.
+Imports no Paddle."""
 
 from __future__ import annotations
 
@@ -43,11 +44,10 @@ def patience_of(recipe: Recipe) -> Patience | None:
     return Patience(recipe.early_stopping, f"eval_{metric.removeprefix('eval_')}", greater)
 
 
-# Whether a training is worth going on with, by its scores on dev so far. Imports no Paddle.
-
 @dataclass(frozen=True)
 class TrialPruner:
-    """Asked after each evaluation: `worth(number of the evaluation, from 1; its score)`. `metric`: such as f1."""
+    """Says after each evaluation whether a training is worth going on with: `worth(number of the evaluation, from 1;
+    its score)`. `metric`: the score, such as f1."""
 
     metric: str
     worth: Callable[[int, float], bool]

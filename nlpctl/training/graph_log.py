@@ -7,14 +7,29 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import cast
 
 import paddle
 
 from nlpctl import console
 from nlpctl.data.batches.collate import Batch
+from nlpctl.engines.engine import DygraphPredictor
+from nlpctl.engines.trained import TrainedModel
 from nlpctl.files import write_text_atomic
 from nlpctl.graphs.to_static import static_inputs
 from nlpctl.models.own_network import own_layer
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.arguments import logging_dir, reports_to_visualdl
+from nlpctl.training.ready import Ready
+
+
+def draw_graph(ready: Ready, run: RunDirectory, model: TrainedModel) -> None:
+    """Draw the network of the trained `model`, if the run reports to VisualDL. The model is unusable afterwards."""
+    if reports_to_visualdl(ready.recipe):
+        task, encoder = model.task, model.encoder
+        feature = next(part for example in ready.data.training_examples() for part in task.features(example, encoder))
+        batch = task.collator(encoder, labelled=False)([feature])
+        write_graph(cast(DygraphPredictor, model.predictor).network, batch, logging_dir(ready.recipe, run))
 
 
 def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:

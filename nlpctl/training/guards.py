@@ -71,12 +71,16 @@ def unreached(network: paddle.nn.Layer) -> list[str]:
 class StepGuard(TrainerCallback):
     """Raises BadStep between the gradients of a step and its update."""
 
-    def __init__(self, section: GuardsSection, course: LossCourse | None = None):
-        """`course`: watches whether the loss falls; `told` is called with its verdict."""
+    def __init__(
+        self,
+        section: GuardsSection,
+        course: LossCourse | None = None,
+        on_stuck: Callable[[Stuck], None] = lambda stuck: None,
+    ):
+        """`course`: watches whether the loss falls; `on_stuck` is called when it does not."""
         self.section = section
         self.parts: list[StepPart] = []
-        self.course = course
-        self.told: Callable[[Stuck], None] = lambda stuck: None
+        self.course, self._on_stuck = course, on_stuck
         self.unreached: list[str] | None = None  # trained parameters without a gradient in the first step
         self._losses, self._norms = Usual(), Usual()
 
@@ -122,7 +126,7 @@ class StepGuard(TrainerCallback):
             self._judge(step, "gradient norm", norm, self._norms, section.gradient_factor)
         stuck = None if self.course is None or loss is None else self.course.add(step, loss)
         if stuck is not None:
-            self.told(stuck)
+            self._on_stuck(stuck)
 
     def _figures(self, model: paddle.nn.Layer, with_gradient: bool) -> tuple[float, float]:
         """The step's loss and gradient norm on this process, copied from the device together."""

@@ -1,4 +1,5 @@
-"""Telling whether a loss falls at all, in spite of its noise. Imports no Paddle.
+"""Whether a training learns: whether its loss falls, in spite of the noise, and whether its model is of any use; and
+what to check if not. Imports no Paddle.
 
 The mean loss of the recent steps is compared with what a guess costs: the best constant answer, where the task knows
 it, or else the first steps of a network with new parameters. The verdict waits until the noise allows one:
@@ -13,11 +14,20 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import Problem, RunFailed
 from nlpctl.layout import RECIPE
 from nlpctl.names import counted
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.useless import useless_reason
+
+NOT_LEARNING, USELESS = "not_learning", "useless"  # in events.jsonl
 
 LEAST_FALL = 0.05  # share of the guess; a network that learns anything passes it within its first epoch or two
 CERTAINTY = 3.0  # standard errors
@@ -127,3 +137,61 @@ def checks(
         f"gradient{norm}, and initial values: `nlpctl params ls {run}/{RECIPE}` shows what is trained"
         + ("; some parameters are frozen" if frozen else ""),
     ]
+
+
+def warn_not_learning(
+    recipe: Recipe,
+    events: EventLog,
+    stuck: Stuck,
+    *,
+    learning_rate: float,
+    batch: int,
+    gradient: float | None,
+    frozen: bool,
+) -> None:
+    """Warn of a loss that does not fall, with what to check; also an event. The rest as for `checks`.
+
+    RunFailed if the recipe wants to stop then (guards.not_learning).
+    """
+    run = RunDirectory(recipe.run_dir)
+    events.append(NOT_LEARNING, stuck.step, loss=round(stuck.mean, 6), guess=round(stuck.guess, 6))
+    listed = checks(
+        stuck, str(run.path), learning_rate=learning_rate, batch=batch, gradient=gradient, frozen=frozen
+    )
+    lines = [f"  {number}. {check}" for number, check in enumerate(listed, 1)]
+    if recipe.guards.not_learning == "stop":
+        hint = f"check, in this order, what is below; or go on: {run.to_go_on('--set guards.not_learning=ignore')}"
+        raise RunFailed(problems=[Problem(describe(stuck), hint=hint), *map(Problem, lines)])
+    console.warn(f"{describe(stuck)}; check, in this order:")
+    for line in lines:
+        console.note(line)
+
+
+def warn_if_useless(recipe: Recipe, run: RunDirectory, reports: Mapping[str, Any], *, batch: int, frozen: bool) -> None:
+    """Warn of a trained model whose first report says that it is of no use, with what to check; also an event.
+
+    `batch`: rows of a step. `frozen`: whether parameters are.
+    """
+    if recipe.guards.not_learning == "ignore" or not reports:
+        return
+    split, watched = next(iter(reports)), recipe.training.metric_for_best_model
+    reason = useless_reason(recipe.task, reports[split], None if watched is None else watched.removeprefix("eval_"))
+    if reason is None:
+        return
+    log = EventLog(run.events_file)
+    before = log.read()
+    step = before[-1]["step"] if before else 0
+    if not log.has(USELESS, step):  # else it was killed after this, and is resumed
+        log.append(USELESS, step, split=split, told=reason)
+    short = f"{run.path}: this model is of no use on {split}: {reason}"
+    if run.is_of_compress:  # its recipe is not the user's
+        console.warn(short)
+        return
+    if run.is_of_series:  # the others may be of no use either, for the same reason
+        console.warn(str(Problem(short, hint="docs/guards.md says what to check")))
+        return
+    console.warn(f"this model is of no use on {split}: {reason}; check, in this order:")
+    rate = recipe.training.learning_rate
+    listed = checks(None, str(run.path), learning_rate=rate, batch=batch, gradient=None, frozen=frozen)
+    for number, check in enumerate(listed, 1):
+        console.note(f"  {number}. {check}")

@@ -1,4 +1,7 @@
-"""Learning one batch by heart: whether network, loss and labels can work together at all."""
+"""`nlpctl train RECIPE --overfit-batch`: can the network learn one batch by heart? Writes nothing.
+
+If it cannot, network, loss and labels do not work together, and no schedule or amount of data will help.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +10,34 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import paddle
 
 from nlpctl import console
-from nlpctl.data.batches.collate import raise_failure
+from nlpctl.config.checks import refuse_half_precision_on_cpu
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import resolved
 from nlpctl.data.functions import parts_blamed
-from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.errors import UserError
-from nlpctl.models.parameters import trains
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.splits import read_training_data
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.runtime.machine import cpu_info
+from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.training.arguments import training_arguments
-from nlpctl.training.batches import training_cut
-from nlpctl.training.fast_cpu import fast_cpu
-from nlpctl.training.fine_tune import Ready
-from nlpctl.training.optimizer import build_optimizer
+from nlpctl.upstream.parameter_names import fresh_parameter_names
 
+if TYPE_CHECKING:
+    import paddle
+
+    from nlpctl.training.ready import Ready
+
+    Batch = Mapping[str, paddle.Tensor]
+
+STEPS = 200  # unless --max_steps is given
 NEAR_ZERO = 0.05  # share of the first loss at which a batch counts as learned
 FACTORS = (1.0, 0.1, 10.0)  # of training.learning_rate, in the order in which they are tried
 EVERY = 20  # steps between two notes
-
-Batch = Mapping[str, paddle.Tensor]
 
 
 @dataclass(frozen=True)
@@ -48,17 +55,73 @@ class Attempt:
         return math.isfinite(self.last_loss) and self.last_loss <= NEAR_ZERO * self.first_loss
 
 
+def overfit_batch(recipe: Recipe) -> dict[str, Any]:
+    """Learn one batch of the training rows by heart, and return what was tried, JSON-ready.
+
+    RunFailed if no learning rate brings the loss near zero; UserError as for `train`.
+    """
+    # One process, and a loss that can reach zero.
+    runtime = dataclasses.replace(recipe.runtime, nproc=1, devices=recipe.runtime.devices[:1])
+    recipe = dataclasses.replace(recipe, runtime=runtime, loss=dataclasses.replace(recipe.loss, label_smoothing=0.0))
+    if recipe.runtime.device == "cpu":
+        refuse_half_precision_on_cpu(recipe, cpu_info().trains_in_bfloat16)
+    ready = ready_to_train(recipe)
+    # The steps of --max_steps; what the recipe says is meant for its training.
+    given, steps = recipe.origins.get("training.max_steps"), recipe.training.max_steps
+    by_flag = given is not None and given.source.startswith("--") and steps > 0
+    attempts = learn_one_batch(ready, steps if by_flag else STEPS)
+    last = attempts[-1]
+    if not last.learned:
+        tried = ", ".join(f"{a.first_loss:.4f} -> {a.last_loss:.4f} at {a.learning_rate:.3g}" for a in attempts)
+        hint = (
+            "check that equal texts of the batch have equal labels, that what matters is not frozen (`nlpctl params ls "
+            "RECIPE`), the loss and the initial values; --max_steps N tries longer"
+        )
+        raise RunFailed(f"the network does not learn even one batch by heart: loss {tried}", str(recipe.run_dir), hint)
+    console.note(
+        f"learned one batch of {recipe.training.per_device_train_batch_size} rows by heart in {last.steps} steps: loss "
+        f"{last.first_loss:.4f} -> {last.last_loss:.4f} at learning rate {last.learning_rate:.3g}"
+    )
+    if len(attempts) == 1:
+        console.note("network, loss and labels can learn; if the whole data do not, look at labels, batch and schedule")
+    else:
+        console.note(
+            f"training.learning_rate, {recipe.training.learning_rate:.3g}, did not: set it to {last.learning_rate:.3g}"
+        )
+    return {"learned": last.learned, "attempts": [dataclasses.asdict(attempt) for attempt in attempts]}
+
+
+def ready_to_train(recipe: Recipe) -> Ready:
+    """Read the data and build the network of `recipe` in this process. Writes nothing; UserError as for a training."""
+    recipe = resolved(recipe)
+    setup = prepare_process(recipe.runtime, recipe.training.seed)
+    data = read_training_data(task_rows(recipe.task, recipe.data))
+    configure_paddle(setup, recipe.training.seed)
+    from nlpctl.tasks.base import make_task
+    from nlpctl.training.ready import make_ready
+
+    quiet_libraries()
+    with fresh_parameter_names():
+        return make_ready(recipe, setup, make_task(recipe, data.labels), data)
+
+
+# -- learning ----------------------------------------------------------------------------------------
+
+
 def learn_one_batch(ready: Ready, steps: int) -> list[Attempt]:
     """Train the network of `ready` on one batch, at most `steps` steps; at other learning rates if one fails.
 
     Without dropout, weight decay and warm-up, which are against learning by heart. Writes nothing.
     """
+    from nlpctl.models.parameters import trains
+    from nlpctl.training.fast_cpu import fast_cpu
+
     network = ready.model.network
     if not trains(network):
         message = "nothing is left that gradients train, so there is nothing to learn by heart"
         raise UserError(message, ready.recipe.where("model.freeze"), "freeze less, or train without --overfit-batch")
     batch = one_batch(ready)
-    without_dropout(network)
+    _switch_off_dropout(network)
     network.train()
     start = {name: value.numpy() for name, value in network.state_dict().items()}
     attempts: list[Attempt] = []
@@ -98,6 +161,11 @@ def training_loss(ready: Ready, batch: Batch) -> paddle.Tensor:
 
 def _optimizer(ready: Ready, learning_rate: float) -> paddle.optimizer.Optimizer:
     """The recipe's, or the user's own, at one learning rate."""
+    import paddle
+
+    from nlpctl.training.arguments import training_arguments
+    from nlpctl.training.optimizer import build_optimizer
+
     recipe = ready.recipe
     training = dataclasses.replace(recipe.training, learning_rate=learning_rate, weight_decay=0.0)
     recipe = dataclasses.replace(recipe, training=training)
@@ -110,26 +178,40 @@ def _optimizer(ready: Ready, learning_rate: float) -> paddle.optimizer.Optimizer
     return optimizer
 
 
+def _switch_off_dropout(network: paddle.nn.Layer) -> None:
+    """The network stays in training mode, which recurrent layers on a GPU need for gradients."""
+    import paddle
+
+    for layer in network.sublayers(include_self=True):
+        for name, value in vars(layer).items():
+            if isinstance(value, float) and (name.endswith("dropout") or isinstance(layer, paddle.nn.Dropout)):
+                vars(layer)[name] = 0.0
+
+
 # -- the batch ---------------------------------------------------------------------------------------
 
 
 def one_batch(ready: Ready) -> Batch:
     """per_device_train_batch_size rows, drawn by the seed; the first ones of a stream. Masks stay the same."""
-    recipe, task = ready.recipe, ready.task
-    encoder = build_encoder(ready.model.tokenizer, recipe.data.tokenizer)
-    generator = np.random.default_rng(recipe.training.seed)
-    features = _features(ready, encoder, generator)
-    arrays = ready.parts.collator(task, encoder)(features)
+    import paddle
+
+    from nlpctl.data.batches.collate import raise_failure
+
+    task = ready.task
+    generator = np.random.default_rng(ready.recipe.training.seed)
+    arrays = ready.parts.collator(task, ready.encoder)(_features(ready, generator))
     raise_failure(arrays)
     if task.hides:
         arrays = task.hide(arrays, generator)
     return {name: paddle.to_tensor(array) for name, array in arrays.items()}
 
 
-def _features(ready: Ready, encoder: TextEncoder, generator: np.random.Generator) -> Sequence[Any]:
+def _features(ready: Ready, generator: np.random.Generator) -> Sequence[Any]:
     """As many as a batch has, of as many rows; of rows with several, drawn from all of them."""
+    from nlpctl.training.batches import training_cut
+
     data, size = ready.data, ready.recipe.training.per_device_train_batch_size
-    cut = training_cut(ready.task, data, encoder)
+    cut = training_cut(ready.task, data, ready.encoder)
     if data.train is None:
         return list(islice((part for example in data.training_examples() for part in cut(example)), size))
     rows = generator.permutation(len(data.train))[:size].tolist()
@@ -137,9 +219,32 @@ def _features(ready: Ready, encoder: TextEncoder, generator: np.random.Generator
     return parts if len(parts) <= size else [parts[i] for i in generator.permutation(len(parts))[:size].tolist()]
 
 
-def without_dropout(network: paddle.nn.Layer) -> None:
-    """Switch dropout off; the network stays in training mode, which recurrent layers on a GPU need for gradients."""
-    for layer in network.sublayers(include_self=True):
-        for name, value in vars(layer).items():
-            if isinstance(value, float) and (name.endswith("dropout") or isinstance(layer, paddle.nn.Dropout)):
-                vars(layer)[name] = 0.0
+# -- for `nlpctl params ls RECIPE` -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UntrainedNetwork:
+    """The network that a recipe would train, before the first step: its parameters by name; the trained ones among them
+    that the gradient of a batch does not reach; those that are fitted in place of being trained."""
+
+    arrays: Mapping[str, np.ndarray]
+    unreached: Sequence[str]
+    fitted: Sequence[str]
+
+
+def untrained_network(recipe: Recipe) -> UntrainedNetwork:
+    """The network of `recipe`, and where the gradient of one batch goes."""
+    ready = ready_to_train(recipe)
+    from nlpctl.models.parameters import named, trains
+    from nlpctl.training.guards import unreached
+    from nlpctl.training.ready import fitted_parameters
+
+    network = ready.model.network
+    arrays = {name: parameter.numpy() for name, parameter in named(network).items()}
+    fitted = fitted_parameters(ready.task, network)
+    network.train()
+    if not trains(network):
+        return UntrainedNetwork(arrays, (), fitted)
+    with parts_blamed(recipe):
+        training_loss(ready, one_batch(ready)).backward()
+    return UntrainedNetwork(arrays, unreached(network), fitted)

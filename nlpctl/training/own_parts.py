@@ -32,11 +32,14 @@ from nlpctl.training.dev_scores import DevScores, OwnMetrics
 from nlpctl.training.fast_cpu import fast_cpu
 from nlpctl.training.user_loss import Loss, user_loss
 
-# Training batches made by the user's own collator, as PaddleNLP's Trainer would have them made.
-
-PART = part_of("training.data_collator")
+OPTIMIZER, SCHEDULER = part_of("training.optimizer"), part_of("training.scheduler")
+COLLATOR, CALLBACKS = part_of("training.data_collator"), part_of("training.callbacks")
+NETWORK = part_of("model.network")
 Collate = Callable[[list[dict[str, Any]]], Any]
-_ENTRY = "return a dict of arrays, each with an entry per row, or a tensor of it"
+_ENTRY = "return a dict of arrays, each with an entry per row, or a tensor of it"  # what a collator is to do
+_TRIED = 64  # training rows, of which two are used
+_SAMPLE = 64  # dev rows
+_STEPS = 100  # that a schedule is tried with, where the recipe gives no number
 
 
 class OwnCollator:
@@ -65,26 +68,26 @@ class OwnCollator:
         try:
             found = self._collate(rows)
         except Exception as error:
-            raise UserError(f"{self.name} failed: {describe_error(error, __file__)}", PART.key, "fix it") from None
+            raise UserError(f"{self.name} failed: {describe_error(error, __file__)}", COLLATOR.key, "fix it") from None
         if not isinstance(found, Mapping):
-            raise UserError(f"{self.name} returned {type(found).__name__}, not a dict", PART.key, _ENTRY)
+            raise UserError(f"{self.name} returned {type(found).__name__}, not a dict", COLLATOR.key, _ENTRY)
         missing = [name for name in self._needs if name not in found]
         if missing:
             message = f"{self.name} returned a batch without {', '.join(missing)}"
-            raise UserError(message, PART.key, f"keep it; its rows hold {', '.join(rows[0])}")
+            raise UserError(message, COLLATOR.key, f"keep it; its rows hold {', '.join(rows[0])}")
         batch = {str(name): _array(value) for name, value in found.items()}
         for name, array in batch.items():
             if array.dtype == object or array.ndim == 0 or len(array) != len(rows):
                 told = "rows of different lengths" if array.dtype == object else f"shape {list(array.shape)}"
                 message = f"{self.name} returned {told} as {name} for {len(rows)} rows"
-                raise UserError(message, PART.key, _ENTRY)
+                raise UserError(message, COLLATOR.key, _ENTRY)
         return batch
 
     def _row(self, feature: Any) -> dict[str, Any]:
         made = self._inner.collate([feature])
         if any(len(array) != 1 for array in made.values()):
             hint = "remove training.data_collator"
-            raise UserError("a row of this task becomes several in a batch", PART.key, hint)
+            raise UserError("a row of this task becomes several in a batch", COLLATOR.key, hint)
         return {name: array[0].tolist() for name, array in made.items()}
 
 
@@ -94,15 +97,6 @@ def _array(value: Any) -> np.ndarray:
     except ValueError:  # lists of different lengths
         return np.empty(len(value), dtype=object)
     return array.astype(np.int64) if array.dtype.kind in "iu" else array
-
-
-
-OPTIMIZER, SCHEDULER = part_of("training.optimizer"), part_of("training.scheduler")
-COLLATOR, CALLBACKS = part_of("training.data_collator"), part_of("training.callbacks")
-NETWORK = part_of("model.network")
-_TRIED = 64  # training rows, of which two are used
-_SAMPLE = 64  # dev rows
-_STEPS = 100  # that a schedule is tried with, where the recipe gives no number
 
 
 @dataclass(frozen=True)

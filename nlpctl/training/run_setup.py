@@ -1,10 +1,14 @@
-"""Creating or resuming the run directory of a training. Imports no Paddle, since the parent of several processes calls
-it."""
+"""Taking the run directory of a training: creating or resuming it, and what happens when the training has ended.
+
+Imports no Paddle, since the parent of several processes, which holds their run directory, must stay without.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nlpctl import console
@@ -17,13 +21,60 @@ from nlpctl.data.functions import part_sums
 from nlpctl.data.splits import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.names import counted
+from nlpctl.report.model import Table
+from nlpctl.report.text import aligned
+from nlpctl.runs.report import renew_report
+from nlpctl.runs.time_shares import advice, is_sound, rows_of, total_of
+from nlpctl.runs.tracking import tracked
 from nlpctl.runtime.process import library_environment
 from nlpctl.runtime.run_directory import FURTHER, RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions
-from nlpctl.training.continued import FACT, Finished
+from nlpctl.training.checkpoint_choice import settle_checkpoints
+from nlpctl.training.continued import FACT, Finished, take_over
 from nlpctl.training.oom import MicroBatching
 
 PLANNED = "planned_processes"  # in the manifest
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What `nlpctl train` is asked besides the recipe. `origin`: the finished run to go on from. `command`: for the
+    manifest."""
+
+    resume: bool = False
+    overwrite: bool = False
+    origin: Finished | None = None
+    command: Sequence[str] = ()
+
+
+@contextlib.contextmanager
+def take_run(
+    recipe: Recipe, run: RunDirectory, options: TrainOptions, data: TrainingData | None, *, device: str, processes: int
+) -> Iterator[bool]:
+    """Hold the run directory while a training runs inside this context; gives whether it goes on from a checkpoint.
+
+    The manifest says in any case how the training ended. After a good end, report.html is written, and where the time
+    went is printed. `data`: None if child processes read the data. `processes`: on all nodes. UserError as in
+    `RunDirectory.begin`; nothing is written before.
+    """
+    with tracked(recipe, run) as tell_mlflow:
+        facts = {"device": device, "processes": processes}
+        choices: dict[str, Any] = {"resume": options.resume, "overwrite": options.overwrite, "origin": options.origin}
+        begin_run(recipe, run, facts, data, command=options.command, **choices)
+        tell_mlflow()
+        with run.recorded():
+            if options.resume:  # once, before any process of the run looks for its checkpoint
+                settle_checkpoints(run, keeps_best=recipe.training.load_best_model_at_end)
+            yield take_over(run) or options.resume
+        renew_report(run.path)
+    time: Any = run.read_manifest().get("time")
+    if not is_sound(time):
+        return
+    rows = [[title, f"{seconds:.1f}", f"{share:.0%}"] for title, seconds, share in rows_of(time)]
+    rows.append(["total", f"{total_of(time):.1f}", "100%"])
+    console.note(aligned(Table(["time of the training", "seconds", "share"], rows)))
+    for line in advice(time, recipe, device):
+        console.note(line)
 
 
 def begin_run(

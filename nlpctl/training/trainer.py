@@ -1,13 +1,21 @@
-"""PaddleNLP's Trainer, with exact resume, atomic checkpoints, and batches by length."""
+"""PaddleNLP's Trainer, with exact resume, atomic checkpoints, and batches by length.
+
+    trainer = RecipeTrainer(ready, run, checkpoint, callbacks)
+    if trainer.go_on():                  # as the run did before: its micro-batches, its log; False: nothing to train
+        trainer.run(stop)                # PaddleNLP's loop, from the checkpoint
+    trainer.complete()                   # the best checkpoint is named in trainer.state
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gc
 import math
 import tempfile
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +23,8 @@ import numpy as np
 import paddle
 from paddle.nn.layer.norm import _BatchNormBase as BatchNorm
 from paddle.optimizer.lr import LRScheduler
-from paddlenlp.trainer import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from paddlenlp.trainer import PrinterCallback, Trainer, TrainerCallback
 from paddlenlp.trainer.trainer import TRAINER_STATE_NAME
-from paddlenlp.trainer.trainer_callback import TrainerState
 from paddlenlp.trainer.trainer_utils import TrainOutput, speed_metrics
 
 from nlpctl import console
@@ -25,20 +32,21 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.batches.batching import CheckedDataLoader, LengthGroupedBatchSampler, rounded, token_lengths
 from nlpctl.data.batches.streaming import StreamingExamples
-from nlpctl.data.rows.examples import ExampleList
-from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.errors import RunFailed
+from nlpctl.data.rows.examples import ExampleList, FeatureList
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.layout import checkpoint_path, checkpoint_step, checkpoints_in
-from nlpctl.models.folder import ModelCard
-from nlpctl.models.load import LoadedModel
-from nlpctl.runs.time_shares import EVALUATE, LOG, SAVE, TimeShares
+from nlpctl.models.folder import make_card
+from nlpctl.models.parameters import named, trains
+from nlpctl.names import counted
+from nlpctl.runs.time_shares import EVALUATE, LOG, SAVE, TimeShares, is_sound, summary
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import StopRequest
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.base import Task
+from nlpctl.training.arguments import training_arguments
 from nlpctl.training.batches import ResumableBatches, ResumableStream, batch_sampler
 from nlpctl.training.checkpoints import (
     UnloggedLoss,
+    go_on_recording,
     load_training_state,
     load_weights,
     read_reached,
@@ -49,14 +57,20 @@ from nlpctl.training.checkpoints import (
     whole_state,
 )
 from nlpctl.training.dev_scores import DevScores
+from nlpctl.training.early_stopping import patience_of
 from nlpctl.training.guards import StepGuard
-from nlpctl.training.learning import LossCourse
-from nlpctl.training.oom import MicroBatching, OutOfMemory, is_out_of_memory, record_division
+from nlpctl.training.learning import LossCourse, Stuck, warn_not_learning
+from nlpctl.training.oom import MicroBatching, OutOfMemory, is_out_of_memory, record_division, recorded_division
 from nlpctl.training.optimizer import Reached, build_optimizer
-from nlpctl.training.own_parts import OwnParts
+from nlpctl.training.ready import Ready, fitted_parameters
+from nlpctl.training.run_setup import planned_processes
 from nlpctl.upstream.late_parameters import take_late_parameters
 
-# PaddleNLP's training loop with recovery from out-of-memory, a clean stop, and checks of the loss.
+# (network, network as the Trainer wraps it, inputs, labels): as Task.training_loss
+TrainingLoss = Callable[
+    [paddle.nn.Layer, Callable[..., Any], Mapping[str, paddle.Tensor], Mapping[str, paddle.Tensor]], paddle.Tensor
+]
+
 
 def moved_by_passes(network: paddle.nn.Layer) -> list[paddle.Tensor]:
     """What a forward pass in training may change: buffers, such as the bounds of simulated int8, and the moving means
@@ -78,6 +92,7 @@ class GuardedTrainer(Trainer):
     """
 
     recipe: Recipe
+    checkpoint: Path | None
     guard: StepGuard
     events: EventLog
     times: TimeShares
@@ -87,10 +102,10 @@ class GuardedTrainer(Trainer):
     _before: Sequence[tuple[paddle.Tensor, paddle.Tensor]] = ()  # what forward passes change, as it was before the step
     _ended_step = -1  # the step that ended an epoch or the training and was seen once already
 
-    def run(self, checkpoint: Path | None, stop: StopRequest) -> None:
-        """Train from `checkpoint`, None: from the start. KeyboardInterrupt if `stop` is due."""
+    def run(self, stop: StopRequest) -> None:
+        """Train, from the checkpoint if there is one. KeyboardInterrupt if `stop` is due; BadStep: see guards.py."""
         self._stop = stop
-        self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        self.train(resume_from_checkpoint=None if self.checkpoint is None else str(self.checkpoint))
 
     @abstractmethod
     def place_batches(self, batches: Any, step: int, updates_per_epoch: int) -> None:
@@ -223,13 +238,6 @@ class GuardedTrainer(Trainer):
         return not ends or seen == state.global_step
 
 
-
-# (network, network as the Trainer wraps it, inputs, labels): as Task.training_loss
-TrainingLoss = Callable[
-    [paddle.nn.Layer, Callable[..., Any], Mapping[str, paddle.Tensor], Mapping[str, paddle.Tensor]], paddle.Tensor
-]
-
-
 class RecipeTrainer(GuardedTrainer):
     """Trains one task's network as a recipe says.
 
@@ -249,51 +257,163 @@ class RecipeTrainer(GuardedTrainer):
 
     def __init__(
         self,
-        recipe: Recipe,
-        args: TrainingArguments,
-        task: Task,
-        parts: OwnParts,
-        loss: TrainingLoss | None,
-        model: LoadedModel,
-        card: ModelCard,
-        encoder: TextEncoder,
-        train: ExampleList | StreamingExamples,
-        dev: ExampleList | None,
-        callbacks: Sequence[TrainerCallback],
-        events: EventLog,
-        times: TimeShares,
-        course: LossCourse | None = None,
+        ready: Ready,
+        run: RunDirectory,
+        checkpoint: Path | None,
+        callbacks: Callable[[RecipeTrainer], Sequence[TrainerCallback]],
+        loss: TrainingLoss | None = None,
     ):
-        """`course`: what watches whether the loss falls; None: nothing does."""
-        self.recipe = recipe
-        self.task = task
-        self.parts = parts
+        """`checkpoint`: the one to go on from; None: from the start. `callbacks`: makes what watches this trainer
+        (callbacks.standard_callbacks). `loss`: replaces the task's own, as in a compression."""
+        recipe, task, parts, model = ready.recipe, ready.task, ready.parts, ready.model
+        self.recipe, self.task, self.parts, self.data = recipe, task, parts, ready.data
+        self.loaded = model
+        self.encoder = ready.encoder
+        self.directory = run
+        self.checkpoint = checkpoint
+        self.card = make_card(recipe, task.labels.names)
         self.training_loss = loss or parts.training_loss(task)
         self.completes = loss is None  # another loss trains all of the network
         self.own_schedule = parts.make_scheduler is not None  # or one that the user's optimizer comes with
         self.label_loss = parts.loss(task)  # of outputs and labels
-        self.loaded = model
-        self.card = card
-        self.encoder = encoder
-        self.dev = dev
-        self.events = events
-        self.guard = StepGuard(recipe.guards, course)
-        self.times = times
-        self.timed = 0, 0.0  # the completed steps at the last line of the log, and what steps had taken
+        self.events = EventLog(run.events_file)
+        self.guard = StepGuard(recipe.guards, self._loss_course(ready, loss), self._not_learning)
         self.reached = Reached(model.network)
+        self.times = TimeShares()
+        self.began_at = 0  # the completed steps when the training began in this process
+        self.timed = 0, 0.0  # the completed steps at the last line of the log, and what steps had taken
+        args = training_arguments(recipe, run, ready.setup.device)
+        train = self._training_features(ready, own_loss=loss is None)
         if recipe.data.batch_tokens is not None:
-            self.token_lengths = token_lengths(train, task.collator(encoder, labelled=True), task.label_names)
-            _tell_rows(args, recipe, self.token_lengths)
+            self.token_lengths = token_lengths(train, task.collator(ready.encoder, labelled=True), task.label_names)
+            # The Trainer reports speeds by the rows per batch, and out-of-memory divides them: about their mean.
+            sampler = batch_sampler(recipe, self.token_lengths, processes=args.dataset_world_size)
+            args.per_device_train_batch_size = rounded(sampler.mean_rows)
         super().__init__(
             model=model.network,
             args=args,
-            data_collator=parts.collator(task, encoder),
+            data_collator=parts.collator(task, ready.encoder),
             train_dataset=train,
-            eval_dataset=dev,
+            eval_dataset=ready.data.dev,
             tokenizer=model.tokenizer,
-            callbacks=[SeedEveryStep(), self.guard, self.reached, *callbacks, *parts.callbacks],
+            callbacks=callbacks(self),
         )
         self.remove_callback(PrinterCallback)  # training/callbacks.py prints instead, through nlpctl's console
+
+    @staticmethod
+    def _training_features(ready: Ready, own_loss: bool) -> ExampleList | StreamingExamples:
+        """What batches are made of: the examples, cut into windows if the task does so. `own_loss`: those that the
+        task's own loss is made for."""
+        recipe, task, data = ready.recipe, ready.task, ready.data
+        if data.train is not None and own_loss:
+            return task.training_features(data.train, ready.encoder)
+        if data.train is not None:
+            return FeatureList(data.train, functools.partial(task.features, encoder=ready.encoder))
+        go_on = RunDirectory(recipe.run_dir).to_go_on()
+        return StreamingExamples(
+            data.source,
+            data.reader,
+            features=functools.partial(task.features, encoder=ready.encoder),
+            batch_size=recipe.training.per_device_train_batch_size,
+            shuffle_buffer=recipe.data.shuffle_buffer,
+            seed=recipe.training.seed,
+            on_bad_row=recipe.data.on_bad_row,
+            world_size=ready.setup.world_size,
+            rank=ready.setup.rank,
+            rows=data.streamed,
+            fix=f"restore the training data, then run {go_on} to continue from the last checkpoint",
+        )
+
+    # -- around the loop ---------------------------------------------------------------------
+
+    def go_on(self) -> bool:
+        """Restore how the run went until the checkpoint: its log, and how its updates were divided. False: no step is
+        left to train."""
+        state = None if self.checkpoint is None else read_state(self.checkpoint)
+        self._divide_as_before(recorded_division(self.events, 0 if state is None else state.global_step))
+        if self.is_world_process_zero():
+            go_on_recording(self.events, state)
+        if not trains(self.loaded.network):
+            console.note("the encoder is fixed (model.freeze): no step is trained, the rest is fitted to its vectors")
+            return False
+        patience = patience_of(self.recipe)
+        if state is not None and patience is not None and patience.exhausted(state.log_history):
+            self.state = state  # early stopping had ended the run, which was killed before its model was written
+            return False
+        return True
+
+    def _divide_as_before(self, recorded: MicroBatching | None) -> None:
+        """Divide every update as after an earlier lack of memory (`recorded`), and among the processes that there are.
+        """
+        processes = max(self.args.dataset_world_size, 1)
+        planned = planned_processes(self.directory.read_manifest())
+        given = MicroBatching(self.args.per_device_train_batch_size, self.args.gradient_accumulation_steps)
+        # What was recorded may be of another number of processes: only its micro-batch is known to fit.
+        division = given.among(planned, processes, None if recorded is None else recorded.batch_size)
+        if division is None or division == given:
+            return
+        why = "after out-of-memory" if processes == planned else f"planned for {counted(planned, 'processes')}"
+        console.note(f"{why}: micro-batch {division.batch_size}, accumulation {division.parts}")
+        self.divide(division)
+
+    @contextlib.contextmanager
+    def facts_recorded(self) -> Iterator[None]:
+        """Around the training: in any case the manifest says where the time went, and which parameters no gradient
+        reached or the task itself fitted. Every process has to come out of it, or none."""
+        shares = [self.times.seconds]
+        try:
+            yield
+            if paddle.distributed.get_world_size() > 1:
+                shares = []
+                paddle.distributed.all_gather_object(shares, self.times.seconds)
+        finally:
+            if self.is_world_process_zero():
+                with contextlib.suppress(OSError, UserError):  # on a full disk, what ended the training is to be told
+                    self._record_facts(shares)
+
+    def _record_facts(self, shares: Sequence[dict[str, float]]) -> None:
+        facts: dict[str, Any] = {}
+        fitted = fitted_parameters(self.task, self.loaded.network)
+        timed = sum(shares[0].values()) > 0
+        if not timed and not fitted:
+            return
+        manifest = self.directory.read_manifest()
+        if timed:
+            before = manifest.get("time")
+            steps = self.state.global_step - self.began_at
+            facts["time"] = summary(shares, steps, before if is_sound(before) else None)
+        about = {} if self.guard.unreached is None else {"unreached": self.guard.unreached}
+        about |= {"fitted": fitted} if fitted else {}
+        if about:
+            facts["parameters"] = {**manifest.get("parameters", {}), **about}
+        self.directory.update_manifest(**facts)
+
+    # -- whether the loss falls --------------------------------------------------------------
+
+    def _loss_course(self, ready: Ready, loss: TrainingLoss | None) -> LossCourse | None:
+        """What watches whether the loss falls; None: nothing does, or it is not known how far it should."""
+        if self.directory.is_of_compress or ready.recipe.guards.not_learning == "ignore" or loss is not None:
+            return None
+        if ready.setup.rank != 0:
+            return None
+        own = ready.parts.criterion is not None  # what a guess costs by a loss of the user's own is not known
+        constant = None if ready.data.train is None or own else ready.task.constant_loss(ready.data.train)
+        # The first steps of new parameters are a guess.
+        parameters = named(ready.model.network)
+        new = any(name in parameters and not parameters[name].stop_gradient for name in ready.model.fresh)
+        return LossCourse(constant, from_start=new and self.checkpoint is None)
+
+    def _not_learning(self, stuck: Stuck) -> None:
+        args = self.args
+        warn_not_learning(
+            self.recipe,
+            self.events,
+            stuck,
+            learning_rate=self.optimizer.get_lr(),
+            batch=args.per_device_train_batch_size * args.gradient_accumulation_steps * max(args.dataset_world_size, 1),
+            gradient=self.guard.usual_gradient,
+            frozen=bool(self.loaded.changes.frozen),
+        )
 
     # -- batches -----------------------------------------------------------------------------
 
@@ -411,8 +531,8 @@ class RecipeTrainer(GuardedTrainer):
     def _dev_examples(self) -> ExampleList:
         limit = self.args.max_evaluate_steps
         if limit <= 0:
-            return self.dev
-        return ExampleList(self.dev[: limit * self.args.eval_batch_size * self.args.dataset_world_size])
+            return self.data.dev
+        return ExampleList(self.data.dev[: limit * self.args.eval_batch_size * self.args.dataset_world_size])
 
     # -- checkpoints and resume --------------------------------------------------------------
 
@@ -491,22 +611,3 @@ class RecipeTrainer(GuardedTrainer):
 
     def _load_rng_state(self, checkpoint: str) -> None:
         """Nothing to restore: SeedEveryStep derives all randomness from (seed, step)."""
-
-
-def _tell_rows(args: TrainingArguments, recipe: Recipe, lengths: np.ndarray) -> None:
-    """Set the rows per batch, which the Trainer reports speeds by and out-of-memory divides, to about their mean."""
-    sampler = batch_sampler(recipe, lengths, processes=args.dataset_world_size)
-    args.per_device_train_batch_size = rounded(sampler.mean_rows)
-
-
-class SeedEveryStep(TrainerCallback):
-    """Seed Paddle from (seed, step, rank), so that a step's dropout does not depend on its past."""
-
-    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control, **kwargs) -> None:
-        paddle.seed(step_seed(args.seed, state.global_step, args.dataset_rank))
-
-
-def step_seed(seed: int, step: int, rank: int) -> int:
-    """A seed below 2**31 that differs between steps and ranks: a multiplicative hash (Knuth, vol. 3, 6.4)."""
-    mixed = (seed * 0x9E3779B1 + step * 0x85EBCA77 + rank * 0xC2B2AE3D) & 0xFFFFFFFFFFFFFFFF
-    return (mixed ^ (mixed >> 29)) % (2**31 - 1)

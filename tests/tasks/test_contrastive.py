@@ -19,7 +19,7 @@ from nlpctl.errors import UserError
 from nlpctl.runtime.process import set_up_process
 from nlpctl.tasks.base import make_task
 from nlpctl.tasks.few_shot_classification import PairDraw, cosine_loss, logistic_regression
-from nlpctl.training.fine_tune import make_ready
+from nlpctl.training.ready import make_ready
 
 
 def test_equal_labels_are_to_meet_and_different_ones_to_part() -> None:

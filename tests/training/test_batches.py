@@ -11,8 +11,7 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.batches.batching import LengthGroupedBatchSampler
 from nlpctl.errors import RunFailed
-from nlpctl.training.batches import SKIPPED, ResumableBatches, ResumableStream
-from nlpctl.training.trainer import step_seed
+from nlpctl.training.batches import SKIPPED, ResumableBatches, ResumableStream, step_seed
 
 
 class Loader:

@@ -11,7 +11,8 @@ import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import recipe_of_values
 from nlpctl.config.schema import EarlyStoppingSection
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.training.callbacks import _warn_of_moved_evaluations, go_on_recording
+from nlpctl.training.callbacks import _warn_of_moved_evaluations
+from nlpctl.training.checkpoints import go_on_recording
 from nlpctl.training.early_stopping import Patience, patience_of
 
 

@@ -18,7 +18,7 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.layout import checkpoint_step, checkpoints_in
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.training import fine_tune
+from nlpctl.training import checkpoints
 from nlpctl.training.checkpoint_choice import STATE, SUMS, damage_of
 
 SETTINGS = ("training.eval_steps=3", "training.save_steps=3")
@@ -37,7 +37,7 @@ def killed(tiny, monkeypatch) -> Callable[..., RunDirectory]:
 
     def make(name: str, *settings: str) -> RunDirectory:
         with monkeypatch.context() as patched, pytest.raises(RunFailed, match="no space"):
-            patched.setattr(fine_tune, "_keep_model", lambda *_: (_ for _ in ()).throw(RunFailed("no space")))
+            patched.setattr(checkpoints, "keep_best_model", lambda *_: (_ for _ in ()).throw(RunFailed("no space")))
             tiny(name, *SETTINGS, *settings)
         return RunDirectory(tiny.folder / name)
 
@@ -161,13 +161,13 @@ def test_a_best_checkpoint_that_is_damaged(tiny, killed, capsys, difference):
 
 def test_damage_found_when_the_model_is_kept(tiny, monkeypatch):
     """The best checkpoint rots while the training goes on."""
-    keep = fine_tune._keep_model
+    keep = checkpoints.keep_best_model
 
     def rotten(recipe, run, model, card, state):
         changed(run.checkpoints / Path(state.best_model_checkpoint).name / "model_state.pdparams")
         keep(recipe, run, model, card, state)
 
-    monkeypatch.setattr(fine_tune, "_keep_model", rotten)
+    monkeypatch.setattr(checkpoints, "keep_best_model", rotten)
     with pytest.raises(RunFailed, match="(?s)checkpoint-.*is damaged: model_state.pdparams has changed.*--resume"):
         tiny("rotten", *SETTINGS, *BEST)
 

@@ -18,7 +18,7 @@ import paddle
 from nlpctl.errors import RunFailed
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.sequence_classification import SequenceClassification
-from nlpctl.training import fine_tune
+from nlpctl.training import checkpoints, diagnosis
 from nlpctl.training.guards import FIRST, RECENT, Usual
 
 TOXIC_LINES = {9, 22, 35}  # of train.tsv: conftest.TOXIC_ROWS, after the header
@@ -54,14 +54,14 @@ def changed_loss(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable], N
 def weights_at_the_end(monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
     """The weights in memory when a bad step is explained."""
     kept: dict[str, np.ndarray] = {}
-    explain = fine_tune.diagnosed
+    explain = diagnosis.diagnosed
 
-    def spy(bad, trainer, rows):
-        failure = explain(bad, trainer, rows)
+    def spy(bad, trainer):
+        failure = explain(bad, trainer)
         kept.update({name: value.numpy() for name, value in trainer.loaded.network.state_dict().items()})
         return failure
 
-    monkeypatch.setattr(fine_tune, "diagnosed", spy)
+    monkeypatch.setattr(diagnosis, "diagnosed", spy)
     return kept
 
 
@@ -124,7 +124,7 @@ def test_off_when_asked_and_weights_that_are_no_numbers(tiny, changed_loss, monk
     changed_loss(4, lambda loss, logits: loss * math.nan)
     settings = ("training.evaluation_strategy=no", "training.save_steps=1", "training.max_steps=6")
     with pytest.raises(RunFailed, match="no space"), monkeypatch.context() as patched:
-        patched.setattr(fine_tune, "_keep_model", lambda *_: (_ for _ in ()).throw(RunFailed("no space")))
+        patched.setattr(checkpoints, "keep_best_model", lambda *_: (_ for _ in ()).throw(RunFailed("no space")))
         tiny("off", *settings, "guards.finite=false")
     shutil.rmtree(tiny.folder / "off/checkpoints/checkpoint-6")
     with pytest.raises(RunFailed, match="(?s)in step 6.*weights are not finite before the step: .* and .* more"):

@@ -19,8 +19,8 @@ from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.training import fast_cpu
-from nlpctl.training.fine_tune import _divide
 from nlpctl.training.oom import MicroBatching, is_out_of_memory, record_division, recorded_division
+from nlpctl.training.trainer import RecipeTrainer
 from tests.training.conftest import weights
 
 # As Paddle 2.6.2 words it on a GPU (fluid/memory/allocation/cuda_allocator.cc) and, with CUDA's libraries, elsewhere.
@@ -304,7 +304,9 @@ def test_a_step_has_its_rows_whoever_ran_out_of_memory(given, planned, recorded,
         gradient_accumulation_steps=given.parts,
         dataset_world_size=processes,
     )
-    _divide(SimpleNamespace(args=args, divide=divided.append), recorded, planned)
+    run = SimpleNamespace(read_manifest=lambda: {"processes": planned})
+    trainer = SimpleNamespace(args=args, directory=run, divide=divided.append)
+    RecipeTrainer._divide_as_before(trainer, recorded)
     assert divided == ([] if expected is None else [expected])
 
 

@@ -34,8 +34,9 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory
 from nlpctl.tasks.base import Task, task_class
 from nlpctl.training.checkpoint_choice import settle_checkpoints
-from nlpctl.training.fine_tune import make_ready, train_and_score
+from nlpctl.training.ready import make_ready
 from nlpctl.training.run_setup import begin_run
+from nlpctl.training.train import train_and_score
 from nlpctl.training.trainer import TrainingLoss
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 

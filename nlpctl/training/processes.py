@@ -1,0 +1,146 @@
+"""One training in several processes, of one node or several: the parent, which trains nothing itself.
+
+    the parent     holds the run directory; starts the processes, and starts them again after out-of-memory
+      a process    runs `nlpctl train` as well (train.py), as one rank of all
+
+Of several nodes, each has such a parent; that of node 0 holds the run directory, and the others follow it
+(several_nodes.py). A parent stays without Paddle, which would take memory of the cards.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.dump import dump_recipe
+from nlpctl.config.own_code import named_parts, part_of
+from nlpctl.config.schema import Recipe
+from nlpctl.data.functions import import_part
+from nlpctl.data.rows.examples import require_full_batch
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.splits import TrainingData, read_training_data
+from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
+from nlpctl.files import write_text_atomic, writing
+from nlpctl.launch.launch import launch
+from nlpctl.launch.node_launch import Coordinator
+from nlpctl.launch.nodes import Nodes
+from nlpctl.layout import RECIPE
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.process import one_process, prepare_process
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.worker import Worker, listen_for_interrupts
+from nlpctl.training.oom import recorded_division
+from nlpctl.training.run_setup import TrainOptions, take_run
+from nlpctl.training.several_nodes import agree, follow_node_0, head_of
+from nlpctl.training.user_loss import import_loss
+
+CRITERION = part_of("training.criterion")
+_GRACE = 5.0  # seconds for the process that imports the user's own parts to end by itself
+
+
+def train_in_processes(
+    recipe: Recipe, run: RunDirectory, options: TrainOptions, processes: int, device: str, nodes: Nodes | None
+) -> None:
+    """Train in `processes` of this node, and in those of the other `nodes`. On any but node 0 nothing is written.
+
+    Raises what `train` does. RunFailed, UserError or KeyboardInterrupt for the process that failed first.
+    """
+    check_imports(recipe)
+    # A named data set is read with Paddle, so it is left to the processes.
+    data = None if recipe.data.dataset is not None else read_full_batches(recipe, processes)
+    world, head = processes, None
+    if nodes is not None:
+        world = agree(nodes, recipe, data, processes, device)
+        if not nodes.is_head:
+            follow_node_0(nodes, recipe, processes)
+            return
+    with take_run(recipe, run, options, data, device=device, processes=world) as resume:
+        if nodes is not None:
+            head = head_of(nodes, run)
+        code = launch_again_after_oom(recipe, run, processes, resume, head)
+        if code == EXIT_INTERRUPTED:
+            raise KeyboardInterrupt
+        if code != EXIT_OK:
+            kind = UserError if code == EXIT_USER else RunFailed
+            raise kind(
+                f"training in {world} processes ended with exit code {code}",
+                where=str(run.logs),
+                hint="the failing process's last lines are above; this folder holds one log per process",
+            )
+
+
+def read_full_batches(recipe: Recipe, processes: int) -> TrainingData:
+    """All splits, checked; UserError if dataloader_drop_last would drop all training rows."""
+    data = read_training_data(task_rows(recipe.task, recipe.data))
+    training = recipe.training
+    if training.dataloader_drop_last and data.train is not None and recipe.data.batch_tokens is None:
+        global_batch = training.per_device_train_batch_size * training.gradient_accumulation_steps * processes
+        require_full_batch(len(data.train), global_batch)
+    return data
+
+
+def launch_again_after_oom(
+    recipe: Recipe, run: RunDirectory, processes: int, resume: bool, head: Coordinator | None
+) -> int:
+    """Run all processes until they end, and return the exit code of the first that failed, else 0.
+
+    One that runs out of memory notes smaller micro-batches in events.jsonl and fails, since the others wait for its
+    gradients; then all start again from the last checkpoint, with these. `head`: the other nodes.
+    """
+    log = EventLog(run.events_file)
+    # Not the run's recipe.yaml: what only that names is no code to run. This one was checked, and is the user's.
+    file = run.logs / RECIPE
+    with writing(run.path, "choose a writable training.output_dir with free space"):
+        file.parent.mkdir(exist_ok=True)
+        write_text_atomic(file, dump_recipe(recipe))
+    while True:
+        before = recorded_division(log, sys.maxsize)
+        argv = ["train", str(file), *(["--resume"] if resume else [])]
+        if head is not None:
+            head.resume = resume
+        code = launch(argv, processes, recipe.runtime.devices, run.logs, head=head)
+        division = recorded_division(log, sys.maxsize)
+        if code != EXIT_FAILED or division is None or division == before:
+            return code
+        console.warn(f"out of memory: all processes restart with micro-batches of {division.batch_size} rows")
+        resume = True
+
+
+# -- the user's own parts ----------------------------------------------------------------------------
+
+
+def check_imports(recipe: Recipe) -> None:
+    """UserError if a part that `recipe` names cannot be imported, or takes other arguments.
+
+    They are imported in a process of their own, since most import Paddle. Functions over rows are left out where this
+    process calls them anyway.
+    """
+    parts = [(part, name) for part, name in named_parts(recipe)
+             if not part.key.startswith("data.") or recipe.data.dataset is not None]  # fmt: skip
+    if not parts:
+        return
+    worker = Worker(_importer, recipe, grace=_GRACE, daemon=True)
+    try:
+        worker.start()
+        for part, name in parts:
+            worker.ask((part, name), part.key)
+    finally:
+        worker.end()
+
+
+def _importer(recipe: Recipe) -> Callable[[Any], None]:
+    listen_for_interrupts()
+    # An import must not take memory of the GPUs, which are for the processes of the training.
+    prepare_process(dataclasses.replace(one_process(recipe.runtime), device="cpu", devices=()), recipe.training.seed)
+    return _import
+
+
+def _import(named: Any) -> None:
+    part, name = named
+    if part == CRITERION:
+        import_loss(name, part.key)
+    else:
+        import_part(part, name)

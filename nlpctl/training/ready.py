@@ -1,0 +1,160 @@
+"""What a training needs before its run directory is taken: the network, the rows that fit it, the user's own parts.
+
+Everything is built and checked here, and nothing is written, so that a mistake costs no existing run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.schema import OptimizerSection, Recipe
+from nlpctl.data.balance import balanced
+from nlpctl.data.inspect.lengths import CountedTokens, row_tokens
+from nlpctl.data.splits import TrainingData
+from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.errors import Problem
+from nlpctl.models.changes import describe_changes
+from nlpctl.models.load import LoadedModel
+from nlpctl.models.network import check_length, max_positions
+from nlpctl.models.parameters import matching, named
+from nlpctl.names import counted
+from nlpctl.report.model import percent
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.tasks.base import Task
+from nlpctl.training.optimizer import describe_groups, parameter_report
+from nlpctl.training.own_parts import OwnParts, load_parts, try_parts
+
+MOST_ROWS = 2000  # that are tokenised to see how many are cut, taken evenly from all
+FIRST_ROWS = 300  # of a stream: reading may be slow, and a training may need no more
+MOST_BYTES = 4_000_000  # of their texts: seconds with PaddleNLP's tokenizer
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Everything that a training needs, already checked. `data.train`: the training rows, balanced by label if
+    configured; None for a stream."""
+
+    recipe: Recipe
+    setup: ProcessSetup
+    task: Task
+    data: TrainingData
+    model: LoadedModel
+    encoder: TextEncoder
+    parts: OwnParts
+
+
+def make_ready(
+    recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData, *, own_loss: bool = True
+) -> Ready:
+    """Build the recipe's network, and check the data against it. Writes nothing.
+
+    `own_loss`: the task's loss is used; another one, as in a compression, trains all of the network.
+
+    UserError: the model cannot be used, labels or lengths in the recipe do not fit the rows, or a part of the user's
+    own does not work.
+    """
+    parts = load_parts(recipe, task)
+    model = task.build_model(data.texts)
+    if own_loss:  # the task sets these parameters itself, such as from the vectors of the training rows
+        parameters = named(model.network)
+        for name in (name for layer in task.fitted_layers for name in matching(layer, parameters)):
+            parameters[name].stop_gradient = True
+    check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
+    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
+    for split, examples in (("train", data.train), ("dev", data.dev), ("test", data.test)):
+        if examples is not None:
+            task.check_data(split, examples, encoder)
+    _describe_model(recipe, model, setup)
+    if data.train is not None:
+        train, balance = data.train, recipe.data.balance
+        if balance.method is not None or balance.counts:
+            train, before, after = balanced(train, task.labels, balance, recipe.training.seed)
+            changes = ", ".join(f"{name} {before[name]:,} -> {after[name]:,}" for name in before)
+            console.note(f"training rows drawn by label: {changes}")
+        task.collect_statistics(train)
+        data = replace(data, train=train)
+    try_parts(parts, setup, task, data, model, encoder)
+    return Ready(recipe, setup, task, data, model, encoder, parts)
+
+
+def _describe_model(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:
+    """Tell what is trained, and from what, line by line."""
+    report = parameter_report(model, recipe)
+    origin = "from scratch" if model.source is None else f"from {model.source.name}"
+    console.note(f"{type(model.network).__name__} {origin}: {report['total']:,} parameters, on {setup.device}")
+    lines = [] if model.head_note is None else [model.head_note]
+    lines += [] if model.extension is None else model.extension.describe()
+    lines += describe_changes(model.network, model.changes)
+    if recipe.optimizer != OptimizerSection():
+        lines += ["trained with:", *describe_groups(report["optimizer"])]
+    for line in lines:
+        console.note(line)
+    if model.source is not None and model.fresh:
+        console.note(f"newly initialised: {', '.join(model.fresh)}")
+
+
+def fitted_parameters(task: Task, network: Any) -> list[str]:
+    """The names of the parameters that the task sets, and no gradient trains."""
+    parameters = named(network)
+    names = [name for layer in task.fitted_layers for name in matching(layer, parameters)]
+    return [name for name in names if parameters[name].stop_gradient]
+
+
+# -- rows that are longer than data.max_seq_length ---------------------------------------------------
+
+
+def warn_of_cut_rows(ready: Ready, data: TrainingData) -> None:
+    """Warn if training rows are cut to data.max_seq_length, with how many and how much of their text is lost.
+
+    `data`: as they were read, before rows were drawn by label.
+    """
+    task = ready.task
+    if data.rows.in_windows:  # every token is read, in one window or another
+        return
+    rows = list(islice(data.training_examples(), FIRST_ROWS)) if data.train is None else data.train
+    sample = _evenly(rows, MOST_ROWS)
+    size = sum(row.byte_length for row in sample)
+    if size > MOST_BYTES:
+        sample = _evenly(sample, max(1, len(sample) * MOST_BYTES // size))
+    counter = _TokensOfRows(ready.encoder, "")
+    counter.around = {pair: task.overhead(ready.encoder, pair) for pair in (False, True)}
+    tokens = [row_tokens(list(data.rows.texts(example)), counter, data.rows.one_sequence) for example in sample]
+    limit = task.data.max_seq_length
+    cut = sum(count > limit for count in tokens)
+    if not cut:
+        return
+    share, stream = cut / len(tokens), data.train is None
+    if len(sample) == len(rows):
+        how_many = f"{cut:,} of {'the first ' if stream else ''}{counted(len(tokens), 'training rows')}"
+    else:
+        how_many = "nearly all" if share >= 0.9995 else f"about {percent(share)}"  # 100.0 % would claim all
+        how_many += f" of the {f'first {len(rows):,} ' if stream else ''}training rows"
+    unread = percent(sum(max(0, count - limit) for count in tokens) / max(1, sum(tokens)))
+    message = f"cut to {limit} tokens: {how_many}; {unread} of {'their' if stream else 'all'} tokens are not read"
+    positions = max_positions(ready.model.network)
+    if positions is None or limit < positions:
+        most = "" if positions is None else f", at most to {positions}"
+        hint = f"raise it{most}, if what stands at the end matters; longer rows cost more time and memory"
+    else:
+        hint = "this network takes no longer rows; if what stands at the end matters, cut the texts into several rows"
+    console.warn(str(Problem(message, "data.max_seq_length", hint)))
+
+
+class _TokensOfRows(CountedTokens):
+    """`around`: the tokens around one text, and around two, as the task has them."""
+
+    around: dict[bool, int]
+
+    def overhead(self, pair: bool) -> int:
+        return self.around[pair]
+
+
+def _evenly(rows: Sequence[Any], most: int) -> list[Any]:
+    """At most `most` of the rows, at equal distances."""
+    count = min(most, len(rows))
+    return [rows[i * len(rows) // count] for i in range(count)]
