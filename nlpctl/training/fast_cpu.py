@@ -7,9 +7,9 @@ Half of a step of a small encoder is not matrix multiplication, and most of that
 (docs/benchmarks.md, docs/upstream.md). oneDNN, which Paddle ships on x86 Linux, computes attention, GELU, softmax,
 LayerNorm, the bias of a linear layer and their gradients; dropout's numbers are NumPy's, drawn four at a time.
 
-The functions are replaced while a network is trained, so the network itself, what is saved of it, and what answers with
-it do not change. A function falls back to Paddle's own where it was not made for the case (another type, mixed
-precision, static graphs, no gradient wanted), and all are Paddle's where it comes without oneDNN.
+The functions are replaced while a network is trained (upstream/slow_functions.py), so the network itself, what is saved
+of it, and what answers with it do not change. A function falls back to Paddle's own where it was not made for the case
+(another type, mixed precision, static graphs, no gradient wanted), and all are Paddle's where it comes without oneDNN.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 from paddle.autograd import PyLayer
 from paddle.nn import ClipGradByGlobalNorm, MultiHeadAttention
-from paddle.nn.layer import norm, transformer
+from paddle.nn.layer import transformer
 
 from nlpctl.config.own_code import named_parts
 from nlpctl.config.schema import Recipe
@@ -33,6 +33,8 @@ from nlpctl.runtime.paddle_cpu import copying_transposes, freed_memory_kept, may
 from nlpctl.training import onednn
 from nlpctl.training.onednn import View
 from nlpctl.upstream.changed_in_place import save, saved
+from nlpctl.upstream.second_gradients import one_gradient
+from nlpctl.upstream.slow_functions import replaced_functions
 
 _CHECK = "FLAGS_check_nan_inf"
 LEVELS = 1 << 16  # dropout draws 16 bits per element: its probability is a multiple of 1/65536
@@ -57,7 +59,7 @@ def fast_cpu(recipe: Recipe, device: str, network: paddle.nn.Layer) -> Iterator[
         if onednn.available():
             settings.enter_context(_faster_functions(network, bfloat16))
             if own:
-                settings.enter_context(_one_gradient())
+                settings.enter_context(one_gradient(_refuse))
         if not own and may_copy_transposes(network):
             settings.enter_context(copying_transposes)
         yield
@@ -65,58 +67,25 @@ def fast_cpu(recipe: Recipe, device: str, network: paddle.nn.Layer) -> Iterator[
 
 @contextlib.contextmanager
 def _faster_functions(network: paddle.nn.Layer, bfloat16: bool) -> Iterator[None]:
-    wanted: list[tuple[Any, str, Any, Any]] = [
-        (F, "linear", _linear, linear_in_bfloat16(network) if bfloat16 else linear),
-        (F, "dropout", _dropout, dropout),
-        (F, "layer_norm", _layer_norm, layer_norm),
-        (norm, "layer_norm", _layer_norm, layer_norm),
-        (F, "gelu", _gelu, gelu),
-        (F, "softmax", _softmax, softmax),
-        (MultiHeadAttention, "forward", _attend, attend),
-        (ClipGradByGlobalNorm, "_dygraph_clip", _clip, clip),
-    ]
-    for layer in network.sublayers(include_self=True):  # which hold their activation
-        wanted += [(layer, name, _gelu, gelu) for name, value in vars(layer).items() if value is _gelu]
-    # What somebody else has put there stays.
-    replaced = [each for each in wanted if getattr(each[0], each[1]) is each[2]]
+    faster = {
+        "linear": linear_in_bfloat16(network) if bfloat16 else linear,
+        "dropout": dropout,
+        "layer_norm": layer_norm,
+        "gelu": gelu,
+        "softmax": softmax,
+        "forward": attend,
+        "_dygraph_clip": clip,
+    }
     try:
-        for owner, name, _, faster in replaced:
-            setattr(owner, name, faster)
-        yield
+        with replaced_functions(faster, network):
+            yield
     finally:
-        for owner, name, paddles, _ in replaced:
-            setattr(owner, name, paddles)
         onednn.forget()
 
 
-@contextlib.contextmanager
-def _one_gradient() -> Iterator[None]:
-    """Around code of the user's own, which may take one gradient of what it computes.
-
-    Paddle's PyLayer crashes when its gradient is computed again, and records nothing for a gradient of the gradient.
-    """
-    eager = paddle.base.core.eager
-    backward, partial = eager.run_backward, eager.run_partial_grad
-
-    def run_backward(tensors, gradients, retain_graph):
-        _refuse(retain_graph=retain_graph)
-        return backward(tensors, gradients, retain_graph)
-
-    def run_partial_grad(outputs, inputs, gradients, retain_graph, create_graph, *others):
-        _refuse(create_graph=create_graph, retain_graph=retain_graph)
-        return partial(outputs, inputs, gradients, retain_graph, create_graph, *others)
-
-    eager.run_backward, eager.run_partial_grad = run_backward, run_partial_grad
-    try:
-        yield
-    finally:
-        eager.run_backward, eager.run_partial_grad = backward, partial
-
-
-def _refuse(**wanted: bool) -> None:
-    for name in (name for name, value in wanted.items() if value):
-        message = f"{name}=True needs Paddle's own functions"
-        raise UserError(message, where="training.fast_cpu", hint="set training.fast_cpu: false")
+def _refuse(name: str) -> NoReturn:
+    hint = "set training.fast_cpu: false"
+    raise UserError(f"{name}=True needs Paddle's own functions", where="training.fast_cpu", hint=hint)
 
 
 def _own_code(recipe: Recipe) -> bool:

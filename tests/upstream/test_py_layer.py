@@ -1,4 +1,4 @@
-"""Paddle's PyLayer: nlpctl/training/fast_cpu.py refuses second gradients, detaches what it saves, and compares it."""
+"""Paddle's PyLayer: nlpctl refuses second gradients where it uses one, detaches what it saves, and compares it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(text: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("first", ["y.mean().backward(retain_graph=True)", "y.mean().backward()"])
 def test_its_gradient_computed_twice_still_crashes(first):
-    """`_one_gradient` can go when this fails."""
+    """`one_gradient` of nlpctl/upstream/second_gradients.py can go when this fails."""
     done = run(f"y = Twice.apply(x)\n{first}\nprint('once', flush=True)\ny.sum().backward()\n")
     assert done.stdout.startswith("once") and done.returncode != 0
     assert "Segmentation fault" in done.stdout + done.stderr or done.returncode == -11
