@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.key_use import KeyUse, use_of_argument
+from nlpctl.config.key_use import ARGUMENT_PATHS, KeyUse, PathKind, use_of_argument
 
 DATA = Path(__file__).parent / "data"
 
@@ -44,6 +44,7 @@ class CatalogueField:
     help: str
     choices: tuple[str, ...]  # empty: anything of the type
     use: KeyUse
+    path: PathKind | None
 
 
 def training_fields() -> tuple[CatalogueField, ...]:
@@ -68,6 +69,7 @@ def _read(file_name: str, section: str) -> tuple[CatalogueField, ...]:
             help=entry["help"],
             choices=tuple(entry["choices"]),
             use=use_of_argument(section, entry["name"]),
+            path=ARGUMENT_PATHS.get(entry["name"]),
         )
         for entry in entries
     )

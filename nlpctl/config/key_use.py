@@ -22,6 +22,14 @@ Role = Literal[
     "command",  # how `sweep`, `compress` and the commands that apply a model search and choose
 ]
 
+PathKind = Literal[
+    "input",  # a text is a path, relative to the file that names it
+    "output",  # a text is a path, relative to the current folder
+    "text",  # as input where the value is a single text, and not where it is a list
+    "name",  # as input where the text looks like a path, or there is such a folder; else the name of something
+    "values",  # a mapping to numbers, distributions, and texts as input
+]
+
 
 @dataclass(frozen=True)
 class KeyUse:
@@ -128,6 +136,12 @@ COMPRESSION_ARGUMENTS: Mapping[KeyUse, str] = {
         input_dtype prune_embeddings onnx_format width_mult_list weight_quantize_type activation_quantize_type algo_list
         batch_num_list batch_size_list round_type bias_correction input_infer_model_path use_pact moving_rate
     """,
+}
+
+ARGUMENT_PATHS: Mapping[str, PathKind] = {
+    "output_dir": "output",
+    "logging_dir": "output",
+    "input_infer_model_path": "input",
 }
 
 # Arguments that a recipe may not set, and why. MANAGED: nlpctl sets them itself; setting one would either do nothing or

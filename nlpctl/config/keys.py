@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nlpctl.config.key_use import UNKNOWN, KeyUse
+from nlpctl.config.key_use import UNKNOWN, KeyUse, PathKind
 from nlpctl.config.schema import (
     Axis,
     CompressionSection,
@@ -69,6 +69,7 @@ class Key:
     default: Any
     help: str
     use: KeyUse | None  # None of a section whose keys have different ones
+    path: PathKind | None  # when its texts name files or folders
     choices: tuple[str, ...]
     optional: bool  # null is a value
     scalar: type | None  # str, int, float or bool
@@ -140,6 +141,11 @@ def use_of(dotted: str) -> KeyUse:
         if key is not None and key.use is not None:
             return key.use
     return UNKNOWN
+
+
+def keys_with_path(kind: PathKind) -> tuple[str, ...]:
+    """The keys whose texts name files or folders in this way, in the order of the schema."""
+    return tuple(dotted for dotted, key in all_keys().items() if key.path == kind)
 
 
 def find_key(dotted: str) -> Key | None:
@@ -214,9 +220,9 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
             scalar = str if typing.get_args(kind)[1] is str else None
     default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
     optional = len(kinds) < len(parts)
-    help, use = field.metadata["help"], field.metadata["use"]
+    help, use, path = field.metadata["help"], field.metadata["use"], field.metadata.get("path")
     return Key(
-        dotted, default, help, use, choices, optional, scalar, item, section, free, entry, lists, axes, all_item
+        dotted, default, help, use, path, choices, optional, scalar, item, section, free, entry, lists, axes, all_item
     )
 
 

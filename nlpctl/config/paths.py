@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.coerce import resolve_scalar
 from nlpctl.config.distributions import is_distribution
+from nlpctl.config.keys import keys_with_path
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 from nlpctl.config.schema import ModelSection
 from nlpctl.layout import EXPORT_MANIFEST, PLAN, SERIES, TASK, is_run
@@ -22,31 +23,9 @@ from nlpctl.names import refuse_not_utf8
 if TYPE_CHECKING:
     from nlpctl.config.schema import Recipe
 
-INPUT_PATHS = (
-    "data.train",
-    "data.dev",
-    "data.test",
-    "decode.terms",
-    "masking.dictionary",
-    "model.embeddings",
-    "model.from_scratch.vocabulary",
-    "model.from_scratch.dictionaries",
-    "runtime.cache_dir",
-    "compression.input_infer_model_path",
-    "distillation.student",
-    "distillation.unlabelled",
-    "distillation.model.embeddings",
-    "distillation.model.from_scratch.vocabulary",
-    "distillation.model.from_scratch.dictionaries",
-)
-OUTPUT_PATHS = ("training.output_dir", "training.logging_dir")
-# Paths when they are a single text, not when a list.
-TEXT_PATHS = ("data.labels", "data.numbered_labels", "model.add_tokens", "distillation.model.add_tokens")
-# Mappings whose values are numbers, distributions or paths.
-VALUE_PATHS = ("model.set_parameters", "distillation.model.set_parameters")
-# Paths when they look like one, or when there is such a folder.
-_OUTPUTS = {EXPORT_MANIFEST, TASK, SERIES, PLAN}  # of exports, models, folds and sweeps, compressions
-NAMES = ("model.name_or_path", "data.dataset", "distillation.model.name_or_path")
+INPUT_PATHS, OUTPUT_PATHS = keys_with_path("input"), keys_with_path("output")
+TEXT_PATHS, VALUE_PATHS, NAMES = keys_with_path("text"), keys_with_path("values"), keys_with_path("name")
+_OUTPUTS = {EXPORT_MANIFEST, TASK, SERIES, PLAN}  # files of exports, models, folds and sweeps, compressions
 
 
 def holds_path(dotted: str) -> bool:

@@ -47,6 +47,7 @@ from nlpctl.config.key_use import (
     TRIED_ROWS,
     WEIGHTS,
     KeyUse,
+    PathKind,
 )
 
 # Declaring a recipe key: type, default, and one-line help.
@@ -54,14 +55,17 @@ from nlpctl.config.key_use import (
 Scalar = str | int | float | bool | None
 
 
-def key(default: Any, use: KeyUse, help: str) -> Any:
-    """A recipe key: its default, what it is for, and its one-line meaning (shown in help, schema and docs)."""
-    return field(default=default, metadata={"use": use, "help": help})
+def key(default: Any, use: KeyUse, help: str, path: PathKind | None = None) -> Any:
+    """A recipe key: its default, what it is for, and its one-line meaning (shown in help, schema and docs).
+
+    `path`: when its texts name files or folders; None: never.
+    """
+    return field(default=default, metadata={"use": use, "help": help, "path": path})
 
 
-def mapping_key(use: KeyUse, help: str) -> Any:
+def mapping_key(use: KeyUse, help: str, path: PathKind | None = None) -> Any:
     """A recipe key that holds free names, empty by default (a plain dict: it pickles and copies)."""
-    return field(default_factory=dict, metadata={"use": use, "help": help})
+    return field(default_factory=dict, metadata={"use": use, "help": help, "path": path})
 
 
 def section_key(section: type, help: str, use: KeyUse | None = None) -> Any:
@@ -228,11 +232,13 @@ class ScratchSection:
         NETWORK,
         "File of the vocabulary, an entry per line (or what paddlenlp.data.Vocab.to_json wrote), taken whole in place "
         "of one from the training text.",
+        path="input",
     )
     dictionaries: str | None = key(
         None,
         NETWORK,
         "Folder with word.dic, tag.dic and q2b.dic, in place of a vocabulary from the training text (bigru).",
+        path="input",
     )
 
 
@@ -245,6 +251,7 @@ class ModelSection:
         NETWORK,
         "Hub name (ernie-3.0-medium-zh), PaddleNLP or Hugging Face folder, run directory or model folder; "
         "python:PACKAGE/PATH is a folder inside an installed package.",
+        path="name",
     )
     from_scratch: ScratchSection | None = key(None, NETWORK, "Build a new encoder instead of loading one.")
     config: Mapping[str, Scalar] = mapping_key(
@@ -264,12 +271,14 @@ class ModelSection:
         None,
         NETWORK,
         "Text file of word vectors (word v1 v2 ...) that the embedding of a network from scratch starts from.",
+        path="input",
     )
     add_tokens: tuple[str, ...] | str | None = key(
         None,
         NETWORK,
         "Words that the tokenizer is to keep whole: a list, or a file with one per line. The embedding (and a language "
         "model's output layer) grows by a row for each, which starts as the mean of the pieces that it was read as.",
+        path="text",
     )
     tie: tuple[tuple[str, ...], ...] = key(
         (),
@@ -282,6 +291,7 @@ class ModelSection:
         "Parameter name or pattern to its starting value: a number, a .npy file of the same shape, or a distribution: "
         "normal(mean, std), truncated_normal(mean, std), uniform(low, high), constant(value), xavier_normal, "
         "xavier_uniform, kaiming_normal, kaiming_uniform. A draw depends on training.seed and the parameter's name.",
+        path="values",
     )
     freeze: tuple[str, ...] = key(
         (),
@@ -319,6 +329,7 @@ class DistillationSection:
         STUDENT,
         "Recipe of the student: its model, training, optimizer, early_stopping and data.max_seq_length are used; the "
         "rest is the teacher's.",
+        path="input",
     )
     model: ModelSection = section_key(
         ModelSection, "Or its network, as in section model. Default: layers of the teacher.", use=STUDENT
@@ -361,7 +372,7 @@ class DistillationSection:
         "Student over words or characters: initialise its embedding from the teacher's, by principal components.",
     )
     unlabelled: tuple[str, ...] = key(
-        (), STUDENT, "Files of further texts, one per line, or in the format of their ending."
+        (), STUDENT, "Files of further texts, one per line, or in the format of their ending.", path="input"
     )
     generate: GeneratedSection = section_key(GeneratedSection, "Further texts, generated from the training texts.")
 
@@ -496,6 +507,7 @@ class DecodeSection:
         DECODING,
         "Tagging: file of TERM<TAB>TYPE lines; these terms always get these types. A header line can name more columns "
         "(term, type, id, link, alias), and JSON lines are read too; answers then carry id and link.",
+        path="input",
     )
     replacements: bool = key(
         True,
@@ -539,7 +551,7 @@ class MaskingSection:
 
     probability: float = key(0.15, ANSWERS, "Share of the text to predict.")
     whole_words: bool = key(True, ANSWERS, "Hide all pieces of a word together; Chinese words are split by jieba.")
-    dictionary: str | None = key(None, ANSWERS, "File with one word per line that jieba must not split.")
+    dictionary: str | None = key(None, ANSWERS, "File with one word per line that jieba must not split.", path="input")
 
 
 @dataclass(frozen=True)
@@ -674,11 +686,16 @@ class BalanceSection:
 class DataSection:
     """Data sources, formats and batching."""
 
-    train: tuple[str, ...] = key((), TRIED_ROWS, "Training file, or a list of files.")
-    dev: tuple[str, ...] = key((), ROWS, "Development file(s): select the model, tune thresholds.")
-    test: tuple[str, ...] = key((), TEST_ROWS, "Test file(s): scored once at the end, never used to select.")
+    train: tuple[str, ...] = key((), TRIED_ROWS, "Training file, or a list of files.", path="input")
+    dev: tuple[str, ...] = key((), ROWS, "Development file(s): select the model, tune thresholds.", path="input")
+    test: tuple[str, ...] = key(
+        (), TEST_ROWS, "Test file(s): scored once at the end, never used to select.", path="input"
+    )
     dataset: str | None = key(
-        None, ROWS, "A named data set instead of files: PaddleNLP built-in or Hugging Face, with subset (glue/cola)."
+        None,
+        ROWS,
+        "A named data set instead of files: PaddleNLP built-in or Hugging Face, with subset (glue/cola).",
+        path="name",
     )
     splits: SplitsSection = section_key(SplitsSection, "Split names inside `dataset`.")
     format: DataFormat = key(
@@ -715,11 +732,13 @@ class DataSection:
         None,
         LABELS,
         "The label set: a list, or a file with one label per line. Default: collected from the training data.",
+        path="text",
     )
     numbered_labels: tuple[str, ...] | str | None = key(
         None,
         LABELS,
         "Names of labels or tags that the data writes as numbers, that of 0 first: a list, or a file with one a line.",
+        path="text",
     )
     tag_map: Mapping[str, str] = mapping_key(
         TRIED_ROWS,
@@ -837,7 +856,9 @@ class RuntimeSection:
         "Environment variables of CUDA, cuBLAS, cuDNN and NCCL, such as NCCL_DEBUG: INFO, set before Paddle is "
         "imported, in every process. They replace those of the environment.",
     )
-    cache_dir: str | None = key(None, NODE, "Folder for downloaded models and data sets (PPNLP_HOME); ASCII only.")
+    cache_dir: str | None = key(
+        None, NODE, "Folder for downloaded models and data sets (PPNLP_HOME); ASCII only.", path="input"
+    )
     trust_edits: bool = key(
         False,
         MACHINE,
@@ -907,7 +928,7 @@ def _section_from_catalogue(name: str, doc: str, fields: tuple, own: tuple[type,
             (
                 f.name,
                 f.annotation,
-                field(default=f.default, metadata={"use": f.use, "help": f.help, "choices": f.choices}),
+                field(default=f.default, metadata={"use": f.use, "help": f.help, "path": f.path, "choices": f.choices}),
             )
             for f in fields
         ],

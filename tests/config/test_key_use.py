@@ -10,7 +10,7 @@ import pytest
 
 from nlpctl.config.catalogue import compression_fields, training_fields
 from nlpctl.config.key_use import COMPRESSION_ARGUMENTS, REFUSED, TRAINING_ARGUMENTS, KeyUse, use_of_argument
-from nlpctl.config.keys import all_keys, keys_of, use_of
+from nlpctl.config.keys import all_keys, keys_of, keys_with_path, use_of
 from nlpctl.config.recipe_of import with_reading
 from nlpctl.config.schema import DataSection, key
 from nlpctl.config.task_file import kept_keys
@@ -169,3 +169,21 @@ def test_every_argument_of_paddlenlp_stands_once_in_the_tables(section, fields, 
     names = [name for names in table.values() for name in names.split()]
     assert len(set(names)) == len(names)
     assert set(names) == {field.name for field in fields if f"{section}.{field.name}" not in REFUSED}
+
+
+def test_which_texts_are_paths() -> None:
+    """What each key of a path is relative to; see PathKind."""
+    expected = {
+        "input": """
+            model.embeddings model.from_scratch.vocabulary model.from_scratch.dictionaries data.train data.dev data.test
+            decode.terms masking.dictionary compression.input_infer_model_path distillation.student
+            distillation.unlabelled distillation.model.embeddings distillation.model.from_scratch.vocabulary
+            distillation.model.from_scratch.dictionaries runtime.cache_dir
+        """,
+        "output": "training.output_dir training.logging_dir",
+        "text": "model.add_tokens data.labels data.numbered_labels distillation.model.add_tokens",
+        "name": "model.name_or_path data.dataset distillation.model.name_or_path",
+        "values": "model.set_parameters distillation.model.set_parameters",
+    }
+    for kind, names in expected.items():
+        assert set(keys_with_path(kind)) == set(names.split())
