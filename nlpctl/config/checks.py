@@ -38,7 +38,7 @@ from nlpctl.config.schema import (
     parse_width,
     value_of,
 )
-from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo, known_tasks, scores, task_info
+from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo, find_task, known_tasks, scores
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import and_more, nearest
 from nlpctl.outputs import READ_AGAIN, is_pipe
@@ -148,7 +148,7 @@ def _dictionaries_hold_characters(recipe: Recipe) -> Iterator[Finding]:
 
 def _network_does_the_task(recipe: Recipe) -> Iterator[Finding]:
     own = _own(recipe.model.from_scratch)
-    task = task_info(recipe.task)
+    task = find_task(recipe.task)
     if own is None or task is None or recipe.model.network is not None:
         return
     if task.tags != (own.architecture == "bigru"):
@@ -440,7 +440,7 @@ def _sections(recipe: Recipe) -> Iterator[Finding]:
 
 def _labels(recipe: Recipe) -> Iterator[Finding]:
     """Without data.labels, they are those of the training rows, and so others for each trial."""
-    task = task_info(recipe.task)
+    task = find_task(recipe.task)
     given = recipe.data.labels is not None or recipe.data.numbered_labels is not None
     if task is not None and task.labelled and not given and "data.train" in recipe.search.space:
         message = "search.space.data.train: trials with other rows may have other labels, which no score compares"
@@ -460,7 +460,7 @@ def _named(tasks: Iterable[TaskInfo]) -> str:
 
 
 def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
-    info = task_info(recipe.task)
+    info = find_task(recipe.task)
     if info is None:
         return
     for dotted, key in all_keys().items():
@@ -475,7 +475,7 @@ def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _format_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
-    info, by_split = task_info(recipe.task), recipe.data.by_split
+    info, by_split = find_task(recipe.task), recipe.data.by_split
     places = {"data.format": recipe.data.format, "data.by_split.train.format": by_split.train.format}
     places |= {"data.by_split.dev.format": by_split.dev.format, "data.by_split.test.format": by_split.test.format}
     for key, value in places.items():
@@ -486,7 +486,7 @@ def _format_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _its_own(recipe: Recipe) -> Iterator[Finding]:
-    info = task_info(recipe.task)
+    info = find_task(recipe.task)
     for check in info.checks if info is not None else ():
         yield from check(recipe)
 
@@ -620,7 +620,7 @@ def _streaming(recipe: Recipe) -> Iterator[Finding]:
         keys = ("data.streaming", "training.max_steps")
         hint = "set training.max_steps: rows divided by the batch size, times the epochs"
         yield Finding(keys, "a stream has no known length: data.streaming needs training.max_steps", hint)
-    task = task_info(recipe.task)
+    task = find_task(recipe.task)
     if recipe.data.labels is None and recipe.data.numbered_labels is None and (task is None or task.labelled):
         keys = ("data.streaming", "data.labels")
         hint = "set data.labels to the list of labels, or a file with one per line"
@@ -644,14 +644,14 @@ def _batch_tokens(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _pair_column(recipe: Recipe) -> Iterator[Finding]:
-    task = task_info(recipe.task)
+    task = find_task(recipe.task)
     if task is not None and task.pairs and recipe.data.columns.text_pair is None:
         message = f"{task.name} needs the column of the second text"
         yield Finding(("data.columns.text_pair", "task"), message, "name it: data.columns.text_pair: COLUMN")
 
 
 def _window(recipe: Recipe) -> Iterator[Finding]:
-    data, task = recipe.data, task_info(recipe.task)
+    data, task = recipe.data, find_task(recipe.task)
     if task is None or task.window_frame is None:
         return
     free = data.max_seq_length - task.window_frame
@@ -873,7 +873,7 @@ def _lonely_do_eval(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _best_metric(recipe: Recipe) -> Iterator[Finding]:
-    task, metric = task_info(recipe.task), recipe.training.metric_for_best_model
+    task, metric = find_task(recipe.task), recipe.training.metric_for_best_model
     if task is None or metric is None:
         return
     name = metric.removeprefix("eval_")

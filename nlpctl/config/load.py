@@ -24,7 +24,7 @@ from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNo
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Purpose, Recipe
 from nlpctl.config.sources import read_source, tree_of_values
 from nlpctl.config.task_file import TaskFile
-from nlpctl.config.tasks import known_tasks, nearest_task, task_info
+from nlpctl.config.tasks import find_task, known_tasks, nearest_task
 from nlpctl.errors import UserError
 from nlpctl.layout import MODEL, TASK
 from nlpctl.names import refuse_not_utf8
@@ -145,7 +145,7 @@ def _with_metric(training: Any, task: str, log: LoadLog) -> Any:
 
     PaddleNLP would take the loss; a fixed default such as accuracy says little of a tagger and nothing of an index.
     """
-    known = task_info(task)
+    known = find_task(task)
     if known is None or training.metric_for_best_model is not None or not training.load_best_model_at_end:
         return training
     log.origins["training.metric_for_best_model"] = Origin(f"task {task}")
@@ -222,7 +222,7 @@ def _task(tree: TableNode, log: LoadLog) -> str:
     if not isinstance(node, ScalarNode):
         log.report("task", node.origin, "expected the name of a task", f"known tasks: {', '.join(names)}")
         return ""
-    if task_info(node.text) is None:
+    if find_task(node.text) is None:
         near = nearest_task(node.text)
         hint = f"did you mean {near}?" if near else f"known tasks: {', '.join(names)}"
         log.report("task", node.origin, f"there is no task {node.text!r}", hint)

@@ -418,9 +418,17 @@ def known_tasks() -> tuple[TaskInfo, ...]:
     return (*KNOWN_TASKS, *(_imported(name) for name in names if name))
 
 
-def task_info(name: str) -> TaskInfo | None:
+def find_task(name: str) -> TaskInfo | None:
     """The task called `name`, None if there is none."""
     return next((task for task in known_tasks() if task.name == name), None)
+
+
+def task_info(name: str) -> TaskInfo:
+    """The task called `name`, which the checks of its recipe have found to exist; KeyError if it does not."""
+    task = find_task(name)
+    if task is None:
+        raise KeyError(name)
+    return task
 
 
 def nearest_task(name: str) -> str | None:
@@ -432,7 +440,7 @@ def nearest_task(name: str) -> str | None:
 
 def scores(name: str) -> tuple[str, ...]:
     """The scores of the task called `name`, the most telling first; "loss" is not among them."""
-    info = task_info(name)
+    info = find_task(name)
     return () if info is None else tuple(metric for metric in info.metrics if metric != "loss")
 
 
@@ -441,15 +449,12 @@ def greater_is_better(recipe: Recipe, metric: str) -> bool:
     given, watched = recipe.training.greater_is_better, recipe.training.metric_for_best_model
     if given is not None and watched is not None and watched.removeprefix("eval_") == metric.removeprefix("eval_"):
         return given
-    task = task_info(recipe.task)
-    assert task is not None, "the recipe's checks have made sure"
-    return task.greater_is_better(metric)
+    return task_info(recipe.task).greater_is_better(metric)
 
 
 def resolved(recipe: Recipe) -> Recipe:
     """`recipe` with what only the files of its model decide, for whatever builds the task that it would train."""
-    info = task_info(recipe.task)
-    settle = None if info is None else info.settle
+    settle = task_info(recipe.task).settle
     return recipe if settle is None else load(settle)(recipe)
 
 

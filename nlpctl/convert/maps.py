@@ -149,7 +149,7 @@ def _pad(arrays: Arrays, to: list[int] | str, targets: Shapes) -> Arrays:
 
 
 def _shapes(arrays: Arrays, shape: list[int] | str, targets: Shapes) -> Shapes:
-    if shape != TARGET:
+    if isinstance(shape, list):  # else TARGET
         return [tuple(shape)] * len(arrays)
     if len(arrays) != len(targets):
         raise ValueError(f"{len(arrays)} arrays for {len(targets)} parameters")
@@ -173,7 +173,9 @@ def _split_value(value: Any) -> bool:
         return False
     parts = set(value) == {"axis", "parts"} and _integer(value["parts"]) and value["parts"] > 0
     sizes = value.get("sizes")
-    return parts or (set(value) == {"axis", "sizes"} and _integers(sizes) and all(size >= -1 for size in sizes))
+    if parts or set(value) != {"axis", "sizes"} or not isinstance(sizes, list):
+        return parts
+    return _integers(sizes) and all(size >= -1 for size in sizes)
 
 
 _STEPS = {
@@ -309,7 +311,8 @@ def _read(file: Path, name: str, *, built_in: bool) -> NameMap:
     root = parse_yaml(text, name, file.parent, problems)
     if problems:
         raise UserError(problems=problems)
-    if not isinstance(root, TableNode) or not isinstance(root.entries.get("rules"), ListNode):
+    rule_nodes = root.entries.get("rules") if isinstance(root, TableNode) else None
+    if not isinstance(root, TableNode) or not isinstance(rule_nodes, ListNode):
         raise UserError("a map is a mapping with a list of rules", name, "write `rules:` and below it - static: ...")
     known = ("families", "extends", "prefixes", "target", "rules")
     for key, node in root.entries.items():
@@ -317,7 +320,7 @@ def _read(file: Path, name: str, *, built_in: bool) -> NameMap:
             hint = f"keys: {listed(known)}"
             raise UserError(f"unknown key {key!r}{did_you_mean(key, known)}", str(node.origin), hint)
     values = {key: _plain(node) for key, node in root.entries.items() if key != "rules"}
-    rules = tuple(_rule(node) for node in root.entries["rules"].items)
+    rules = tuple(_rule(node) for node in rule_nodes.items)
     prefixes = _names(values.get("prefixes", []), name, "prefixes")
     if "extends" in values:
         below = built_in_map(values["extends"])

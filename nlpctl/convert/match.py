@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nlpctl.convert.maps import Found, NameMap, Step, found_by, run_steps
+from nlpctl.convert.maps import Found, NameMap, Rule, Step, found_by, run_steps
 from nlpctl.convert.parameters import TargetParameter, by_name
 from nlpctl.convert.variables import StaticVariable
 from nlpctl.errors import UserError
@@ -123,7 +123,7 @@ class Matcher:
             candidates += [Candidate(each.static, each.dygraph, how, rule.steps, where) for each in known]
         self.propose(candidates, strict=not name_map.built_in)
 
-    def _check_rule(self, found: Sequence[Found], known: Sequence[Found], rule) -> None:
+    def _check_rule(self, found: Sequence[Found], known: Sequence[Found], rule: Rule) -> None:
         if not found:
             near = did_you_mean(rule.static[0], self.variables)
             raise UserError(

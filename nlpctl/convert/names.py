@@ -54,7 +54,7 @@ def _common_prefix(recorded: Mapping[str, str], matcher: Matcher) -> str:
                     for name in recorded.values())
         for prefix in prefixes
     }  # fmt: skip
-    best = max(hits, key=hits.get, default="")
+    best = max(hits, key=hits.__getitem__, default="")
     return best if hits and hits[best] else ""
 
 
@@ -121,11 +121,11 @@ def _agree(
     without = [parameters[internal] for internal in ours.entries.values() if internal not in found]
     if any(parameter.is_needed(matcher.encoder) for parameter in without):
         return False
-    wrong = {
-        _COUNTED.fullmatch(internal)[2]
-        for name, internal in pairs
-        if matcher.variables[name].shape != parameters[internal].shape
-    }
+    wrong = set()
+    for name, internal in pairs:
+        counted = _COUNTED.fullmatch(internal)
+        if counted is not None and matcher.variables[name].shape != parameters[internal].shape:
+            wrong.add(counted[2])
     last = str(ours.numbers[-1])
     return not wrong or (wrong == {last} and last != "0")
 

@@ -25,7 +25,7 @@ from nlpctl.outputs import refuse_pipe
 
 # Recognises the kind of a file by its first bytes.
 
-class Kind(enum.StrEnum):
+class Kind(str, enum.Enum):  # enum.StrEnum needs Python 3.11
     TENSOR = "raw tensors"
     PROGRAM = "a program"
     PICKLE = "a pickle"

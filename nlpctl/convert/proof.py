@@ -400,7 +400,7 @@ def _compare(name: str, theirs: np.ndarray, ours: list[np.ndarray]) -> Compared 
     with np.errstate(over="ignore"):
         ways = {"": value, "softmax": _softmax(value), "sigmoid": 1 / (1 + np.exp(-value))}
     differences = {way: _largest(theirs, result) for way, result in ways.items()}
-    best = "" if differences[""] <= TOLERANCE else min(differences, key=differences.get)
+    best = "" if differences[""] <= TOLERANCE else min(differences, key=differences.__getitem__)
     if differences[best] > TOLERANCE:
         best = ""
     return Compared(name, theirs.shape, differences[best], best)

@@ -16,7 +16,7 @@ from typing import Any
 from nlpctl.config.load import load_recipe
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_text import named_from, recipe_text
-from nlpctl.config.tasks import Start, TaskInfo, known_tasks, load_class, nearest_task, task_info
+from nlpctl.config.tasks import Start, TaskInfo, find_task, known_tasks, load_class, nearest_task
 from nlpctl.data.readers.annotation_rows import ANNOTATED
 from nlpctl.data.readers.packed import PACKED, stem_of, suffix_of
 from nlpctl.data.rows.task_rows import TABLES, TaskRows
@@ -249,7 +249,7 @@ def _columns(
 
 
 def _known_task(name: str) -> TaskInfo:
-    task = task_info(name)
+    task = find_task(name)
     if task is None:
         near, names = nearest_task(name), ", ".join(info.name for info in known_tasks())
         guess = f" (did you mean {near!r}?)" if near else ""

@@ -206,8 +206,7 @@ def doubt(choice: Choice, manifest: ExportManifest, inference: InferenceSection)
     """
     if choice.precision == "fp32":
         return None
-    drop = None if manifest.dev is None else manifest.dev.drop(choice.name)
-    if drop is not None:
+    if manifest.dev is not None and (drop := manifest.dev.drop(choice.name)) is not None:
         if drop <= inference.max_drop:
             return None
         return f"scored {drop:.2f} points worse than fp32 on {manifest.dev.rows:,} rows of dev ({manifest.dev.metric})"

@@ -59,7 +59,8 @@ class Parity:
     @property
     def shapes(self) -> list[tuple[int, int]]:
         """Rows and length of every batch."""
-        return sorted({batch["input_ids"].shape for batch in (*(case.batch for case in self.cases), *self.edges)})
+        ids = [batch["input_ids"] for batch in (*(case.batch for case in self.cases), *self.edges)]
+        return sorted({(each.shape[0], each.shape[1]) for each in ids})
 
     @property
     def distinct_decisions(self) -> int:

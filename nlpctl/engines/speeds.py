@@ -140,7 +140,8 @@ def measure(order: BenchmarkRequest, here: Conditions) -> EngineSpeeds:
         left = [name for name in order.names if name not in failed]
         words = {**asdict(order), "names": left}
         done = run_python("-m", "nlpctl.engines.measure", json.dumps(words), seconds=order.seconds + MARGIN)
-        trying, speeds, others = "", {}, 0.0
+        speeds: dict[str, dict[int, float]] = {}
+        trying, others = "", 0.0
         for line in done.output.splitlines():
             with contextlib.suppress(ValueError):
                 event = json.loads(line)

@@ -93,7 +93,9 @@ def figures(rounds: Sequence[Sequence[float]], rows: int) -> Figures:
         median(speeds),
         min(speeds),
         max(speeds),
-        *(percentile(latencies, share) for share in (0.5, 0.9, 0.99)),
+        percentile(latencies, 0.5),
+        percentile(latencies, 0.9),
+        percentile(latencies, 0.99),
         rounds=len(rounds),
     )
 

@@ -110,7 +110,8 @@ def write_onednn_program(simulated: Path, out: Path) -> tuple[str, ...]:
         _optimise(plain, made.parent)
         desc, arrays = read_parameters(made)
     int8 = _mend_scales(desc, arrays, weights)
-    _restore(desc, arrays, [each for name, each in weights.items() if np.array_equal(arrays.get(name), each.values)])
+    unchanged = [each for name, each in weights.items() if name in arrays and np.array_equal(arrays[name], each.values)]
+    _restore(desc, arrays, unchanged)
     _number_anew(desc.blocks[0])
     _sort_variables(desc.blocks[0])
     write_parameters(out, desc, arrays)
@@ -244,7 +245,7 @@ def write_simulated_graph(fp32: Path, out: Path, bounds: Mapping[str, float], *,
     kept: list[Any] = []
     for op in block.ops:
         name = only(op.inputs, "Y") if op.type in _PRODUCTS else None
-        if name in bounds:
+        if name is not None and name in bounds:
             given = only(op.inputs, "X")
             if given not in rounded:
                 kept += _rounding(block, arrays, given, shapes[given], bounds[name])

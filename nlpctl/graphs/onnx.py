@@ -167,7 +167,7 @@ class _Graph:
 
         return self.op("Cast", value, to=TensorProto.DataType.Value(to))
 
-    def constant(self, array: np.ndarray, name: str | None = None) -> str:
+    def constant(self, array: np.ndarray | np.generic, name: str | None = None) -> str:
         from onnx import numpy_helper
 
         name = name or f"constant_{len(self.tensors)}"

@@ -142,8 +142,8 @@ class _Made:
         self._constant(np.round(weight / scales).astype(np.int8), f"{name}.int8")
         self._constant(scales.astype(np.float32), f"{name}.scales")
 
-    def _constant(self, array: np.ndarray, name: str) -> None:
-        self._graph.initializer.append(numpy_helper.from_array(array, name))
+    def _constant(self, array: np.ndarray | np.generic, name: str) -> None:
+        self._graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
 
 
 

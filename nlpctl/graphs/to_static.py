@@ -75,7 +75,9 @@ class FirstTokenLayer(nn.Layer):
         super().__init__()
         self.whole = layer
 
-    def forward(self, src, src_mask=None, cache=None, output_attentions=False):
+    def forward(
+        self, src: paddle.Tensor, src_mask: Any = None, cache: Any = None, output_attentions: bool = False
+    ) -> paddle.Tensor:
         layer = self.whole
         # Not src[:, 0:1]: oneDNN's int8 pass would round a slice, and what is added to it here is not rounded.
         first = paddle.index_select(src, paddle.zeros([1], "int64"), axis=1)

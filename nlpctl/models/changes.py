@@ -83,7 +83,7 @@ def tie(network: Any, pairs: Sequence[Sequence[str]], where: str) -> list[tuple[
     A saved model has every value under both names. UserError, blaming the key `where`: a pattern matches nothing, the
     two do not match parameters of the same shapes, or the same parameter stands on both sides.
     """
-    tied = []
+    tied: list[tuple[str, str]] = []
     for first, second in pairs:
         parameters = named(network)
         kept, replaced = select([first], parameters, where), select([second], parameters, where)

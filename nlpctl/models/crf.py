@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import paddle
 from paddlenlp.layers import LinearChainCrf
@@ -14,7 +15,7 @@ CRF_SUFFIX = "WithCrf"  # suffix of class names of networks with a CRF
 
 
 @cache
-def with_crf(network_class: type) -> type:
+def with_crf(network_class: Any) -> type:
     """A subclass of a ...ForTokenClassification that returns (emissions [b, l, n], transitions [n + 2, n + 2]).
 
     Transitions are a parameter of `network.crf`; upstream/linear_chain_crf.py says how they are read.
@@ -27,12 +28,12 @@ def with_crf(network_class: type) -> type:
         # A separate method, not super().forward, which Paddle loses in the translation to a static graph.
         emissions = network_class.forward
 
-        def __init__(self, config):
+        def __init__(self, config: Any):
             super().__init__(config)
             # crf_lr scales the learning rate of the transitions; nlpctl does that by optimizer groups instead.
             self.crf = LinearChainCrf(config.num_labels, crf_lr=1.0)
 
-        def forward(self, input_ids, token_type_ids=None):
+        def forward(self, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None = None) -> Any:
             types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
             # Not the parameter itself: data parallel training treats an output without an operation as unused.
             return self.emissions(input_ids, **types), paddle.assign(self.crf.transitions)

@@ -49,7 +49,7 @@ class Family:
     module: ModuleType
 
     @property
-    def encoder_class(self) -> type:
+    def encoder_class(self) -> Any:
         """The bare encoder, such as ErnieModel."""
         return vars(self.module)[f"{self.name}Model"]
 
@@ -59,7 +59,7 @@ class Family:
         return self.encoder_class.base_model_prefix
 
     @property
-    def config_class(self) -> type:
+    def config_class(self) -> Any:
         return self.encoder_class.config_class
 
     @property

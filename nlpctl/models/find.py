@@ -48,7 +48,7 @@ def _of_saved_model(recipe: Recipe, path: Path) -> bool:
 def _checked(name_or_path: str, recipe: Recipe) -> str:
     """The model's folder, or its hub name, once everything is right that can be seen without Paddle."""
     source = resolve_source(name_or_path)
-    if source.kind in ("nlpctl", "export"):
+    if source.folder is not None and source.kind in ("nlpctl", "export"):
         if source.kind == "export":
             read_manifest(source.folder)
         _check_labels(recipe, read_trained_card(source.folder).labels)

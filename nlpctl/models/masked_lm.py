@@ -6,6 +6,8 @@ tokens. Only the masked tokens matter, about one in seven.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import paddle
 import paddle.nn.functional as F
 
@@ -19,6 +21,13 @@ _HEADS = {"bert": "cls", "ernie": "cls", "roberta": "lm_head", "electra": "gener
 
 class AtPositions:
     """Mixed in before a ...ForMaskedLM class; see `mixed`."""
+
+    if TYPE_CHECKING:  # what the other class has
+        _sub_layers: dict[str, Any]
+        base_model_prefix: str
+        get_input_embeddings: Any
+        generator_lm_head_bias: paddle.Tensor
+        register_buffer: Any
 
     def scores_at(
         self, positions: paddle.Tensor, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None
@@ -43,7 +52,13 @@ class MaskedWords(AtPositions):
 
     n_best = 5  # how many guesses are given for a mask
 
-    def forward(self, input_ids, token_type_ids=None, masked_positions=None, targets=None):
+    def forward(
+        self,
+        input_ids: paddle.Tensor,
+        token_type_ids: paddle.Tensor | None = None,
+        masked_positions: Any = None,
+        targets: paddle.Tensor | None = None,
+    ) -> Any:
         """Predicts the tokens at `masked_positions`, int64 [batch, m], padded with any position.
 
         With `targets` (the right ids, int64 [batch, m], padded with NO_TARGET): three float tensors
@@ -59,7 +74,7 @@ class MaskedWords(AtPositions):
         return loss.reshape(targets.shape), right, counted
 
 
-def mixed(mixin: type, network_class: type) -> type:
+def mixed(mixin: type, network_class: Any) -> type:
     """`network_class` (BertForMaskedLM, ...) with the methods of `mixin`: the same parameters, the same name.
 
     The name matters: save_pretrained writes it into config.json, where PaddleNLP must find its own.

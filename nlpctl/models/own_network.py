@@ -29,7 +29,7 @@ def check_named(config: Mapping[str, Any], named: str | None, folder: Path) -> N
     """
     value = config.get(KEY)
     stored = value.get("class") if isinstance(value, Mapping) else None
-    if stored is None:
+    if not isinstance(value, Mapping) or stored is None:
         return
     if named != stored:
         message = f"this network is of a class of its own, {stored}" + (f", not {named}" if named else "")
@@ -53,7 +53,7 @@ def own_class(name: str, family: Any, where: str) -> type:
     import paddle
     from paddlenlp.transformers import PretrainedModel
 
-    found = import_part(PART, name)
+    found: Any = import_part(PART, name)
     if not (isinstance(found, type) and issubclass(found, paddle.nn.Layer)):
         raise UserError(f"{name} is not a class of paddle.nn.Layer", PART.key, "name the class of the network")
     if not issubclass(found, PretrainedModel):

@@ -26,7 +26,7 @@ class PromptClassifier(AtPositions):
         for name, tensor in words.tensors.items():  # a static graph only takes tensors that the network owns
             self.register_buffer(name, tensor, persistable=False)
 
-    def forward(self, input_ids, token_type_ids=None):
+    def forward(self, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None = None) -> paddle.Tensor:
         """Scores of the labels [batch, labels]; every row has the masks of the template."""
         words = self.words
         # nonzero lists positions row by row, so reshape puts the masks of a row together; every row has as many.
@@ -37,7 +37,7 @@ class PromptClassifier(AtPositions):
 class LabelWords:
     """The words of the labels, in the order of the labels."""
 
-    def __init__(self, verbalizer: Mapping[str, Any], labels: Sequence[str], parts: Sequence[Part], tokenizer: Any):
+    def __init__(self, verbalizer: Mapping[str, Any], labels: Sequence[str], parts: list[Part], tokenizer: Any):
         """UserError, key by key: a label without a word, a word that the vocabulary lacks or that has not as many
         pieces as the gap of the template, two labels with one word."""
         self.length = mask_length(parts)

@@ -69,7 +69,7 @@ def read_shape(config: Mapping[str, Any], where: str) -> PrunedShape | None:
     if value is None:
         return None
     lists = (value.get("heads"), value.get("neurons")) if isinstance(value, Mapping) else (None, None)
-    layers = config.get("num_hidden_layers")
+    layers: Any = config.get("num_hidden_layers")
     for numbers in lists:
         if not isinstance(numbers, list) or not all(type(number) is int and number > 0 for number in numbers):
             message = f'its "{KEY}" must hold a list of heads and a list of neurons, one number per layer'
@@ -77,8 +77,7 @@ def read_shape(config: Mapping[str, Any], where: str) -> PrunedShape | None:
         if not isinstance(layers, int) or len(numbers) < layers:
             message = f'its "{KEY}" tells of {len(numbers)} layers, but num_hidden_layers is {layers}'
             raise UserError(message, where=where, hint="copy the model folder again, or ask for fewer layers")
-    heads, neurons = lists
-    return PrunedShape(tuple(heads), tuple(neurons)).layers(range(layers))
+    return PrunedShape(tuple(value["heads"]), tuple(value["neurons"])).layers(range(layers))
 
 
 def write_shape(network: Any) -> None:

@@ -197,7 +197,7 @@ class _Rounded(paddle.autograd.PyLayer):
     """Rounding to steps of limit / STEPS; int8 has one more below 0. `clip_limit`: the bound that `clip` gives."""
 
     @staticmethod
-    def forward(ctx, inputs, clip, limit, clip_limit):
+    def forward(ctx: Any, inputs: Any, clip: Any, limit: Any, clip_limit: Any) -> Any:
         ctx.limit, ctx.clip_limit, ctx.learns = limit, clip_limit, clip is not None
         save(ctx, "a simulated int8 layer", input=inputs)
         # One multiplication, as in an engine; dividing by the step could round ties the other way.
@@ -205,7 +205,7 @@ class _Rounded(paddle.autograd.PyLayer):
         return paddle.clip(steps, -STEPS - 1, STEPS) * (limit / STEPS)
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: Any) -> Any:
         (inputs,) = saved(ctx)
         passed = gradient * (inputs.abs() <= ctx.limit).astype(gradient.dtype)
         if not ctx.learns:

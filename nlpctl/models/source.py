@@ -46,8 +46,14 @@ HUGGINGFACE_WEIGHTS = (
     "pytorch_model.bin.index.json",
 )
 FAST_TOKENIZER = "tokenizer.json"  # of Transformers, whose version 5 writes nothing else
-VOCABULARY_FILES = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
-VOCABULARY_FILES += (FAST_TOKENIZER,)
+VOCABULARY_FILES = (
+    "vocab.txt",
+    "vocab.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tokenizer.model",
+    FAST_TOKENIZER,
+)
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
 PYTHON_PREFIX = "python:"

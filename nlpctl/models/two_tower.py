@@ -15,14 +15,15 @@ from nlpctl.upstream.pooler import drop_pooler
 
 
 @functools.cache
-def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_size: int | None) -> type:
+def two_tower(encoder_class: Any, pooling: Literal["cls", "mean"], embedding_size: int | None) -> type:
     """The network that makes vectors with `encoder_class`, a bare encoder such as BertModel.
 
     `pooling` takes the first token's state, or the mean over all tokens but padding; a linear layer then
     projects it to `embedding_size`, unless that is None. The encoder's own pooler is left out: nothing would
     train it.
     """
-    parent = next(each for each in encoder_class.__mro__[1:] if not issubclass(each, Encoder))  # BertPretrainedModel
+    # BertPretrainedModel of BertModel
+    parent: Any = next(each for each in encoder_class.__mro__[1:] if not issubclass(each, Encoder))
 
     class TwoTower(parent):
         config_class = encoder_class.config_class
@@ -91,7 +92,7 @@ def sentence_classifier(encoder_class: type, pooling: Literal["cls", "mean"], la
     """
     if layers > 1 and issubclass(encoder_class, Encoder):
         raise _too_many(layers, "this network has no layers of tokens")
-    parent = two_tower(encoder_class, pooling, None)
+    parent: Any = two_tower(encoder_class, pooling, None)
 
     class SentenceClassifier(parent):
         def __init__(self, config: Any):

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from nlpctl.tasks.confidence import Judged
 from nlpctl.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
+    from typing import Self  # Python 3.11; annotations alone use it
+
     import paddle
 
     from nlpctl.models.load import LoadedModel
