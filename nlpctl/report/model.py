@@ -53,7 +53,7 @@ class KeyFigures:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot of plots.py, under its title. Markdown and terminals leave it out."""
+    """A plot of plots.py, under its title."""
 
     svg: Html
     title: str = ""
@@ -89,7 +89,8 @@ class Folded:
     parts: Sequence[Part]
 
 
-# A text is a paragraph; Html is what only a page can hold, such as a form.
+# A text is a paragraph; Html is anything else, such as a form or a marked text. A page holds all of
+# these, Markdown texts, tables, lists and code, and standard output tables alone.
 Part = str | Html | Table | KeyFigures | Figure | BulletList | Code | SideBySide | Folded
 
 
