@@ -128,8 +128,7 @@ def audit(
     with writing(target, _ELSEWHERE):
         write_findings(target / FINDINGS, found)
         result = Audit(target, len(rows), found)
-        page = audit_page(result.findings, result.rows, result.share(WRONG), result.changes, str(folder))
-        write_text_atomic(target / PAGE, page)
+        write_text_atomic(target / PAGE, audit_page(result, str(folder)))
     if result.share(WRONG) > DOUBTFUL:
         console.warn("so many rows are called wrong that the models are in doubt, not the labels: see their scores")
     return result
@@ -402,55 +401,56 @@ document.getElementById("save").onclick = function () {
 """
 
 
-def audit_page(
-    findings: Sequence[Finding], rows: int, share: float, changes: Sequence[tuple[str, str, int]], name: str
-) -> str:
-    """The text of the page.
-
-    `changes`: given, proposed, how often; `rows`: how many were audited; `share`: of these, those with wrong labels.
-    """
-    wrong = sum(finding.kind == WRONG for finding in findings)
-    tiles = {"rows": rows, "probably wrong labels": wrong, "share of the rows": percent(share)}
-    summary: list[Part] = [KeyFigures(tiles)]
-    if changes:
-        summary.append(Table(["given", "proposed", "times"], changes[:_MOST_CHANGES]))
-    listed = findings[:MOST]
+def audit_page(audit: Audit, name: str) -> str:
+    """The text of the page. `name`: of the folds."""
+    findings, listed = audit.findings, audit.findings[:MOST]
+    numbers = {
+        "rows": audit.rows,
+        "probably wrong labels": sum(finding.kind == WRONG for finding in findings),
+        "share of the rows": percent(audit.share(WRONG)),
+    }
+    summary: list[Part] = [KeyFigures(numbers)]
+    if audit.changes:
+        summary.append(Table(["given", "proposed", "times"], audit.changes[:_MOST_CHANGES]))
     if len(findings) > MOST:
         summary.append(f"The page shows the first {MOST:,} of {len(findings):,} findings; findings.jsonl has all.")
-    sections = [Section("Summary", [*summary, _save(listed) if listed else "Nothing was found."])]
-    sections += [Section(_TITLES[kind], list(_table(listed, kind))) for kind in KINDS]
+    summary.append(_save_button(listed) if listed else "Nothing was found.")
+    sections = [Section("Summary", summary)]
+    sections += [Section(_TITLES[kind], list(_findings_of_kind(listed, kind))) for kind in KINDS]
     return html_page(Report(f"Audit of {name}", "Tick what is right, then save the ticks.", sections))
 
 
-def _save(findings: Sequence[Finding]) -> Html:
+def _save_button(findings: Sequence[Finding]) -> Html:
+    """The button, its script, and the findings that it writes with the ticks."""
     content = json.dumps([finding.to_json() for finding in findings], ensure_ascii=False)
-    # A text of the data could end the script.
+    # A text of the data could end the script, or, by a line separator, a line of it.
     return Html(_SAVE % content.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
-def _table(findings: Sequence[Finding], kind: str) -> Iterator[Part]:
-    chosen = [(i, each) for i, each in enumerate(findings) if each.kind == kind]
-    if not chosen:
-        return
-    yield _LEADS[kind]
+def _findings_of_kind(findings: Sequence[Finding], kind: str) -> Iterator[Part]:
+    """A row with a box for each. The script finds the box of a finding by its number in the whole list."""
     rows = []
-    for i, each in chosen:
-        box = Html(f'<input type="checkbox" id="tick{i}"{" checked" if each.apply else ""}>')
+    for i, each in enumerate(findings):
+        if each.kind != kind:
+            continue
         possible = each.edit is not None and (each.proposed is not None or kind == OUTLIER)
-        last = [each.distance] if kind == OUTLIER else [_label(each.proposed), each.given_probability]
-        other = [] if kind == OUTLIER else [_other(each)]
-        rows.append([box if possible else "", Place(each.where), each.text, _label(each.given), *last, *other])
-    last_names = ["distance"] if kind == OUTLIER else ["proposed", "probability of the given", "contradicts"]
-    yield Table(["", "row", "text", "given", *last_names], rows)
+        box = Html(f'<input type="checkbox" id="tick{i}"{" checked" if each.apply else ""}>') if possible else ""
+        row = [box, Place(each.where), each.text, _label_text(each.given)]
+        if kind == OUTLIER:
+            row.append(each.distance)
+        else:
+            row += [_label_text(each.proposed), each.given_probability]
+            other = element("span", each.other, class_="place")
+            row.append("" if each.other is None else element("span", other, " ", _label_text(each.other_label)))
+        rows.append(row)
+    if rows:
+        yield _LEADS[kind]
+        last = ["distance"] if kind == OUTLIER else ["proposed", "probability of the given", "contradicts"]
+        yield Table(["", "row", "text", "given", *last], rows)
 
 
-def _other(finding: Finding) -> Html | str:
-    if finding.other is None:
-        return ""
-    return element("span", element("span", finding.other, class_="place"), " ", _label(finding.other_label))
-
-
-def _label(label: object) -> str:
+def _label_text(label: object) -> str:
+    """A label, or several, as a cell; a number as pages write it."""
     if isinstance(label, list):
         return " ".join(map(str, label))
     return "" if label is None else str(format_value(label))
