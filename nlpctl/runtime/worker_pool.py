@@ -21,12 +21,13 @@ Each worker has a thread of this process, which leads it through the states of `
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from nlpctl import console
@@ -45,7 +46,7 @@ _AGAIN = 5.0  # seconds until a worker is asked for again where there was no roo
 class Job:
     """A piece of work: `function(held, *arguments)`, called in a worker that holds `held` (see `answering`).
 
-    The fields from `worker` on are written by the pool and valid once `next_ended` has returned the job.
+    The fields from `worker` on are written by the pool, `worker` when the job begins, the others until it ends.
     """
 
     function: Callable[..., Any]
@@ -93,6 +94,7 @@ class _Worker:
 
     number: int
     stats: WorkerStats
+    job: Job | None = None
     process: RemoteProcess | None = None
     state: WorkerState = WorkerState.ABSENT
 
@@ -175,6 +177,21 @@ class WorkerPool:
         del self._open[job]
         return job
 
+    def ended_within(self, seconds: float) -> Job | None:
+        """As `next_ended`; None if none ends within `seconds`."""
+        try:
+            job = self._ended.get(timeout=seconds)
+        except Empty:
+            return None
+        del self._open[job]
+        return job
+
+    def send_signal(self, job: Job, number: signal.Signals) -> None:
+        """Send a signal to the process that does a job, if one does it now."""
+        for worker in self._workers:
+            if worker.job is job and worker.process is not None:
+                worker.process.send_signal(number)
+
     def results(self, jobs: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, Any, int]]:
         """Run many jobs, each (function, its arguments...); (a job's number, its value, worker) as each ends.
 
@@ -200,12 +217,13 @@ class WorkerPool:
     def _attend(self, worker: _Worker) -> None:
         try:
             while (job := self._waiting.get()) is not None and not self._stopped.is_set():
+                worker.job, job.worker = job, worker.number
                 try:
                     ended = self._run(worker, job)
                 except BaseException as error:  # a bug: nobody must wait for ever
                     job.error, ended = error, True
+                worker.job = None
                 if ended and not self._stopped.is_set():
-                    job.worker = worker.number
                     self._ended.put(job)
         finally:
             self._end(worker)

@@ -1,8 +1,14 @@
 """`nlpctl serve --workers N`: several processes that answer on one address.
 
 They share its socket. The kernel gives a connection to the first that accepts it, and there it stays; the connections
-that wait survive a process that is lost. The parent loads no model: it starts the workers, passes signals on to them,
-and starts another one in place of one that is lost.
+that wait survive a process that is lost. The parent loads no model. It has a worker pool (runtime/worker_pool.py) of N,
+and each of its jobs is a process that serves until it is told to stop:
+
+    the job begins       the process loads the model, and says that it is ready, in which engine
+    all are ready        the service is open: each begins to accept connections
+    while it serves      it reports its metrics every second, and gets those of all in return
+    it is lost           another job, and with it another process, takes its place
+    the service stops    it finishes what it has accepted; its job ends with its last report
 """
 
 from __future__ import annotations
@@ -24,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, RunFailed
-from nlpctl.runtime.worker import Worker, call_parent, start_resource_tracker
-from nlpctl.runtime.worker_pool import MOST_LOSSES
+from nlpctl.runtime.worker import RemoteProcess, Worker, call_parent, start_resource_tracker
+from nlpctl.runtime.worker_pool import MOST_LOSSES, Job, WorkerPool, answering
 from nlpctl.runtime.worker_slots import shares
 from nlpctl.serve.metrics import Read, of_workers
 from nlpctl.serve.service import make_service, note_serving, note_starting, note_stopping, set_up_to_serve
@@ -46,13 +52,11 @@ _REPORT_EVERY = 1.0  # seconds between two reports of a worker's metrics to the 
 _STABLE = 60.0  # a worker that answered for so many seconds is not counted with the losses before it
 _PAUSE = 5.0  # seconds before a worker that was lost MOST_LOSSES times in a row is started once more
 _FOR_EVER = 10**9  # rows: a service answers so many that timing the engines first pays
-_ENGINE, _SERVE = "engine", "serve"  # what the parent asks of a worker
-_HINT = "out of memory? use fewer --workers"
 
 
 @dataclass(frozen=True)
 class ServeWorkerConfig:
-    """What a worker is told. `recipe`: with its share of the machine; `rows`: as of `open_trained_model`.
+    """What a worker needs to know. `recipe`: with its share of the machine; `rows`: as of `open_trained_model`.
 
     `access`: as read at the start, so that a worker that takes another's place asks for the same keys.
     """
@@ -62,6 +66,26 @@ class ServeWorkerConfig:
     settings: ServeSettings
     access: ApiKeys | None
     rows: Rows = None
+
+
+@dataclass
+class _Place:
+    """A worker of the service and those that take its place. `losses`: how many were lost in a row."""
+
+    number: int
+    losses: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"worker {self.number}"
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A worker tells that it could begin to serve, with this engine in this precision."""
+
+    engine: str
+    precision: str
 
 
 @dataclass(frozen=True)
@@ -83,7 +107,8 @@ def serve_side_by_side(
     address = url(listening, secrets.tls is not None)
     start_resource_tracker()  # would unblock the signals in the thread that starts the first process
     with _noted_signals() as signals:
-        with _Workers(ServeWorkerConfig(recipe, source, settings, secrets.access), listening, signals) as workers:
+        config = ServeWorkerConfig(recipe, source, settings, secrets.access)
+        with ServeWorkers(config, listening, signals) as workers:
             with Starting(listening, settings, secrets.tls) as starting:
                 note_starting(address)
                 starting.stage = "loading the model and choosing its engine"
@@ -112,212 +137,203 @@ def _noted_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-class _Workers:
-    """The workers, each with a thread of this process that starts it, and starts another one when it is lost.
+class ServeWorkers:
+    """The worker processes of a service, as its parent sees them. They end with the context.
 
-    They end with the context.
+    One that is lost is replaced at once, after MOST_LOSSES in a row every _PAUSE seconds. It is the failure of the
+    service if it is lost before the service is open, if it is lost MOST_LOSSES times in a row and no other worker
+    answers, or if it is lost while it finishes accepted requests.
     """
 
-    def __init__(self, order: ServeWorkerConfig, listening: socket.socket, signals: list[int]):
+    def __init__(self, config: ServeWorkerConfig, listening: socket.socket, signals: list[int]):
         """`signals`: those that came and were not looked at yet."""
-        self._order, self._listening, self._signals = order, listening, signals
-        self._stop_limit = order.settings.longest_stop + _GRACE  # a worker that has not ended then is killed
-        self._shares = shares(order.recipe.runtime, order.settings.workers)
-        self._engine: tuple[str, str] | None = None  # of the first worker, which all others take
-        self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()  # of what follows
-        self._running: dict[int, Worker] = {}
-        self._ready: dict[int, float] = {}  # and since when
-        self._late: set[int] = set()  # that were killed at the end
-        self._reports: dict[int, _Report] = {}  # the newest of each
+        self._config, self._listening, self._signals = config, listening, signals
+        self._stop_limit = config.settings.longest_stop + _GRACE  # a worker that has not ended then is killed
+        self._shares = shares(config.recipe.runtime, config.settings.workers)
+        self._pool = WorkerPool(self._new_process, config.settings.workers, retried=())
+        self._engine: _Ready | None = None  # of the first worker, which all others take
+        self._places: dict[Job, _Place] = {}
+        self._paused: list[tuple[float, _Place]] = []  # workers to start, and when
+        self._late: set[Job] = set()  # that were killed at the end
         self._rows = 0  # of workers that have ended
         self._failure: NlpctlError | None = None
-        self._open, self._stopping = threading.Event(), threading.Event()
+        self._stopping = False
+        self._open = threading.Event()
+        # Written by the threads of the pool, which pass on what the processes tell.
+        self._ready: dict[Job, float] = {}  # since when each is
+        self._reports: dict[int, _Report] = {}  # the newest of each worker
+        self._reports_lock = threading.Lock()
 
-    def __enter__(self) -> _Workers:
+    def __enter__(self) -> ServeWorkers:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # the threads inherit this, and so the processes
+        try:
+            self._pool.__enter__()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        with self._lock:  # a thread starts its worker under it: none is missed
-            self._stopping.set()
-            self._open.set()
-            for worker in self._running.values():
-                worker.send_signal(signal.SIGKILL)
-        for thread in self._threads:
-            thread.join()
+        self._open.set()
+        for job in self._pool.open_jobs:
+            self._pool.send_signal(job, signal.SIGKILL)
+        self._pool.__exit__(*error)
 
     def start_all(self) -> None:
         """Returns once all are ready. The first one alone chooses the engine, on a machine that is still quiet."""
-        for number in range(self._order.settings.workers):
-            thread = threading.Thread(target=self._attend, args=(number,), name=f"worker-{number}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
-            if number == 0:
-                self._await_ready(1)
-        self._await_ready(self._order.settings.workers)
-
-    def _signal(self) -> int | None:
-        """A signal that has come, also in the next _POLL seconds."""
-        time.sleep(_POLL)
-        return self._signals.pop(0) if self._signals else None
+        self._begin(_Place(0))
+        self._await_ready(1)
+        for number in range(1, self._pool.size):
+            self._begin(_Place(number))
+        self._await_ready(self._pool.size)
 
     def _await_ready(self, count: int) -> None:
         while len(self._ready) < count:
-            received = self._signal()
-            if received is not None:
-                raise Stopped if received == signal.SIGTERM else KeyboardInterrupt
-            if self._failure is not None:
-                raise self._failure
+            job = self._pool.ended_within(_POLL)
+            if self._signals:
+                raise Stopped if self._signals.pop(0) == signal.SIGTERM else KeyboardInterrupt
+            if job is not None:
+                raise self._loss(job)
 
     def until_stopped(self) -> int:
         """Let them answer until a signal; the number of rows that they answered. KeyboardInterrupt: a second one."""
         self._open.set()
-        until = math.inf
-        while any(thread.is_alive() for thread in self._threads):
-            received = self._signal()
-            if received is not None and self._stopping.is_set():
+        kill_at = math.inf
+        while self._pool.open_jobs or self._paused:
+            job = self._pool.ended_within(_POLL)
+            if job is not None:
+                self._ended(job)
+            received = self._signals.pop(0) if self._signals else None
+            if received is not None and self._stopping:
                 raise KeyboardInterrupt
-            if received is not None or (self._failure is not None and not self._stopping.is_set()):
+            if not self._stopping and (received is not None or self._failure is not None):
                 note_stopping()
                 self._stop()
-                until = time.monotonic() + self._stop_limit
-            if time.monotonic() > until:
-                self._kill_late()
-                until = math.inf
+                kill_at = time.monotonic() + self._stop_limit
+            if time.monotonic() > kill_at:
+                self._late.update(self._pool.open_jobs)
+                for job in self._late:
+                    self._pool.send_signal(job, signal.SIGKILL)
+                kill_at = math.inf
+            while self._paused and self._paused[0][0] <= time.monotonic():
+                self._begin(self._paused.pop(0)[1])
         if self._failure is not None:
             raise self._failure
         return self._rows
 
     def _stop(self) -> None:
         """They finish what they accepted. One that still loads its model has accepted nothing."""
-        with self._lock:
-            self._stopping.set()
-            self._listening.close()  # the socket must close with the last worker's
-            for number, worker in self._running.items():
-                worker.send_signal(_STOP if number in self._ready else signal.SIGKILL)
+        self._stopping = True
+        self._paused.clear()
+        self._listening.close()  # the socket must close with the last worker's
+        for job in self._pool.open_jobs:
+            self._pool.send_signal(job, _STOP if job in self._ready else signal.SIGKILL)
 
-    def _kill_late(self) -> None:
-        with self._lock:
-            for number, worker in self._running.items():
-                self._late.add(number)
-                worker.send_signal(signal.SIGKILL)
+    def _begin(self, place: _Place) -> None:
+        """Start a worker in its place, or in that of one that was lost."""
+        job = Job(ServeWorker.serve, where=place.name, own_process=True)
+        job.answer = partial(self._hear, job)
+        self._places[job] = place
+        self._pool.submit(job)
 
-    def _attend(self, number: int) -> None:
-        """Keep worker `number` running until the service stops. Runs in a thread of its own.
-
-        One that is lost is started again at once, after MOST_LOSSES in a row every _PAUSE seconds. It is the failure of
-        the service if it cannot begin before the service is open, if it is lost MOST_LOSSES times in a row and no other
-        worker answers, or if it is lost while it finishes accepted requests.
-        """
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # of the processes that it starts, which inherit this
-        losses = 0
-        while not self._stopping.is_set():
-            lost, seconds = self._lost(number)
-            if self._stopping.is_set():
-                self._failure = self._failure or lost
-                return
-            losses = 1 if seconds > _STABLE else losses + 1
-            if not self._open.is_set() or (losses >= MOST_LOSSES and not self._ready):
-                self._failure = lost
-                return
-            told = "a worker was lost, and another one takes its place" if seconds else "a worker could not start again"
-            console.warn(f"{told}: {lost}")
-            if losses >= MOST_LOSSES:
-                self._stopping.wait(_PAUSE)
-
-    def _lost(self, number: int) -> tuple[NlpctlError | None, float]:
-        """Run worker `number` once: why it was lost, or None if it ended as told; and how long it answered, in s."""
-        where, lost = f"worker {number}", None
-        try:
-            self._serve(number)
-            if not self._stopping.is_set():
-                lost = RunFailed("it stopped", where)
-        except NlpctlError as error:
-            lost = error
-        except BaseException as error:  # a bug: without this the parent would wait for ever
-            lost = RunFailed(f"{type(error).__name__}: {error}", where)
-        with self._lock:
-            since = self._ready.pop(number, None)
-            if number in self._late:
-                message = f"it had not stopped after {self._stop_limit:g} s and was killed"
-                lost = RunFailed(message, where, "look for a request that hangs; what it was answering is lost")
-        return lost, 0.0 if since is None else time.monotonic() - since
-
-    def _serve(self, number: int) -> None:
-        """Start worker `number` and let it answer until it is told to stop. NlpctlError: it is lost."""
-        worker = Worker(open_worker, self._order_of(number), self._listening, grace=_GRACE, daemon=True)
-        try:
-            with self._lock:
-                if self._stopping.is_set():
-                    return
-                worker.start()
-                self._running[number] = worker
-            where = f"worker {number}"
-            try:
-                engine = worker.ask(_ENGINE, where, _HINT)
-            except NlpctlError:
-                if self._stopping.is_set():  # it was killed: it had accepted nothing
-                    return
-                raise
-            with self._lock:
-                self._engine = self._engine or engine
-                if self._stopping.is_set():
-                    return
-                self._ready[number] = time.monotonic()
-            self._open.wait()
-            self._exchange(number, worker.ask(_SERVE, where, _HINT, callback=partial(self._exchange, number)))
-        finally:
-            with self._lock:
-                self._running.pop(number, None)
-                last = self._reports.pop(number, None)
-                self._rows += 0 if last is None else last.rows
-            worker.end()
-
-    def _order_of(self, number: int) -> ServeWorkerConfig:
+    def _new_process(self, number: int) -> RemoteProcess:
         """The first worker chooses the engine; all others, and its replacement, take the same."""
-        recipe = replace(self._order.recipe, runtime=self._shares[number])
+        config = replace(self._config, recipe=replace(self._config.recipe, runtime=self._shares[number]))
         if self._engine is None:
-            return replace(self._order, recipe=recipe, rows=_FOR_EVER)
-        engine, precision = self._engine
-        inference = replace(recipe.inference, engine=engine, precision=precision)
-        return replace(self._order, recipe=replace(recipe, inference=inference))
+            config = replace(config, rows=_FOR_EVER)
+        else:
+            chosen = {"engine": self._engine.engine, "precision": self._engine.precision}
+            inference = replace(config.recipe.inference, **chosen)
+            config = replace(config, recipe=replace(config.recipe, inference=inference))
+        return Worker(open_worker, config, self._listening, grace=_GRACE, daemon=True)
 
-    def _exchange(self, number: int, report: _Report) -> list[Read]:
-        """The metrics of all workers, with those of worker `number` as it reports them now.
+    def _ended(self, job: Job) -> None:
+        """Count what a worker did whose job has ended, and replace it unless the service stops."""
+        since = self._ready.pop(job, None)
+        lost, place = self._loss(job), self._places.pop(job)
+        with self._reports_lock:
+            last = self._reports.pop(place.number, None)
+        last = job.value if job.error is None else last
+        self._rows += 0 if last is None else last.rows
+        if self._stopping:
+            # One that was not ready was killed, and had accepted nothing.
+            if (job.error is not None and since is not None) or job in self._late:
+                self._failure = self._failure or lost
+            return
+        seconds = 0.0 if since is None else time.monotonic() - since
+        place.losses = 1 if seconds > _STABLE else place.losses + 1
+        if place.losses >= MOST_LOSSES and not self._ready:
+            self._failure = lost
+            return
+        what = "a worker was lost, and another one takes its place" if seconds else "a worker could not start again"
+        console.warn(f"{what}: {lost}")
+        if place.losses >= MOST_LOSSES:
+            self._paused.append((time.monotonic() + _PAUSE, place))
+        else:
+            self._begin(place)
 
-        The parent keeps the newest of each, so that no counter goes back when two scrapes meet different workers.
+    def _loss(self, job: Job) -> NlpctlError:
+        """Why a worker, whose job has ended, was lost."""
+        where = self._places[job].name
+        if job in self._late:
+            message = f"it had not stopped after {self._stop_limit:g} s and was killed"
+            return RunFailed(message, where, "look for a request that hangs; what it was answering is lost")
+        if job.error is None:
+            return RunFailed("it stopped", where)
+        if isinstance(job.error, NlpctlError):
+            return job.error
+        return RunFailed(f"{type(job.error).__name__}: {job.error}", where)  # a bug
+
+    # -- in the threads of the pool -----------------------------------------------------------------------------
+
+    def _hear(self, job: Job, content: _Ready | _Report) -> list[Read] | bool:
+        """Answer what the process of a job tells: that it is ready, or what it has done.
+
+        To the first the answer is whether to serve, once all are ready. To the second it is the metrics of all workers,
+        with those of this one as it reports them now; the parent keeps the newest of each, so that no counter goes back
+        when two scrapes meet different workers.
         """
-        with self._lock:
-            self._reports[number] = report
-            return of_workers({each: last.metrics for each, last in self._reports.items()})
+        if isinstance(content, _Ready):
+            self._engine = self._engine or content
+            self._ready[job] = time.monotonic()
+            self._open.wait()
+            return not self._stopping  # it was about to start when the others were told to stop
+        with self._reports_lock:
+            self._reports[self._places[job].number] = content
+            return of_workers({number: last.metrics for number, last in self._reports.items()})
 
 
-def open_worker(order: ServeWorkerConfig, listening: socket.socket) -> Callable[[str], Any]:
-    """Runs in the process of a worker: what answers the parent, once the model is loaded."""
+def open_worker(config: ServeWorkerConfig, listening: socket.socket) -> Callable[[Any], Any]:
+    """Runs in the process of a worker: how it does its job, once the model is loaded."""
     os.setsid()  # a terminal sends Ctrl-C to all processes of a session, and only the parent must take it
-    setup = set_up_to_serve(order.recipe, order.source)
-    service = make_service(order.recipe, setup, order.source, order.settings, order.rows)
-    service.access = order.access
+    return answering(ServeWorker(config, listening))
 
-    def report() -> _Report:
-        return _Report(round(service.batcher.rows.value()), service.metrics())
 
-    from nlpctl.serve.app import make_app
-    from nlpctl.serve.server import Server
+class ServeWorker:
+    """What the process of a worker holds: the service, loaded. Its method `serve` is the job."""
 
-    server = Server(make_app(service), service, tls=read_tls(order.settings), shared=True)
-    signal.signal(_STOP, server.handle_exit)
+    def __init__(self, config: ServeWorkerConfig, listening: socket.socket):
+        setup = set_up_to_serve(config.recipe, config.source)
+        self._service = make_service(config.recipe, setup, config.source, config.settings, config.rows)
+        self._service.access = config.access
+        self._listening = listening
 
-    def answer(asked: str) -> Any:
-        if asked == _ENGINE:
-            facts = service.facts()
-            return facts["engine"], facts["precision"]
-        if not server.should_exit:  # the signal may have come already
+        from nlpctl.serve.app import make_app
+        from nlpctl.serve.server import Server
+
+        self._server = Server(make_app(self._service), self._service, tls=read_tls(config.settings), shared=True)
+        signal.signal(_STOP, self._server.handle_exit)
+
+    def serve(self) -> _Report:
+        """Answer from the moment when all workers are ready until the parent stops this one."""
+        facts = self._service.facts()
+        may_serve = call_parent(_Ready(facts["engine"], facts["precision"]))
+        if may_serve and not self._server.should_exit:  # the signal may have come already
             with console.unread_dropped():
-                asyncio.run(_serve_and_report(server, listening, report))
-        return report()
+                asyncio.run(_serve_and_report(self._server, self._listening, self._report))
+        return self._report()
 
-    return answer
+    def _report(self) -> _Report:
+        return _Report(round(self._service.batcher.rows.value()), self._service.metrics())
 
 
 async def _serve_and_report(server: Server, listening: socket.socket, report: Callable[[], _Report]) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
-import time
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import RunFailed
+from nlpctl.runtime.worker import ProcessEnded
 from nlpctl.serve import workers as serve_workers
 from nlpctl.serve.settings import ServeSettings
-from nlpctl.serve.workers import ServeWorkerConfig, _Workers
+from nlpctl.serve.workers import ServeWorkerConfig, ServeWorkers, _Ready, _Report
+
+DEAF = 20.0
 
 
 @pytest.fixture
@@ -21,58 +24,103 @@ def workers(tmp_path):
     file = tmp_path / "recipe.yaml"
     file.write_text("task: sequence_classification\nmodel: {from_scratch: {}}\ndata: {train: train.tsv}\n")
     with socket.socket() as listening:
-        order = ServeWorkerConfig(load_recipe(file, (), "apply"), "export", ServeSettings(workers=2), None)
-        yield _Workers(order, listening, [])
+        config = ServeWorkerConfig(load_recipe(file, (), "apply"), "export", ServeSettings(workers=2), None)
+        yield ServeWorkers(config, listening, [])
 
 
-def test_all_take_the_engine_of_the_first(workers):
-    first = workers._order_of(0)
-    assert first.rows and first.recipe.inference.engine != "onnxruntime"
-    workers._engine = ("onnxruntime", "int8")
-    for number in (0, 1):  # a replacement of the first, too
-        order = workers._order_of(number)
-        assert (order.recipe.inference.engine, order.recipe.inference.precision) == ("onnxruntime", "int8")
-        assert order.rows is None
+class Process:
+    """A worker that loads, is ready, and is lost after so many seconds; None: it ends when it is told to stop, DEAF:
+    only when it is killed."""
 
+    name, alive = "worker process 1", True
+    plan: ClassVar[list[float | None]] = []  # of those that are started, one after the other
+    started: ClassVar[list[ServeWorkerConfig]] = []
 
-class Lost:
-    """A worker that loads for `seconds`, is ready, and is lost at once."""
-
-    seconds = 0.0
-    started = 0
-
-    def __init__(self, *arguments: Any, **options: Any):
-        Lost.started += 1
+    def __init__(self, opened: Any, config: ServeWorkerConfig, *arguments: Any, **options: Any):
+        self._config, self._over = config, threading.Event()
 
     def start(self) -> None:
-        pass
+        Process.started.append(self._config)
+        self._seconds = Process.plan.pop(0) if Process.plan else 0.0
 
     def send_signal(self, number: int) -> None:
+        self._killed = number == signal.SIGKILL
+        if self._killed or self._seconds != DEAF:
+            self._over.set()
+
+    def end(self, interrupt: bool = False) -> None:
         pass
 
-    def end(self) -> None:
-        pass
-
-    def ask(self, asked: str, where: str, *more: Any, **options: Any) -> Any:
-        if asked == "engine":
-            time.sleep(self.seconds)
-            return "onnxruntime", "fp32"
-        raise RunFailed("its process ended", where)
+    def ask(self, request: Any, where: str, hint: str, seconds: Any, progress: Any, callback: Any) -> _Report:
+        callback(_Ready("onnxruntime", "int8"))
+        callback(_Report(3, []))
+        if self._over.wait(self._seconds) and not self._killed:
+            return _Report(5, [])
+        raise ProcessEnded("its process ended", where, hint)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.3])
-def test_a_worker_that_is_lost_again_and_again_ends_the_service(workers, monkeypatch, capsys, seconds):
-    """However long it loads: only the time in which it answered counts."""
-    monkeypatch.setattr(serve_workers, "Worker", Lost)
-    monkeypatch.setattr(serve_workers, "_STABLE", 0.2)
-    monkeypatch.setattr(Lost, "seconds", seconds)
-    monkeypatch.setattr(Lost, "started", 0)
-    workers._open.set()
-    attending = threading.Thread(target=workers._attend, args=(0,))
-    attending.start()
-    attending.join(20)
-    assert workers._failure is not None and Lost.started == serve_workers.MOST_LOSSES
-    assert capsys.readouterr().err.count("another one takes its place: worker 0: its process ended") == 2
+@pytest.fixture
+def plan(monkeypatch) -> list[float | None]:
+    monkeypatch.setattr(serve_workers, "Worker", Process)
+    monkeypatch.setattr(serve_workers, "_POLL", 0.01)
+    monkeypatch.setattr(Process, "plan", [])
+    monkeypatch.setattr(Process, "started", [])
+    return Process.plan
+
+
+def test_all_take_the_engine_of_the_first_and_a_signal_stops_them(workers, plan, capsys):
+    """Also one that takes the place of another; the rows of a lost one count as far as it told of them."""
+    plan += [None, 0.2, None]
+    with workers:
+        workers.start_all()
+        threading.Timer(1.0, lambda: workers._signals.append(signal.SIGTERM)).start()
+        assert workers.until_stopped() == 5 + 5 + 3
+    first, *others = Process.started
+    assert first.rows and first.recipe.inference.engine != "onnxruntime" and len(others) == 2
+    for config in others:
+        assert (config.recipe.inference.engine, config.recipe.inference.precision) == ("onnxruntime", "int8")
+        assert config.rows is None
+    told = capsys.readouterr().err
+    assert told.count("a worker was lost, and another one takes its place: worker") == 1
+
+
+def test_a_worker_that_is_lost_again_and_again_ends_the_service(workers, plan, monkeypatch, capsys):
+    """Where no other one answers."""
+    monkeypatch.setattr(serve_workers, "_PAUSE", 0.1)
+    with pytest.raises(RunFailed, match=r"worker .: its process ended\n  -> out of memory\? use fewer"), workers:
+        workers.start_all()
+        workers.until_stopped()
+    assert len(Process.started) >= 2 * serve_workers.MOST_LOSSES - 1
+    assert "another one takes its place: worker" in capsys.readouterr().err
+
+
+def test_the_time_in_which_a_worker_answered_counts_as_peace(workers, plan, monkeypatch):
+    """Beside it the losses do not add up, so nothing is waited for."""
+    monkeypatch.setattr(serve_workers, "_STABLE", 0.05)
+    monkeypatch.setattr(serve_workers, "_PAUSE", 60.0)
+    plan += [None, *[0.2] * 6, None]
+    with workers:
+        workers.start_all()
+        threading.Timer(3.0, lambda: workers._signals.append(signal.SIGINT)).start()
+        workers.until_stopped()
+    assert len(Process.started) == 8
+
+
+def test_a_second_signal_ends_all_at_once(workers, plan):
+    plan += [DEAF, DEAF]
+    with pytest.raises(KeyboardInterrupt), workers:
+        workers.start_all()
+        workers._signals += [signal.SIGINT, signal.SIGINT]
+        workers.until_stopped()
+
+
+def test_a_worker_that_does_not_stop_is_killed(workers, plan):
+    plan += [None, DEAF]
+    workers._stop_limit = 0.1
+    with pytest.raises(RunFailed, match=r"worker .: it had not stopped after 0.1 s and was killed"), workers:
+        workers.start_all()
+        workers._signals.append(signal.SIGTERM)
+        workers.until_stopped()
 
 
 @pytest.mark.parametrize(("drain", "seconds"), [(1.0, 25.0), (32.0, 48.0)])
