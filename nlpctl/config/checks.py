@@ -1,7 +1,10 @@
-"""Checks before heavy imports: conflicting keys, and numbers out of range.
+"""Checks of a recipe's values before anything heavy is imported: keys that exclude each other, numbers out of range,
+files that are not there, what PaddleNLP would refuse late or fail on without a reason.
 
-Each check is one small function that yields findings. A finding names the keys it is about, so that the
-message can say where each was set, and so that it is dropped when one of them is wrong already.
+Each check is a small function that yields findings, and stands with the others of its subject: compression, networks
+from scratch, distillation, parameters, training, own parts, search, tasks, data; and those of every recipe. A finding
+names the keys that it is about, so that the message can say where each was set, and so that it is dropped when one of
+them is wrong already.
 """
 
 from __future__ import annotations
@@ -43,9 +46,56 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.names import and_more, nearest
 from nlpctl.outputs import READ_AGAIN, is_pipe
 
+FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")  # package.module:function
+
+
+def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
+    """All problems of `recipe`, except those about keys in `broken`."""
+    always = (*CHECKS, *NETWORK_CHECKS, *COMPRESSION_CHECKS, *DISTILLATION_CHECKS, *SEARCH_CHECKS)
+    to_train = (*PROCESS_CHECKS, *PART_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS)
+    checks = (*always, *to_train, *DISTILLATION_FILES) if purpose == "train" else always
+    findings = [finding for each in checks for finding in each(recipe)]
+    return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
+
+
+def refuse_half_precision_on_cpu(recipe: Recipe, computes_bf16: bool) -> None:
+    """Raise UserError if the recipe wants a precision that this CPU does not train in; `computes_bf16`: it does so.
+
+    For commands, once `auto` has turned out to be the CPU.
+    """
+    _refuse(recipe, _half_precision(recipe, computes_bf16))
+
+
+def refuse_wrong_sharding(recipe: Recipe, several_nodes: bool = False) -> None:
+    """Raise UserError if the optimizer cannot be spread over all processes. For commands, which know of other nodes."""
+    _refuse(recipe, _sharding_processes(recipe, several_nodes))
+
+
+def _refuse(recipe: Recipe, findings: Iterable[Finding]) -> None:
+    problems = [_problem(recipe, finding) for finding in findings]
+    if problems:
+        raise UserError(problems=problems)
+
+
+def _problem(recipe: Recipe, finding: Finding) -> Problem:
+    """The finding with the places that set its keys: the first one's as `where`, of several keys all in the message."""
+    origins = {key: recipe.origins[key] for key in finding.keys if key in recipe.origins}
+    set_by = {key: str(origin) for key, origin in origins.items() if origin.source != "default"}
+    where = next(iter(set_by.values()), display(recipe.path) if recipe.path else finding.keys[0])
+    more = ""
+    if len(finding.keys) > 1:
+        more = " [" + ", ".join(f"{key}: {set_by.get(key, 'not set')}" for key in finding.keys) + "]"
+    return Problem(finding.message + more, where=where, hint=finding.hint)
+
+
+def _touches(keys: tuple[str, ...], broken: Collection[str]) -> bool:
+    """Whether one of `keys`, or a section around it or a key inside it, is in `broken`."""
+    return any(key == bad or key.startswith(f"{bad}.") or bad.startswith(f"{key}.") for key in keys for bad in broken)
+
+
 # Checks of section compression: what its texts mean, and what PaddlePaddle 2.6 takes but does not do.
 
-FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_BUDGET_FORM = "write 30m, 1h30m or 90s"
 
 
 def _parsed(key: str, text: str, parse: Callable[[str], Any], hint: str) -> Iterator[Finding]:
@@ -62,7 +112,7 @@ def _widths(recipe: Recipe) -> Iterator[Finding]:
 
 def _budget(recipe: Recipe) -> Iterator[Finding]:
     if recipe.compression.budget is not None:
-        yield from _parsed("compression.budget", recipe.compression.budget, parse_budget, "write 30m, 1h30m or 90s")
+        yield from _parsed("compression.budget", recipe.compression.budget, parse_budget, _BUDGET_FORM)
 
 
 def _functions(recipe: Recipe) -> Iterator[Finding]:
@@ -89,6 +139,7 @@ def _input_type(recipe: Recipe) -> Iterator[Finding]:
 def _batch_sizes(recipe: Recipe) -> Iterator[Finding]:
     if not recipe.compression.batch_sizes:
         yield Finding(("compression.batch_sizes",), "compression.batch_sizes is empty", "write [1, 32]")
+
 
 COMPRESSION_CHECKS: tuple[Check, ...] = (
     _widths,
@@ -366,6 +417,7 @@ TRAINING_CHECKS: tuple[Check, ...] = (_optimizer, _reporters, _evaluation_steps)
 
 # Checks of the parts that a recipe names as module:function.
 
+
 def _form(recipe: Recipe) -> Iterator[Finding]:
     for part, name in named_parts(recipe):
         if not FUNCTION.fullmatch(name):
@@ -399,12 +451,10 @@ PART_CHECKS: tuple[Check, ...] = (_form, _own_optimizer, _lonely_preprocessing)
 
 # Checks of section search that need the rest of the recipe.
 
+
 def _search_budget(recipe: Recipe) -> Iterator[Finding]:
     if recipe.search.budget is not None:
-        try:
-            parse_budget(recipe.search.budget)
-        except ValueError as error:
-            yield Finding(("search.budget",), f"search.budget: {error}", "write 30m, 1h30m or 90s")
+        yield from _parsed("search.budget", recipe.search.budget, parse_budget, _BUDGET_FORM)
 
 
 def _metric(recipe: Recipe) -> Iterator[Finding]:
@@ -424,7 +474,7 @@ def _grid(recipe: Recipe) -> Iterator[Finding]:
             if axis.points is None:
                 keys = (f"search.space.{dotted}", "search.sampler")
                 hint = "name the values, or give uniform a step; or set search.sampler: tpe"
-                yield Finding(keys, f"search.space.{dotted}: a grid has single values, and this is {axis.told}", hint)
+                yield Finding(keys, f"search.space.{dotted}: a grid has single values, and this is {axis.text}", hint)
 
 
 def _sections(recipe: Recipe) -> Iterator[Finding]:
@@ -453,6 +503,7 @@ SEARCH_CHECKS: tuple[Check, ...] = (_search_budget, _metric, _grid, _sections, _
 # Checks of keys that not every task reads, and the checks of each task.
 #
 # A key without effect would mislead readers of the recipe.
+
 
 def _named(tasks: Iterable[TaskInfo]) -> str:
     *others, last = [task.name for task in tasks]
@@ -548,6 +599,7 @@ TASK_CHECKS: tuple[Check, ...] = (
 
 
 # Checks before training only: is there a model to start from, data to train on, and do the files exist.
+
 
 def _some_model(recipe: Recipe) -> Iterator[Finding]:
     if recipe.model.name_or_path is None and recipe.model.from_scratch is None:
@@ -709,14 +761,14 @@ def _dataset_folder_exists(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("data.dataset",), f"the data set folder {display(name)} {message}", hint)
 
 
-_TOLD = 4  # wrong files of a split, as many as a message has room for
+_MOST_LISTED = 4  # wrong files of a split, as many as a message has room for
 
 
 def _data_files_exist(recipe: Recipe) -> Iterator[Finding]:
     if recipe.data.reader is not None:
         return  # the user's reader interprets its paths itself
     for name, paths in {"train": recipe.data.train, "dev": recipe.data.dev, "test": recipe.data.test}.items():
-        yield from islice(_wrong_files(f"data.{name}", dict.fromkeys(paths)), _TOLD)
+        yield from islice(_wrong_files(f"data.{name}", dict.fromkeys(paths)), _MOST_LISTED)
 
 
 def _wrong_files(key: str, paths: Iterable[str]) -> Iterator[Finding]:
@@ -760,49 +812,7 @@ DATA_CHECKS: tuple[Check, ...] = (
 )
 
 
-
-
-def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
-    """All problems of `recipe`, except those about keys in `broken`."""
-    always = (*CHECKS, *NETWORK_CHECKS, *COMPRESSION_CHECKS, *DISTILLATION_CHECKS, *SEARCH_CHECKS)
-    to_train = (*PROCESS_CHECKS, *PART_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS)
-    checks = (*always, *to_train, *DISTILLATION_FILES) if purpose == "train" else always
-    findings = [finding for each in checks for finding in each(recipe)]
-    return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
-
-
-def refuse_half_precision_on_cpu(recipe: Recipe, computes_bf16: bool) -> None:
-    """Raise UserError if the recipe wants a precision that this CPU does not train in; `computes_bf16`: it does so.
-
-    For commands, once `auto` has turned out to be the CPU.
-    """
-    _refuse(recipe, _half_precision(recipe, computes_bf16))
-
-
-def refuse_wrong_sharding(recipe: Recipe, several_nodes: bool = False) -> None:
-    """Raise UserError if the optimizer cannot be spread over all processes. For commands, which know of other nodes."""
-    _refuse(recipe, _sharding_processes(recipe, several_nodes))
-
-
-def _refuse(recipe: Recipe, findings: Iterable[Finding]) -> None:
-    problems = [_problem(recipe, finding) for finding in findings]
-    if problems:
-        raise UserError(problems=problems)
-
-
-def _problem(recipe: Recipe, finding: Finding) -> Problem:
-    origins = {key: recipe.origins[key] for key in finding.keys if key in recipe.origins}
-    set_by = {key: str(origin) for key, origin in origins.items() if origin.source != "default"}
-    where = next(iter(set_by.values()), display(recipe.path) if recipe.path else finding.keys[0])
-    more = ""
-    if len(finding.keys) > 1:
-        more = " [" + ", ".join(f"{key}: {set_by.get(key, 'not set')}" for key in finding.keys) + "]"
-    return Problem(finding.message + more, where=where, hint=finding.hint)
-
-
-def _touches(keys: tuple[str, ...], broken: Collection[str]) -> bool:
-    """Whether one of `keys`, or a section around it or a key inside it, is in `broken`."""
-    return any(key == bad or key.startswith(f"{bad}.") or bad.startswith(f"{key}.") for key in keys for bad in broken)
+# Checks of every recipe, for whatever command.
 
 
 def _ranges(recipe: Recipe) -> Iterator[Finding]:

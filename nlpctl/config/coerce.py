@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nlpctl.config.keys import SECTIONS, Key, keys_of, nearest_key
-from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode
+from nlpctl.config.positions import ListNode, LoadLog, Mismatch, Node, ScalarNode, TableNode
 from nlpctl.config.schema import Origin, Scalar
 from nlpctl.config.search_space import read_space
 from nlpctl.errors import Problem
@@ -25,10 +25,6 @@ _NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][+-]?\d+)?")
 _ARTICLES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
-class Mismatch(Exception):
-    """A text that is not of the declared type; the message says what was expected."""
-
-
 def coerce_sections(tree: TableNode, log: LoadLog) -> dict[str, Any]:
     """Section name -> section object. A bad value is reported and replaced by its default."""
     for name, node in tree.entries.items():
@@ -36,9 +32,9 @@ def coerce_sections(tree: TableNode, log: LoadLog) -> dict[str, Any]:
             _unknown(name, node, log)
     values = {}
     for name, section in SECTIONS.items():
-        found = tree.entries.get(name)
-        empty = isinstance(found, ScalarNode) and found.is_null  # `data:` with nothing below it
-        values[name] = _section(section, name, None if empty else found, log)
+        content = tree.entries.get(name)
+        empty = isinstance(content, ScalarNode) and content.is_null  # `data:` with nothing below it
+        values[name] = _section(section, name, None if empty else content, log)
     return values
 
 
@@ -82,6 +78,7 @@ def _section(section: type, prefix: str, node: Node | None, log: LoadLog) -> Any
 
 
 def _value(key: Key, node: Node | None, log: LoadLog) -> Any:
+    """The value that `node` gives `key`; the default without a node, and for a wrong value, which `log` then has."""
     log.origins[key.dotted] = Origin("default") if node is None else node.origin
     if key.section and (node is not None or not key.optional):
         if isinstance(node, ScalarNode) and node.is_null:
@@ -97,6 +94,7 @@ def _value(key: Key, node: Node | None, log: LoadLog) -> Any:
 
 
 def _leaf(key: Key, node: Node, log: LoadLog) -> Any:
+    """The value of a key that is no section. Mismatch: `node` is not of its type."""
     if isinstance(node, ScalarNode) and node.is_null:
         if key.optional:
             return None
@@ -106,7 +104,7 @@ def _leaf(key: Key, node: Node, log: LoadLog) -> Any:
             return {}
         raise Mismatch("has no value, and null is not allowed")
     if key.axes:
-        return read_space(node, key.dotted, log, _inner, Mismatch)
+        return read_space(node, key.dotted, log, _inner)
     if key.free:
         return _free_mapping(key, node, log)
     if key.entry:

@@ -55,11 +55,11 @@ def is_distribution(text: str) -> bool:
 def read_distribution(text: str) -> Distribution:
     """normal(0, 0.02), normal(std=0.02), xavier_uniform. BadDistribution: an unknown name or argument, or a bad value.
     """
-    found = _WRITTEN.fullmatch(text)
-    if found is None:
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
         hint = "quote it inside braces: {classifier.weight: 'normal(0, 0.02)'}"
         raise BadDistribution(f"{text!r} has no closing parenthesis", hint)
-    kind, inside = found[1].lower(), (found[2] or "").strip()
+    kind, inside = match[1].lower(), (match[2] or "").strip()
     if kind not in KINDS:
         hint = f"a number, a .npy file, or one of {', '.join(KINDS)}"
         raise BadDistribution(f"there is no distribution {kind!r}{did_you_mean(kind, KINDS)}", hint)
@@ -98,5 +98,5 @@ def _checked(kind: str, values: Mapping[str, float | None]) -> dict[str, float]:
 
 
 def _usage(kind: str) -> str:
-    told = (name if default is None else f"{name}={default:g}" for name, default in KINDS[kind].items())
-    return f"write {kind}({', '.join(told)})"
+    arguments = (name if default is None else f"{name}={default:g}" for name, default in KINDS[kind].items())
+    return f"write {kind}({', '.join(arguments)})"

@@ -42,11 +42,14 @@ def recipe_values(recipe: Recipe, *, everything: bool) -> dict[str, Any]:
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested values under their dotted names. A key that holds free names is entered, too."""
-    found: dict[str, Any] = {}
+    """Nested values by their dotted names, those in mappings with free names too (model.config.hidden_dropout_prob).
+
+    An empty mapping gives nothing.
+    """
+    by_name: dict[str, Any] = {}
     for name, value in values.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return found
+        by_name |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return by_name
 
 
 def changed_keys(before: Recipe, after: Recipe, event: Literal["resume", "continue"]) -> list[str]:

@@ -31,6 +31,9 @@ class _Unresolved(Exception):
 
 
 class _Interpolator:
+    """Replaces the references in one tree. They are resolved in the tree as it was, so that their order is of no
+    importance; `open` are the keys on the way, to notice a circle."""
+
     def __init__(self, tree: TableNode, log: LoadLog):
         self.tree, self.log = tree, log
         self.cycles: set[frozenset[str]] = set()  # those reported
@@ -83,8 +86,8 @@ class _Interpolator:
         value = os.environ.get(name, "")
         if not value:
             state = "empty" if name in os.environ else "not set"
-            shown = name or "NAME"
-            self._fail(node, dotted, f"the environment variable {shown} is {state}", f"export {shown}=...")
+            variable = name or "NAME"
+            self._fail(node, dotted, f"the environment variable {variable} is {state}", f"export {variable}=...")
         return value
 
     def _reference(self, name: str, node: ScalarNode, dotted: str, open: tuple[str, ...]) -> Node:
@@ -97,11 +100,11 @@ class _Interpolator:
             chain = " -> ".join((*cycle, name))
             self._fail(node, dotted, f"the reference is circular: {chain}", "write one of the values out")
         self.log.referenced.add(name)
-        found = self._lookup(name)
-        if isinstance(found, TableNode):
+        target = self._lookup(name)
+        if isinstance(target, TableNode):
             self._fail(node, dotted, f"${{{name}}} is a section, not a value", "name a key inside it")
-        if found is not None:
-            return self.node(found, name, open)
+        if target is not None:
+            return self.node(target, name, open)
         key = all_keys().get(name)
         if key is None or key.section or key.free or key.axes:
             near = nearest_key(name)

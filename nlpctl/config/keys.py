@@ -150,11 +150,11 @@ def keys_with_path(kind: PathKind) -> tuple[str, ...]:
 
 def find_key(dotted: str) -> Key | None:
     """The key of a dotted name; a name inside a free mapping finds the mapping."""
-    found = all_keys().get(dotted)
-    if found is None and "." in dotted:
+    key = all_keys().get(dotted)
+    if key is None and "." in dotted:
         parent = all_keys().get(dotted.rpartition(".")[0])
         return parent if parent is not None and parent.free else None
-    return found
+    return key
 
 
 def nearest_key(dotted: str) -> str | None:

@@ -50,10 +50,10 @@ def refuse_files_outside(recipe: Recipe, *, trains: bool, unread: tuple[str, ...
             if outside is not None:
                 changed = any(_known(origin.opened, str(outside)))
                 state = "has changed since" if changed else "is neither in it nor what it was made from"
-                told = f"{display(origin.opened)} names {outside}, which {state}"
+                message = f"{dotted}: {display(origin.opened)} names {outside}, which {state}"
                 flag = _flag(dotted, ",".join(map(str, paths)))
                 hint = f"if you want it read: {flag}; {own_recipe_instead(origin.opened)}"
-                problems.append(Problem(f"{dotted}: {told}", str(origin), hint))
+                problems.append(Problem(message, str(origin), hint))
     if problems:
         raise UserError(problems=problems)
 
@@ -105,15 +105,15 @@ def _of_libraries(recipe: Recipe) -> Iterator[Problem]:
         for name, value in attrgetter(key)(recipe).items():
             origin = recipe.origins.get(f"{key}.{name}")
             if origin is not None and origin.opened is not None and isinstance(value, str) and "/" in value:
-                told = f"{key}.{name}: {display(origin.opened)} names a path, {value}"
+                message = f"{key}.{name}: {display(origin.opened)} names a path, {value}"
                 hint = f"if you want it used: {_flag(f'{key}.{name}', value)}; {own_recipe_instead(origin.opened)}"
-                yield Problem(told, str(origin), hint)
+                yield Problem(message, str(origin), hint)
 
 
 def _is_of(path: Path, opened: Path, recipe: Recipe) -> bool:
     """Whether the folder holds `path`, or a copy or the SHA-256 of it, or it came with nlpctl.
 
-    What does not exist is told by what reads it.
+    True of what does not exist: whatever reads it raises the error.
     """
     if not path.is_absolute() or not path.exists() or is_inside(path, opened) or is_inside(path, shipped_root()):
         return True
@@ -132,7 +132,7 @@ def _known(opened: Path, path: str) -> Iterator[str]:
         try:
             content = json_of(opened / name)
             yield from (str(content[each][path]) for each in lists if path in content.get(each, {}))
-        except (OSError, ValueError, TypeError, AttributeError, KeyError):  # whoever needs it tells
+        except (OSError, ValueError, TypeError, AttributeError, KeyError):  # its reader raises the error
             continue
 
 

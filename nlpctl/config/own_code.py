@@ -218,9 +218,9 @@ def _origins(name: str) -> list[str | None]:
     first, *inner = name.partition(":")[0].split(".")
     try:
         with current_directory_first():
-            found = importlib.util.find_spec(first)
-            origins = [None if found is None else found.origin]
-            places = list((found and found.submodule_search_locations) or ())
+            spec = importlib.util.find_spec(first)
+            origins = [None if spec is None else spec.origin]
+            places = list((spec and spec.submodule_search_locations) or ())
             module = first
             for part in inner:
                 places = getattr(sys.modules.get(module), "__path__", places)
@@ -228,7 +228,7 @@ def _origins(name: str) -> list[str | None]:
                 origin, places = _submodule(module, list(places))
                 origins.append(origin)
             return origins
-    except (ImportError, ValueError):  # of a module without a spec, such as __main__: whoever imports it tells
+    except (ImportError, ValueError):  # of a module without a spec, such as __main__: importing it raises the error
         return [None]
 
 
@@ -240,10 +240,10 @@ def _submodule(module: str, places: Sequence[str]) -> tuple[str | None, list[str
     portions: list[str] = []
     for place in places:
         finder = pkgutil.get_importer(place)
-        found = None if finder is None else finder.find_spec(module)
-        if found is not None and found.loader is not None:
-            return found.origin, list(found.submodule_search_locations or ())
-        portions += (found and found.submodule_search_locations) or ()  # a package without __init__.py
+        spec = None if finder is None else finder.find_spec(module)
+        if spec is not None and spec.loader is not None:
+            return spec.origin, list(spec.submodule_search_locations or ())
+        portions += (spec and spec.submodule_search_locations) or ()  # a package without __init__.py
     return None, portions
 
 

@@ -45,13 +45,13 @@ def parameter_files(model: ModelSection) -> list[Path]:
 def further_files(recipe: Recipe) -> list[Path]:
     """What else a training depends on beside the files of its data: dictionaries, and a folder in data.dataset."""
     scratch, masked = recipe.model.from_scratch, recipe.masking.dictionary
-    found = [] if masked is None else [Path(masked)]
+    files = [] if masked is None else [Path(masked)]
     if scratch is not None and scratch.dictionaries is not None:
-        found += sorted(file for file in Path(scratch.dictionaries).glob("*") if file.is_file())
-    found += dataset_files(recipe)
-    for file in found:
+        files += sorted(file for file in Path(scratch.dictionaries).glob("*") if file.is_file())
+    files += dataset_files(recipe)
+    for file in files:
         refuse_not_utf8(file)  # a run's manifest names them
-    return found
+    return files
 
 
 def inputs_of(recipe: Recipe) -> Iterator[tuple[str, str]]:
@@ -76,15 +76,15 @@ def dataset_files(recipe: Recipe) -> list[Path]:
     name, own = recipe.data.dataset, recipe.run_dir.absolute()
     if name is None or not Path(name).is_dir():
         return []
-    found = []
+    kept: list[Path] = []
     for folder, folders, files in os.walk(name):
         if Path(folder).absolute() == own or is_run(Path(folder)) or not _OUTPUTS.isdisjoint(files):
             folders.clear()
             continue
         folders[:] = sorted(each for each in folders if not each.startswith("."))
         paths = (Path(folder, each) for each in sorted(files) if not each.startswith((".", "cache-")))
-        found += [path for path in paths if path.is_file()]  # no pipes, and no links that lead nowhere
-    return found
+        kept += [path for path in paths if path.is_file()]  # no pipes, and no links that lead nowhere
+    return kept
 
 
 def _files_of(values: Mapping[str, Any]) -> list[str]:

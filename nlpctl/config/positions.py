@@ -268,6 +268,10 @@ def located(recipe: Recipe) -> Iterator[None]:
 
 
 
+class Mismatch(Exception):
+    """A text that is not of the declared type; the message says what was expected."""
+
+
 @dataclass
 class LoadLog:
     """The problems, the keys that no check should build on, where each value came from, and the files read."""

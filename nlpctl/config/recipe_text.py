@@ -102,6 +102,7 @@ def _commented(line: str, why: str, indent: str) -> list[str]:
 
 # Values of a recipe changed in its text; comments and layout stay. Callers check that the text says what it should.
 
+
 def edited(text: str, path: Sequence[str], values: Mapping[str, str], *, last: bool = False) -> str | None:
     """`text` with `values`, which are YAML, in the section at `path`, which is made if it is missing.
 
@@ -150,8 +151,8 @@ def commented(text: str, comments: Mapping[str, str]) -> str:
         start = text.rfind("\n", 0, place) + 1
         line = text[start:place]
         indent = line[: len(line) - len(line.lstrip())]
-        told = " ".join(comments[dotted].split())  # a tried value may hold line ends
-        text = f"{text[:start]}{indent}# {told}{end}{text[start:]}"
+        comment = " ".join(comments[dotted].split())  # a tried value may hold line ends
+        text = f"{text[:start]}{indent}# {comment}{end}{text[start:]}"
     return text
 
 
@@ -176,12 +177,12 @@ def holds(text: str, dotted: str) -> bool:
 def _place(node: yaml.Node | None, names: Sequence[str]) -> int | None:
     """Where a key begins."""
     for depth, name in enumerate(names):
-        found = [pair for pair in node.value if pair[0].value == name] if isinstance(node, yaml.MappingNode) else []
-        if not found:
+        pairs = [pair for pair in node.value if pair[0].value == name] if isinstance(node, yaml.MappingNode) else []
+        if not pairs:
             return None
         if depth == len(names) - 1:
-            return int(found[0][0].start_mark.index)
-        node = found[0][1]
+            return int(pairs[0][0].start_mark.index)
+        node = pairs[0][1]
     return None
 
 
@@ -225,7 +226,6 @@ def _insertion(text: str, section: yaml.MappingNode, new: list[str], end: str, l
     stop = text.find("\n", max(_last(section), section.value[-1][0].end_mark.index))
     lines = "".join(f"{indent}{entry}{end}" for entry in new)
     return (len(text), len(text), f"{end}{lines}") if stop < 0 else (stop + 1, stop + 1, lines)
-
 
 
 _PASTE = "paste the lines that are printed without --write"
@@ -292,13 +292,14 @@ def with_data(text: str, values: Mapping[str, str]) -> str | None:
     wanted["data"] = {**(wanted.get("data") or {}), **values}
     changed = edited(text, ("data",), {key: as_yaml(value) for key, value in values.items()})
     try:
-        found = None if changed is None else yaml.safe_load(changed)
+        result = None if changed is None else yaml.safe_load(changed)
     except yaml.YAMLError:
         return None
-    if not isinstance(found, dict) or not isinstance(found.get("data"), dict):
+    if not isinstance(result, dict) or not isinstance(result.get("data"), dict):
         return None
-    found["data"] |= {key: values[key] for key in values if found["data"].get(key) == [values[key]]}
-    return changed if found == wanted else None
+    # A list of files that had lines of its own stays a list, with the one new file.
+    result["data"] |= {key: values[key] for key in values if result["data"].get(key) == [values[key]]}
+    return changed if result == wanted else None
 
 
 def _own_file(recipe: Recipe) -> Path | None:

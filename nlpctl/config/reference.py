@@ -180,8 +180,8 @@ def reference(words: English) -> str:
 
 def _apart(words: English, title: str, keys: list[Key], refused: Mapping[str, str]) -> list[str]:
     """The list of the keys that are in `refused`; nothing if there are none."""
-    found = [f"- `{key.dotted}`{words.colon}{words.refused(key.dotted)}\n" for key in keys if key.dotted in refused]
-    return [f"\n{title}\n\n", *found] if found else []
+    lines = [f"- `{key.dotted}`{words.colon}{words.refused(key.dotted)}\n" for key in keys if key.dotted in refused]
+    return [f"\n{title}\n\n", *lines] if lines else []
 
 
 def _scores(words: English, task: TaskInfo) -> str:

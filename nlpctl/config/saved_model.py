@@ -24,7 +24,7 @@ LONGEST = 512  # tokens that are read of a text, unless the network reads fewer
 _TASK_OF_CLASS = re.compile(r"For([A-Z]\w*)$")
 
 
-def recipe_values(folder: Path, file: Path, purpose: Purpose, *, task_given: bool) -> dict[str, Any]:
+def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: bool) -> dict[str, Any]:
     """The values of a recipe that applies the model in `folder`, by section; `file` is its config.
 
     `task_given`: the command line names the task. UserError: no task of nlpctl has such a head, or the command needs a
@@ -68,15 +68,15 @@ def _vector_task() -> TaskInfo:
     return next(task for task in known_tasks() if task.vectors)
 
 
-def _written(config: Mapping[str, Any]) -> str:
+def _class_name(config: Mapping[str, Any]) -> str:
     """The class that the config names; "" where it names none."""
     return next((str(name) for name in config.get("architectures") or () if name), "")
 
 
 def _kind(config: Mapping[str, Any]) -> str | None:
     """The end of the class name of a network with a head, such as SequenceClassification."""
-    found = _TASK_OF_CLASS.search(_written(config))
-    return None if found is None else found[1]
+    match = _TASK_OF_CLASS.search(_class_name(config))
+    return None if match is None else match[1]
 
 
 def _no_head_hint() -> str:
@@ -87,33 +87,34 @@ def _no_head_hint() -> str:
 
 
 def _task(config: Mapping[str, Any], file: Path) -> TaskInfo:
-    written, kind = _written(config), _kind(config)
+    name, kind = _class_name(config), _kind(config)
     known = [task for task in known_tasks() if kind is not None and task.network_class == kind]
     problem = config.get("problem_type")
     if known and not _is_regression(config):
         return next((task for task in known if task.problem_type == problem), known[0])
     if known:
         message, hint = "this network gives a number, not a label: nlpctl has no task for it", "use a classifier"
-    elif written in ("UIE", "UIEM"):
-        message = f"this network is a {written}, which nlpctl has no task for"
+    elif name in ("UIE", "UIEM"):
+        message = f"this network is a {name}, which nlpctl has no task for"
         hint = "train a token_classification on the same data, or run it with PaddleNLP's Taskflow"
     elif kind is None:
-        what = f"a {written}, an encoder" if written else "of no class"
+        what = f"a {name}, an encoder" if name else "of no class"
         message = f"this network is {what}: it has no head to answer with"
         hint = _no_head_hint()
     else:
-        message = f"no task is known by the class {written}"
+        message = f"no task is known by the class {name}"
         hint = "name the task: --set task=..., or the folder under model.name_or_path of a recipe"
     raise UserError(message, where=str(file), hint=hint)
 
 
 def _is_regression(config: Mapping[str, Any]) -> bool:
+    # Transformers saves a regression as SequenceClassification with one label.
     names = config.get("id2label")
     return config.get("problem_type") == "regression" or (isinstance(names, dict) and len(names) == 1)
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config as PaddleNLP writes it today; before 2.5 it nested the encoder's under init_args."""
+    """The config as PaddleNLP writes it today. Before 2.5 it nested that of the encoder under init_args."""
     inner = [each for each in config.get("init_args") or () if isinstance(each, dict)]
     flat = {name: value for each in inner for name, value in each.items()} | dict(config)
     if "init_class" in config and not config.get("architectures"):
@@ -124,6 +125,7 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
 def _length(config: Mapping[str, Any], folder: Path) -> int:
     """The longest sequence in tokens that the network and its tokenizer take, at most LONGEST."""
     rows, pad = config.get("max_position_embeddings"), config.get("pad_token_id", 0)
+    # RoBERTa counts positions from pad_token_id + 1, so that the first rows of the table stand for no token.
     roberta = any("Roberta" in str(name) for name in config.get("architectures") or ())
     rows = rows - (pad + 1) if isinstance(rows, int) and isinstance(pad, int) and roberta else rows
     tokenizer = _content(folder / "tokenizer_config.json")
@@ -154,7 +156,7 @@ def _pooling(folder: Path) -> dict[str, Any]:
 def _content(file: Path) -> dict[str, Any]:
     """What a JSON file of the tokenizer or of sentence-transformers holds; {} if it cannot be read.
 
-    Loading the tokenizer tells of a damaged file.
+    A damaged file is an error later, when the tokenizer is loaded.
     """
     try:
         content = json_of(file)

@@ -438,7 +438,7 @@ class Axis:
         return None if self.step is None or self.log is not None else Steps(low, high, self.step)
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """In words, such as "log from 1e-05 to 0.0001"."""
         if self.choices is not None:
             return "one of " + ", ".join(map(_written, self.choices))

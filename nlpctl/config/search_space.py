@@ -12,7 +12,7 @@ from typing import Any
 
 from nlpctl.config.key_use import REFUSED
 from nlpctl.config.keys import SECTIONS, Key, all_keys, find_key, nearest_key, use_of
-from nlpctl.config.positions import ListNode, LoadLog, Node, TableNode
+from nlpctl.config.positions import ListNode, LoadLog, Mismatch, Node, TableNode
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.schema import RANGE_FORMS, TRIALS, Axis, SearchSection
 
@@ -21,90 +21,93 @@ _FORMS = "a list of values, {log: [LOW, HIGH]}, {uniform: [LOW, HIGH]} or {int: 
 _MOST_CHOICES = 1_000
 MOST_TRIALS = 100_000
 
-# Reads the value of a key; raises Mismatch.
+# Reads the value of a key, as coerce.py does, which calls this module; raises Mismatch.
 ReadValue = Callable[[Key, Node, LoadLog], Any]
 
 
-class Wrong(Exception):
-    """What is wrong with an axis, and the next step."""
+class BadAxis(Exception):
+    """The message says what is wrong with what is tried of a key; `hint`: the next step."""
 
     def __init__(self, message: str, hint: str):
         super().__init__(message)
         self.hint = hint
 
 
-def read_space(node: Node, prefix: str, log: LoadLog, read: ReadValue, mismatch: type[Exception]) -> dict[str, Axis]:
-    """The axes in `node`, the value of `prefix`. A wrong one is reported, and left out. `read` raises `mismatch`."""
+def read_space(node: Node, prefix: str, log: LoadLog, read: ReadValue) -> dict[str, Axis]:
+    """What is tried, by dotted key, in `node`, the value of `prefix`. What is wrong is reported in `log`, and left out.
+
+    Mismatch: it is no mapping.
+    """
     if not isinstance(node, TableNode):
-        raise mismatch("expected a mapping of keys to what is tried")
+        raise Mismatch("expected a mapping of keys to what is tried")
     space: dict[str, Axis] = {}
     nodes = _unfolded(node)
     for dotted, entry in nodes.items():
         place = f"{prefix}.{dotted}"
         log.origins[place] = entry.origin
         try:
-            space[dotted] = _axis(_searchable(dotted, log), entry, log, read, mismatch)
-        except Wrong as wrong:
-            log.report(place, entry.origin, str(wrong), wrong.hint)
-        except mismatch as error:
+            space[dotted] = _axis(_searchable(dotted, log), entry, log, read)
+        except BadAxis as error:
+            log.report(place, entry.origin, str(error), error.hint)
+        except Mismatch as error:
             log.report(place, entry.origin, str(error), f"write {_FORMS}")
     if len(space) == len(nodes):
-        space = _with_conditions(space, nodes, prefix, log, read, mismatch)
+        space = _with_conditions(space, nodes, prefix, log, read)
     return space
 
 
 def _unfolded(table: TableNode, prefix: str = "") -> dict[str, Node]:
     """The axes by their dotted keys: `training: {learning_rate: ...}` is `training.learning_rate: ...`, too."""
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     for name, node in table.entries.items():
         dotted = f"{prefix}{name}"
         key = all_keys().get(dotted)
         section = "." not in dotted or (key is not None and (key.section or key.free))
         if isinstance(node, TableNode) and section and not node.entries.keys() & {*RANGE_FORMS, CHOICES}:
-            found |= _unfolded(node, f"{dotted}.")
+            nodes |= _unfolded(node, f"{dotted}.")
         else:
-            found[dotted] = node
-    return found
+            nodes[dotted] = node
+    return nodes
 
 
 def _searchable(dotted: str, log: LoadLog) -> Key:
-    """The key, if it can be tried. Raises Wrong."""
+    """The key, if it can be tried. BadAxis: it cannot."""
     if dotted in SECTIONS:
-        raise Wrong("it is a section, not a value", "name a key inside it")
+        raise BadAxis("it is a section, not a value", "name a key inside it")
     key = find_key(dotted)
     if key is None:
         near = nearest_key(dotted)
-        raise Wrong(
+        raise BadAxis(
             "there is no such key", f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys"
         )
     inside = [name for name in all_keys() if f"{name}.".startswith(f"{key.dotted}.")]  # several in a section
     reasons = {use_of(name).fixed for name in inside if not all_keys()[name].section}
     reason = REFUSED.get(dotted) or (reasons.pop() if len(reasons) == 1 else None)
     if reason is not None:
-        raise Wrong(f"it cannot be tried: {reason}", "leave it out")
+        raise BadAxis(f"it cannot be tried: {reason}", "leave it out")
     if key.section or key.entry or key.axes or (key.free and key.dotted == dotted):
-        raise Wrong("it is a section, not a value", "name a key inside it")
+        raise BadAxis("it is a section, not a value", "name a key inside it")
     if dotted in log.referenced:
         message = f"${{{dotted}}} is used elsewhere in the recipe, and a trial changes the key alone"
-        raise Wrong(message, "write the value out there, or try both keys")
+        raise BadAxis(message, "write the value out there, or try both keys")
     return key
 
 
-def _axis(key: Key, node: Node, log: LoadLog, read: ReadValue, mismatch: type[Exception]) -> Axis:
+def _axis(key: Key, node: Node, log: LoadLog, read: ReadValue) -> Axis:
     """What is tried of `key`, without its condition."""
     if isinstance(node, ListNode):
         return _choices(key, node, log, read)
     if not isinstance(node, TableNode):
-        raise mismatch("expected what is to be tried, found a single value")
+        raise Mismatch("expected what is to be tried, found a single value")
     forms = [name for name in (*RANGE_FORMS, CHOICES) if name in node.entries]
     unknown = node.entries.keys() - {*RANGE_FORMS, CHOICES, STEP, WHEN}
     if unknown or len(forms) != 1:
-        told = f"{min(unknown)!r} means nothing here" if unknown else "expected one of log, uniform, int and choices"
-        raise Wrong(told, f"write {_FORMS}")
+        message = f"{min(unknown)!r} means nothing here" if unknown else "expected one of log, uniform, int and choices"
+        raise BadAxis(message, f"write {_FORMS}")
     form, entry = forms[0], node.entries[forms[0]]
     if form == CHOICES:
         if STEP in node.entries or not isinstance(entry, ListNode):
-            raise Wrong("choices are a list, without a step", "write {choices: [a, b]}")
+            raise BadAxis("choices are a list, without a step", "write {choices: [a, b]}")
         return _choices(key, entry, log, read)
     return _range(key, form, entry, node.entries.get(STEP), log, read)
 
@@ -112,12 +115,12 @@ def _axis(key: Key, node: Node, log: LoadLog, read: ReadValue, mismatch: type[Ex
 def _choices(key: Key, node: ListNode, log: LoadLog, read: ReadValue) -> Axis:
     values = tuple(read(key, item, log) for item in node.items)
     if len(values) < 2:
-        raise Wrong(f"{len(values)} values leave nothing to try", "name two or more, or set the key itself")
+        raise BadAxis(f"{len(values)} values leave nothing to try", "name two or more, or set the key itself")
     if len(values) > _MOST_CHOICES:
-        raise Wrong(f"{len(values):,} values are too many", "name fewer, or give a range")
+        raise BadAxis(f"{len(values):,} values are too many", "name fewer, or give a range")
     twice = [value for place, value in enumerate(values) if value in values[:place]]
     if twice:
-        raise Wrong(f"{twice[0]!r} is there twice", "name each value once")
+        raise BadAxis(f"{twice[0]!r} is there twice", "name each value once")
     for value in values:
         _refuse_outside(key, value)
     return Axis(choices=values)
@@ -126,26 +129,26 @@ def _choices(key: Key, node: ListNode, log: LoadLog, read: ReadValue) -> Axis:
 def _range(key: Key, form: str, node: Node, step: Node | None, log: LoadLog, read: ReadValue) -> Axis:
     whole = key.scalar is int
     if not key.free and (key.scalar not in (int, float) or key.item):
-        raise Wrong(f"a range is for numbers, and it takes {key.type_text}", "name the values: [a, b]")
+        raise BadAxis(f"a range is for numbers, and it takes {key.type_text}", "name the values: [a, b]")
     if form == "uniform" and whole:
-        raise Wrong("it takes whole numbers", "write {int: [LOW, HIGH]}, or log")
+        raise BadAxis("it takes whole numbers", "write {int: [LOW, HIGH]}, or log")
     number = dataclasses.replace(key, scalar=int if whole or form == "int" else float, optional=False, free=False)
     if not isinstance(node, ListNode) or len(node.items) != 2:
-        raise Wrong(f"{form} takes the least and the greatest value", f"write {{{form}: [LOW, HIGH]}}")
+        raise BadAxis(f"{form} takes the least and the greatest value", f"write {{{form}: [LOW, HIGH]}}")
     low, high = (read(number, item, log) for item in node.items)
     if low >= high:
-        raise Wrong(f"the range from {low:g} to {high:g} is empty", "write the least value first")
+        raise BadAxis(f"the range from {low:g} to {high:g} is empty", "write the least value first")
     if form == "log" and low <= 0:
-        raise Wrong(f"a logarithmic range cannot begin at {low:g}", "begin above 0, or write uniform")
+        raise BadAxis(f"a logarithmic range cannot begin at {low:g}", "begin above 0, or write uniform")
     for value in (low, high):
         _refuse_outside(key, value)
     by = None
     if step is not None:
         if form == "log":
-            raise Wrong("a logarithmic range has no step", "leave step out, or name the values")
+            raise BadAxis("a logarithmic range has no step", "leave step out, or name the values")
         by = float(read(number, step, log))
         if not 0 < by <= high - low:
-            raise Wrong(f"the step {by:g} does not fit the range", f"write one up to {high - low:g}")
+            raise BadAxis(f"the step {by:g} does not fit the range", f"write one up to {high - low:g}")
     ends: dict[str, Any] = {form: (low, high)}
     return Axis(step=by, whole=whole or form == "int", **ends)
 
@@ -154,29 +157,28 @@ def _refuse_outside(key: Key, value: Any) -> None:
     allowed = RANGES.get(key.dotted)
     for each in value if isinstance(value, tuple) else (value,):
         if allowed is not None and each is not None and each not in allowed:
-            raise Wrong(f"{each} cannot be tried", f"{key.dotted} {allowed}")
+            raise BadAxis(f"{each} cannot be tried", f"{key.dotted} {allowed}")
 
 
 def _with_conditions(
-    space: dict[str, Axis], nodes: Mapping[str, Node], prefix: str, log: LoadLog, read: ReadValue,
-    mismatch: type[Exception],
+    space: dict[str, Axis], nodes: Mapping[str, Node], prefix: str, log: LoadLog, read: ReadValue
 ) -> dict[str, Axis]:
     """The axes with what their `when` says; each names keys that are tried themselves."""
-    found = dict(space)
+    conditional = dict(space)
     for dotted, node in nodes.items():
         entry = node.entries.get(WHEN) if isinstance(node, TableNode) else None
         if entry is None:
             continue
         try:
-            found[dotted] = dataclasses.replace(space[dotted], when=_condition(space, entry, log, read))
-        except Wrong as wrong:
-            log.report(f"{prefix}.{dotted}", entry.origin, str(wrong), wrong.hint)
-        except mismatch as error:
+            conditional[dotted] = dataclasses.replace(space[dotted], when=_condition(space, entry, log, read))
+        except BadAxis as error:
+            log.report(f"{prefix}.{dotted}", entry.origin, str(error), error.hint)
+        except Mismatch as error:
             log.report(f"{prefix}.{dotted}", entry.origin, f"when: {error}", "write when: {KEY: value}")
-    for dotted in in_circle(found):
+    for dotted in in_circle(conditional):
         message = "its condition depends on itself, or on a key whose condition does"
         log.report(f"{prefix}.{dotted}", nodes[dotted].origin, message, "leave one `when` out")
-    return found
+    return conditional
 
 
 def _holds_lists(node: ListNode) -> bool:
@@ -185,23 +187,23 @@ def _holds_lists(node: ListNode) -> bool:
 
 def _condition(space: Mapping[str, Axis], node: Node, log: LoadLog, read: ReadValue) -> dict[str, tuple[Any, ...]]:
     if not isinstance(node, TableNode) or not node.entries:
-        raise Wrong("when names a key and its value", "write when: {KEY: value}")
-    found: dict[str, tuple[Any, ...]] = {}
+        raise BadAxis("when names a key and its value", "write when: {KEY: value}")
+    condition: dict[str, tuple[Any, ...]] = {}
     for name, wanted in _unfolded(node).items():
         axis, key = space.get(name), find_key(name)
         if axis is None or key is None:
-            raise Wrong(f"when: {name} is not tried", "name a key of search.space; else the key needs no condition")
+            raise BadAxis(f"when: {name} is not tried", "name a key of search.space; else the key needs no condition")
         items: tuple[Node, ...] = (wanted,)
         if isinstance(wanted, ListNode) and (not key.is_list or _holds_lists(wanted)):
             items = wanted.items
         values = tuple(read(key, item, log) for item in items)
         if axis.points is None:
-            raise Wrong(f"when: {name} is tried in a range", "depend on a key with single values")
+            raise BadAxis(f"when: {name} is tried in a range", "depend on a key with single values")
         missing = [value for value in values if value not in axis.points]
         if missing:
-            raise Wrong(f"when: {name} never is {missing[0]!r}", f"it is {axis.told}")
-        found[name] = values
-    return found
+            raise BadAxis(f"when: {name} never is {missing[0]!r}", f"it is {axis.text}")
+        condition[name] = values
+    return condition
 
 
 def applies(axis: Axis, values: Mapping[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from nlpctl.config.positions import (
     parse_yaml,
     read_yaml,
 )
-from nlpctl.config.saved_model import hub_values, recipe_values, without_config
+from nlpctl.config.saved_model import folder_values, hub_values, without_config
 from nlpctl.config.schema import Origin, Purpose
 from nlpctl.config.task_file import task_values
 from nlpctl.errors import UserError
@@ -77,7 +77,7 @@ def read_source(
             return _with(TableNode({}, _of_folder(task), path), task_values(path), task), task
         file = config_file(path)
         if file is not None and not (path / LABELS).is_file():  # with labels.json it is a model of nlpctl, not whole
-            values = recipe_values(path, file, purpose, task_given=task_given)
+            values = folder_values(path, file, purpose, task_given=task_given)
             return _with(TableNode({}, _of_folder(file), path), values, file), file
         kinds = f"a run (no {RECIPE}) nor a model of nlpctl (no {TASK})"
         message = f"the folder is neither {kinds}{'' if file else ', nor any model (no config.json)'}"

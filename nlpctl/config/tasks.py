@@ -461,15 +461,15 @@ def resolved(recipe: Recipe) -> Recipe:
 def _imported(name: str) -> TaskInfo:
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        info = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever a module of somebody's own may raise
         hint = "write package.module:NAME; modules are looked for in PYTHONPATH and among the installed packages"
         raise UserError(f"cannot import {name}: {type(error).__name__}: {error}", where=OTHERS, hint=hint) from None
-    if not isinstance(found, TaskInfo):
+    if not isinstance(info, TaskInfo):
         raise UserError(f"{name} is not an nlpctl.config.tasks.TaskInfo", where=OTHERS, hint="name a TaskInfo")
-    if any(found.name == task.name for task in KNOWN_TASKS):
-        raise UserError(f"nlpctl already has a task {found.name}", where=OTHERS, hint="use another name for yours")
-    return found
+    if any(info.name == task.name for task in KNOWN_TASKS):
+        raise UserError(f"nlpctl already has a task {info.name}", where=OTHERS, hint="use another name for yours")
+    return info
 
 
 def load(path: str) -> Any:
@@ -480,5 +480,5 @@ def load(path: str) -> Any:
 
 def load_class(path: str) -> type:
     """The class that package.module:NAME is, or that the function of this name gives."""
-    found = load(path)
-    return found if isinstance(found, type) else found()
+    named = load(path)
+    return named if isinstance(named, type) else named()

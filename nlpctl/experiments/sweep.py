@@ -237,4 +237,4 @@ def _known_on_test(folder: Path, best: TrialRecord) -> dict[str, Any] | None:
 def _comments(found: SweepResult) -> dict[str, str]:
     """Where each value of the best recipe came from, by key."""
     of = f"best of {counted(len(found.trials), 'trials')}, trial {found.best.name}"
-    return {key: f"sweep: {of}; tried {found.space.space[key].told}" for key in found.best.values}
+    return {key: f"sweep: {of}; tried {found.space.space[key].text}" for key in found.best.values}

@@ -104,7 +104,7 @@ def sweep_page(result: SweepResult, best_recipe: str, swept_recipe: str) -> str:
         numbers[f"its {result.metric} on test"] = single_scores(result.test).get(result.metric)
     states = [trial.state for trial in trials]
     numbers |= {state: states.count(state) for state in (FINISHED, PRUNED, FAILED) if state in states}
-    values = [[key, value_text(value), result.space.space[key].told] for key, value in best.values.items()]
+    values = [[key, value_text(value), result.space.space[key].text] for key, value in best.values.items()]
     caption = "The score on dev is the best of many, and so a little too high; that on test is not."
     sections = [
         Section("Best", [KeyFigures(numbers), result.told, Table(["key", "best value", "tried"], values, caption)]),

@@ -68,8 +68,8 @@ def test_points_are_made_when_they_are_asked_for() -> None:
     assert list(Axis(int=(1, 8), step=3.0, whole=True).points) == [1, 4, 7]
 
 
-def test_what_is_tried_is_told_as_recipes_have_it() -> None:
-    assert Axis(choices=(None, True, ("a", "b"), "c", 1e-5)).told == 'one of null, true, ["a", "b"], c, 1e-05'
+def test_what_is_tried_is_written_as_recipes_have_it() -> None:
+    assert Axis(choices=(None, True, ("a", "b"), "c", 1e-5)).text == 'one of null, true, ["a", "b"], c, 1e-05'
 
 
 @pytest.mark.parametrize(
