@@ -22,15 +22,19 @@ _TRUTHS = ("bool", "bool_")  # Python's and NumPy's
 def warn_of_map(data: DataSection, output: Path) -> None:
     """Warn that the rows in `output` have been through data.map, where there is one."""
     if data.map:
-        told = "has rows as data.map made them; a recipe that reads it must not name data.map, which would do so again"
-        console.warn(f"{output} {told}")
+        console.warn(
+            f"{output} has rows as data.map made them; a recipe that reads it must not name data.map, which would do "
+            "so again"
+        )
 
 
 def warn_of_labels(data: DataSection, output: Path) -> None:
     """Warn that `output` has the labels of a model that learned them of data.map, where there is one, at other rows."""
     if data.map:
-        told = "has the texts as they are before data.map, but labels as it makes them"
-        console.warn(f"{output} {told}: read it with a data.map that leaves labels as they are")
+        console.warn(
+            f"{output} has the texts as they are before data.map, but labels as it makes them: read it with a data.map "
+            "that leaves labels as they are"
+        )
 
 
 @dataclass(frozen=True)

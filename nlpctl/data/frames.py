@@ -32,20 +32,20 @@ def frames_of(recipe: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
     data = recipe.get("data") if isinstance(recipe, Mapping) else None
     named = dict(data) if isinstance(data, Mapping) else {}
     named |= {split: keys[f"data.{split}"] for split in SPLITS if f"data.{split}" in keys}
-    found = {split: named[split] for split in SPLITS if is_frame(named.get(split))}
-    for split, frame in found.items():
+    frames = {split: named[split] for split in SPLITS if is_frame(named.get(split))}
+    for split, frame in frames.items():
         if frame.ndim != 2:
             raise UserError("a Series has no columns", f"data.{split}", "give a DataFrame: series.to_frame()")
-    return found
+    return frames
 
 
 def with_files(recipe: Any, keys: Mapping[str, Any], files: Mapping[str, Path | None]) -> tuple[Any, dict[str, Any]]:
     """`recipe` and `keys` with `files` in place of the frames of these splits; None takes the split out."""
-    told = {**keys, **{f"data.{split}": file for split, file in files.items() if f"data.{split}" in keys}}
+    with_paths = {**keys, **{f"data.{split}": file for split, file in files.items() if f"data.{split}" in keys}}
     if isinstance(recipe, Mapping) and isinstance(recipe.get("data"), Mapping):
         data = {**recipe["data"], **{split: file for split, file in files.items() if split in recipe["data"]}}
         recipe = {**recipe, "data": data}
-    return recipe, told
+    return recipe, with_paths
 
 
 def write_frame(frame: Any, folder: Path, split: str) -> Path:
@@ -76,7 +76,8 @@ def _is_missing(value: Any) -> bool:
     return (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
 
 
-# Rows given by a Python program: texts, or dicts with the columns of the task.
+# -- rows that a Python program gives: texts, or dicts with the columns of the task -----------------------------------
+
 
 @dataclass(frozen=True)
 class GivenRows:

@@ -74,11 +74,11 @@ def part_sums(recipe: Recipe) -> dict[str, dict[str, str]]:
 
     The modules are found, not run.
     """
-    found: dict[str, dict[str, str]] = {}
+    sums: dict[str, dict[str, str]] = {}
     for part, name in named_parts(recipe):
         file = module_file(name)
-        found.setdefault(part.key, {})[name] = "" if file is None else sha256_of(file)
-    return found
+        sums.setdefault(part.key, {})[name] = "" if file is None else sha256_of(file)
+    return sums
 
 
 @contextlib.contextmanager

@@ -111,7 +111,9 @@ def _open_builtin(name: str, split_name: str, required: Sequence[str], label_col
             loaded = load_dataset(module, name=subset or None, splits=split_name, lazy=False)
     except Exception as error:
         raise UserError(f"cannot load {name!r}: {_first_line(error)}", where="data.dataset", hint=_NO_NETWORK) from None
-    label_names = tuple(str(label) for label in loaded.label_list) if _flat(loaded.label_list) else None
+    # Some built-ins have several lists of labels, some none.
+    flat = isinstance(loaded.label_list, list) and not any(isinstance(each, list | tuple) for each in loaded.label_list)
+    label_names = tuple(str(label) for label in loaded.label_list) if flat else None
     # Built-ins declare no columns; those of the first record stand for all.
     columns = list(loaded.new_data[0])
     return _named_rows(f"{name}[{split_name}]", loaded.new_data, label_names, columns, required, label_column)
@@ -194,11 +196,6 @@ def _check_split(split_name: str, splits: Sequence[str], dataset: str) -> None:
             where="data.splits",
             hint="set data.splits.train, .dev or .test to one of these, or to null",
         )
-
-
-def _flat(label_list: Any) -> bool:
-    """Whether it is a plain list of names (some built-ins have several lists, some none)."""
-    return isinstance(label_list, list) and not any(isinstance(label, (list, tuple)) for label in label_list)
 
 
 def _first_line(error: Exception) -> str:

@@ -76,12 +76,12 @@ class InputFile:
             raise UserError("a pipe cannot be read again", where=self.name, hint="--resume needs an input file")
         if is_url(self.where):
             with _reading(self):
-                told = _file_system(self.where)[0].info(_file_system(self.where)[1])
-            changed = next((str(told[name]) for name in _VERSIONS if told.get(name) is not None), None)
-            return {"input": self.where, "format": self.format, "size": told.get("size"), "mtime": changed}
+                info = _file_system(self.where)[0].info(_file_system(self.where)[1])
+            changed = next((str(info[name]) for name in _VERSIONS if info.get(name) is not None), None)
+            return {"input": self.where, "format": self.format, "size": info.get("size"), "mtime": changed}
         stat = os.stat(self.where)
-        found = {"size": stat.st_size, "mtime": stat.st_mtime}
-        return {"input": str(Path(self.where).resolve()), "format": self.format, **found}
+        facts = {"size": stat.st_size, "mtime": stat.st_mtime}
+        return {"input": str(Path(self.where).resolve()), "format": self.format, **facts}
 
     @property
     def size(self) -> int:
@@ -140,14 +140,14 @@ def rows_at(
         part = Part(stream, place)
         lines = file_lines(part, file.name, file.format, place.line)
         if file.format == PLAIN:
-            found = plain_rows(lines, file.name, rows.plain_column)
+            parsed = plain_rows(lines, file.name, rows.plain_column)
         else:
             head = _head(file, place, header, required)
             # Without a header line the first good row tells the number of columns; it is not a row of this part.
             extra = int(bool(head) and not header)
             read = parse_lines(chain(head, lines), file.name, file.format, header, required, rows)
-            found = islice(read, extra, None)
-        yield from islice(found, place.skip, None)
+            parsed = islice(read, extra, None)
+        yield from islice(parsed, place.skip, None)
 
 
 class Part:
@@ -174,9 +174,9 @@ class Part:
 
     def _skip_lines(self, count: int) -> None:
         while count and (piece := self.read1(_PIECE)):
-            found = piece.count(b"\n")
-            if found < count:
-                count -= found
+            line_ends = piece.count(b"\n")
+            if line_ends < count:
+                count -= line_ends
                 continue
             place = -1
             for _ in range(count):
@@ -214,21 +214,21 @@ def expand_name(name: str, endings: Collection[str] | None) -> list[str]:
         return [name]
     if is_url(name):
         return _expand_url(name, endings)
-    found = _expand_path(name, endings)
-    for file in found:
+    files = _expand_path(name, endings)
+    for file in files:
         refuse_not_utf8(file)
-    return found
+    return files
 
 
 def _expand_path(name: str, endings: Collection[str] | None) -> list[str]:
     path = Path(name)
     if path.is_dir():
         names = (str(each) for each in path.iterdir() if each.is_file() and _counts(each.name, endings))
-        found = sorted(each for each in names if not _is_list_of_parts(each))
-        if not found:
+        files = sorted(each for each in names if not _is_list_of_parts(each))
+        if not files:
             hint = "give a file, or say with --format what the files are"
             raise UserError("this folder holds no file of texts, by their endings", where=name, hint=hint)
-        return found
+        return files
     if not path.exists():
         matching = sorted(each for each in glob.glob(name, recursive=True) if os.path.isfile(each))
         if glob.has_magic(name) and matching:
@@ -260,16 +260,16 @@ def _expand_url(url: str, endings: Collection[str] | None) -> list[str]:
     system, path = _file_system(url)
     with _reading(InputFile(url, PLAIN)):
         if glob.has_magic(path):
-            found = [each for each in system.glob(path) if system.isfile(each)]
+            paths = [each for each in system.glob(path) if system.isfile(each)]
         elif system.isdir(path):
             below = (each for each in system.ls(path, detail=False) if system.isfile(each))
             counting = (each for each in below if _counts(PurePosixPath(each).name, endings))
-            found = [each for each in counting if not _is_list_of_parts(system.unstrip_protocol(each))]
+            paths = [each for each in counting if not _is_list_of_parts(system.unstrip_protocol(each))]
         else:
-            found = [path] if system.exists(path) else []
-    if not found:
+            paths = [path] if system.exists(path) else []
+    if not paths:
         raise UserError("no such input file", where=url, hint="check the URL")
-    return sorted(system.unstrip_protocol(each) for each in found)
+    return sorted(system.unstrip_protocol(each) for each in paths)
 
 
 def _file_system(url: str) -> tuple[Any, str]:

@@ -127,13 +127,13 @@ def _row_groups(file: InputFile, number: int) -> Iterator[Range]:
 def _cut_after(stream: object, wanted: int, kind: str) -> int | None:
     """The first place from `wanted` on at which a row begins, whatever is before it; None if there is none near."""
     stream.seek(wanted - 1)
-    place, blank_line_needed, found = wanted - 1, kind == "conll", False
+    place, blank_line_needed, second = wanted - 1, kind == "conll", False
     while place < wanted + MAX_LINE and (line := stream.readline(MAX_LINE)):
         place += len(line)
         # A sentence ends at a blank line; the first line here may be the end of one that is not.
-        if line.endswith(b"\n") and (not blank_line_needed or (found and not line[:-1].rstrip(b"\r").strip(b" "))):
+        if line.endswith(b"\n") and (not blank_line_needed or (second and not line[:-1].rstrip(b"\r").strip(b" "))):
             return place
-        found = True
+        second = True
     return None
 
 
@@ -159,20 +159,20 @@ def with_lines(source: PredictInput, ranges: Sequence[Range], counted: dict[Rang
     In csv a line end may stand in a quoted cell. So from the first range with a quotation mark on, the rest of a file
     is one range.
     """
-    found: list[Range] = []
+    result: list[Range] = []
     line, joined = 1, False
     for place, part in enumerate(ranges):
         if part.line is not None:
             line, joined = part.line, False
         if joined:
-            found[-1] = dataclasses.replace(found[-1], end=part.end)
+            result[-1] = dataclasses.replace(result[-1], end=part.end)
             continue
-        found.append(dataclasses.replace(part, line=line))
+        result.append(dataclasses.replace(part, line=line))
         count = counted.get(ranges[place])
         if count is not None:
             line += count.lines
             joined = count.quoted and source.files[part.file].format in QUOTED
-    return found
+    return result
 
 
 def scan(source: PredictInput, part: Range, keep: PassthroughColumns | None) -> Scanned:
@@ -226,10 +226,10 @@ def cut_shards(ranges: Sequence[Range], scanned: Sequence[Scanned], rows: int) -
         yield Shard(number, first, last - first, tuple(pieces))
 
 
-def _from_row(part: Range, found: Scanned, row: int) -> ReadPosition:
+def _from_row(part: Range, scanned: Scanned, row: int) -> ReadPosition:
     """The place of a row of a range, reached from the nearest line that is known."""
-    which = bisect_right(found.marks, row, key=lambda mark: mark[0]) - 1
-    begun, line = found.marks[which] if which >= 0 else (0, part.line)
+    which = bisect_right(scanned.marks, row, key=lambda mark: mark[0]) - 1
+    begun, line = scanned.marks[which] if which >= 0 else (0, part.line)
     return dataclasses.replace(part.place, line=line, skip=row - begun)
 
 

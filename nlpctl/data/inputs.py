@@ -61,8 +61,8 @@ class PredictInput:
 
     def identity(self) -> dict[str, Any]:
         """The identity of this input, which a resumed prediction must match. UserError for standard input."""
-        told = [file.identity() for file in self.files]
-        return told[0] if len(told) == 1 else {"input": told}
+        identities = [file.identity() for file in self.files]
+        return identities[0] if len(identities) == 1 else {"input": identities}
 
     def check(self, keep: PassthroughColumns = KEEP_NONE) -> int:
         """Read everything once, with what is to be kept, and count the rows, bad ones too.
@@ -157,9 +157,9 @@ def open_inputs(rows: TaskRows, names: Sequence[str], format: str) -> PredictInp
     twice = [place for place, times in Counter(places).items() if times > 1]
     if twice:
         raise UserError("this file is named twice", twice[0], "name it once")
-    found = PredictInput(rows, tuple(_input_file(rows, place, format) for place in places))
-    note_inputs(found.paths, "the input")
-    return found
+    source = PredictInput(rows, tuple(_input_file(rows, place, format) for place in places))
+    note_inputs(source.paths, "the input")
+    return source
 
 
 def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:

@@ -19,7 +19,7 @@ import numpy as np
 
 from nlpctl.data.text.word_spans import IDEOGRAPHS
 
-# Normalised forms of a text, for the detection of duplicates.
+# -- normalised forms of a text ---------------------------------------------------------------------------------------
 
 _BLANKS = re.compile(r"\s+")
 _NO_LETTER = re.compile(r"[\W_]+")
@@ -46,7 +46,6 @@ def row_key(passages: Sequence[str], *, ordered: bool = False) -> bytes:
     return blake2b(joined.encode("utf-8"), digest_size=16).digest()
 
 
-
 BANDS, PLACES = 16, 5
 GRAM_IDEOGRAPHIC, GRAM_ALPHABETIC = 3, 5  # characters of an n-gram
 FEWEST = 6  # n-grams; of a shorter text every change is large
@@ -69,11 +68,11 @@ def near_rows(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[Pair]
     for i, form in enumerate(letters):
         by_letters[tuple(sorted(form))].append(i)
     # Rows that differ in punctuation only are found without n-grams, short ones too; one of them stands for all.
-    members = [found for form, found in by_letters.items() if all(form)]
-    for found in members:
+    members = [crowd for form, crowd in by_letters.items() if all(form)]
+    for crowd in members:
         # Of a crowd every row is linked with some, so that all of them are one group.
-        yield from ((i, j, 1.0) for place, j in enumerate(found) for i in found[: min(place, CROWD)])
-    for a, b in _sharing([letters[found[0]] for found in members], threshold):
+        yield from ((i, j, 1.0) for place, j in enumerate(crowd) for i in crowd[: min(place, CROWD)])
+    for a, b in _sharing([letters[crowd[0]] for crowd in members], threshold):
         least = _row_similarity(letters[members[a][0]], letters[members[b][0]], threshold)
         if least >= threshold:
             yield from ((min(pair), max(pair), least) for pair in _across(members[a], members[b]))
@@ -90,11 +89,11 @@ def _sharing(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[tuple[
     for i, row in enumerate(rows):
         for text in row:
             holders[text][i] = None
-    texts, having = list(holders), [np.array(list(found)) for found in holders.values()]
+    texts, having = list(holders), [np.array(list(members)) for members in holders.values()]
     known: set[tuple[int, int]] = set()
-    for text, found in zip(texts, having, strict=True):
-        if len(found) > 1 and len(text) >= FEWEST + _gram(text) - 1:
-            codes = _pairs_of(found, len(rows))
+    for text, members in zip(texts, having, strict=True):
+        if len(members) > 1 and len(text) >= FEWEST + _gram(text) - 1:
+            codes = _pairs_of(members, len(rows))
             known.update(zip((codes // len(rows)).tolist(), (codes % len(rows)).tolist(), strict=True))
     for s, t, _ in near_duplicates(texts, threshold):
         first, second = having[s].tolist(), having[t].tolist()

@@ -116,11 +116,11 @@ def values_to_write(
     data.numbered_labels, and columns under the names of data.by_split.
     """
     given, column = unchanged(source), rows.label_column
-    found = dict(values)
-    if names is not None and column in found:
-        found[column] = numbered_label(found[column], names)
+    result = dict(values)
+    if names is not None and column in result:
+        result[column] = numbered_label(result[column], names)
     named = given.named if isinstance(given, FileRows) else {}
-    return {**found, **{own: found[name] for name, own in named.items() if name in found}}
+    return {**result, **{own: result[name] for name, own in named.items() if name in result}}
 
 
 def _format_of(rows: TaskRows, path: Path, declared: str) -> str:
@@ -128,9 +128,9 @@ def _format_of(rows: TaskRows, path: Path, declared: str) -> str:
     annotated = None
     if declared == "auto" and rows.annotation is not None:
         annotated = recognised_format(path, rows.annotation)
-    found = annotated or file_format(path, declared, rows.endings)
+    kind = annotated or file_format(path, declared, rows.endings)
     # Both are .txt files of a tagger; the other endings of CoNLL say what they are.
-    return SEGMENTED if declared == "auto" and found == "conll" and _holds_segmented(path) else found
+    return SEGMENTED if declared == "auto" and kind == "conll" and _holds_segmented(path) else kind
 
 
 def _holds_segmented(path: Path) -> bool:
@@ -187,9 +187,9 @@ class FileRows:
             if kind == "text":
                 lacking = set(self.required) - {self.plain or next(iter(self.required), None)}
                 if lacking or not wanted:
-                    told = f"no column {min(lacking)!r}" if lacking else "no columns"
+                    reason = f"no column {min(lacking)!r}" if lacking else "no columns"
                     hint = "name another data.format, such as tsv or jsonl, or leave it out"
-                    raise UserError(f"lines of plain text have {told}", str(path), hint)
+                    raise UserError(f"lines of plain text have {reason}", str(path), hint)
             rows = read_rows(path, kind, self.header, wanted, self.task)
             yield from map(self._renamed, rows) if self.named or self.label_names is not None else rows
 

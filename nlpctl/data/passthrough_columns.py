@@ -61,10 +61,10 @@ def parse_keep(names: str | Iterable[str]) -> PassthroughColumns:
     if names in (ALL, NONE):
         return KEEP_ALL if names == ALL else KEEP_NONE
     parts = names.split(",") if isinstance(names, str) else list(names)
-    found = tuple(dict.fromkeys(part.strip() for part in parts if isinstance(part, str) and part.strip()))
-    if not found or len(parts) != len([part for part in parts if isinstance(part, str) and part.strip()]):
+    keys = tuple(dict.fromkeys(part.strip() for part in parts if isinstance(part, str) and part.strip()))
+    if not keys or len(parts) != len([part for part in parts if isinstance(part, str) and part.strip()]):
         raise UserError(f"{names!r} names no keys", "--keep", "give keys such as id,date; or all, or none")
-    return PassthroughColumns(found)
+    return PassthroughColumns(keys)
 
 
 class KeptRows(list[Any]):

@@ -26,8 +26,8 @@ _ARTICLE = re.compile(r"(?:data)?\[(\d+)\](?=\.)")  # of the place of a question
 
 def article_of(row: Row) -> str | None:
     """The article that a question of a SQuAD file belongs to, which stays in one part; None for any other row."""
-    found = _ARTICLE.match(row.line) if isinstance(row.line, str) else None
-    return None if found is None else f"{row.source}:{found[0]}"
+    match = _ARTICLE.match(row.line) if isinstance(row.line, str) else None
+    return None if match is None else f"{row.source}:{match[0]}"
 
 
 class Records:

@@ -21,7 +21,7 @@ from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
 
-# Stratified splitting of groups of rows: every label has its share in each part.
+# -- stratified splitting of groups of rows: every label has its share in each part -----------------------------------
 #
 # Iterative stratification (Sechidis, Tsoumakas, Vlahavas: On the stratification of multi-label data, 2011): labels
 # are handed out from the rarest on, each group to the part that lacks most of that label. With one label per row this
@@ -118,13 +118,13 @@ class _Parts:
 class SplitRows:
     """The good rows of a source with their texts and labels, and the summary of the bad ones.
 
-    `given`: the rows as they were before data.map. `starts`: file to the lines on which its rows begin, those of bad
+    `unmapped`: the rows as they were before data.map. `starts`: file to the lines on which its rows begin, those of bad
     rows and of rows that data.filter leaves out too. `places`: which of the rows of its file each good one is, from 0;
     lines do not tell, for a json document may stand on one.
     """
 
     rows: list[Row]
-    given: list[Row]
+    unmapped: list[Row]
     passages: list[dict[str, str]]
     labels: list[tuple[str, ...]]
     skipped: dict[str, Any]
@@ -136,7 +136,7 @@ def read_split_rows(source: RowSource, rows: TaskRows, labels: LabelSet) -> Spli
     """All good rows. UserError: bad rows (by data.on_bad_row)."""
     reader, log = ExampleReader(rows, labels), BadRowLog(rows.data.on_bad_row)
     good: list[Row] = []
-    given: list[Row] = []
+    unmapped: list[Row] = []
     passages: list[dict[str, str]] = []
     counted: list[tuple[str, ...]] = []
     starts: dict[str, list[int]] = defaultdict(list)
@@ -151,12 +151,12 @@ def read_split_rows(source: RowSource, rows: TaskRows, labels: LabelSet) -> Spli
             log.add(example)
             continue
         good.append(row)
-        given.append(before)
+        unmapped.append(before)
         places.append(len(starts[before.source]) - 1)
         passages.append(rows.passages(example))
         counted.append(rows.label_names(example, labels))
     log.finish()
-    return SplitRows(good, given, passages, counted, log.summary(), dict(starts), places)
+    return SplitRows(good, unmapped, passages, counted, log.summary(), dict(starts), places)
 
 
 def as_written(source: RowSource, read: SplitRows, data: DataSection) -> list[Row]:
@@ -176,12 +176,12 @@ def as_written(source: RowSource, read: SplitRows, data: DataSection) -> list[Ro
         changed: Any = source  # FunctionRows or NamedRows, whose module imports the data set libraries
         plain = replace(changed, label_names=None)
     if plain is None:
-        return read.given
+        return read.unmapped
     held: dict[str, list[Any]] = defaultdict(list)
     for row in plain:
         held[row.source].append(row)
-    found = zip(read.given, read.places, strict=True)
-    return [held[row.source][at] if row.source in held else row for row, at in found]
+    rows = zip(read.unmapped, read.places, strict=True)
+    return [held[row.source][place] if row.source in held else row for row, place in rows]
 
 
 def cut(

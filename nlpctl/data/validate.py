@@ -58,7 +58,7 @@ def column_problems(recipe: Recipe, splits: Sequence[str] = SPLITS) -> list[Prob
     Nothing is said of what only reading the whole file can tell, such as a key that some rows lack.
     """
     rows = task_rows(recipe.task, recipe.data)
-    found: dict[_Missing, list[Path]] = {}
+    files_without: dict[_Missing, list[Path]] = {}
     problems: dict[Problem, None] = {}  # the same files may stand under two splits
     for split in splits:
         if recipe.data.reader is not None or recipe.data.dataset is not None or not has_split(recipe.data, split):
@@ -73,10 +73,10 @@ def column_problems(recipe: Recipe, splits: Sequence[str] = SPLITS) -> list[Prob
         for path, kind in zip(source.files, source.formats, strict=True):
             try:
                 for missing in _missing(recipe, split, source, path, kind):
-                    found.setdefault(missing, []).append(path)
+                    files_without.setdefault(missing, []).append(path)
             except UserError as error:
                 problems |= dict.fromkeys(error.problems)
-    return [*problems, *(_problem(recipe, missing, files) for missing, files in found.items())]
+    return [*problems, *(_problem(recipe, missing, files) for missing, files in files_without.items())]
 
 
 def _missing(recipe: Recipe, split: str, source: FileRows, path: Path, kind: str) -> Iterator[_Missing]:

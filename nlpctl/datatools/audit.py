@@ -76,8 +76,8 @@ class Audit:
     def share(self, kind: str) -> float:
         """The share of rows with findings of a kind; a sentence may have several."""
         chosen = [each for each in self.findings if each.kind == kind]
-        found = {(each.edit.file, each.edit.row) if each.edit else each.where for each in chosen}
-        return len(found) / max(self.rows, 1)
+        rows_found = {(each.edit.file, each.edit.row) if each.edit else each.where for each in chosen}
+        return len(rows_found) / max(self.rows, 1)
 
     @property
     def changes(self) -> list[tuple[str, str, int]]:
@@ -113,7 +113,9 @@ def audit(
     for name in (FINDINGS, PAGE):  # a person may have ticked there
         refuse_output(target / name, overwrite, exists="the file exists", elsewhere=_ELSEWHERE)
     rows = read_rows(recipe)
-    changed = sorted(name for name, sum_ in began["data"].items() if not _is(Path(name), sum_))
+    changed = sorted(
+        name for name, sum_ in began["data"].items() if not (Path(name).is_file() and sha256_of(Path(name)) == sum_)
+    )
     if changed:
         hint = "restore the file, or train the folds again: nlpctl train RECIPE --folds N --overwrite"
         raise UserError("the data changed since the folds were trained", changed[0], hint)
@@ -124,10 +126,10 @@ def audit(
         raise UserError("the predictions are not those of the training rows", str(folder / PREDICTIONS), hint)
     console.note(f"looking for wrong labels in {counted(len(rows), 'rows')}")
     auditor = _Auditor(recipe, rows, shares, lines)
-    found = auditor.findings()
+    findings = auditor.findings()
     with writing(target, _ELSEWHERE):
-        write_findings(target / FINDINGS, found)
-        result = Audit(target, len(rows), found)
+        write_findings(target / FINDINGS, findings)
+        result = Audit(target, len(rows), findings)
         write_text_atomic(target / PAGE, audit_page(result, str(folder)))
     if result.share(WRONG) > DOUBTFUL:
         console.warn("so many rows are called wrong that the models are in doubt, not the labels: see their scores")
@@ -164,10 +166,6 @@ def _fit(lines: Sequence[Any], rows: TrainingRows, shares: HeldOutProbabilities)
     )
 
 
-def _is(path: Path, digest: str) -> bool:
-    return path.is_file() and sha256_of(path) == digest
-
-
 class _Auditor:
     """Turns rows and predictions into findings."""
 
@@ -182,10 +180,10 @@ class _Auditor:
     def findings(self) -> list[Finding]:
         """Wrong labels, then contradictions, then outliers."""
         tags = task_info(self._recipe.task).tags
-        found = list(self._wrong_tags() if tags else self._wrong_labels())
-        wrong = [finding for _, finding in found]
+        pairs = list(self._wrong_tags() if tags else self._wrong_labels())
+        wrong = [finding for _, finding in pairs]
         # Of a sentence those at its first word. Lines alone do not tell: a json document may stand on one.
-        by_row = {(row, finding.where): i for i, (row, finding) in enumerate(found)}
+        by_row = {(row, finding.where): i for i, (row, finding) in enumerate(pairs)}
         conflicts = []
         for row, finding in self._conflicts():
             if (row, finding.where) in by_row:  # the same row: one finding, with both reasons
@@ -205,10 +203,10 @@ class _Auditor:
             gold = np.zeros(shares.shape, bool)
             for row, example in enumerate(self._examples):
                 gold[row, list(example.labels)] = True
-            found = wrong_label_sets(gold, shares)
+            suspects = wrong_label_sets(gold, shares)
         else:
-            found = wrong_classes(np.array([example.label for example in self._examples]), shares)
-        for each in found:
+            suspects = wrong_classes(np.array([example.label for example in self._examples]), shares)
+        for each in suspects:
             given = self._given(each.row)
             if several:
                 wanted = np.zeros((1, len(names)), bool)
@@ -266,14 +264,17 @@ class _Auditor:
         """Rows that say the same, or almost, and have different labels: within the training data and across splits."""
         splits = [split for split in SPLITS if has_split(self._recipe.data, split)]
         rows, labels = self._rows.rows, self._rows.labels
-        seen: list[InspectedRow] = []
+        rows_of_splits: list[InspectedRow] = []
         for split in splits:
             source = open_split(rows, split)
-            seen += inspect_split(source, split, rows, labels, EstimatedTokens(), most=None, shown=1).good
-        found = find_duplicates(seen, splits, symmetric=rows.symmetric)
-        row_of = {id(each): row for row, each in enumerate(each for each in seen if each.split == "train")}
+            rows_of_splits += inspect_split(source, split, rows, labels, EstimatedTokens(), most=None, shown=1).good
+        duplicates = find_duplicates(rows_of_splits, splits, symmetric=rows.symmetric)
+        row_of = {id(each): row for row, each in enumerate(each for each in rows_of_splits if each.split == "train")}
         done: set[int] = set()
-        for first, second in [*_pairs(found.conflicts), *((each.first, each.second) for each in found.near_conflicts)]:
+        for first, second in [
+            *_pairs(duplicates.conflicts),
+            *((each.first, each.second) for each in duplicates.near_conflicts),
+        ]:
             one, other = sorted((first, second), key=lambda each: self._own_share(row_of.get(id(each)), each))
             row = row_of.get(id(one))
             if row is None or row in done:
@@ -321,7 +322,7 @@ def _targets(rows: TrainingRows, several: bool) -> Iterator[Target | None]:
     """
     source, label = unchanged(rows.source), rows.rows.label_column
     column = source.named.get(label, label) if isinstance(source, FileRows) else label
-    pairs = zip(rows.read.given, rows.read.rows, strict=True)
+    pairs = zip(rows.read.unmapped, rows.read.rows, strict=True)
     if (
         not isinstance(source, FileRows)
         or source.label_names is not None
@@ -334,8 +335,8 @@ def _targets(rows: TrainingRows, several: bool) -> Iterator[Target | None]:
     for row, at in zip(rows.read.rows, rows.read.places, strict=True):
         kind = formats[row.source]
         known = kind in FORMATS and packing(row.source) is None
-        told = (row.source, sums[row.source], at, kind, source.header, column) if known else None
-        yield None if told is None else Target(*told, several=several or None)
+        fields = (row.source, sums[row.source], at, kind, source.header, column) if known else None
+        yield None if fields is None else Target(*fields, several=several or None)
 
 
 def _same(one: Any, other: Any) -> bool:

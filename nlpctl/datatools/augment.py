@@ -74,7 +74,7 @@ def augment_data(
     return AugmentResult(len(read.rows), new)
 
 
-# Data augmentation with PaddleNLP's dataaug: words are replaced, inserted, swapped or deleted.
+# -- PaddleNLP's dataaug: words are replaced, inserted, swapped or deleted --------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -129,12 +129,12 @@ def open_augmenter(
 def _check_synonyms(path: Path) -> None:
     refuse_pipe(path)
     try:
-        found = json_of(path)
+        synonyms = json_of(path)
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", where=str(path), hint="check the path") from None
     except ValueError as error:
         raise UserError(f"is not valid JSON: {error}", where=str(path), hint='{"word": ["other", ...]}') from None
-    if not isinstance(found, dict) or not found or not all(_texts(others) for others in found.values()):
+    if not isinstance(synonyms, dict) or not synonyms or not all(_texts(others) for others in synonyms.values()):
         raise UserError("does not map words to lists of words", where=str(path), hint='{"word": ["other", ...]}')
 
 

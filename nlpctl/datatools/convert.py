@@ -27,7 +27,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import staged_file, writing
 from nlpctl.outputs import is_stream, refuse_output
 
-# Writes rows as files that Label Studio and doccano import.
+# -- rows as files that Label Studio and doccano import ---------------------------------------------------------------
 
 JSONL = "jsonl"
 WRITTEN = (JSONL, LABEL_STUDIO, DOCCANO)
@@ -93,16 +93,16 @@ class AnnotationWriter:
         field, text = next(iter(texts.items()))
         if self.kind == DOCCANO:
             others = {name: value for name, value in data.items() if name != field}
-            found = Answer() if answer is None else answer
-            return doccano.record_of(others, text, self._labels(found), found.marks)
+            labelled = Answer() if answer is None else answer
+            return doccano.record_of(others, text, self._labels(labelled), labelled.marks)
 
         def results(given: Answer) -> list[dict[str, Any]]:
             return label_studio.results_of(text, self._labels(given), given.marks, field)
 
-        told = None
+        prediction = None
         if guess is not None:
-            told = label_studio.prediction(results(guess.answer), guess.score, guess.model)
-        return label_studio.task_of(data, None if answer is None else results(answer), told)
+            prediction = label_studio.prediction(results(guess.answer), guess.score, guess.model)
+        return label_studio.task_of(data, None if answer is None else results(answer), prediction)
 
     def _labels(self, answer: Answer) -> Sequence[str] | None:
         return None if self.rows.annotation == "spans" else answer.labels

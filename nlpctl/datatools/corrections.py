@@ -31,9 +31,10 @@ from nlpctl.files import parse_json, small_text, staged_file, writing
 from nlpctl.names import counted
 from nlpctl.outputs import note_inputs, refuse_below_file, refuse_pipe
 
-# Corrected copies of data files: cells and lines are changed, everything else stays byte for byte.
+# -- corrected copies of data files -----------------------------------------------------------------------------------
 #
-# Of a json document, which is one text, the form may change, but no other value does.
+# Cells and lines are changed, everything else stays byte for byte. Of a json document, which is one text, the form may
+# change, but no other value does.
 
 _AGAIN = "audit the data as they are now: train the folds again, then nlpctl data audit"
 
@@ -75,7 +76,7 @@ def _check(rows: Sequence[Row | BadRow], place: int, edit: Edit, path: Path) -> 
     row = rows[place] if place < len(rows) else None
     if row is None or isinstance(row, BadRow) or _held(row.values.get(edit.column), edit) != edit.before:
         where = str(path) if row is None else f"{path}:{row.line}"
-        hint = "leave \"given\" and \"edit\" of a finding as nlpctl data audit wrote them"
+        hint = 'leave "given" and "edit" of a finding as nlpctl data audit wrote them'
         raise UserError("this row is not what its finding says", where, hint)
 
 
@@ -189,6 +190,7 @@ def _places(lines: Sequence[bytes], row: Row) -> list[int]:
     words = [i for i, line in enumerate(lines) if line.replace(b"\t", b" ").strip(b"\r").split(b" ")[:1] != marks]
     return words[: len(row.values[TAGS])]
 
+
 _LINES: Mapping[str, Callable[[list[bytes], Row, Edit], list[bytes]]] = {
     "tsv": _table,
     "joined": _table,
@@ -212,7 +214,7 @@ def _document(path: Path, edits: Mapping[int, Sequence[Edit]]) -> bytes:
     return json_bytes(document, indent=2) + b"\n"
 
 
-# Findings of an audit: a line of JSON each, to be ticked and applied.
+# -- findings of an audit: a line of JSON each, to be ticked and applied ----------------------------------------------
 #
 # {"kind": "wrong label", "where": "train.tsv:12", "given": "neg", "proposed": "pos", "given_probability": 0.02,
 # "proposed_probability": 0.98, "text": "...", "apply": null, "edit": {"file": "train.tsv", "row": 10, ...}}
@@ -290,10 +292,10 @@ def read_findings(file: Path) -> list[Finding]:
     except (OSError, ValueError) as error:
         hint = "name findings.jsonl of nlpctl data audit, or the file that its page saved"
         raise UserError(f"the findings cannot be read ({error})", str(file), hint) from None
-    found = list(_parsed(file, lines))
-    if not found:
+    findings = list(_parsed(file, lines))
+    if not findings:
         raise UserError("there are no findings in this file", str(file), "name findings.jsonl of nlpctl data audit")
-    return found
+    return findings
 
 
 def _parsed(file: Path, lines: Iterable[str]) -> Iterator[Finding]:
@@ -351,8 +353,8 @@ def _check_target(target: Target, values: Mapping[str, Any]) -> None:
         if proposed is not None and not tags:
             raise ValueError("proposed needs a tag, without spaces, for each that is given")
     elif values.get("proposed") is not None and not _fits(values["proposed"], values.get("given"), target.format):
-        told = json.dumps(values.get("given"), ensure_ascii=False)
-        raise ValueError(f"proposed is not of the kind of given, {told}")
+        given = json.dumps(values.get("given"), ensure_ascii=False)
+        raise ValueError(f"proposed is not of the kind of given, {given}")
     elif target.format in ("tsv", "joined") and set("\t\n\r") & set(str(values.get("proposed"))):
         raise ValueError("proposed holds a tab or a line break, which this file cannot")
     if target.format == "joined" and any(JOINT in str(tag) for tag in proposed or ()):
@@ -376,8 +378,6 @@ def _fits(proposed: Any, given: Any, format: str) -> bool:
     if format in ("json", "jsonl") and not isinstance(given, list):
         return isinstance(proposed, str | int | float)
     return isinstance(proposed, type(given))
-
-
 
 
 @dataclass(frozen=True)

@@ -117,12 +117,12 @@ class Preview:
 
     def twins(self, name: str) -> list[str]:
         """The columns of labels whose values go one to one with those of the column `name`, such as their names."""
-        found = []
+        twins = []
         for other in (column.name for column in self.of_kind("label") if column.name != name):
             pairs = {(str(row.get(name)), str(row.get(other))) for row in self.rows}
             if len(pairs) > 1 and all(len({pair[side] for pair in pairs}) == len(pairs) for side in (0, 1)):
-                found.append(other)
-        return found
+                twins.append(other)
+        return twins
 
     def of_kind(self, *kinds: Kind) -> list[Column]:
         return [column for column in self.columns if column.kind in kinds]
@@ -369,5 +369,5 @@ def _answers(lists: Sequence[Any]) -> bool:
         for value in lists:
             yield from value if isinstance(value, list) else [value]
 
-    found = list(entries())
-    return bool(found) and all(isinstance(entry, dict) and "text" in entry for entry in found)
+    all_entries = list(entries())
+    return bool(all_entries) and all(isinstance(entry, dict) and "text" in entry for entry in all_entries)

@@ -66,16 +66,16 @@ def inspect_data(
     return inspect_rows(read, recipe, counter, rows, shown)
 
 
-def format_inspection(found: Inspection, rows: int, width: int) -> tuple[list[Table], list[str]]:
+def format_inspection(inspection: Inspection, rows: int, width: int) -> tuple[list[Table], list[str]]:
     """The inspection for the console: tables of at most `rows` rows, texts cut to `width`, and advice."""
-    return list(all_tables(found, Extent(rows, width, current_folder()))), list(advice(found))
+    return list(all_tables(inspection, Extent(rows, width, current_folder()))), list(advice(inspection))
 
 
-def write_page(found: Inspection, name: str, path: Path) -> None:
+def write_page(inspection: Inspection, name: str, path: Path) -> None:
     """The inspection as one self-contained HTML file. UserError as for `refuse_page`."""
     refuse_page(path)
     with writing(path, "name another file: --html PAGE.html"):
-        write_text_atomic(path, inspection_page(found, name))
+        write_text_atomic(path, inspection_page(inspection, name))
 
 
 def refuse_page(path: Path) -> None:
@@ -125,14 +125,20 @@ def split_data(
     chosen = cut(read, targets, seed, together=rows.split_together, group_by=group_by, near=likeness)
     counts = {part: len(chosen[part]) for part in files}
     labels = {part: label_counts(read, chosen[part]) for part in files}
-    told = {"source": source.description, "task": recipe.task, "seed": seed, "shares": dict(shares)}
-    told |= {"group_by": group_by, "near": likeness, "rows": counts, "labels": labels, "skipped_rows": read.skipped}
+    manifest_values = {"source": source.description, "task": recipe.task, "seed": seed, "shares": dict(shares)}
+    manifest_values |= {
+        "group_by": group_by,
+        "near": likeness,
+        "rows": counts,
+        "labels": labels,
+        "skipped_rows": read.skipped,
+    }
     # All are written to temporary files before the first is renamed, so that a full disk cannot mix two splits.
     with writing(folder, "name another folder: -o"), contextlib.ExitStack() as staged:
         for part, path in files.items():
             staged.enter_context(staged_file(path)).write(records.content(chosen[part]))
         manifest = staged.enter_context(staged_file(folder / MANIFEST))
-        manifest.write((json.dumps(told, ensure_ascii=False, indent=2) + "\n").encode())
+        manifest.write((json.dumps(manifest_values, ensure_ascii=False, indent=2) + "\n").encode())
     return SplitResult(files, counts, labels)
 
 
@@ -231,13 +237,13 @@ def _is_trained(recipe: Recipe) -> bool:
     The model that training starts from is none, even if it was trained before.
     """
     try:
-        found = find_trained_model(recipe)
+        trained = find_trained_model(recipe)
     except AlteredFiles:  # another tokenizer's counts would pass for those of the run
         raise
     except UserError:  # not trained yet, or no model of a task: the model that training starts from counts
         return False
     start = recipe.model.name_or_path
-    return start is None or found not in (start, str(resolve_source(start).folder))
+    return start is None or trained not in (start, str(resolve_source(start).folder))
 
 
 def _tokenizer_folder(recipe: Recipe) -> Path | None:

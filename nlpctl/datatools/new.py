@@ -129,8 +129,8 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     decided += [("left out", left) for left in left_out]
     label = columns.get("label", "")
     for twin in preview.twins(label):
-        told = f"column {twin!r} says the same as {label!r}; in its place: --columns label={twin}"
-        decided.append(("left out", told))
+        remark = f"column {twin!r} says the same as {label!r}; in its place: --columns label={twin}"
+        decided.append(("left out", remark))
     return NewRecipe(output, task.name, name, paths, tuple(decided), _next(output, "dev" in paths))
 
 
@@ -143,11 +143,11 @@ def _files(given: Given, ask: Ask) -> dict[str, Path]:
     start = _existing(given.train if given.train is not None else ask(question))
     files = _in_folder(start) if start.is_dir() else {"train": start, **_beside(start)}
     for split, meaning in (("dev", "selects the best model"), ("test", "scored once at the end")):
-        found = str(files.pop(split)) if split in files else NONE
+        default = str(files.pop(split)) if split in files else NONE
         named: str | None = getattr(given, split)
         if named is None:
             text = f"File for {split} ({meaning}); {NONE}: there is none"
-            named = ask(Question(f"--{split}", text, found, check=lambda name: name == NONE or _existing(name)))
+            named = ask(Question(f"--{split}", text, default, check=lambda name: name == NONE or _existing(name)))
         if named != NONE:
             files[split] = _existing(named)
     return files
@@ -166,30 +166,32 @@ def _existing(name: str) -> Path:
 
 def _in_folder(folder: Path) -> dict[str, Path]:
     """The training file of a folder and those beside it."""
-    found = sorted(path for path in folder.iterdir() if suffix_of(path) in _ENDINGS and path.is_file())
-    trains = [path for path in found if "train" in stem_of(path).lower()]
-    if len(trains) != 1 and len(found) != 1:
-        names = listed(path.name for path in trains or found)
-        message = f"which of them is the training file? There are {names}" if found else "there is no data file in it"
+    data_files = sorted(path for path in folder.iterdir() if suffix_of(path) in _ENDINGS and path.is_file())
+    trains = [path for path in data_files if "train" in stem_of(path).lower()]
+    if len(trains) != 1 and len(data_files) != 1:
+        names = listed(path.name for path in trains or data_files)
+        message = (
+            f"which of them is the training file? There are {names}" if data_files else "there is no data file in it"
+        )
         raise UserError(message, where=str(folder), hint=f"name the file; known endings: {', '.join(_ENDINGS)}")
-    (train,) = trains if len(trains) == 1 else found
+    (train,) = trains if len(trains) == 1 else data_files
     return {"train": train, **_beside(train)}
 
 
 def _beside(train: Path) -> dict[str, Path]:
     """Files whose names say dev and test where that of the training file says train."""
-    found: dict[str, Path] = {}
+    others: dict[str, Path] = {}
     stem = stem_of(train)
     if "train" not in stem.lower():
-        return found
+        return others
     endings = dict.fromkeys((train.name[len(stem) :], *(f"{end}{pack}" for pack in ("", *PACKED) for end in _ENDINGS)))
     for split, words in _OTHERS.items():
         names = [re.sub("train", word, stem, flags=re.IGNORECASE) for word in words]
         paths = (train.with_name(name + ending) for name in names for ending in endings)
         path = next((path for path in paths if path.is_file()), None)
         if path is not None:
-            found[split] = path
-    return found
+            others[split] = path
+    return others
 
 
 # -- task and columns --
@@ -200,8 +202,8 @@ def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[s
     _refuse_unknown_columns(preview, given.columns)
     infos = {info.name: info for info in known_tasks()}
     known = {role: name for role, name in given.columns.items() if name != NONE}
-    found = {name: match_task(info, preview, known) for name, info in infos.items() if _reads(info, preview)}
-    matches = {name: match for name, match in found.items() if match is not None}
+    tried = {name: match_task(info, preview, known) for name, info in infos.items() if _reads(info, preview)}
+    matches = {name: match for name, match in tried.items() if match is not None}
     best = max(matches, key=lambda name: matches[name].sure, default=None)
     name = given.task
     if name is None and all(map(_OF_UIE.issubset, preview.rows)):
@@ -233,14 +235,14 @@ def _columns(
     preview: Preview, task: TaskInfo, given: Mapping[str, str], match: Match | None, ask: Ask
 ) -> dict[str, str]:
     """The column for every role that the task needs, or that was found for it and is wanted."""
-    found, needed = {} if match is None else match.columns, task_roles(task)
+    proposed, needed = {} if match is None else match.columns, task_roles(task)
     names = tuple(column.name for column in preview.columns)
     columns = dict(given)
-    for role in dict.fromkeys((*needed, *found)):
+    for role in dict.fromkeys((*needed, *proposed)):
         if role not in columns:
             text = f"Column for {role}" + ("" if role in needed else f"; {NONE}: leave it out")
-            taken = [*found.values(), *columns.values()]
-            default = found.get(role) or preview.named_as(role, taken)
+            taken = [*proposed.values(), *columns.values()]
+            default = proposed.get(role) or preview.named_as(role, taken)
             if default is None and role == "text":
                 default = preview.role(role, {}, ("text",), taken)
             question = Question(f"--columns {role}=COLUMN", text, default, names)
@@ -258,8 +260,8 @@ def _known_task(name: str) -> TaskInfo:
 
 
 def _rows(task: TaskInfo) -> type[TaskRows]:
-    found: type[TaskRows] = load_class(task.rows)
-    return found
+    rows: type[TaskRows] = load_class(task.rows)
+    return rows
 
 
 def _refuse_unknown_columns(preview: Preview, columns: Mapping[str, str]) -> None:
@@ -279,19 +281,19 @@ def _known_column(preview: Preview, name: str) -> None:
 
 def _refuse_other_columns(previews: dict[str, Preview], columns: Mapping[str, str], task: TaskInfo) -> list[str]:
     """UserError if dev lacks a column; a test file without its labels is taken out of `previews`, which is told."""
-    told = []
+    left_out = []
     for split in [split for split in previews if split != "train"]:
         names = {column.name for column in previews[split].columns}
         missing = [columns[role] for role in task_roles(task) if role in columns and columns[role] not in names]
         if missing and split == "test":
-            told.append(
+            left_out.append(
                 f"{display(previews.pop(split).path)}: it has no column {listed(missing)}, so it cannot be scored"
             )
         elif missing:
             hint = f"name another file, or --{split} {NONE}; data.by_split of a recipe can rename columns"
             message = f"no column {listed(missing)}; the columns are {listed(sorted(names))}"
             raise UserError(message, where=str(previews[split].path), hint=hint)
-    return told
+    return left_out
 
 
 # -- the encoder, the file --
@@ -310,11 +312,11 @@ def _encoder(
     """The encoder to start from, None for a network from scratch, and a comment on it."""
     chosen, why = given.model, "a new network, and a vocabulary from the training text"
     if chosen is None:
-        found = available(language_of(_texts(preview, columns)), small=not gpu)
-        if found is None:
+        proposed = available(language_of(_texts(preview, columns)), small=not gpu)
+        if proposed is None:
             why = "no pretrained encoder for these texts is on this machine, and PaddleNLP's hub does not answer"
-        text = f"Model: a folder, a name of PaddleNLP's hub, or {SCRATCH} ({found[0].about if found else why})"
-        default = found[0].name if found else SCRATCH
+        text = f"Model: a folder, a name of PaddleNLP's hub, or {SCRATCH} ({proposed[0].about if proposed else why})"
+        default = proposed[0].name if proposed else SCRATCH
         chosen = ask(Question("--model", text, default, check=lambda name: name == SCRATCH or named_encoder(name)))
     if chosen == SCRATCH:
         return None, why
@@ -324,12 +326,12 @@ def _encoder(
 
 def _texts(preview: Preview, columns: Mapping[str, str]) -> list[str]:
     """Texts of the first rows; of tagged ones the words."""
-    found: list[str] = []
+    texts: list[str] = []
     for row in preview.rows[:_TEXTS]:
         for role in ("text", "text_pair", "question", "context", "tokens"):
             value = row.get(columns.get(role, ""), "")
-            found.append("".join(map(str, value)) if isinstance(value, list) else str(value))
-    return found
+            texts.append("".join(map(str, value)) if isinstance(value, list) else str(value))
+    return texts
 
 
 def _output(given: Given, ask: Ask, train: Path) -> Path:

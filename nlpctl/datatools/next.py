@@ -74,18 +74,18 @@ class ChosenRow:
     @property
     def answer_text(self) -> str:
         """The answer of the model, for people."""
-        found = next(self.predicted[key] for key in ("label", "labels", "entities", "words") if key in self.predicted)
-        if not isinstance(found, list):
-            return str(found)
+        answer = next(self.predicted[key] for key in ("label", "labels", "entities", "words") if key in self.predicted)
+        if not isinstance(answer, list):
+            return str(answer)
         return ", ".join(
-            f"{each['text']}/{each.get('type', each.get('tag'))}" if isinstance(each, dict) else each for each in found
+            f"{each['text']}/{each.get('type', each.get('tag'))}" if isinstance(each, dict) else each for each in answer
         )
 
     def line(self) -> dict[str, Any]:
         """The row as it is written, ready to be labelled."""
-        told = {"where": self.where, "predicted": self.predicted, "confidence": self.confidence}
+        reason = {"where": self.where, "predicted": self.predicted, "confidence": self.confidence}
         values = {GIVEN + name if name == CHOSEN else name: value for name, value in self.values.items()}
-        return {**values, CHOSEN: {**told, "uncertainty": self.uncertainty, "stands_for": self.stands_for}}
+        return {**values, CHOSEN: {**reason, "uncertainty": self.uncertainty, "stands_for": self.stands_for}}
 
 
 def _least_confidence(answer: Mapping[str, Any], shares: Mapping[str, float] | None, of_network: float) -> float:
@@ -93,14 +93,14 @@ def _least_confidence(answer: Mapping[str, Any], shares: Mapping[str, float] | N
     entities. `shares`: of the labels of a text."""
     if shares is not None:
         return shares[answer["label"]] if "label" in answer else min(max(each, 1 - each) for each in shares.values())
-    found = [each.get("confidence") for key in ("entities", "words") for each in answer.get(key, ())]
-    return min((each for each in found if each is not None), default=of_network)
+    confidences = [each.get("confidence") for key in ("entities", "words") for each in answer.get(key, ())]
+    return min((each for each in confidences if each is not None), default=of_network)
 
 
 def without_reason(values: Mapping[str, Any]) -> dict[str, Any]:
     """A row without what an earlier choice told of it; a column of the user that is called so stays."""
-    told = values.get(CHOSEN)
-    is_reason = isinstance(told, dict) and "stands_for" in told
+    reason = values.get(CHOSEN)
+    is_reason = isinstance(reason, dict) and "stands_for" in reason
     return {name: value for name, value in values.items() if name != CHOSEN or not is_reason}
 
 
@@ -193,16 +193,16 @@ def _refuse_task(recipe: Recipe) -> None:
 
 def known_texts(recipe: Recipe, rows: TaskRows) -> set[bytes]:
     """The keys of the labelled rows of the recipe: train, dev and test. What cannot be read is told, and left out."""
-    found: set[bytes] = set()
+    keys: set[bytes] = set()
     for split in SPLITS:
         if not has_split(recipe.data, split):
             continue
         try:
-            found.update(text_key(rows, example) for example in labelled_texts(rows, split))
+            keys.update(text_key(rows, example) for example in labelled_texts(rows, split))
         except UserError as error:
             reason = error.problems[0].message
             console.warn(f"rows of the {split} data are not left out, since they cannot be read: {reason}")
-    return found
+    return keys
 
 
 @dataclass(frozen=True)
@@ -321,9 +321,9 @@ class _Search:
 
     def _most_uncertain(self, rows: Sequence[_Candidate]) -> list[_Candidate]:
         """The `pool` most uncertain rows, of those with the same texts the first."""
-        found: dict[bytes, _Candidate] = {}
+        kept: dict[bytes, _Candidate] = {}
         for each in sorted(rows, key=lambda row: (-row.doubt.uncertainty, row.number)):
-            if len(found) == self._pool:
+            if len(kept) == self._pool:
                 break
-            found.setdefault(text_key(self._source.task_rows, each.example), each)
-        return list(found.values())
+            kept.setdefault(text_key(self._source.task_rows, each.example), each)
+        return list(kept.values())

@@ -74,9 +74,9 @@ def summarise_data(task: TaskInfo, values: Mapping[str, Any]) -> DataSummary:
     labels = resolve_labels(rows, source)
     splits = {}
     for split in (name for name in SPLITS if has_split(recipe.data, name)):
-        found = inspect_split(open_split(rows, split), split, rows, labels, counter, most=_MOST, shown=_SHOWN)
-        _refuse_many_bad(found)
-        splits[split] = found
+        inspected = inspect_split(open_split(rows, split), split, rows, labels, counter, most=_MOST, shown=_SHOWN)
+        _refuse_many_bad(inspected)
+        splits[split] = inspected
     good = splits["train"].good
     counts: dict[str, int] = {}
     for row in good:
@@ -88,10 +88,10 @@ def summarise_data(task: TaskInfo, values: Mapping[str, Any]) -> DataSummary:
     )
 
 
-def _refuse_many_bad(found: InspectedSplit) -> None:
-    bad, rows = found.bad.total(), found.bad.total() + len(found.good)
-    if not found.good or bad > _MOST_BAD * rows:
-        first = next(iter(found.first_bad.values()))[0]
+def _refuse_many_bad(split: InspectedSplit) -> None:
+    bad, rows = split.bad.total(), split.bad.total() + len(split.good)
+    if not split.good or bad > _MOST_BAD * rows:
+        first = next(iter(split.first_bad.values()))[0]
         message = f"{bad:,} of the first {rows:,} rows cannot be used, such as: {first.reason}"
         hint = "fix the file, or name other columns: --columns text=COLUMN,label=COLUMN"
         raise UserError(message, where=first.where, hint=hint)
@@ -120,17 +120,17 @@ def data_values(
 def _unlike(preview: Preview, rows: type[TaskRows]) -> dict[str, Any]:
     """What a recipe must say of a file: a format that neither its ending nor its content tells, no header."""
     annotated = recognised_format(preview.path, rows.annotation) if preview.format in ANNOTATED else None
-    found = annotated or rows.endings.get(suffix_of(preview.path))
-    told = {} if found == preview.format else {"format": preview.format}
-    return told | ({} if preview.header or not preview.is_table else {"header": False})
+    expected = annotated or rows.endings.get(suffix_of(preview.path))
+    values = {} if expected == preview.format else {"format": preview.format}
+    return values | ({} if preview.header or not preview.is_table else {"header": False})
 
 
 def model_starts(task: TaskInfo, encoder: Encoder | None, about: str) -> list[Start]:
     """The network: the encoder, or the task's network from scratch."""
     if encoder is None:
         first, *rest = task.from_scratch or (Start("model.from_scratch.architecture", "ernie"),)
-        told = f"{about}. With a pretrained encoder: name_or_path: NAME in place of from_scratch, learning_rate: 3e-5"
-        return [Start(first.key, first.value, told), *rest]
+        remark = f"{about}. With a pretrained encoder: name_or_path: NAME in place of from_scratch, learning_rate: 3e-5"
+        return [Start(first.key, first.value, remark), *rest]
     return [Start("model.name_or_path", encoder.name, about), Start("training.learning_rate", encoder.learning_rate)]
 
 
@@ -194,17 +194,17 @@ def no_dev_starts() -> list[Start]:
 
 def hints(task: TaskInfo, seen: DataSummary, gpu: bool) -> list[Start]:
     """Values that are worth a try."""
-    found = []
+    starts = []
     if task.reads("loss.class_weights") and seen.uneven >= _FAR_UNEVEN:
-        found.append(
+        starts.append(
             Start("loss.class_weights", "balanced", "rare labels weigh more; docs/imbalance.md has measurements")
         )
     if not gpu:
         cores = physical_cores()
-        found.append(
+        starts.append(
             Start("runtime.threads", cores, f"the default on this machine, which has {counted(cores, 'cores')}")
         )
-    return found
+    return starts
 
 
 def in_order(starts: Sequence[Start]) -> list[Start]:
@@ -215,8 +215,8 @@ def in_order(starts: Sequence[Start]) -> list[Start]:
 
 def section_starts(values: Mapping[str, Any], seen: DataSummary | None) -> list[Start]:
     """The section data; with the number of rows behind each file that was `seen`."""
-    told = {} if seen is None else {split: seen.count_text(split) for split in seen.splits}
-    return [Start(f"data.{name}", value, told.get(name, "")) for name, value in values.items()]
+    counts = {} if seen is None else {split: seen.count_text(split) for split in seen.splits}
+    return [Start(f"data.{name}", value, counts.get(name, "")) for name, value in values.items()]
 
 
 def bad_row_starts(seen: DataSummary) -> list[Start]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nlpctl.tasks.token_classification import TokenClassification
 
 
-# Entities of one guideline put among the words of an analyser: the arithmetic of `nlpctl data retag`.
+# -- entities of one guideline put among the words of an analyser -----------------------------------------------------
 #
 # Positions are those of tokens. Imports neither Paddle nor NumPy.
 
@@ -58,11 +58,11 @@ class Changes:
 
     def add(self, words: Sequence[Span], entities: Sequence[Span], plain: Mapping[str, str]) -> list[Span]:
         """`merged`, counted."""
-        spans, found, taken = merged(words, entities, plain), set(words), covered(entities)
+        spans, own, taken = merged(words, entities, plain), set(words), covered(entities)
         self.sentences += 1
         self.changed += spans != list(words)
-        self.agreed += sum(entity in found for entity in entities)
-        self.inserted.update(entity.type for entity in entities if entity not in found)
+        self.agreed += sum(entity in own for entity in entities)
+        self.inserted.update(entity.type for entity in entities if entity not in own)
         overlapped = [word for word in words if not taken.isdisjoint(range(word.start, word.end))]
         self.cut += len(set(overlapped) - set(entities))
         self.plain.update(word.type for word in words if word.type in plain and word not in overlapped)
@@ -125,16 +125,16 @@ class RetagResult:
         if plain:
             lines.append(f"{counted(plain.total(), 'names')} of the model became plain names{_each(plain)}")
         for kind, where in self.new_types.items():
-            told = f"{kind} is a type that the model does not know (first at {where})"
-            lines.append(f"{told}; to write one that it knows: --map {kind}=TYPE")
+            remark = f"{kind} is a type that the model does not know (first at {where})"
+            lines.append(f"{remark}; to write one that it knows: --map {kind}=TYPE")
         if self.skipped:
             lines.append(f"{counted(self.skipped, 'bad rows')} left out")
         return lines
 
 
 def _each(counts: Counter[str]) -> str:
-    told = ", ".join(f"{kind} {count:,}" for kind, count in sorted(counts.items()))
-    return f" ({told})" if told else ""
+    listed = ", ".join(f"{kind} {count:,}" for kind, count in sorted(counts.items()))
+    return f" ({listed})" if listed else ""
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ class _Given:
     def entities(self, example: TaggedExample) -> list[Span]:
         """In tokens, as the model calls them."""
         tags = [self.labels.name(i) for i in example.tags]
-        found = [] if self.scheme is None else self.scheme.entities(tags)
-        return [span._replace(type=self.types[span.type]) for span in found]
+        entities = [] if self.scheme is None else self.scheme.entities(tags)
+        return [span._replace(type=self.types[span.type]) for span in entities]
 
 
 def retag(

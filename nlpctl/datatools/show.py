@@ -59,7 +59,7 @@ def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
     examples = [(place(row.source, row.line), example) for row, example in islice(good, SAMPLE)]
     if not examples:
         raise UserError("no row is usable", source.description, "`nlpctl data inspect` tells what is wrong with them")
-    shown = [
+    shown_rows = [
         {
             "where": where,
             "texts": rows.passages(example),
@@ -68,8 +68,8 @@ def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
         for where, example in examples[:count]
     ]
     batch = _batch(recipe, task, counter.encoder, name, [example for _, example in examples])
-    found = {"tokenizer": counter.description, "split": name, "rows": shown, "bad_rows": bad.total}
-    return {**found, "batch": batch}
+    result = {"tokenizer": counter.description, "split": name, "rows": shown_rows, "bad_rows": bad.total}
+    return {**result, "batch": batch}
 
 
 def _window(task: Task, collate: Collator, feature: Any) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def _window(task: Task, collate: Collator, feature: Any) -> dict[str, Any]:
             continue
         ids = array[0].tolist()
         types = batch.get("token_type_ids" if name == "input_ids" else name.replace("_ids", "_type_ids"))
-        told = {"name": name, "tokens": encoder.forms(ids), "ids": ids}
-        inputs.append(told if types is None else {**told, TYPES: types[0].tolist()})
+        texts = {"name": name, "tokens": encoder.forms(ids), "ids": ids}
+        inputs.append(texts if types is None else {**texts, TYPES: types[0].tolist()})
     tokens = inputs[0]["tokens"]
     for name, array in batch.items():
         if name in task.label_names or not name.endswith("_ids"):
@@ -151,9 +151,9 @@ def _are_trained(recipe: Recipe, split: str, examples: Sequence[Any]) -> bool:
 # -- for the console --------------------------------------------------------------------------
 
 
-def format_rows(found: Mapping[str, Any], width: int) -> Iterator[str]:
+def format_rows(result: Mapping[str, Any], width: int) -> Iterator[str]:
     """Lines for a terminal of `width` columns: tokens, ids, types and labels below each other."""
-    for row in found["rows"]:
+    for row in result["rows"]:
         yield row["where"]
         for column, text in row["texts"].items():
             yield from _wrapped(column, text, width)
@@ -162,8 +162,8 @@ def format_rows(found: Mapping[str, Any], width: int) -> Iterator[str]:
                 yield f"  window {number} of {len(row['windows'])}"
             yield from _format_window(window, width)
         yield ""
-    yield from _format_batch(found["batch"], width)
-    yield from _wrapped("tokenizer", found["tokenizer"], width)
+    yield from _format_batch(result["batch"], width)
+    yield from _wrapped("tokenizer", result["tokenizer"], width)
 
 
 def _format_window(window: Mapping[str, Any], width: int) -> Iterator[str]:
@@ -178,8 +178,8 @@ def _format_window(window: Mapping[str, Any], width: int) -> Iterator[str]:
         yield from _columns(lines, width)
     for name, label in window["labels"].items():
         if name not in beside:
-            told = ", ".join(map(str, label)) if isinstance(label, list) else str(label)
-            yield from _wrapped(name, told, width)
+            value = ", ".join(map(str, label)) if isinstance(label, list) else str(label)
+            yield from _wrapped(name, value, width)
 
 
 def _per_token(label: Any, tokens: Sequence[str]) -> bool:
@@ -223,9 +223,9 @@ def _format_batch(batch: Mapping[str, Any], width: int) -> Iterator[str]:
     for name, shape in batch["shape"].items():
         yield f"  {name} {shape}"
     yield from _wrapped("tokens", " ".join(map(str, batch["tokens"])), width)
-    told = f"{batch['padding']:.1%} of this batch (id {batch['padding_id']}, which attention leaves out); "
-    told += f"{batch['padding_of_all']:.1%} of all batches of {batch['of_rows']:,} rows"
-    yield from _wrapped("padding", told, width)
+    padding = f"{batch['padding']:.1%} of this batch (id {batch['padding_id']}, which attention leaves out); "
+    padding += f"{batch['padding_of_all']:.1%} of all batches of {batch['of_rows']:,} rows"
+    yield from _wrapped("padding", padding, width)
 
 
 def _padded(text: str, width: int) -> str:

@@ -66,9 +66,9 @@ class Recogniser:
 def _recogniser(task: TaskInfo) -> Recogniser:
     """That of the task's rows, or of the nearest class that they are derived from."""
     rows: type[TaskRows] = load_class(task.rows)
-    found = (RECOGNISERS[each] for each in rows.__mro__ if each in RECOGNISERS)
+    known = (RECOGNISERS[each] for each in rows.__mro__ if each in RECOGNISERS)
     # A task of the user's own with rows of its own is written by hand: `new` proposes it for no file.
-    return next(found, Recogniser(("text",), lambda preview, given: None))
+    return next(known, Recogniser(("text",), lambda preview, given: None))
 
 
 def _match_texts(preview: Preview, given: Columns) -> Match | None:

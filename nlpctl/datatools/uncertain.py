@@ -98,7 +98,7 @@ def spread_out(vectors: np.ndarray, uncertainty: Sequence[float], count: int) ->
     return Spread([int(order[place]) for place in chosen], counts.tolist())
 
 
-# The vectors by which a network decides: what its last linear layer is given.
+# -- the vectors by which a network decides: what its last linear layer is given --------------------------------------
 
 
 class HeadVectors:
@@ -132,12 +132,12 @@ class HeadVectors:
     def read(self, batch: Batch) -> np.ndarray:
         """The vectors of the batch that the network has just read, float32 [rows, width]; of tokens their mean."""
         assert self._caught is not None, "the network was not called"
-        found = self._caught.numpy().astype(np.float32)
-        if found.ndim == 2:
-            return found
-        found = found.reshape(found.shape[0], -1, found.shape[-1])
-        if found.shape[1] != batch["input_ids"].shape[1]:
-            return found.mean(1)
+        vectors = self._caught.numpy().astype(np.float32)
+        if vectors.ndim == 2:
+            return vectors
+        vectors = vectors.reshape(vectors.shape[0], -1, vectors.shape[-1])
+        if vectors.shape[1] != batch["input_ids"].shape[1]:
+            return vectors.mean(1)
         lengths = token_counts(batch, self._pad_id)
-        inside = np.arange(found.shape[1]) < lengths[:, None]
-        return (found * inside[..., None]).sum(1) / np.maximum(lengths, 1)[:, None]
+        inside = np.arange(vectors.shape[1]) < lengths[:, None]
+        return (vectors * inside[..., None]).sum(1) / np.maximum(lengths, 1)[:, None]

@@ -55,17 +55,17 @@ def find_issues(gold: np.ndarray, shares: np.ndarray) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # One process: the work is small, and its processes would be forked from this one.
-        found = find_label_issues(gold, shares, return_indices_ranked_by="self_confidence", n_jobs=1)
-    return np.asarray(found, np.int64)
+        issues = find_label_issues(gold, shares, return_indices_ranked_by="self_confidence", n_jobs=1)
+    return np.asarray(issues, np.int64)
 
 
 def wrong_classes(gold: np.ndarray, shares: np.ndarray) -> list[WrongLabel]:
     """For one label a row."""
-    found = []
+    wrong = []
     for row in find_issues(gold, shares).tolist():
         best = int(shares[row].argmax())
-        found.append(WrongLabel(row, best, float(shares[row, gold[row]]), float(shares[row, best])))
-    return found
+        wrong.append(WrongLabel(row, best, float(shares[row, gold[row]]), float(shares[row, best])))
+    return wrong
 
 
 def wrong_label_sets(gold: np.ndarray, shares: np.ndarray) -> list[WrongLabel]:
@@ -75,16 +75,19 @@ def wrong_label_sets(gold: np.ndarray, shares: np.ndarray) -> list[WrongLabel]:
         yes = shares[:, label]
         turned[find_issues(gold[:, label].astype(np.int64), np.column_stack([1 - yes, yes])), label] = True
     right = np.where(gold, shares, 1 - shares)  # the probability of each decision that was given
-    found = []
+    wrong = []
     for row in np.flatnonzero(turned.any(1)).tolist():
         labels = tuple(np.flatnonzero(gold[row] ^ turned[row]).tolist())
         least = float(right[row, turned[row]].min())
-        found.append(WrongLabel(row, labels, least, 1 - least))
-    return sorted(found, key=lambda each: each.given)
+        wrong.append(WrongLabel(row, labels, least, 1 - least))
+    return sorted(wrong, key=lambda each: each.given)
 
 
 def wrong_tags(
-    gold: Sequence[np.ndarray], given: Sequence[np.ndarray], shares: Sequence[np.ndarray], names: Sequence[str],
+    gold: Sequence[np.ndarray],
+    given: Sequence[np.ndarray],
+    shares: Sequence[np.ndarray],
+    names: Sequence[str],
     scheme: TagScheme,
 ) -> list[WrongTags]:
     """Stretches of words in which the entities of the labels `gold` and of the predictions `given` differ.
@@ -99,7 +102,7 @@ def wrong_tags(
     everything = np.concatenate(shares)
     issues[find_issues(flat, everything)] = True
     own = everything[np.arange(len(flat)), flat]
-    found, first = [], 0
+    wrong, first = [], 0
     for row, (tags, answer) in enumerate(zip(gold, given, strict=True)):
         sides = [set(scheme.entities([names[tag] for tag in side])) for side in (tags, answer)]
         differing = sides[0] ^ sides[1]
@@ -108,9 +111,9 @@ def wrong_tags(
             if issues[inside].any():
                 ends = [{_place(span) for span in differing & side if start <= span.start < end} for side in sides]
                 least = float(own[inside][issues[inside]].min())
-                found.append((_doubt(*ends), WrongTags(row, start, end, least)))
+                wrong.append((_doubt(*ends), WrongTags(row, start, end, least)))
         first += len(tags)
-    return [each for _, each in sorted(found, key=lambda pair: (pair[0], pair[1].given))]
+    return [each for _, each in sorted(wrong, key=lambda pair: (pair[0], pair[1].given))]
 
 
 def _doubt(labelled: set[tuple[int, int]], predicted: set[tuple[int, int]]) -> int:
@@ -138,7 +141,9 @@ def _place(span: Span) -> tuple[int, int]:
     return span.start, span.end
 
 
-# Texts that are like no others: far from their nearest neighbours, by the character n-grams that they share.
+# -- texts that are like no others ------------------------------------------------------------------------------------
+#
+# Far from their nearest neighbours, by the character n-grams that they share.
 
 NEIGHBOURS = 5
 MOST_KNOWN = 5_000  # texts among which neighbours are looked for; of more, a random part

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nlpctl.models.load import LoadedModel
 
 
-# The mistakes of a model, ordered for inspection.
+# -- the mistakes of a model, ordered for inspection ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -336,8 +336,8 @@ class Predictions(list[list[Any]]):
     data.max_seq_length tokens.
     """
 
-    def __init__(self, found: Iterable[list[Any]] = (), truncated: Iterable[int] = ()):
-        super().__init__(found)
+    def __init__(self, predictions: Iterable[list[Any]] = (), truncated: Iterable[int] = ()):
+        super().__init__(predictions)
         self.truncated = set(truncated)
 
     def add(self, further: Predictions) -> None:

@@ -51,10 +51,10 @@ def fit_temperature(logits: np.ndarray, gold: np.ndarray, names: Sequence[str]) 
     ways = {"": _one(loss, 1), "power": _one(loss, 2)}
     if len(names) <= MOST_NAMES:
         ways = {"": ways[""], "names": _each(loss, 1, logits.argmax(-1), len(names)), "power": ways["power"]}
-    way, found = _best(ways, logits.argmax(-1) == gold, rows)
-    if found is None:
+    way, fitted = _best(ways, logits.argmax(-1) == gold, rows)
+    if fitted is None:
         return None
-    scales, power = np.exp(found[:, 0]).tolist(), max(float(found[0, 1]), _LEAST_POWER) if way == "power" else 0.0
+    scales, power = np.exp(fitted[:, 0]).tolist(), max(float(fitted[0, 1]), _LEAST_POWER) if way == "power" else 0.0
     kept = tuple(names) if way == "names" else ()
     return Calibration(TEMPERATURE, tuple(scales), (0.0,) * len(scales), kept, power)
 
@@ -71,10 +71,10 @@ def fit_logistic(
         return np.logaddexp(0.0, signs[rows] * (odds[rows] * np.exp(theta[0]) + theta[1]))
 
     ways = {"": _one(loss, 2), "names": _each(loss, 2, groups, len(names))}
-    way, found = _best(ways, signs < 0, examples[rows])
-    if found is None:
+    way, fitted = _best(ways, signs < 0, examples[rows])
+    if fitted is None:
         return None
-    scales, shifts = np.exp(found[:, 0]).tolist(), found[:, 1].tolist()
+    scales, shifts = np.exp(fitted[:, 0]).tolist(), fitted[:, 1].tolist()
     return Calibration(LOGISTIC, tuple(scales), tuple(shifts), tuple(names) if way else ())
 
 
@@ -183,11 +183,11 @@ def _fitted(loss: Loss, rows: np.ndarray, around: np.ndarray) -> np.ndarray:
     if not len(rows):
         return around
     bounds = [(-LARGEST, LARGEST), (-3 * LARGEST, 3 * LARGEST)][: len(around)]
-    found = minimize(
+    solution = minimize(
         lambda theta: float(loss(theta, rows).sum() + 0.5 * ((theta - around) ** 2).sum()),
         around, method="L-BFGS-B", bounds=bounds,
     )  # fmt: skip
-    return np.asarray(found.x)
+    return np.asarray(solution.x)
 
 
 # Calibrates a task on labelled rows: what `nlpctl calibrate` and the end of a training do.
@@ -200,14 +200,14 @@ def calibrated(task: Task, examples: Sequence[Any], predictions: Sequence[Sequen
 
     The task as it is, if it has no confidence or the split has too few decisions.
     """
-    found = task.fit_calibration(examples, predictions)
-    if found is None:
+    calibration = task.fit_calibration(examples, predictions)
+    if calibration is None:
         return task
 
-    before, after = (task.calibrated(each).judged(examples, predictions) for each in (None, found))
+    before, after = (task.calibrated(each).judged(examples, predictions) for each in (None, calibration))
     if not len(before.right):  # such as of rows none of which is given a label
         return task
-    return task.calibrated(with_facts(found, split, len(examples), before, after))
+    return task.calibrated(with_facts(calibration, split, len(examples), before, after))
 
 
 def recalibrated(

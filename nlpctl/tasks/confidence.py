@@ -69,12 +69,12 @@ def coverage(judged: Judged) -> list[dict[str, Any]]:
 
     `precision` is None where no decision is left.
     """
-    found = []
+    levels = []
     for level in LEVELS:
         kept = judged.stays >= level
         right = float(judged.right[kept].mean()) if kept.any() else None
-        found.append({"min_confidence": level, "coverage": float(kept.mean()), "precision": right})
-    return found
+        levels.append({"min_confidence": level, "coverage": float(kept.mean()), "precision": right})
+    return levels
 
 
 def confidence_report(judged: Judged | None, before: Judged | None) -> dict[str, Any]:
@@ -84,10 +84,10 @@ def confidence_report(judged: Judged | None, before: Judged | None) -> dict[str,
     """
     if judged is None or not len(judged.right):
         return {}
-    told: dict[str, Any] = {"of": judged.what, "reliability": reliability(judged), "coverage": coverage(judged)}
+    report: dict[str, Any] = {"of": judged.what, "reliability": reliability(judged), "coverage": coverage(judged)}
     if before is not None:
-        told["before"] = {ECE: ece(before), "reliability": reliability(before)}
-    return {ECE: ece(judged), CONFIDENCE: told}
+        report["before"] = {ECE: ece(before), "reliability": reliability(before)}
+    return {ECE: ece(judged), CONFIDENCE: report}
 
 
 # -- calibrated probabilities ----------------------------------------------------------------------

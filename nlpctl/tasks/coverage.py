@@ -61,7 +61,7 @@ def kept_at(judged: Judged, least: float, groups: np.ndarray | None) -> Kept:
     rows = int(judged.rows.max()) + 1 if groups is None else len(groups)
     sums = [np.bincount(judged.rows, each, rows) for each in (kept & judged.right, kept, np.ones(len(kept)))]
     table = tally("kept", (), np.column_stack(sums), np.zeros(rows, bool), [""] * rows, groups)
-    found = intervals(table)
+    bounds = intervals(table)
     right = float(judged.right[kept].mean()) if kept.any() else None
-    both = found.get("coverage"), found.get("precision") if kept.any() else None
-    return Kept(least, len(kept), float(kept.mean()), both[0], right, both[1])
+    coverage_and_precision = bounds.get("coverage"), bounds.get("precision") if kept.any() else None
+    return Kept(least, len(kept), float(kept.mean()), coverage_and_precision[0], right, coverage_and_precision[1])

@@ -130,9 +130,9 @@ class ContrastiveClassification(SequenceClassification):
         return PairDraw(examples, self.recipe.few_shot.pairs, self.recipe.training.seed)
 
     def training_features(self, examples: Sequence[TextExample], encoder: TextEncoder) -> FeatureList:
-        found = super().training_features(examples, encoder)
-        console.note(f"{len(examples):,} training rows give {len(found):,} pairs per epoch")
-        return found
+        pairs = super().training_features(examples, encoder)
+        console.note(f"{len(examples):,} training rows give {len(pairs):,} pairs per epoch")
+        return pairs
 
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TextExample]], Batch]:
         return RowPairCollator(encoder, self.data.max_seq_length, with_labels=labelled)
@@ -157,15 +157,15 @@ class ContrastiveClassification(SequenceClassification):
     def _vectors(self, network: paddle.nn.Layer, encoder: TextEncoder) -> np.ndarray:
         """Unit vectors [rows, width] of the training rows."""
         collate = Collator(encoder, self.data.max_seq_length, with_labels=False)
-        was_training, found = network.training, []
+        was_training, vectors = network.training, []
         network.eval()
         for start in range(0, len(self.rows), _AT_ONCE):
             batch = collate.collate(self.rows[start : start + _AT_ONCE])
             inputs = {name: paddle.to_tensor(array) for name, array in batch.items()}
-            found.append(network.vectors(inputs["input_ids"], inputs.get("token_type_ids")).numpy())
+            vectors.append(network.vectors(inputs["input_ids"], inputs.get("token_type_ids")).numpy())
         if was_training:
             network.train()
-        return np.concatenate(found)
+        return np.concatenate(vectors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,9 @@ def full_report(
             numbers: dict[str, int] = {}
             group_of = np.array([numbers.setdefault(str(value), len(numbers)) for value in groups])  # of each example
             tallies = replace(tallies, groups=group_of if tallies.examples is None else group_of[tallies.examples])
-        found = intervals(tallies)
-        if found:
-            report[INTERVALS] = {name: list(ends) for name, ends in found.items()}
+        bounds = intervals(tallies)
+        if bounds:
+            report[INTERVALS] = {name: list(ends) for name, ends in bounds.items()}
     return report, tallies
 
 

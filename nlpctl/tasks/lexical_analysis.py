@@ -38,11 +38,11 @@ class LexicalAnalysis(TokenClassification):
         labels = report.pop("labels")
         kinds = set(self.entity_types)
         gold = [[span for span in self._tagged(each, each.tags) if span.type in kinds] for each in examples]
-        found = [
+        predicted = [
             [span for span in self._entities(example, predicted_tags(parts)) if span.type in kinds]
             for example, parts in zip(examples, predictions, strict=True)
         ]
-        return {**report, "entity_f1": entity_report(gold, found)["f1"], "labels": labels}
+        return {**report, "entity_f1": entity_report(gold, predicted)["f1"], "labels": labels}
 
     def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
         from scipy.sparse import hstack

@@ -90,7 +90,7 @@ class MaskedLanguageModel(Task):
 
     def hide(self, batch: Batch, generator: np.random.Generator | None) -> Batch:
         """Replace words of each row; adds masked_positions and targets, int64 [batch, most masks of a row]."""
-        shown = {name: array for name, array in batch.items() if name != "word_ids"}
+        masked_batch = {name: array for name, array in batch.items() if name != "word_ids"}
         hidden, positions, targets = [], [], []
         for ids, words in zip(batch["input_ids"], batch["word_ids"], strict=True):
             # Training draws new masks in every epoch; an evaluation must not depend on the batch a row is in.
@@ -103,10 +103,10 @@ class MaskedLanguageModel(Task):
             targets.append(ids[places])
         # At least one column, because the network cannot score an empty list of positions.
         most = max(1, *map(len, positions))
-        shown["input_ids"] = np.stack(hidden)
-        shown["masked_positions"] = padded(positions, most, 0)
-        shown["targets"] = padded(targets, most, NO_TARGET)
-        return shown
+        masked_batch["input_ids"] = np.stack(hidden)
+        masked_batch["masked_positions"] = padded(positions, most, 0)
+        masked_batch["targets"] = padded(targets, most, NO_TARGET)
+        return masked_batch
 
     @functools.cached_property
     def _other_ids(self) -> np.ndarray:
@@ -150,13 +150,13 @@ class MaskedLanguageModel(Task):
 
     def mistakes(self, examples: Sequence[CorpusExample], predictions: Sequence[Sequence[Guessed]]) -> list[Mistake]:
         """Texts of which not all hidden tokens are guessed; the size is the loss per hidden token."""
-        found = []
+        mistakes = []
         for row, windows in enumerate(predictions):
             tokens, right = sum(window.tokens for window in windows), sum(window.right for window in windows)
             if right < tokens:
                 loss = sum(window.loss for window in windows) / tokens
-                found.append(Mistake(row, loss, f"{tokens} hidden", f"{right} right, loss {loss:.2f}"))
-        return found
+                mistakes.append(Mistake(row, loss, f"{tokens} hidden", f"{right} right, loss {loss:.2f}"))
+        return mistakes
 
     def answer(self, example: CorpusExample, predictions: Sequence[Filled]) -> dict[str, Any]:
         """Per mask its place in the text, in characters, and the words that fit it, best first."""

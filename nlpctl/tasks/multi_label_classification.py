@@ -113,8 +113,8 @@ class MultiLabelClassification(SequenceClassification):
         names, chosen = self.labels.names, self._chosen(_probabilities(predictions))
         probabilities = self._answer_probabilities(predictions)
         return [
-            {"labels": [names[label] for label in np.flatnonzero(given)], "probabilities": shown}
-            for given, shown in zip(chosen, rounded(names, probabilities), strict=True)
+            {"labels": [names[label] for label in np.flatnonzero(given)], "probabilities": shares}
+            for given, shares in zip(chosen, rounded(names, probabilities), strict=True)
         ]
 
     def judged(self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]) -> Judged:

@@ -130,14 +130,14 @@ class QuestionAnswering(Task):
         self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
     ) -> list[Mistake]:
         """Questions without an exact match; the size is what the F1 lacks to 1."""
-        found = []
+        mistakes = []
         for row, judged in enumerate(self._judged(examples, predictions)):
             exact, f1 = squad_score(judged)
             if exact < 1:
                 expected = " | ".join(dict.fromkeys(judged.gold)) or NO_ANSWER
                 given = NO_ANSWER if judged.predicted is None else judged.predicted
-                found.append(Mistake(row, 1 - f1, expected, given))
-        return found
+                mistakes.append(Mistake(row, 1 - f1, expected, given))
+        return mistakes
 
     def _judged(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
@@ -154,12 +154,12 @@ class QuestionAnswering(Task):
     def answer(self, example: QuestionExample, predictions: Sequence[WindowScores]) -> dict[str, Any]:
         """The best candidate, and all of them under n_best. No answer is null; scores sum to 1 over n_best."""
         candidates = self._best(predictions)
-        told = [
+        n_best = [
             {"answer": _text(example, one), "start": one.start, "end": one.end, "score": round(share, DIGITS)}
             for one, share in zip(candidates, self._shares(candidates), strict=True)
         ]
-        first = told[0] if told else {"answer": None, "start": None, "end": None, "score": 0.0}
-        return {**first, "n_best": told}
+        first = n_best[0] if n_best else {"answer": None, "start": None, "end": None, "score": 0.0}
+        return {**first, "n_best": n_best}
 
     def _shares(self, candidates: Sequence[Candidate]) -> list[float]:
         """Their probabilities, calibrated if the task is."""
@@ -178,8 +178,8 @@ class QuestionAnswering(Task):
         from nlpctl.tasks.calibration import fit_first
 
         right = self.calibrated(None).judged(examples, predictions).right
-        found = [[candidate.score for candidate in self._best(windows)] for windows in predictions]
-        return fit_first(found, right)
+        scores = [[candidate.score for candidate in self._best(windows)] for windows in predictions]
+        return fit_first(scores, right)
 
     def abstain(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
         """The answer null; its score, which tells this from a question without an answer, and n_best stay."""
@@ -295,13 +295,13 @@ def best_answers(
     answer" is among the candidates, and comes first where its score, the lowest over the windows as in SQuAD
     2.0, exceeds the best answer's by more than the threshold.
     """
-    found: dict[tuple[int, int], float] = {}
+    best_score: dict[tuple[int, int], float] = {}
     for place, score in _all_places(windows, longest):
         # Overlapping windows score the same answer in different contexts; the most certain one counts, as in BERT's
         # script.
-        found[place] = max(score, found.get(place, score))
+        best_score[place] = max(score, best_score.get(place, score))
     # Ties go to the earlier answer, so that the order does not depend on the order of windows.
-    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:n_best]
+    ranked = sorted(best_score.items(), key=lambda item: (-item[1], item[0]))[:n_best]
     answers = [Candidate(start, end, score) for (start, end), score in ranked]
     if null_threshold is None:
         return answers

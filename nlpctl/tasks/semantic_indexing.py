@@ -122,7 +122,7 @@ def _nearest_others(texts: Sequence[str], vectors: np.ndarray) -> list[str | Non
     np.fill_diagonal(cosines, -np.inf)
     if len(names) < 2:
         return [None] * len(texts)
-    nearest = dict(zip(names, (names[found] for found in cosines.argmax(1).tolist()), strict=True))
+    nearest = dict(zip(names, (names[index] for index in cosines.argmax(1).tolist()), strict=True))
     return [nearest[text] for text in texts]
 
 
@@ -242,13 +242,13 @@ def query_scores(
     queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
 ) -> np.ndarray:
     """The QUERY_SCORES of each query, float64 [queries, scores]. Arguments as in `retrieval_report`."""
-    found = np.zeros((len(queries), len(QUERY_SCORES)))
+    result = np.zeros((len(queries), len(QUERY_SCORES)))
     for start in range(0, len(queries), CHUNK):
         scores = queries[start : start + CHUNK] @ corpus.T
         for i, row in enumerate(scores, start):
             ranks = _ranks(row, np.asarray(relevant[i]), skipped[i])
-            found[i] = [*(np.mean(ranks <= k) for k in CUTOFFS), 1 / ranks[0]]
-    return found
+            result[i] = [*(np.mean(ranks <= k) for k in CUTOFFS), 1 / ranks[0]]
+    return result
 
 
 def missed_queries(

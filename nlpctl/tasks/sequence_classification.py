@@ -145,8 +145,8 @@ class SequenceClassification(Task):
         names, chosen = self.labels.names, self._chosen_labels(predictions).tolist()
         probabilities = self._answer_probabilities(predictions)
         return [
-            {"label": names[best], "probabilities": shown}
-            for best, shown in zip(chosen, rounded(names, probabilities), strict=True)
+            {"label": names[best], "probabilities": shares}
+            for best, shares in zip(chosen, rounded(names, probabilities), strict=True)
         ]
 
     def judged(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Judged:
@@ -266,10 +266,10 @@ def _confused(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> 
     pairs = np.asarray(gold, np.int64) * size + predicted
     if size <= MOST_SQUARED:
         return {"confusion": np.bincount(pairs, minlength=size * size).reshape(size, size).tolist()}
-    found, counts = np.unique(pairs[gold != predicted], return_counts=True)
+    distinct, counts = np.unique(pairs[gold != predicted], return_counts=True)
     order = np.argsort(-counts, kind="stable")[:MOST_CONFUSIONS]
-    told = zip(found[order].tolist(), counts[order].tolist(), strict=True)
-    return {"confusions": [[names[pair // size], names[pair % size], count] for pair, count in told]}
+    most_frequent = zip(distinct[order].tolist(), counts[order].tolist(), strict=True)
+    return {"confusions": [[names[pair // size], names[pair % size], count] for pair, count in most_frequent]}
 
 
 def figures_by_label(

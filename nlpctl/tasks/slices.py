@@ -53,8 +53,8 @@ def by_length(rows: TaskRows, examples: ExampleList) -> Named:
     lengths = np.array([sum(map(len, rows.passages(example).values())) for example in examples])
     cuts = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75]).astype(np.int64))
     ends = [0, *cuts.tolist(), int(lengths.max())]
-    told = [f"{low + 1} to {high} characters" for low, high in pairwise(ends)]
-    return [(told[place],) for place in np.searchsorted(cuts, lengths).tolist()]
+    names = [f"{low + 1} to {high} characters" for low, high in pairwise(ends)]
+    return [(names[place],) for place in np.searchsorted(cuts, lengths).tolist()]
 
 
 def main_score(task: Task, report: dict[str, Any]) -> str:
@@ -79,8 +79,11 @@ def slices_of_run(
     """By label and by length, for a run's page: {"score": NAME, "by": {KIND: [slice]}}, without empty kinds."""
     score = main_score(task, report)
     kinds = {LABEL: by_label(task, rows, examples), LENGTH: by_length(rows, examples)}
-    found = {kind: sliced(score, tallies, named, MOST_OF_A_RUN) for kind, named in kinds.items()}
-    return {"score": score, "by": {kind: [asdict(each) for each in listed] for kind, listed in found.items() if listed}}
+    by_kind = {kind: sliced(score, tallies, named, MOST_OF_A_RUN) for kind, named in kinds.items()}
+    return {
+        "score": score,
+        "by": {kind: [asdict(each) for each in listed] for kind, listed in by_kind.items() if listed},
+    }
 
 
 def slices(tallies: Tallies, score: str, members: Mapping[str, np.ndarray]) -> list[Slice]:
@@ -96,7 +99,7 @@ def slices(tallies: Tallies, score: str, members: Mapping[str, np.ndarray]) -> l
         share = replace(tallies, kind="means", names=("inside",), counts=csr_matrix(both))
         parts.append((tallies.only(chosen), tallies.only(~chosen), share))
     drawn = iter(drawn_scores([each for part in parts for each in part]) if parts else ())
-    found = []
+    result = []
     for (name, chosen), (*pair, _) in zip(members.items(), parts, strict=True):
         *both_sides, shares = islice(drawn, 3)
         whole_draws = (shares["inside"] > 0) & (shares["inside"] < 1)  # others have no score of one side
@@ -107,5 +110,5 @@ def slices(tallies: Tallies, score: str, members: Mapping[str, np.ndarray]) -> l
         if inside.min() == inside.max():  # its interval is not from the draws
             low, high = middle(outside)
             above = ends[0] - high, ends[1] - low
-        found.append(Slice(name, int(chosen.sum()), whole, ends, whole - rest, above))
-    return sorted(found, key=lambda each: each.above)
+        result.append(Slice(name, int(chosen.sum()), whole, ends, whole - rest, above))
+    return sorted(result, key=lambda each: each.above)

@@ -170,13 +170,13 @@ def _label_sets(sums: np.ndarray, names: Sequence[str]) -> Scores:
 
 def _entities(sums: np.ndarray, names: Sequence[str]) -> Scores:
     """Columns: entities of type i that are right, found, expected; then right tags, then words."""
-    right, found, expected = _thirds(sums[..., :-2])
-    f1 = _ratio(2 * right, found + expected)
-    present = ((found + expected) > 0).sum(-1)
+    right, predicted, expected = _thirds(sums[..., :-2])
+    f1 = _ratio(2 * right, predicted + expected)
+    present = ((predicted + expected) > 0).sum(-1)
     return {
-        "precision": _ratio(right.sum(-1), found.sum(-1)),
+        "precision": _ratio(right.sum(-1), predicted.sum(-1)),
         "recall": _ratio(right.sum(-1), expected.sum(-1)),
-        "f1": _ratio(2 * right.sum(-1), found.sum(-1) + expected.sum(-1)),
+        "f1": _ratio(2 * right.sum(-1), predicted.sum(-1) + expected.sum(-1)),
         "macro_f1": _ratio(f1.sum(-1), present),
         "weighted_f1": _ratio((f1 * expected).sum(-1), expected.sum(-1)),
         "accuracy": _ratio(sums[..., -2], sums[..., -1]),
@@ -185,8 +185,8 @@ def _entities(sums: np.ndarray, names: Sequence[str]) -> Scores:
 
 def _words(sums: np.ndarray, names: Sequence[str]) -> Scores:
     """Columns: as for entities, each word being one; then the words of entity types that are right, found, expected."""
-    right, found, expected = (sums[..., i] for i in (-3, -2, -1))
-    return {**_entities(sums[..., :-3], names), "entity_f1": _ratio(2 * right, found + expected)}
+    right, predicted, expected = (sums[..., i] for i in (-3, -2, -1))
+    return {**_entities(sums[..., :-3], names), "entity_f1": _ratio(2 * right, predicted + expected)}
 
 
 def _means(sums: np.ndarray, names: Sequence[str]) -> Scores:
@@ -225,8 +225,8 @@ def _shares_of_label_sets(width: int) -> dict[str, slice]:
 
 def _shares_of_entities(width: int) -> dict[str, slice]:
     types = (width - 2) // 3
-    found, expected, either = (slice(types * i, types * j) for i, j in ((1, 2), (2, 3), (1, 3)))
-    return {"precision": found, "recall": expected, **dict.fromkeys(("f1", "macro_f1", "weighted_f1"), either)}
+    predicted, expected, either = (slice(types * i, types * j) for i, j in ((1, 2), (2, 3), (1, 3)))
+    return {"precision": predicted, "recall": expected, **dict.fromkeys(("f1", "macro_f1", "weighted_f1"), either)}
 
 
 # Per kind, from the number of columns: those that sum to what a score is a share of. Every row counts for the others.
@@ -270,12 +270,14 @@ def load_tallies(file: Path) -> Tallies | None:
     if not file.is_file():
         return None
     try:
-        found = read_npz(file)
-        kind, names = parse_json(str(found["about"]))
-        counts = csr_matrix((found["data"], found["indices"], found["indptr"]), shape=tuple(found["shape"].tolist()))
+        arrays = read_npz(file)
+        kind, names = parse_json(str(arrays["about"]))
+        counts = csr_matrix(
+            (arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"].tolist())
+        )
         counts.check_format()
-        groups = found.get("groups")
-        tallies = Tallies(kind, tuple(names), counts, found["right"], found["keys"], groups)
+        groups = arrays.get("groups")
+        tallies = Tallies(kind, tuple(names), counts, arrays["right"], arrays["keys"], groups)
         lengths = {len(each) for each in (tallies.right, tallies.keys, groups) if each is not None}
         if kind not in KINDS or lengths != {counts.shape[0]} or not counts.shape[0]:
             raise ValueError(kind)

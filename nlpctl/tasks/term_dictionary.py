@@ -40,8 +40,8 @@ class Term:
 
     def known(self, text: str) -> dict[str, Any]:
         """What an answer says of it besides its type, where it is written `text`."""
-        found = {"term": self.name if text != self.name else None, "id": self.id, "link": self.link}
-        return {name: value for name, value in found.items() if value is not None}
+        facts = {"term": self.name if text != self.name else None, "id": self.id, "link": self.link}
+        return {name: value for name, value in facts.items() if value is not None}
 
 
 class TermDictionary:
@@ -55,7 +55,7 @@ class TermDictionary:
         for term in self.types:
             # Indexed by first character and length: a text is matched without trying every term.
             lengths.setdefault(term[0], set()).add(len(term))
-        self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
+        self._lengths = {first: sorted(sizes, reverse=True) for first, sizes in lengths.items()}
 
     @classmethod
     def from_file(cls, path: Path) -> TermDictionary:
@@ -64,7 +64,7 @@ class TermDictionary:
         for term in read_terms(path):
             for spelling in (term.name, *term.aliases):
                 terms.setdefault(spelling, []).append(term)
-        return cls({spelling: found[0].type for spelling, found in terms.items()}, terms)
+        return cls({spelling: entries[0].type for spelling, entries in terms.items()}, terms)
 
     def known(self, text: str, span: Span) -> dict[str, Any]:
         """What the file says of the term at `span` besides its type: its id and link, and its name for an alias."""
@@ -79,16 +79,16 @@ class TermDictionary:
         """
         spans = word_spans(text)
         ends = {end for _, end in spans}
-        found: list[Span] = []
+        matches: list[Span] = []
         for start, _ in spans:
-            if found and start < found[-1].end:
+            if matches and start < matches[-1].end:
                 continue
             for length in self._lengths.get(text[start], ()):
                 term = text[start : start + length]
                 if term in self.types and start + len(term) in ends:
-                    found.append(Span(self.types[term], start, start + len(term)))
+                    matches.append(Span(self.types[term], start, start + len(term)))
                     break
-        return found
+        return matches
 
     def apply(self, text: str, entities: Sequence[Span]) -> list[Span]:
         """Entities of `text` (character offsets, in order) with the terms among them.

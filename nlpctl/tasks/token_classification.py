@@ -42,9 +42,9 @@ class TagPath(NamedTuple):
 class TokenClassification(Task):
     """Outputs are logits [batch, length, tags], with a CRF also its transitions.
 
-    A prediction is int32 [words], the tags of the words that a window answers for; where confidence is asked for, a
-    TagPath. The tags decide what the answer
-    holds (data/rows/tag_scheme.py): the entities of a text, or all its words.
+    A feature is a window of a sentence. A prediction is int32 [words], the tags of the words that the window answers
+    for; where confidence is asked for, a TagPath. The tags decide what the answer holds (data/rows/tag_scheme.py): the
+    entities of a text, or all its words.
     """
 
     answer_keys = ("entities",)
@@ -156,14 +156,14 @@ class TokenClassification(Task):
 
     def report(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
         """Scores of entities, after the term dictionary; accuracy is that of the tags as the network gives them."""
-        gold, found, right, words = [], [], 0, 0
+        gold, predicted, right, words = [], [], 0, 0
         for example, parts in zip(examples, predictions, strict=True):
             tags = predicted_tags(parts)
             gold.append(self._tagged(example, example.tags))
-            found.append(self._entities(example, tags))
+            predicted.append(self._entities(example, tags))
             right += int((tags == np.array(example.tags)).sum())
             words += len(tags)
-        report = entity_report(gold, found)
+        report = entity_report(gold, predicted)
         labels = report.pop("labels")
         return {**report, "accuracy": right / words, "words": words, "labels": labels}
 
@@ -179,14 +179,14 @@ class TokenClassification(Task):
 
     def mistakes(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
         """Texts of which entities are missed or wrong; expected and given are those that the other lacks."""
-        found = []
+        mistakes = []
         for row, (example, parts) in enumerate(zip(examples, predictions, strict=True)):
             gold = set(self._tagged(example, example.tags))
             given = set(self._entities(example, predicted_tags(parts)))
             if gold != given:
                 missed, wrong = _format_spans(example, gold - given), _format_spans(example, given - gold)
-                found.append(Mistake(row, float(len(gold ^ given)), missed, wrong))
-        return found
+                mistakes.append(Mistake(row, float(len(gold ^ given)), missed, wrong))
+        return mistakes
 
     def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
         """Entities or words in order, with character offsets into the text: text[start:end] is the entity or word.
@@ -232,13 +232,13 @@ class TokenClassification(Task):
         type. Terms of decode.terms are not among them."""
         if predictions and not isinstance(predictions[0][0], TagPath):
             return None
-        found = [
+        judged = [
             (sure, span in gold, row)
             for row, (example, parts) in enumerate(zip(examples, predictions, strict=True))
             for gold in [set(self._tagged(example, example.tags))]
             for span, sure in self._confidences(example, parts, outside=False).items()
         ]
-        sure, right, rows = zip(*found, strict=True) if found else ((), (), ())
+        sure, right, rows = zip(*judged, strict=True) if judged else ((), (), ())
         kinds = np.float64, bool, np.int64
         arrays = [np.array(each, kind) for each, kind in zip((sure, right, rows), kinds, strict=True)]
         return Judged("words" if self.in_words else "entities", *arrays)
@@ -271,14 +271,18 @@ class TokenClassification(Task):
         That an entity is there, of this type and from this first word to this last one: the product of what the words
         need for it, and of the next word not going on with it. Where windows meet, their words count as independent.
         """
+        # Logarithms [words, 3]: of the word's tag, of it after the tag before it, of any tag that does not go on with
+        # that one (models/viterbi.py).
         steps = np.concatenate([part.steps for part in predictions]).astype(np.float64)
         spans = self._tagged(example, predicted_tags(predictions))
         given = with_outside(spans, example) if outside and self.in_words else spans
         if not given:
             return {}
+        # Spans are in characters here; the first word of each is the one that begins where it does.
         bounds = np.asarray(example.bounds)
         starts = np.searchsorted(bounds[::2], [span.start for span in given])
         ends = np.searchsorted(bounds[1::2], [span.end for span in given])  # the last word of each
+        # The first word has its tag, each further one has its tag after the one before: a difference of running sums.
         sums = np.array([0.0, *accumulate(steps[:, 1].tolist())])
         last = np.append(steps[1:, 2], 0.0)[ends]
         odds = np.exp(np.minimum(steps[starts, 0] + sums[ends + 1] - sums[starts + 1] + last, 0.0))
@@ -351,8 +355,8 @@ def _confidence_entry(span: Span, sure: Mapping[Span, float] | None) -> dict[str
     return {"confidence": round(sure[span], DIGITS) if span in sure else None}
 
 
-def _is_sure(told: Mapping[str, Any], least: float) -> bool:
-    return told["confidence"] is None or told["confidence"] >= least
+def _is_sure(answer: Mapping[str, Any], least: float) -> bool:
+    return answer["confidence"] is None or answer["confidence"] >= least
 
 
 def _format_spans(example: TaggedExample, spans: set[Span]) -> str:
@@ -373,15 +377,15 @@ def entity_report(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[S
     denominator 0 is 0. Equal to seqeval's default mode with zero_division=0.
     """
     expected: Counter[str] = Counter()
-    found: Counter[str] = Counter()
+    given: Counter[str] = Counter()
     right: Counter[str] = Counter()
     for true, guessed in zip(gold, predicted, strict=True):
         expected.update(span.type for span in true)
-        found.update(span.type for span in guessed)
+        given.update(span.type for span in guessed)
         right.update(span.type for span in set(true) & set(guessed))
-    types = sorted(expected | found)
-    per_type = {kind: _figures(right[kind], found[kind], expected[kind]) for kind in types}
-    overall = _figures(right.total(), found.total(), expected.total())
+    types = sorted(expected | given)
+    per_type = {kind: _figures(right[kind], given[kind], expected[kind]) for kind in types}
+    overall = _figures(right.total(), given.total(), expected.total())
     support = expected.total()
     return {
         "rows": len(gold),
@@ -404,19 +408,19 @@ def entity_columns(
     """
     from scipy.sparse import lil_matrix
 
-    types = sorted({span.type for gold, found, *_ in rows for span in [*gold, *found]})
+    types = sorted({span.type for gold, given, *_ in rows for span in [*gold, *given]})
     place = {kind: i for i, kind in enumerate(types)}
     columns = lil_matrix((len(rows), 3 * len(types) + 2))
-    for row, (gold, found, right_tags, words) in enumerate(rows):
-        for third, spans in enumerate((set(gold) & set(found), found, gold)):
+    for row, (gold, given, right_tags, words) in enumerate(rows):
+        for third, spans in enumerate((set(gold) & set(given), given, gold)):
             for span in spans:
                 columns[row, third * len(types) + place[span.type]] += 1
         columns[row, -2], columns[row, -1] = right_tags, words
     return types, columns.tocsr()
 
 
-def _figures(right: int, found: int, expected: int) -> dict[str, Any]:
-    precision, recall = _ratio(right, found), _ratio(right, expected)
+def _figures(right: int, given: int, expected: int) -> dict[str, Any]:
+    precision, recall = _ratio(right, given), _ratio(right, expected)
     f1 = _ratio(2 * precision * recall, precision + recall)
     return {"precision": precision, "recall": recall, "f1": f1, "support": expected}
 

@@ -105,7 +105,7 @@ def test_labels_that_a_map_leaves_alone_are_corrected(case: str, names: Any, tmp
     rows = read_rows(recipe)
     assert len(rows) == 54
     file = Path(recipe.data.train[0])
-    chosen, target = rows.read.given[1], list(_targets(rows, False))[1]  # the second row of the file is left out
+    chosen, target = rows.read.unmapped[1], list(_targets(rows, False))[1]  # the second row of the file is left out
     edit = Edit(target.column, chosen.values["label"], "other")
     content = corrected(file, target.sha256, target.format, target.header, {target.row: [edit]})
     file.write_bytes(content)
@@ -149,7 +149,7 @@ def test_labels_that_a_map_makes_are_not(tmp_path: Path, functions: Any) -> None
 def test_a_map_that_changes_lists_in_place_does_not_change_the_row_before(tmp_path: Path, functions: Any) -> None:
     rows = read_rows(recipe_for("tagged jsonl", tmp_path, *functions("in_place")))
     assert {row.values["tags"][0] for row in rows.read.rows} == {"B-LOC"}
-    assert [dict(row.values) for row in rows.read.given] == [tagged(i) for i in range(60)]
+    assert [dict(row.values) for row in rows.read.unmapped] == [tagged(i) for i in range(60)]
     assert set(_targets(rows, False)) == {None}
 
 

@@ -181,7 +181,7 @@ def lost_worker_as_error() -> Iterator[None]:
         raise RunFailed("a data worker process ended unexpectedly", hint=hint) from None
 
 
-# Batches limited by their tokens, padding included, in place of their rows (data.batch_tokens).
+# -- batches limited by their tokens, padding included (data.batch_tokens) --------------------------------------------
 
 
 BUCKET = 8  # rows whose lengths differ by less than this are drawn into batches at random
@@ -292,13 +292,15 @@ def token_lengths(features: Sequence[Any], collate: Collator, labels: Collection
 
     `labels`: the entries of a batch that are no input.
     """
-    found = []
+    lengths = []
     for start in range(0, len(features), _CHUNK):
         chunk = features[start : start + _CHUNK]
         for feature, encoding in zip(chunk, collate.encodings(chunk, tell_cut=False), strict=True):
             batch = collate.arrays([feature], [encoding])
-            found.append(max(array.shape[1] for name, array in batch.items() if name not in labels and array.ndim > 1))
-    return np.array(found, np.int64)
+            lengths.append(
+                max(array.shape[1] for name, array in batch.items() if name not in labels and array.ndim > 1)
+            )
+    return np.array(lengths, np.int64)
 
 
 def rounded(rows: float) -> int:

@@ -90,9 +90,9 @@ def gold_pieces(context: Pieces, answers: Sequence[GoldAnswer]) -> tuple[int, in
     That is the first of `answers` that begins and ends where pieces do; where none does (a person marked
     "4" in "34"), the pieces that the first one touches.
     """
-    found = [span for answer in answers if (span := _pieces_of(context, answer)) is not None]
-    exact = (span for span, is_exact in found if is_exact)
-    return next(exact, found[0][0] if found else (None, None))
+    touched = [span for answer in answers if (span := _pieces_of(context, answer)) is not None]
+    exact = (span for span, is_exact in touched if is_exact)
+    return next(exact, touched[0][0] if touched else (None, None))
 
 
 def _pieces_of(context: Pieces, answer: GoldAnswer) -> tuple[tuple[int, int], bool] | None:

@@ -160,5 +160,5 @@ class StreamingExamples(paddle.io.IterableDataset):
 
     def _changed(self, *problems: Problem) -> RunFailed:
         """The RunFailed for a changed source. The hints of `problems` are dropped: they apply before a run only."""
-        told = [replace(problem, hint="") for problem in problems]
-        return RunFailed(problems=[*told[:-1], replace(told[-1], hint=self.fix)])
+        plain = [replace(problem, hint="") for problem in problems]
+        return RunFailed(problems=[*plain[:-1], replace(plain[-1], hint=self.fix)])

@@ -135,7 +135,7 @@ def _overlaps(
     for i, j, _ in links:
         neighbours[i].add(j)
         neighbours[j].add(i)
-    found = []
+    overlaps = []
     for other, inside in combinations(splits, 2):
         exact = near = 0
         for i, count in enumerate(counts):
@@ -145,5 +145,5 @@ def _overlaps(
                 exact += count[inside]
             elif any(counts[j][other] for j in neighbours[i]):
                 near += count[inside]
-        found.append(Overlap(inside, other, sum(count[inside] for count in counts), exact, near))
-    return found
+        overlaps.append(Overlap(inside, other, sum(count[inside] for count in counts), exact, near))
+    return overlaps

@@ -76,23 +76,23 @@ class Inspection:
 
     def to_json(self) -> dict[str, Any]:
         """The output of --json: all counts, and the rows that are shown."""
-        found = self.duplicates
+        duplicates = self.duplicates
         return {
             "task": self.task,
             "max_seq_length": self.limit,
             "tokens": {"by": self.tokens_by, "exact": self.exact_tokens, "long_rows": _long_rows(self.in_windows)},
             "splits": {profile.split: _split_json(profile) for profile in self.splits},
             "duplicates": {
-                "within": {each.split: {"exact": each.exact, "near": each.near} for each in found.repeats},
-                "overlaps": [asdict(overlap) for overlap in found.overlaps],
-                "groups": [_group_json(group) for group in found.same[: self.shown]],
-                "near_pairs": [_pair_json(pair) for pair in found.near[: self.shown]],
+                "within": {each.split: {"exact": each.exact, "near": each.near} for each in duplicates.repeats},
+                "overlaps": [asdict(overlap) for overlap in duplicates.overlaps],
+                "groups": [_group_json(group) for group in duplicates.same[: self.shown]],
+                "near_pairs": [_pair_json(pair) for pair in duplicates.near[: self.shown]],
             },
             "conflicts": {
-                "same_text": len(found.conflicts),
-                "near": len(found.near_conflicts),
-                "groups": [_group_json(group) for group in found.conflicts[: self.shown]],
-                "near_pairs": [_pair_json(pair) for pair in found.near_conflicts[: self.shown]],
+                "same_text": len(duplicates.conflicts),
+                "near": len(duplicates.near_conflicts),
+                "groups": [_group_json(group) for group in duplicates.conflicts[: self.shown]],
+                "near_pairs": [_pair_json(pair) for pair in duplicates.near_conflicts[: self.shown]],
             },
             "suspicious": [_suspicion_json(suspicion) for suspicion in self.suspicions],
         }
@@ -142,20 +142,20 @@ def _bad(splits: Sequence[InspectedSplit], shown: int) -> list[Suspicion]:
     for split in splits:
         total += split.bad
         for kind, rows in split.first_bad.items():
-            told = [(row.where, split.split, row.reason.removeprefix(kind).removeprefix(": "), "") for row in rows]
-            first.setdefault(kind, []).extend(told)
+            entries = [(row.where, split.split, row.reason.removeprefix(kind).removeprefix(": "), "") for row in rows]
+            first.setdefault(kind, []).extend(entries)
     return [Suspicion(kind, True, count, first[kind][:shown]) for kind, count in total.most_common()]
 
 
 def _suspicions(rows: Sequence[InspectedRow], limit: int, shown: int) -> list[Suspicion]:
     count: Counter[str] = Counter()
     first: dict[str, list[tuple[str, str, str, str]]] = {}
-    told: set[tuple[str, str]] = set()  # questions about one text share what is odd in it
+    known: set[tuple[str, str]] = set()  # questions about one text share what is odd in it
     for row, odd in odd_rows(rows, limit):
         count[odd.kind] += 1
         listed = first.setdefault(odd.kind, [])
-        if len(listed) < shown and (odd.kind, odd.excerpt) not in told:
-            told.add((odd.kind, odd.excerpt))
+        if len(listed) < shown and (odd.kind, odd.excerpt) not in known:
+            known.add((odd.kind, odd.excerpt))
             listed.append((row.where, row.split, odd.details, shortened(odd.excerpt)))
     return [Suspicion(kind, False, times, first[kind]) for kind, times in count.most_common()]
 
@@ -168,11 +168,11 @@ def shortened(text: str, length: int = TEXT_SHOWN) -> str:
 
 def format_unknown(unknown: UnknownTokens, most: int) -> list[str]:
     """The `most` frequent words behind unknown tokens, and how often they come."""
-    found = []
+    parts = []
     for word, times in unknown.words.most_common(most):
-        shown = word if word.isprintable() else ascii(word)[1:-1]
-        found.append(f"{shortened(shown, 20)} ({times:,})")
-    return found
+        printable = word if word.isprintable() else ascii(word)[1:-1]
+        parts.append(f"{shortened(printable, 20)} ({times:,})")
+    return parts
 
 
 def format_labels(row: InspectedRow) -> str:
@@ -218,7 +218,7 @@ def _suspicion_json(suspicion: Suspicion) -> dict[str, Any]:
     return {"kind": suspicion.kind, "unusable": suspicion.bad, "count": suspicion.count, "rows": rows}
 
 
-# The most important findings, in one sentence each.
+# -- the most important findings, in one sentence each ----------------------------------------------------------------
 
 
 FEW_ROWS = 20  # training rows of a label
@@ -229,23 +229,23 @@ MANY_UNKNOWN = 0.01  # share of tokens
 MANY_LEAKED = 0.01  # share of rows
 
 
-def advice(found: Inspection) -> list[str]:
+def advice(inspection: Inspection) -> list[str]:
     """The findings that matter for training and for trusting the scores, the gravest first."""
-    about_rows = [*_unusable(found), *_leaks(found), *_contradictions(found), *_labels(found)]
-    return [*about_rows, *_lengths(found), *_unknown(found), *_odd(found)]
+    about_rows = [*_unusable(inspection), *_leaks(inspection), *_contradictions(inspection), *_labels(inspection)]
+    return [*about_rows, *_lengths(inspection), *_unknown(inspection), *_odd(inspection)]
 
 
-def _unusable(found: Inspection) -> Iterator[str]:
-    fate = "are left out" if found.skips_bad else "stop the training (data.on_bad_row: skip leaves them out)"
-    for profile in found.splits:
+def _unusable(inspection: Inspection) -> Iterator[str]:
+    fate = "are left out" if inspection.skips_bad else "stop the training (data.on_bad_row: skip leaves them out)"
+    for profile in inspection.splits:
         bad = sum(profile.bad.values())
         if bad:
             share = percent(bad / (bad + profile.rows))
             yield f"Rows of {profile.split} that cannot be used {fate}: {bad:,} ({share})."
 
 
-def _leaks(found: Inspection) -> Iterator[str]:
-    for overlap in found.duplicates.overlaps:
+def _leaks(inspection: Inspection) -> Iterator[str]:
+    for overlap in inspection.duplicates.overlaps:
         inside, other, rows = overlap.inside, overlap.other, max(overlap.rows, 1)
         if overlap.exact:
             yield f"Rows of {inside} that occur in {other} too: {overlap.exact:,} ({percent(overlap.exact / rows)})."
@@ -258,21 +258,21 @@ def _leaks(found: Inspection) -> Iterator[str]:
                 f"Scores on {inside} will be too high: what memorised rows count in them. "
                 f"`nlpctl data split{near}` splits a file anew, such rows together."
             )
-    for repeats in found.duplicates.repeats:
+    for repeats in inspection.duplicates.repeats:
         if repeats.exact:
             yield f"Rows of {repeats.split} that repeat an earlier one: {repeats.exact:,}."
 
 
-def _contradictions(found: Inspection) -> Iterator[str]:
-    same, near = len(found.duplicates.conflicts), len(found.duplicates.near_conflicts)
+def _contradictions(inspection: Inspection) -> Iterator[str]:
+    same, near = len(inspection.duplicates.conflicts), len(inspection.duplicates.near_conflicts)
     if same:
         yield f"Texts that occur with different labels: {same:,}. One of them is wrong, or the text does not decide."
     if near:
         yield f"Pairs that are almost the same and have different labels: {near:,}."
 
 
-def _labels(found: Inspection) -> Iterator[str]:
-    train = next((profile for profile in found.splits if profile.split == "train"), None)
+def _labels(inspection: Inspection) -> Iterator[str]:
+    train = next((profile for profile in inspection.splits if profile.split == "train"), None)
     if train is None or not train.labels:
         return
     few = [f"{label} ({count})" for label, count in train.labels.items() if count < FEW_ROWS]
@@ -280,16 +280,16 @@ def _labels(found: Inspection) -> Iterator[str]:
         yield f"Fewer than {FEW_ROWS} training examples of {and_more(few, 6)}: too few to learn them well."
     most, least = max(train.labels.values()), min(train.labels.values())
     one_each = sum(train.labels.values()) == train.rows
-    info = task_info(found.task)
+    info = task_info(inspection.task)
     if one_each and most >= UNEVEN * least:
         first, last = next(iter(train.labels)), list(train.labels)[-1]
         by = ": compare models by macro F1, not by accuracy" if "macro_f1" in info.metrics else ""
         yield f"There are {most / least:.1f} times as many training examples of {first} as of {last}{by}."
-    names = {label for profile in found.splits for label in profile.labels}
+    names = {label for profile in inspection.splits for label in profile.labels}
     alike = [f"{one!r} and {other!r} {way}" for one, other, way in twins(names)]
     if alike:
         yield f"Labels that may be one: {and_more(alike)}. They are learned as different ones."
-    for profile in found.splits:
+    for profile in inspection.splits:
         if profile is not train and profile.labels:
             yield from _compared(train, profile, "macro_f1" in info.metrics and not info.tags)
 
@@ -308,17 +308,17 @@ def _compared(train: SplitProfile, other: SplitProfile, macro: bool) -> Iterator
         yield f"The label distribution of {other.split} differs from train ({percent(sum(shares) / 2)} of the rows)."
 
 
-def _lengths(found: Inspection) -> Iterator[str]:
-    measured = [profile for profile in found.splits if profile.lengths is not None]
+def _lengths(inspection: Inspection) -> Iterator[str]:
+    measured = [profile for profile in inspection.splits if profile.lengths is not None]
     shares = {profile.split: profile.lengths.longer / profile.rows for profile in measured}
-    if not found.in_windows and max(shares.values(), default=0) > OFTEN_CUT:
-        told = ", ".join(f"{percent(share)} of {split}" for split, share in shares.items())
+    if not inspection.in_windows and max(shares.values(), default=0) > OFTEN_CUT:
+        limit, cut = inspection.limit, ", ".join(f"{percent(share)} of {split}" for split, share in shares.items())
         enough = max(profile.lengths.percentiles[99] for profile in measured)
-        yield f"Cut at data.max_seq_length ({found.limit}): {told}. {enough:,} tokens would hold 99 % of rows whole."
+        yield f"Cut at data.max_seq_length ({limit}): {cut}. {enough:,} tokens would hold 99 % of rows whole."
 
 
-def _unknown(found: Inspection) -> Iterator[str]:
-    worst = max(found.splits, key=lambda profile: profile.unknown.share, default=None)
+def _unknown(inspection: Inspection) -> Iterator[str]:
+    worst = max(inspection.splits, key=lambda profile: profile.unknown.share, default=None)
     if worst is not None and worst.unknown.share > MANY_UNKNOWN:
         words = ", ".join(format_unknown(worst.unknown, 6))
         share = f"{percent(worst.unknown.share)} of the tokens of {worst.split}"
@@ -326,7 +326,7 @@ def _unknown(found: Inspection) -> Iterator[str]:
             "apart. model.add_tokens makes them known, data.map can write them otherwise."  # fmt: skip
 
 
-def _odd(found: Inspection) -> Iterator[str]:
-    odd = [f"{suspicion.kind} ({suspicion.count:,})" for suspicion in found.suspicions if not suspicion.bad]
+def _odd(inspection: Inspection) -> Iterator[str]:
+    odd = [f"{suspicion.kind} ({suspicion.count:,})" for suspicion in inspection.suspicions if not suspicion.bad]
     if odd:
         yield f"Suspicious rows: {and_more(odd, 20)}."

@@ -153,17 +153,17 @@ def _in_quotes(row: Row, columns: Sequence[str]) -> Iterator[str]:
 def rows_with_repeated_keys(source: RowSource, most: int | None = None) -> dict[tuple[str, int | str], Sequence[str]]:
     """Per file and line of the first `most` objects of jsonl in each file (None: all): the keys that stand twice."""
     source = unchanged(source)
-    found: dict[tuple[str, int | str], Sequence[str]] = {}
+    result: dict[tuple[str, int | str], Sequence[str]] = {}
     if not isinstance(source, FileRows):
-        return found
+        return result
     for path, kind in zip(source.files, source.formats, strict=True):
         if kind == "jsonl":
             with open_unpacked(path) as stream:
                 lines = (line for line in file_lines(stream, str(path), kind) if line[1].strip())
                 for number, raw in islice(lines, most):
                     if keys := tuple(repeated_keys(decode(raw)[0])):
-                        found[str(path), number] = keys
-    return found
+                        result[str(path), number] = keys
+    return result
 
 
 def repeated_keys(text: str) -> Iterator[str]:

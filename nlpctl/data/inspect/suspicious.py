@@ -67,11 +67,11 @@ def oddities(row: InspectedRow) -> Iterator[Oddity]:
     for doubt in row.doubts:
         kind, _, details = doubt.partition(": ")
         yield Oddity(kind, details, row.text)
-    found: dict[str, Oddity] = {}
+    by_kind: dict[str, Oddity] = {}
     for passage in row.passages:
         for odd in _oddities_of(passage):
-            found.setdefault(odd.kind, odd)
-    yield from found.values()
+            by_kind.setdefault(odd.kind, odd)
+    yield from by_kind.values()
 
 
 def _oddities_of(text: str) -> Iterator[Oddity]:
@@ -96,11 +96,11 @@ def _oddities_of(text: str) -> Iterator[Oddity]:
         yield Oddity("repeats itself", again, text)
 
 
-def _at(found: re.Match[str], kind: str, details: str) -> Oddity:
+def _at(match: re.Match[str], kind: str, details: str) -> Oddity:
     """A finding at some place of a text."""
-    start = max(found.start() - _BEFORE, 0)
-    excerpt = ("…" if start else "") + found.string[start : found.start() + _AFTER]
-    return Oddity(kind, f"{details} at character {found.start() + 1}", excerpt)
+    start = max(match.start() - _BEFORE, 0)
+    excerpt = ("…" if start else "") + match.string[start : match.start() + _AFTER]
+    return Oddity(kind, f"{details} at character {match.start() + 1}", excerpt)
 
 
 def _repetition(text: str) -> str:

@@ -66,8 +66,8 @@ def tags_from_marks(
     marks = sorted(set(marks))
     for one, other in zip(marks, marks[1:], strict=False):
         if other.start < one.end:
-            told = " and ".join(f"{mark.label} {text[mark.start : mark.end]!r}" for mark in (one, other))
-            raise ValueError(f"overlapping spans: {told}; a word has one tag")
+            spans = " and ".join(f"{mark.label} {text[mark.start : mark.end]!r}" for mark in (one, other))
+            raise ValueError(f"overlapping spans: {spans}; a word has one tag")
     borders = {place for mark in marks for place in (mark.start, mark.end)}
     words: list[str] = []
     tags: list[str] = []

@@ -167,12 +167,14 @@ def _parse_cells(row: Row) -> Row:
 
 def annotated_content(rows: Sequence[Row], suffix: str) -> bytes:
     """A file with the objects that `rows` were made of, as their files have them; .jsonl: an object per line."""
-    found: dict[tuple[str, Any], Any] = {}
+    objects_by_place: dict[tuple[str, Any], Any] = {}
     for source in {row.source for row in rows}:
         with open_unpacked(source) as stream:
             lines = numbered_lines(stream, source, MAX_DOCUMENT)
-            found |= {(source, row.line): row.values for row in record_rows(lines, source) if isinstance(row, Row)}
-    objects = [json_bytes(found[row.source, row.line]) for row in rows]
+            objects_by_place |= {
+                (source, row.line): row.values for row in record_rows(lines, source) if isinstance(row, Row)
+            }
+    objects = [json_bytes(objects_by_place[row.source, row.line]) for row in rows]
     if suffix in JSON_LINES:
         return b"".join(line + b"\n" for line in objects)
     return b"[\n" + b",\n".join(objects) + b"\n]\n"

@@ -20,10 +20,10 @@ def is_record(value: Any) -> bool:
     """Whether an object holds a text and entities by type and word, as no other file does."""
     if not isinstance(value, dict) or not isinstance(value.get(TEXT), str) or not isinstance(value.get(LABEL), dict):
         return False
-    found = [places for words in value[LABEL].values() if isinstance(words, dict) for places in words.values()]
-    return bool(found) and all(
+    all_places = [places for words in value[LABEL].values() if isinstance(words, dict) for places in words.values()]
+    return bool(all_places) and all(
         isinstance(places, list) and all(isinstance(place, list) and len(place) == 2 for place in places)
-        for places in found
+        for places in all_places
     )
 
 
@@ -32,7 +32,7 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     text = value.get(TEXT)
     if not isinstance(text, str):
         raise ValueError(f"not a record of CLUENER: no {TEXT!r}")
-    values = {name: found for name, found in value.items() if name != LABEL}
+    values = {name: entry for name, entry in value.items() if name != LABEL}
     if LABEL not in value:
         return Annotated(values)
     return Annotated(values, True, marks=tuple(sorted(set(_marks(text, value[LABEL])))), marked=TEXT)

@@ -87,16 +87,16 @@ def _by_id(file: Path) -> dict[int, str]:
 
 def _replacements(file: Path) -> dict[str, str]:
     problems: list[Problem] = []
-    found: dict[str, str] = {}
+    replacements: dict[str, str] = {}
     for number, written, read in _pairs(file, problems):
         if len(written) != 1 or len(read) != 1:  # one for one, so that positions in the text stay what they are
             hint = "lines are `written<TAB>read`, one character each"
             problems.append(Problem(f"{written[:20]!r} and {read[:20]!r} are not one character each",
                                     f"{file}:{number}", hint))  # fmt: skip
         else:
-            found[written] = read
+            replacements[written] = read
     _raise(problems)
-    return found
+    return replacements
 
 
 def _pairs(file: Path, problems: list[Problem]) -> Iterator[tuple[int, str, str]]:

@@ -60,8 +60,8 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     text = _text_of(value)
     if text is None:
         raise ValueError(f"not a record of doccano: no {TEXT!r}")
-    others = {name: found for name, found in value.items() if not _has_a_meaning(name, found)}
-    values = others if TEXT in value else {TEXT if name == _DATA else name: found for name, found in others.items()}
+    others = {name: entry for name, entry in value.items() if not _has_a_meaning(name, entry)}
+    values = others if TEXT in value else {TEXT if name == _DATA else name: entry for name, entry in others.items()}
     point = from_units(text)
     labels: list[str] = []
     marks: list[Mark] = []
@@ -69,15 +69,15 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     for each in given:
         if not isinstance(each, list):
             each = [each]  # the label column of a table
-        for found in each:
-            if _is_span(found):
-                marks.append(_mark(text, point, found))
-            elif isinstance(found, str):
-                labels.append(found)
-            elif isinstance(found, dict) and isinstance(found.get("label_name"), str):  # an older classification
-                labels.append(found["label_name"])
-            elif found is not None:
-                raise ValueError(f"bad label: {found!r} is neither a label nor [start, end, label]")
+        for entry in each:
+            if _is_span(entry):
+                marks.append(_mark(text, point, entry))
+            elif isinstance(entry, str):
+                labels.append(entry)
+            elif isinstance(entry, dict) and isinstance(entry.get("label_name"), str):  # an older classification
+                labels.append(entry["label_name"])
+            elif entry is not None:
+                raise ValueError(f"bad label: {entry!r} is neither a label nor [start, end, label]")
     return Annotated(values, bool(given), tuple(("label", label) for label in labels), tuple(sorted(set(marks))), TEXT)
 
 
@@ -92,11 +92,11 @@ def _tell(names: tuple[str, ...]) -> None:
     console.note(f"not written, since doccano takes it for its own: {', '.join(names)}")
 
 
-def _mark(text: str, point: Any, found: Any) -> Mark:
-    if isinstance(found, dict):
-        start, end, label = found["start_offset"], found["end_offset"], found.get("label_name", found.get("label"))
+def _mark(text: str, point: Any, span: Any) -> Mark:
+    if isinstance(span, dict):
+        start, end, label = span["start_offset"], span["end_offset"], span.get("label_name", span.get("label"))
     else:
-        start, end, label = found
+        start, end, label = span
     if isinstance(start, int) and isinstance(end, int):
         start, end = point(start), point(end)
     return checked_mark(text, start, end, label)
@@ -110,9 +110,9 @@ def record_of(
     if taken:
         _tell(tuple(taken))
     others = {name: value for name, value in data.items() if name not in (*taken, TEXT)}
-    found: list[Any]
+    written: list[Any]
     if labels is None:
-        found = [[units_of(text, start), units_of(text, end), label] for start, end, label in marks]
+        written = [[units_of(text, start), units_of(text, end), label] for start, end, label in marks]
     else:
-        found = list(labels)
-    return {**others, TEXT: text, "label": found}
+        written = list(labels)
+    return {**others, TEXT: text, "label": written}

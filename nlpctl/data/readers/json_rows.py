@@ -167,7 +167,7 @@ def json_bytes(value: Any, indent: int | None = None, default: Callable[[Any], A
         return json.dumps(value, indent=indent, default=default).encode()
 
 
-# Reads SQuAD 1.1, SQuAD 2.0 and CMRC 2018: a nested JSON document, one row per question.
+# -- SQuAD 1.1, SQuAD 2.0 and CMRC 2018: a nested document, one row per question --------------------------------------
 #
 # {"data": [{"paragraphs": [{"context": ..., "qas": [{"id": ..., "question": ..., "answers": [...]}]}]}]}
 # [{"context_text": ..., "qas": [{"query_id": ..., "query_text": ..., "answers": ["..."]}]}]    CMRC's first layout

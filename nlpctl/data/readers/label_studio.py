@@ -80,10 +80,10 @@ def _other_labels(value: Mapping[str, Any]) -> str | None:
 
 
 def _strings(value: Any) -> list[str]:
-    found = value if isinstance(value, list) else [value]
-    if not all(isinstance(each, str) for each in found):
+    strings = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) for each in strings):
         raise ValueError("bad label: choices are no list of texts")
-    return found
+    return strings
 
 
 def _field(values: Mapping[str, Any], value: Mapping[str, Any], known: str | None, to_name: Any = None) -> str:
@@ -141,15 +141,15 @@ def _minimal(value: Mapping[str, Any]) -> Annotated:
     choices: list[tuple[str, str]] = []
     marks: list[Mark] = []
     marked, unread, answered = None, None, False
-    for name, found in value.items():
-        if isinstance(found, dict) and "choices" in found:
-            choices += [(name, label) for label in _strings(found["choices"])]
-        elif _are_spans(found, lambda each: "labels" in each):
-            for each in found:
+    for name, entry in value.items():
+        if isinstance(entry, dict) and "choices" in entry:
+            choices += [(name, label) for label in _strings(entry["choices"])]
+        elif _are_spans(entry, lambda each: "labels" in each):
+            for each in entry:
                 marked = _field(value, each, marked)
                 marks += _marks(value[marked], each)
-        elif _are_spans(found, _other_labels):
-            unread = _other_labels(found[0])
+        elif _are_spans(entry, _other_labels):
+            unread = _other_labels(entry[0])
         else:
             continue
         answered = True
@@ -197,9 +197,7 @@ def results_of(text: str, labels: Sequence[str] | None, marks: Sequence[Mark], t
     found = []
     for number, (start, end, label) in enumerate(marks):
         value = {"start": start, "end": end, "text": text[start:end], "labels": [label]}
-        found.append(
-            {"id": f"span{number}", "from_name": LABELS, "to_name": to_name, "type": "labels", "value": value}
-        )
+        found.append({"id": f"span{number}", "from_name": LABELS, "to_name": to_name, "type": "labels", "value": value})
     return found
 
 

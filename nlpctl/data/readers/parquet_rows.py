@@ -14,8 +14,8 @@ _AT_ONCE = 2048  # rows
 
 def group_rows(stream: Any, source: str) -> list[int]:
     """The number of rows of each row group, from the end of the file alone."""
-    found = _opened(stream, source).metadata
-    return [found.row_group(place).num_rows for place in range(found.num_row_groups)]
+    metadata = _opened(stream, source).metadata
+    return [metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)]
 
 
 def parquet_rows(
@@ -47,11 +47,11 @@ def parquet_rows(
             return
         others = [field.name for field in batch.schema if not _is_plain(field.type)]
         try:
-            found = batch.to_pylist()
+            records = batch.to_pylist()
         except (ValueError, OverflowError) as error:  # no UTF-8, a date that Python does not know
             message = f"a value in the rows {number:,} to {number + batch.num_rows - 1:,} cannot be read ({error})"
             raise UserError(message, source, "write the file again without it") from None
-        for values in found:
+        for values in records:
             yield Row(source, number, values | {name: _plain(values[name]) for name in others})
             number += 1
 

@@ -33,12 +33,12 @@ def segmented_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Se
         tokens: list[str] = []
         tags: list[str] = []
         for word in words:
-            found = _WORD.fullmatch(word)
-            if found is None:
+            match = _WORD.fullmatch(word)
+            if match is None:
                 reason = reason or f"no tag: {word!r} is not WORD/TAG"
                 break
-            tokens += found["word"]
-            tags += [f"{mark}-{found['tag']}" for mark in "B" + "I" * (len(found["word"]) - 1)]
+            tokens += match["word"]
+            tags += [f"{mark}-{match['tag']}" for mark in "B" + "I" * (len(match["word"]) - 1)]
         values = {TOKENS: tokens, TAGS: tags}
         reason = reason or missing_key(values, required)
         yield Row(source, number, values) if reason is None else BadRow(source, number, reason)
@@ -46,8 +46,10 @@ def segmented_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Se
 
 def is_segmented(lines: Iterable[str]) -> bool:
     """Whether the first lines of a file are words with their tags, and several of them."""
-    found = [words for line in lines if (words := _words(line))][:_LOOKED_AT]
-    return any(len(words) > 1 for words in found) and all(_WORD.fullmatch(word) for words in found for word in words)
+    words_of_lines = [words for line in lines if (words := _words(line))][:_LOOKED_AT]
+    return any(len(words) > 1 for words in words_of_lines) and all(
+        _WORD.fullmatch(word) for words in words_of_lines for word in words
+    )
 
 
 def _words(line: str) -> list[str]:

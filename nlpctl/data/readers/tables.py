@@ -1,8 +1,8 @@
 """Reads tables of text: lines -> records -> rows. Memory is constant.
 
-    csv           cells between commas, or semicolons as Excel writes them in many countries; may stand in quotes
-    quoted_tsv    cells between tabs that may stand in quotes, as pandas and Excel write them
-    tsv, joined   cells between tabs; a quotation mark is one of the text
+csv           cells between commas, or semicolons as Excel writes them in many countries; may stand in quotes
+quoted_tsv    cells between tabs that may stand in quotes, as pandas and Excel write them
+tsv, joined   cells between tabs; a quotation mark is one of the text
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def in_quotes(beginning: str) -> bool:
     quotation marks, doubled ones, and one at least needs them."""
     position, needed = 0, False
     while position < len(beginning):
-        found = _CELL.match(beginning, position)
-        if found is None:  # an unquoted mark, or a cell that is cut off here
+        cell = _CELL.match(beginning, position)
+        if cell is None:  # an unquoted mark, or a cell that is cut off here
             return needed and _ENDS_CELL.search(beginning, position + 1) is None
-        quoted = found["quoted"]
+        quoted = cell["quoted"]
         needed = needed or (quoted is not None and any(sign in quoted for sign in ('""', "\t", "\n")))
-        position = found.end()
+        position = cell.end()
     return needed
 
 
@@ -162,9 +162,7 @@ def _csv_reason(error: csv.Error) -> str:
     return f"{error}; is a quotation mark left open, or not doubled inside quotes?"
 
 
-def table_rows(
-    records: Iterable[Record], source: str, header: bool, required: Sequence[str]
-) -> Iterator[Row | BadRow]:
+def table_rows(records: Iterable[Record], source: str, header: bool, required: Sequence[str]) -> Iterator[Row | BadRow]:
     """Rows with named cells: by the header if `header`, else "0", "1", ... The first record sets their number."""
     names: list[str] | None = None
     first_line = 0

@@ -178,14 +178,14 @@ def no_good_row(source: RowSource, log: BadRowLog) -> UserError:
 
 @dataclass(frozen=True)
 class Placed:
-    """An example, or a part of one that fits the window, and its row as file:line."""
+    """An example, or a part of one that fits the window, and the place of its row, file:line."""
 
     where: str
     item: Any
 
 
 class FeatureList(ExampleList):
-    """The features of `examples` (the parts that fit the window), and the owner of each."""
+    """The features of `examples` (the parts that fit the window), and the owner of each: its place among `examples`."""
 
     def __init__(self, examples: Sequence[Any], cut: Callable[[Any], Sequence[Any]]):
         super().__init__()
@@ -214,7 +214,7 @@ def places(rows: Iterable[Row | BadRow], reader: ExampleReader, examples: Sequen
 
     Equal examples get different rows, if there are as many rows of that content.
     """
-    found: list[str | None] = [None] * len(examples)
+    wheres: list[str | None] = [None] * len(examples)
     waiting: defaultdict[int, list[int]] = defaultdict(list)  # by length, so that few have to be compared
     for i, example in enumerate(examples):
         waiting[example.byte_length].append(i)
@@ -226,19 +226,14 @@ def places(rows: Iterable[Row | BadRow], reader: ExampleReader, examples: Sequen
         same_length = waiting.get(placed.item.byte_length, [])
         same = next((i for i in same_length if examples[i] == placed.item), None)
         if same is not None:
-            found[same] = placed.where
+            wheres[same] = placed.where
             # Each row is used once, so that a repeated example gets the places of different rows.
             same_length.remove(same)
             # Everything asked for is found: the rest of a large file need not be read.
             if not any(waiting.values()):
                 break
-    return _repeated(found, examples)
-
-
-def _repeated(found: list[str | None], examples: Sequence[Any]) -> list[str | None]:
-    """The places, with those of rows that were drawn several times (data.balance) filled in from each other."""
-    missing = [i for i, place in enumerate(found) if place is None]
-    for i in missing:
-        others = (found[k] for k, example in enumerate(examples) if found[k] is not None and example == examples[i])
-        found[i] = next(others, None)
-    return found
+    # data.balance draws rows several times, and each stands in its file once: its copies have its place.
+    for i in [i for i, where in enumerate(wheres) if where is None]:
+        alike = (wheres[k] for k, example in enumerate(examples) if wheres[k] is not None and example == examples[i])
+        wheres[i] = next(alike, None)
+    return wheres

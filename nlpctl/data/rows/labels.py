@@ -97,9 +97,9 @@ class LabelSet:
                     hint="is data.columns.label the right column? If so, list the labels in a file: data.labels: FILE",
                 )  # fmt: skip
         if len(distinct) < 2:
-            found = f"only the label {distinct.pop()!r}" if distinct else "no label"
+            reason = f"only the label {distinct.pop()!r}" if distinct else "no label"
             raise UserError(
-                f"{found} occurs in the training data; a classifier needs at least two", where=where,
+                f"{reason} occurs in the training data; a classifier needs at least two", where=where,
                 hint="check data.columns.label, or give data.labels",
             )  # fmt: skip
         _warn_of_twins(distinct, where)
@@ -113,7 +113,7 @@ class LabelSet:
 def twins(names: Iterable[str]) -> list[tuple[str, str, str]]:
     """Pairs of labels that probably mean the same, and in what they differ: what is not seen, case and width, or the
     way a number is written (1 and 1.0)."""
-    found: list[tuple[str, str, str]] = []
+    pairs: list[tuple[str, str, str]] = []
     looks: dict[str, str] = {}
     folded: dict[str, str] = {}
     for name in sorted(names):
@@ -123,22 +123,22 @@ def twins(names: Iterable[str]) -> list[tuple[str, str, str]]:
         number = _WHOLE.fullmatch(fold)
         fold = number[1] if number else fold
         if look in looks:
-            found.append((looks[look], name, "look the same"))
+            pairs.append((looks[look], name, "look the same"))
         elif fold in folded:
             way = "are one number" if number else "differ in case or width only"
-            found.append((folded[fold], name, way))
+            pairs.append((folded[fold], name, way))
         looks.setdefault(look, name)
         folded.setdefault(fold, name)
-    return found
+    return pairs
 
 
 def _warn_of_twins(names: Iterable[str], where: str) -> None:
-    found = twins(names)
-    for one, other, way in found[:SHOWN]:
-        shown = map(ascii if way == "look the same" else repr, (one, other))
-        console.warn(f"{where}: the labels {' and '.join(shown)} {way}, and count as two")
-    if len(found) > SHOWN:
-        console.warn(f"{where}: {len(found) - SHOWN:,} more pairs of labels are alike in such ways")
+    pairs = twins(names)
+    for one, other, way in pairs[:SHOWN]:
+        quoted = map(ascii if way == "look the same" else repr, (one, other))
+        console.warn(f"{where}: the labels {' and '.join(quoted)} {way}, and count as two")
+    if len(pairs) > SHOWN:
+        console.warn(f"{where}: {len(pairs) - SHOWN:,} more pairs of labels are alike in such ways")
 
 
 def given_labels(data: DataSection) -> LabelSet | None:
@@ -199,10 +199,10 @@ def _known(labels: LabelSet) -> str:
 
 def label_name(value: Any) -> str:
     """A label value as text: stripped, numbers as Python prints them. ValueError: it is blank, no label, or several."""
-    if isinstance(value, str | dict) and isinstance(found := unpacked(value), list):
-        if len(found) > 1:
-            raise ValueError(f"several labels: {', '.join(map(str, found))}; a text has one")
-        value = found[0] if found else None
+    if isinstance(value, str | dict) and isinstance(labels := unpacked(value), list):
+        if len(labels) > 1:
+            raise ValueError(f"several labels: {', '.join(map(str, labels))}; a text has one")
+        value = labels[0] if labels else None
     if isinstance(value, str):
         name = value.strip()
         if is_blank(name):
@@ -229,10 +229,10 @@ def unpacked(value: Any) -> Any:
     text = value.strip() if isinstance(value, str) else ""
     if text.startswith("{") and text.endswith("}"):
         try:
-            found = json.loads(text)
+            parsed = json.loads(text)
         except (ValueError, RecursionError):
             return value
-        value = found if isinstance(found, dict) else value
+        value = parsed if isinstance(parsed, dict) else value
     if isinstance(value, dict):
         choices = value.get(CHOICES)
         if not isinstance(choices, list | str):

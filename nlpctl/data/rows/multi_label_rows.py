@@ -14,7 +14,9 @@ from nlpctl.data.rows.text_rows import TextRows, checked_text
 from nlpctl.errors import UserError
 from nlpctl.names import and_more
 
-# Hierarchical label names: `food##fruit` is the label fruit below the label food, which it implies.
+# -- hierarchical label names -----------------------------------------------------------------------------------------
+#
+# `food##fruit` is the label fruit below the label food, which it implies.
 
 SEPARATOR = "##"
 
@@ -53,6 +55,9 @@ def ancestor_ids(names: Sequence[str]) -> tuple[tuple[int, ...], ...]:
     """Per label the ids (positions in `names`) of its ancestors, which must be among `names`."""
     ids = {name: i for i, name in enumerate(names)}
     return tuple(tuple(ids[above] for above in ancestors(name)) for name in names)
+
+
+# -- rows -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +137,8 @@ def row_labels(value: Any, separator: str) -> list[str]:
     value = unpacked(value)
     if isinstance(value, str) and value.lstrip().startswith("["):
         with contextlib.suppress(ValueError, RecursionError):  # [1, 2]; else it is a label
-            found = json.loads(value)
-            value = found if isinstance(found, list) else value
+            parsed = json.loads(value)
+            value = parsed if isinstance(parsed, list) else value
     if isinstance(value, str):
         parts = value.split(separator)
         if not all(part.strip() for part in parts):

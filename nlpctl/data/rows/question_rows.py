@@ -20,7 +20,10 @@ _SHOWN = 30  # characters of an answer that a message shows
 
 @dataclass(frozen=True, slots=True)
 class GoldAnswer:
-    """context[start:start + len(text)] is `text`; `start` None: a person's own words, which only the score uses."""
+    """A reference answer: context[start:start + len(text)] is `text`, in characters.
+
+    `start` None: a person's own words, which only the score uses.
+    """
 
     text: str
     start: int | None
@@ -28,7 +31,11 @@ class GoldAnswer:
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample:
-    """`answers` is None if they are not wanted, () where the context holds no answer."""
+    """A question about a context, with its reference answers.
+
+    `id`: the name of the question in its file. `answers` is None if they are not wanted, () where the context
+    holds none.
+    """
 
     id: str | None
     question: str
@@ -72,7 +79,8 @@ class QuestionRows(TaskRows):
                 raise ValueError("contradiction: is_impossible is true, but there are answers")
             if impossible is False and not answers:
                 raise ValueError("no answers: the list is empty, but is_impossible is false")
-        return QuestionExample(_read_id(values.get("id")), question, context, answers)
+        name = values.get("id")
+        return QuestionExample(None if name is None else str(name), question, context, answers)
 
     def _checked_question(self, value: Any) -> str:
         """The question. ValueError if it is too long, judged without a tokenizer: a word is at least one token."""
@@ -103,10 +111,6 @@ class QuestionRows(TaskRows):
         if not any(example.answers for example in examples):
             hint = f"check data.columns.answers ({self.data.columns.answers}) and the training file"
             raise UserError(f"none of the {len(examples)} training questions has an answer", where=where, hint=hint)
-
-
-def _read_id(value: Any) -> str | None:
-    return None if value is None else str(value)
 
 
 def _read_answers(value: Any, context: str) -> tuple[GoldAnswer, ...]:
@@ -146,11 +150,11 @@ def _read_answer(text: Any, start: Any, context: str) -> GoldAnswer:
         return GoldAnswer(stripped, None)
     if context[start : start + len(text)] == text:
         return GoldAnswer(stripped, start + text.index(stripped))
-    found = context.find(text)
-    if found < 0:
+    position = context.find(text)
+    if position < 0:
         raise ValueError(f"answer not in the context: {_quoted(text)}")
     there = _quoted(context[start : start + len(text)])
-    raise ValueError(f"wrong answer_start: at {start} the context has {there}; {_quoted(text)} begins at {found}")
+    raise ValueError(f"wrong answer_start: at {start} the context has {there}; {_quoted(text)} begins at {position}")
 
 
 def _quoted(text: str) -> str:

@@ -24,7 +24,11 @@ _HINT = "use one scheme: BIO, BIOES, BMES or BILOU, all tags like B-PER or all l
 
 
 class Span(NamedTuple):
-    """An entity: its type and the positions [start, end) of its words."""
+    """An entity: its type, and where it stands, [start, end).
+
+    `TagScheme.entities` counts in words. tasks/token_classification.py turns that into characters of the text by
+    TaggedExample.bounds, and uses the same class.
+    """
 
     type: str
     start: int
@@ -55,6 +59,7 @@ class TagScheme:
         spans = []
         start = 0
         previous, previous_type = OUTSIDE, UNTYPED
+        # One O more than there are words, so that an entity at the end of the sentence is closed as any other.
         for i, (mark, kind) in enumerate([*map(self.split, tags), (OUTSIDE, UNTYPED)]):
             # An I or E goes on with the entity before it, if there is one of its type that has not ended.
             goes_on = mark in "IE" and previous in "BI" and kind == previous_type
@@ -103,8 +108,8 @@ def detect_scheme(tags: Iterable[str], where: str, places: Mapping[str, str] | N
     tags = list(tags)
     names = [tag for tag in tags if tag != OUTSIDE]
     if not names:
-        found = "no tag but O: there are no entities" if tags else "there are no tags"
-        raise UserError(found, where=where, hint="check data.columns.tags and the training file")
+        reason = "no tag but O: there are no entities" if tags else "there are no tags"
+        raise UserError(reason, where=where, hint="check data.columns.tags and the training file")
     style = _style(names, where, places or {})
     marks: dict[str, set[str]] = {}  # per type; those of BMES keep their M here
     for tag in names:
@@ -160,7 +165,7 @@ def _scheme_name(marks: dict[str, set[str]], where: str) -> Literal["BIO", "BIOE
     return "BILOU" if last == "L" else "BMES" if "M" in used else "BIOES"
 
 
-# What the types of tags mean: which are entities, and which are parts of speech.
+# -- what the types of tags mean: which are entities, and which are parts of speech -----------------------------------
 #
 # An analyser tags every word of a text with a part of speech, a tagger of entities the entities alone. A set of parts
 # of speech is recognised by its verb, which no analyser lacks and no entity is called.

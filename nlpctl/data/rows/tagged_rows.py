@@ -24,10 +24,13 @@ from nlpctl.names import listed
 
 @dataclass(frozen=True, slots=True)
 class TaggedExample:
-    """`bounds`: start and end of word i in `text` at 2i and 2i + 1. `tags`: their ids, None where not wanted.
+    """A text cut into words, with the tag of each.
 
-    Arrays of 4-byte integers, because a split of a million sentences is held in memory. `in_words`: whether the row
-    gave words; the text was then put together from them, unless it stood next to them.
+    `bounds`: int32 [2 * words]; word i is text[bounds[2i]:bounds[2i + 1]], in characters. `tags`: int32 [words], the
+    ids of their tags in the label set; None where not wanted. Of "Bob sings" the bounds are 0, 3, 4, 9.
+    `in_words`: whether the row gave words; the text was then put together from them, unless it stood next to them.
+
+    Arrays of 4-byte integers, because a split of a million sentences is held in memory.
     """
 
     text: str

@@ -30,7 +30,12 @@ class Example(Protocol):
 
 
 class TaskRows(ABC):
-    """Converts the rows of one task to examples."""
+    """Converts the rows of one task to examples, and tells what stands in them.
+
+    A subclass says which columns a row must have (`required`), reads one (`read`), and gives back its texts
+    (`passages`) and what an answer repeats of it (`input_columns`). With labels it also collects these
+    (`collect_labels`). The rest has defaults.
+    """
 
     endings: Mapping[str, str] = TABLES  # file ending -> format, where data.format is auto
     labelled: bool = True  # `labelled` of the task's TaskInfo; set by task_rows()
@@ -42,6 +47,8 @@ class TaskRows(ABC):
 
     def __init__(self, data: DataSection):
         self.data = data
+
+    # -- columns --------------------------------------------------------------------------------------------------
 
     @property
     def split_together(self) -> str | None:
@@ -61,6 +68,8 @@ class TaskRows(ABC):
         """The columns of a row without its label, as one would write it: where none is required, that of a text."""
         return self.required(labelled=False) or (() if self.plain_column is None else (self.plain_column,))
 
+    # -- from a row to an example, and what stands in it -------------------------------------------------------------
+
     @abstractmethod
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> Any:
         """The example in a row; `labels` None: its label is not wanted. ValueError("kind: details") says why not."""
@@ -72,6 +81,8 @@ class TaskRows(ABC):
     def texts(self, example: Any) -> Iterator[str]:
         """The texts of an example, for a vocabulary."""
         yield from self.passages(example).values()
+
+    # -- for `data inspect` and scores of parts of a split -----------------------------------------------------------
 
     def label_names(self, example: Any, labels: LabelSet) -> tuple[str, ...]:
         """The labels of a labelled example, or the types of its entities, for statistics of a data set."""
@@ -85,6 +96,8 @@ class TaskRows(ABC):
         """Probable mistakes in a valid labelled example, as "kind: details"."""
         yield from ()
 
+    # -- for `predict`, for files of annotators, and for `data next` -------------------------------------------------
+
     @abstractmethod
     def input_columns(self, example: Any) -> dict[str, Any]:
         """The input columns that predict repeats before the answer: column -> JSON-ready value."""
@@ -96,6 +109,8 @@ class TaskRows(ABC):
     def columns_to_fill(self, example: Any) -> dict[str, Any]:
         """The columns that a person fills in to label an example, None where the label belongs."""
         return {self.label_column: None}
+
+    # -- for training ------------------------------------------------------------------------------------------------
 
     def collect_labels(self, source: RowSource) -> LabelSet:
         """The label set of the training rows. Bad rows are skipped; they are reported when the examples are read."""

@@ -44,11 +44,9 @@ class TextRows(TaskRows):
         return self.data.columns.text if self.data.columns.text_pair is None else None
 
     def required(self, labelled: bool) -> tuple[str, ...]:
-        return (*self._text_columns(), *((self.data.columns.label,) if labelled else ()))
-
-    def _text_columns(self) -> tuple[str, ...]:
         columns = self.data.columns
-        return (columns.text,) if columns.text_pair is None else (columns.text, columns.text_pair)
+        pair = () if columns.text_pair is None else (columns.text_pair,)
+        return (columns.text, *pair, *((columns.label,) if labelled else ()))
 
     def collect_labels(self, source: RowSource) -> LabelSet:
         return collect_names(source, lambda values: self._label_names(values[self.data.columns.label]))

@@ -16,7 +16,7 @@ from nlpctl.data.text.spelled_tokens import SpelledTokens
 from nlpctl.data.text.wordpiece import MAX_WORDS, character_table, unsupported_reason
 from nlpctl.errors import UserError
 
-# Locates added tokens (model.add_tokens) in text, for encoders that split text by rules of their own.
+# -- added tokens (model.add_tokens) in a text, for encoders that split it by rules of their own ----------------------
 
 Span = tuple[int, int]
 
@@ -39,7 +39,7 @@ class AddedWords:
         whole = self._spans(text)
         kept = next(whole, None)
         taken: Span | None = None  # the last that became a unit
-        found: list[list[Span]] = []
+        result: list[list[Span]] = []
         for word in words:
             units: list[Span] = []
             reached = False  # by an added word that began in an earlier one
@@ -62,18 +62,17 @@ class AddedWords:
                     # Whatever the token covers of this unit is done; the rest of the unit is examined again.
                     start = kept[1]
             if reached:
-                found[-1] += units
+                result[-1] += units
             else:
-                found.append(units)
-        return found
+                result.append(units)
+        return result
 
     def _spans(self, text: str) -> Iterator[Span]:
         if self._pattern is None:
             return iter(())
         if self._lowercase:  # a character that becomes two would move all that follow
             text = "".join(low if len(low := character.lower()) == 1 else character for character in text)
-        return (found.span() for found in self._pattern.finditer(text))
-
+        return (match.span() for match in self._pattern.finditer(text))
 
 
 _LONG_WORD = 50  # characters

@@ -76,11 +76,11 @@ class CorpusTokens:
         ids: list[int] = []
         masks: list[int] = []
         end = 0
-        for found in self.mask.finditer(text):
-            ids += self._plain(text[end : found.start()])
+        for match in self.mask.finditer(text):
+            ids += self._plain(text[end : match.start()])
             masks.append(len(ids))
             ids.append(self.mask_id)
-            end = found.end()
+            end = match.end()
         ids += self._plain(text[end:])
         windows, done = [], 0
         while done < len(masks):
@@ -90,8 +90,8 @@ class CorpusTokens:
             # A mask near the end of the window sees little of what follows: leave it to the next one.
             last = len(ids) if stop >= len(ids) else stop - self._room // 4
             inside = [mask for mask in masks[done:] if mask < max(last, masks[done] + 1)]
-            shown = ids[start:stop]
-            windows.append(_window(shown, [NO_WORD] * len(shown), [mask - start for mask in inside]))
+            window = ids[start:stop]
+            windows.append(_window(window, [NO_WORD] * len(window), [mask - start for mask in inside]))
             done += len(inside)
         return windows
 

@@ -34,7 +34,7 @@ class SpelledTokens:
         """`text` with blanks between the words of what spells a special token, which so is none."""
         if self._pattern is None:
             return text
-        return self._pattern.sub(lambda found: " ".join(filter(None, found.groups())), text)
+        return self._pattern.sub(lambda match: " ".join(filter(None, match.groups())), text)
 
 
 def _pattern(token: str, dropped: str) -> str:

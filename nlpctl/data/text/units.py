@@ -20,7 +20,7 @@ from nlpctl.data.text.word_spans import load_jieba
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 
-# A vocabulary in a file, for networks trained from nothing: an entry per line, or what PaddleNLP's Vocab saves.
+# -- a vocabulary in a file, for networks trained from nothing --------------------------------------------------------
 #
 # vocab.txt     an entry per line, its id the line, as Vocab.load_vocabulary reads it and BERT's tokenizers save it
 # vocab.json    what Vocab.to_json writes: token_to_idx, and which entries stand for padding and the unknown
@@ -49,14 +49,14 @@ class Entries:
 
 def read_entries(path: Path) -> Entries:
     """Read the file. UserError: it cannot be read, or holds no entries."""
-    found = _read_vocab_json(path) if path.suffix == ".json" else Entries(_unique(path, _lines(path)))
-    if not found.tokens:
+    entries = (
+        _read_vocab_json(path)
+        if path.suffix == ".json"
+        else Entries(_unique(path, [text for _, text in read_lines(path, "vocabulary")]))
+    )
+    if not entries.tokens:
         raise UserError("holds no entries", where=str(path), hint="write an entry per line")
-    return found
-
-
-def _lines(path: Path) -> list[str]:
-    return [text for _, text in read_lines(path, "vocabulary")]
+    return entries
 
 
 def _read_vocab_json(path: Path) -> Entries:
@@ -83,8 +83,8 @@ def _unique(path: Path, lines: Sequence[str]) -> tuple[str, ...]:
         index for index, text in enumerate(lines) if not text or last[text] != index or "\n" in text or "\r" in text
     ]
     if unused:
-        told = "are blank, repeated or a line break"
-        console.note(f"{path}: {len(unused):,} of {len(lines):,} lines {told}, and stand for nothing")
+        reason = "are blank, repeated or a line break"
+        console.note(f"{path}: {len(unused):,} of {len(lines):,} lines {reason}, and stand for nothing")
     left_out = set(unused)
     return tuple(f"[unused{index}]" if index in left_out else text for index, text in enumerate(lines))
 
@@ -223,11 +223,11 @@ class _UnitIds(dict[str, int]):
         self._unknown, self._lowercase = unknown, lowercase
 
     def __missing__(self, unit: str) -> int:
-        found = self.get(unit.lower(), self._unknown) if self._lowercase else self._unknown
+        index = self.get(unit.lower(), self._unknown) if self._lowercase else self._unknown
         # Words are not cached: a stream of new ones would grow the process without end.
         if len(unit) == 1:
-            self[unit] = found
-        return found
+            self[unit] = index
+        return index
 
     def __reduce__(self) -> tuple:
         return type(self), (dict(self), self._unknown, self._lowercase)
