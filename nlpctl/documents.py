@@ -69,9 +69,10 @@ class Mismatch(ValueError):
 
 
 def whole_content() -> Any:
-    """A field that holds all that was read, and that `save` writes again as it stands.
+    """A field that holds all entries that were read, and that `save` writes as they are, in place of the fields.
 
-    It is for documents with entries that no class lists, such as those of newer versions. Make one with `from_json`.
+    It is for documents whose keys are names of something, and for those that are written again with what newer versions
+    put into them; of such, change `content` and make another one with `from_json`.
     """
     return dataclasses.field(default_factory=dict, compare=False, repr=False, metadata={_WHOLE: True})
 
@@ -163,7 +164,7 @@ def to_json(value: Any) -> Any:
         for field in dataclasses.fields(value):
             held = getattr(value, field.name)
             if field.metadata.get(_WHOLE):
-                return {name: entry for name, entry in held.items() if name != "format"}
+                return to_json(held)
             omitted = field.metadata.get(_OMITTED) and held == field.default_factory()  # type: ignore[misc]
             if not omitted:
                 entries[field.name] = to_json(held)
@@ -193,7 +194,11 @@ def not_negative(value: float) -> None:
 
 def moment(value: str) -> None:
     """A time in ISO format, with its zone."""
-    if datetime.fromisoformat(value).tzinfo is None:
+    try:
+        time = datetime.fromisoformat(value)
+    except ValueError:
+        raise ValueError("is no time") from None
+    if time.tzinfo is None:
         raise ValueError("is a time without a zone")
 
 
@@ -278,7 +283,7 @@ def _convert_list(value: Any, base: Any, kinds: Sequence[Any], place: Place) -> 
         kinds = [kinds[0] if kinds else Any] * len(value)
     pairs = zip(value, kinds, strict=True)
     converted = [convert(held, kind, (*place, f"[{number}]")) for number, (held, kind) in enumerate(pairs)]
-    return converted if base is list else tuple(converted)
+    return tuple(converted) if base is tuple else converted
 
 
 def _convert_mapping(value: Any, kinds: Sequence[Any], place: Place) -> dict[Any, Any]:
@@ -303,7 +308,7 @@ def _convert_fields(value: Any, kind: Any, place: Place) -> Any:
     given = {}
     for name, (annotation, field) in fields_of(kind).items():
         if field.metadata.get(_WHOLE):
-            given[name] = value
+            given[name] = convert(value, annotation, place)
         elif name in value:
             given[name] = convert(value[name], annotation, (*place, name))
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:

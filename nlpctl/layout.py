@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import Final
 
 # A folder of answers
-PARTS = "nlpctl predict --parts"  # `content` of its manifest
+PARTS: Final = "nlpctl predict --parts"  # `content` of its manifest
 
 # Data
 JSON_LINES = (".jsonl", ".ndjson")  # endings of files with a JSON object per line

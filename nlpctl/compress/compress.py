@@ -11,6 +11,7 @@ from pathlib import Path
 from nlpctl import console
 from nlpctl.compress.interleaved_timing import Field, field_of
 from nlpctl.compress.plan import (
+    CompressionPlan,
     carried_over,
     has_learned,
     make_plan,
@@ -430,7 +431,7 @@ def _stop_told() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
+def _taken(folder: Path, overwrite: bool, plan: CompressionPlan) -> Iterator[None]:
     """Lock `folder` for this command and remove leftovers of a killed one."""
     with writing(folder, ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)

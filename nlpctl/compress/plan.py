@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nlpctl.checksums import sha256_of, sums_of
 from nlpctl.compress.input_files import data_files, files_of_networks
@@ -19,6 +19,7 @@ from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.keys import use_of
 from nlpctl.config.paths import dataset_files
 from nlpctl.config.schema import Recipe
+from nlpctl.documents import Document
 from nlpctl.errors import UserError
 from nlpctl.export.strategies import (
     CANDIDATES,
@@ -32,13 +33,12 @@ from nlpctl.export.strategies import (
     Step,
     Strategy,
 )
-from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import PLAN
 from nlpctl.models.model_manifest import is_part, parts_of
 from nlpctl.names import did_you_mean, differing
 from nlpctl.runtime.run_directory import RunDirectory
 
-FORMAT = 2
+_OVER = "use --overwrite to discard existing results, or name another folder: -o FOLDER"
 SHOWN = 3  # most settings listed in a message
 _STATIC = "compression.input_infer_model_path"
 _STUDENT = "distillation.student"
@@ -46,7 +46,28 @@ _STUDENT = "distillation.student"
 _OF_STUDENT = ("model", "training", "optimizer", "early_stopping", "data.max_seq_length")
 
 
-def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = None) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class CompressionPlan(Document):
+    """plan.json: what the folders of a compression were made of, by `nlpctl compress`, which goes on where it is the
+    same. It marks the folder as one of nlpctl's.
+
+    `source`: folder or name of the model; `sha256`: of its files, by name, and of the rows (`data`), of the files of a
+    named data set (`dataset`) and of those that networks depend on (`networks`), by path. `settings`: the keys that
+    decide about folders, with values.
+    """
+
+    FORMAT: ClassVar[int | None] = 2
+    REPAIR: ClassVar[str] = _OVER
+
+    source: str
+    sha256: Mapping[str, str]
+    data: Mapping[str, str]
+    dataset: Mapping[str, str] | None = None  # older plans do not have it
+    networks: Mapping[str, str]
+    settings: Mapping[str, Any]
+
+
+def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = None) -> CompressionPlan:
     """The plan of a command: checksums of source, data and student files, and the settings that determine folders.
 
     `static_model`: the prefix of the graph that replaces the source's own.
@@ -55,49 +76,43 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
     files = parts_of(folder) if folder.is_dir() else []
     files += [] if static_model is None else sorted(static_model.parent.glob(f"{static_model.name}.pd*"))
     values = flat(recipe_values(recipe, everything=True))
-    return {
-        "format": FORMAT,
-        "source": str(source),
-        "sha256": {path.name: sha256_of(path) for path in files},
-        "data": _sums(data_files(recipe)),
-        "dataset": sums_of(dataset_files(recipe)),
-        "networks": _sums(files_of_networks(recipe)),
-        "settings": {
-            name: value for name, value in values.items() if not _is_free(name) and use_of(name).role != "network"
-        }  # the network is that of the source
-        | _of_student(recipe),
-    }
+    # The network is that of the source.
+    settings = {name: value for name, value in values.items() if not _is_free(name) and use_of(name).role != "network"}
+    return CompressionPlan(
+        source=str(source),
+        sha256={path.name: sha256_of(path) for path in files},
+        data=_sums(data_files(recipe)),
+        dataset=sums_of(dataset_files(recipe)),
+        networks=_sums(files_of_networks(recipe)),
+        settings=settings | _of_student(recipe),
+    )
 
 
-def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: bool) -> None:
+def check_plan(folder: Path, plan: CompressionPlan, recipe: Recipe, training: bool) -> None:
     """UserError if `folder` holds compressed models of another source or with other settings.
 
     `training`: whether this command trains; otherwise existing networks are used, whatever their settings.
     """
-    file = folder / PLAN
-    old = read_json(file)
-    hint = "use --overwrite to discard existing results, or name another folder: -o FOLDER"
-    if old.get("format") != FORMAT or not isinstance(old.get("settings"), dict):
-        raise UserError("is not a plan of this version of nlpctl", str(file), hint)
+    old, hint = CompressionPlan.load(folder / PLAN), CompressionPlan.REPAIR
     # older versions also noted settings that determine nothing, such as those of section search
-    before = {name: value for name, value in old["settings"].items() if not _is_free(name)}
-    now = _as_read(plan["settings"])
-    if {name: value for name, value in old["sha256"].items() if is_part(name)} != plan["sha256"]:
-        what = f"another model ({old['source']})"
+    before = {name: value for name, value in old.settings.items() if not _is_free(name)}
+    now = _as_read(plan.settings)
+    if {name: value for name, value in old.sha256.items() if is_part(name)} != plan.sha256:
+        what = f"another model ({old.source})"
         if before.get(_STATIC) != now.get(_STATIC):
             what = f"another graph ({_STATIC}: {before.get(_STATIC)})"
-        elif old["source"] == plan["source"]:
+        elif old.source == plan.source:
             what = "an earlier version of this model: its files have changed since"
         raise UserError(f"holds compressed models of {what}", str(folder), hint)
     trained = training and _is_trained(folder)
-    files = dict.fromkeys(("data", "dataset"), "the data")
-    files |= {"networks": "the files that networks depend on"} if trained else {}
-    for kind, message in files.items():
-        # Older plans have no "dataset", and list cards.
-        was = {name: value for name, value in old.get(kind, plan[kind]).items() if is_part(Path(name).name)}
-        changed = differing(was, plan[kind])
-        if changed:
-            raise UserError(f"{message} changed since these models were made: {changed[0]}", str(folder), hint)
+    files = [("the data", old.data, plan.data), ("the data", old.dataset, plan.dataset)]
+    files += [("the files that networks depend on", old.networks, plan.networks)] if trained else []
+    for what, was, is_now in files:
+        if was is None or is_now is None:
+            continue
+        listed = {name: value for name, value in was.items() if is_part(Path(name).name)}  # older plans list cards
+        if changed := differing(listed, is_now):
+            raise UserError(f"{what} changed since these models were made: {changed[0]}", str(folder), hint)
     changed = [name for name in differing(before, now) if trained or not _is_of_training(name)]
     if changed:
         made = [f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in changed[:SHOWN]]
@@ -107,20 +122,20 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: 
         raise UserError(message, recipe.where(where), f"use the same settings again, {hint}")
 
 
-def carried_over(folder: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+def carried_over(folder: Path, plan: CompressionPlan) -> CompressionPlan:
     """`plan` of a command without training, completed with the entries on existing networks from the plan in
     `folder`."""
     if not (folder / PLAN).is_file() or not _is_trained(folder):
-        return dict(plan)
-    old = read_json(folder / PLAN)
-    rest = {name: value for name, value in plan["settings"].items() if not _is_of_training(name)}
-    trained = {name: value for name, value in old["settings"].items() if _is_of_training(name)}
-    return {**plan, "networks": old["networks"], "settings": rest | trained}
+        return plan
+    old = CompressionPlan.load(folder / PLAN)
+    rest = {name: value for name, value in plan.settings.items() if not _is_of_training(name)}
+    trained = {name: value for name, value in old.settings.items() if _is_of_training(name)}
+    return replace(plan, networks=old.networks, settings=rest | trained)
 
 
-def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
+def write_plan(folder: Path, plan: CompressionPlan) -> None:
     """Write plan.json, which marks the folder as one of nlpctl's."""
-    write_json_atomic(folder / PLAN, plan)
+    plan.save(folder / PLAN)
 
 
 def _sums(files: Iterable[tuple[str, Path]]) -> dict[str, str]:

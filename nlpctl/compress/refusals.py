@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from nlpctl import console
 from nlpctl.compress.input_files import data_files, files_of_networks
-from nlpctl.compress.plan import Chain, check_plan, strategies_of
+from nlpctl.compress.plan import Chain, CompressionPlan, check_plan, strategies_of
 from nlpctl.compress.scorer import check_scorable
 from nlpctl.compress.source import require_fp32, static_model
 from nlpctl.compress.strategies import Distill, every_strategy
@@ -188,7 +187,7 @@ def default_output(source: str) -> Path:
 
 
 def refuse_output(
-    folder: Path, source: str, plan: Mapping[str, Any], recipe: Recipe, *, overwrite: bool, training: bool
+    folder: Path, source: str, plan: CompressionPlan, recipe: Recipe, *, overwrite: bool, training: bool
 ) -> None:
     """UserError if `folder` is not a compression, or holds results of another plan. `training`: see check_plan."""
     refuse_lost_link(folder)

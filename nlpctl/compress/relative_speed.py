@@ -7,14 +7,14 @@ network that decides as it does. So a speed-up is what compression adds to what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
+from typing import ClassVar
 
 from nlpctl.compress.scores import Row
-from nlpctl.files import json_of, write_json_atomic
+from nlpctl.documents import Document
 
-FORMAT = 1
 Seconds = Mapping[str, Mapping[int, Sequence[float]]]  # by name of the row and batch size: seconds of every batch
 
 
@@ -41,6 +41,19 @@ class LastRound:
         """By how much `one` was faster than `other` in each round of both."""
         both = [round for round in self.rounds if one in round and other in round]
         return [sum(round[other][size]) / sum(round[one][size]) for round in both]
+
+
+@dataclass(frozen=True)
+class StoredRounds(Document):
+    """last-round.json of `nlpctl compress`: a LastRound, so that the same command need not time it again. `key`: of the
+    rows and how they are timed."""
+
+    FORMAT: ClassVar[int | None] = 1
+
+    key: str
+    samples: int
+    rounds: tuple[Seconds, ...]
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -188,19 +201,12 @@ def finalists(rows: Sequence[Row], reference: Row, allowed: Sequence[Row]) -> li
 
 def write_last_round(file: Path, key: str, last: LastRound) -> None:
     """Store the rounds so far. `key` identifies the rows and how they are timed."""
-    write_json_atomic(file, {"format": FORMAT, "key": key, **asdict(last)})
+    StoredRounds(key, last.samples, last.rounds, last.failed).save(file)
 
 
 def read_last_round(file: Path, key: str) -> LastRound | None:
     """The stored rounds; None if there are none, the file is damaged, or its key differs."""
-    try:
-        content = json_of(file)
-        if (content["format"], content["key"]) != (FORMAT, key):
-            return None
-        rounds = tuple(
-            {str(name): {int(size): seconds for size, seconds in sizes.items()} for name, sizes in round.items()}
-            for round in content["rounds"]
-        )
-        return LastRound(int(content["samples"]), rounds, tuple(map(str, content.get("failed", ()))))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    stored = StoredRounds.load_if_valid(file)
+    if stored is None or stored.key != key:
         return None
+    return LastRound(stored.samples, stored.rounds, stored.failed)

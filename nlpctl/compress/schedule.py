@@ -14,8 +14,8 @@ from nlpctl.compress.selection import Aim
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.documents import Document, Finite, whole_content
 from nlpctl.export.strategies import CANDIDATES, EXPORTS, ORIGINAL, CalibratedInt8, Step, Strategy
-from nlpctl.files import json_of, write_json_atomic
 
 # The time budget of a compression and the expected times of its steps. Imports no Paddle.
 
@@ -92,18 +92,22 @@ def trained_rows(recipe: Recipe, strategies: Iterable[Strategy], count: Callable
     return {strategy.name: strategy.rows_trained(recipe, count) for strategy in reading}
 
 
+@dataclass(frozen=True)
+class StepTimes(Document):
+    """times.json of `nlpctl compress`: the seconds of each kind of step so far, by which later ones are planned."""
+
+    seconds: Mapping[str, Finite] = whole_content()
+
+
 def read_times(folder: Path) -> dict[str, float]:
     """The recorded times of earlier steps; {} if there are none."""
-    try:
-        content = json_of(folder / TIMES)
-        return {str(name): float(seconds) for name, seconds in content.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
-        return {}
+    times = StepTimes.load_if_valid(folder / TIMES)
+    return {} if times is None else dict(times.seconds)
 
 
 def write_times(folder: Path, times: Mapping[str, float]) -> None:
     """Record the times of steps for later calls."""
-    write_json_atomic(folder / TIMES, dict(times))
+    StepTimes(times).save(folder / TIMES)
 
 
 def told(seconds: float) -> str:

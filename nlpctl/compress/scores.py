@@ -5,19 +5,16 @@ Imports neither Paddle nor NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import greater_is_better, scores
-from nlpctl.files import json_of, write_json_atomic
+from nlpctl.documents import Document
 from nlpctl.models.export_folder import points_lost, way_name
 
-T = TypeVar("T")
-
-FORMAT = 2
 OWN = "compression.evaluate"  # key of the user's own scores in a report
 
 
@@ -140,6 +137,27 @@ class TestScore:
     agreement: float
 
 
+@dataclass(frozen=True)
+class StoredRow(Document):
+    """A file of scores/: what was measured of a candidate in one engine and precision, by `nlpctl compress`, so that
+    the same command need not measure it again. `key`: of the measurement (compress/scorer.py)."""
+
+    FORMAT: ClassVar[int | None] = 2
+
+    key: str
+    found: Row
+
+
+@dataclass(frozen=True)
+class StoredTestScore(Document):
+    """The same of the chosen candidate on test."""
+
+    FORMAT: ClassVar[int | None] = 2
+
+    key: str
+    found: TestScore
+
+
 def metric_of(recipe: Recipe) -> Metric:
     """The score of compression.evaluate, else training.metric_for_best_model if a report has it, else the task's main
     score."""
@@ -159,39 +177,24 @@ def score_file(folder: Path, candidate: str, way: str, split: str = "dev") -> Pa
 
 def write_row(file: Path, row: Row, key: str) -> None:
     """Store a row. `key` identifies the measurement (compress/scorer.py)."""
-    _keep(file, key, row)
+    StoredRow(key, row).save(file)
 
 
 def read_row(file: Path, key: str) -> Row | None:
     """The stored row; None if there is none, it is damaged, or its key differs."""
-    return _kept(file, key, _row)
+    stored = StoredRow.load_if_valid(file)
+    return stored.found if stored is not None and stored.key == key else None
 
 
 def write_test_score(file: Path, score: TestScore, key: str) -> None:
     """Store a score on test, like `write_row`."""
-    _keep(file, key, score)
+    StoredTestScore(key, score).save(file)
 
 
 def read_test_score(file: Path, key: str) -> TestScore | None:
     """The stored score on test; None as in `read_row`."""
-    return _kept(file, key, lambda values: TestScore(**values))
-
-
-def _row(values: dict[str, Any]) -> Row:
-    drops = None if values["drops"] is None else tuple(values["drops"])
-    return Row(**{**values, "speeds": tuple(Speed(**speed) for speed in values["speeds"]), "drops": drops})
-
-
-def _keep(file: Path, key: str, value: Row | TestScore) -> None:
-    write_json_atomic(file, {"format": FORMAT, "key": key, "found": asdict(value)})
-
-
-def _kept(file: Path, key: str, parse: Callable[[dict[str, Any]], T]) -> T | None:
-    try:
-        content = json_of(file)
-        return parse(content["found"]) if (content["format"], content["key"]) == (FORMAT, key) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+    stored = StoredTestScore.load_if_valid(file)
+    return stored.found if stored is not None and stored.key == key else None
 
 
 def agreement(one: Sequence[str], other: Sequence[str]) -> float:

@@ -43,7 +43,7 @@ from nlpctl.datatools.corrections import (
 from nlpctl.datatools.wrong_labels import find_outliers, wrong_classes, wrong_label_sets, wrong_tags
 from nlpctl.errors import UserError
 from nlpctl.experiments.held_out import PREDICTIONS, PROBABILITIES, HeldOutProbabilities, read_lines, read_shares
-from nlpctl.experiments.series import TrainingRows, read_rows, read_series
+from nlpctl.experiments.series import SeriesFile, TrainingRows, read_rows, read_series
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_below_file, refuse_output
@@ -114,7 +114,7 @@ def audit(
         refuse_output(target / name, overwrite, exists="the file exists", elsewhere=_ELSEWHERE)
     rows = read_rows(recipe)
     changed = sorted(
-        name for name, sum_ in began["data"].items() if not (Path(name).is_file() and sha256_of(Path(name)) == sum_)
+        name for name, sum_ in began.data.items() if not (Path(name).is_file() and sha256_of(Path(name)) == sum_)
     )
     if changed:
         hint = "restore the file, or train the folds again: nlpctl train RECIPE --folds N --overwrite"
@@ -136,13 +136,13 @@ def audit(
     return result
 
 
-def _folds(folder: Path, given: Sequence[Override]) -> tuple[Recipe, dict[str, Any]]:
+def _folds(folder: Path, given: Sequence[Override]) -> tuple[Recipe, SeriesFile]:
     """The recipe of the folds, and what they began with."""
     began = read_series(folder)
     again = "train the folds: nlpctl train RECIPE --folds 5"
-    if not began["plan"].get("folds"):
+    if not began.plan.get("folds"):
         raise UserError("these runs saw all rows: there are no predictions of unseen ones", str(folder), again)
-    if began["state"] != "finished":
+    if began.state != "finished":
         hint = "finish them: the same nlpctl train command with --resume"
         raise UserError("the folds are not finished", str(folder), hint)
     recipe = load_recipe(folder, given, "apply")

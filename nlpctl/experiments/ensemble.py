@@ -116,7 +116,7 @@ def _expanded(models: Sequence[str]) -> Iterator[str]:
     for name in models:
         folder = Path(name)
         if is_series(folder):
-            runs = [folder / str(run) for run in read_series(folder)["runs"]]
+            runs = [folder / run for run in read_series(folder).runs]
             missing = next((run for run in runs if not is_run(run)), None)
             if missing is not None:
                 hint = "the command that made the folder makes it again, with --resume; or name the runs that are there"

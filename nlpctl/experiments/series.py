@@ -14,10 +14,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nlpctl import console
 from nlpctl.checksums import sums_of
@@ -37,14 +37,13 @@ from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.split_rows import SplitRows, as_written, read_split_rows
 from nlpctl.data.splits import groups_of, read_labelled_split, resolve_labels
+from nlpctl.documents import Document, whole_content
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.files import (
     STAGING_PREFIX,
-    json_of,
     remove_dir,
     remove_leftovers,
     staged_file,
-    write_json_atomic,
     write_text_atomic,
     writing,
 )
@@ -65,33 +64,45 @@ from nlpctl.training.train import train
 # have in common with the one that began.
 
 DATA = "data"
-FORMAT = 1
 AGAIN = "the same command with --resume goes on; finished runs are kept"
 FREE_SPACE = "choose a writable folder with free space"
 
 
-def read_series(folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class SeriesFile(Document):
+    """series.json: written by `nlpctl train --folds`, `--seeds`, `sweep` and the learning curve before anything else,
+    and when they end; read when they go on, and by whatever lists or joins the runs.
+
+    `kind`: the command; `plan`: what else must be the same when it goes on; `data`, `others`: SHA-256 of the rows and
+    of other files, and `functions` of the user's own code; `runs`: paths in the folder; `own`: what else the command
+    writes there; `content`: all entries, also the facts that `finish` adds.
+    """
+
+    FORMAT: ClassVar[int | None] = 1
+    REPAIR: ClassVar[str] = "begin again with --overwrite, or name another folder"
+
+    kind: str
+    state: str
+    plan: Mapping[str, Any]
+    data: Mapping[str, str]
+    runs: tuple[str, ...]
+    others: Mapping[str, str] | None = None  # older versions did not note these three
+    functions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    own: tuple[str, ...] = ()
+    content: Mapping[str, Any] = whole_content()
+
+
+def read_series(folder: Path) -> SeriesFile:
     """The content of series.json. UserError: there is none, or it is damaged."""
     file = folder / SERIES
-    try:
-        content = json_of(file)
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ValueError("it is not of this version of nlpctl")
-        kinds = {"kind": str, "state": str, "runs": list, "data": dict, "plan": dict}
-        wrong = [name for name, kind in kinds.items() if not isinstance(content.get(name), kind)]
-        if wrong:
-            raise ValueError(f"{wrong[0]} is missing")
-        runs = [Path(str(name)) for name in content["runs"]]
-        outside = [path for path in runs if path.is_absolute() or not is_inside(path, folder)]
-        if outside:
-            raise ValueError(f"{outside[0]} is not in the folder")
-        return content
-    except (FileNotFoundError, NotADirectoryError):
+    if not file.exists():
         hint = "name the folder that holds all runs"
-        raise UserError("there are no runs of folds or seeds here", str(folder), hint) from None
-    except (OSError, ValueError) as error:
-        hint = "begin again with --overwrite, or name another folder"
-        raise UserError(f"the list of the runs cannot be read ({error})", str(file), hint) from None
+        raise UserError("there are no runs of folds or seeds here", str(folder), hint)
+    series = SeriesFile.load(file)
+    for name in series.runs:
+        if Path(name).is_absolute() or not is_inside(name, folder):
+            raise UserError(f"is damaged: {name} is not in the folder", str(file), SeriesFile.REPAIR)
+    return series
 
 
 def elsewhere(kind: str) -> str:
@@ -112,16 +123,16 @@ def refuse_early(recipe: Recipe, kind: str, *, resume: bool, overwrite: bool, gr
     if resume and overwrite:
         raise UserError("--resume and --overwrite cannot be combined", where="--resume", hint="keep one of them")
     if is_series(folder):
-        content = {} if overwrite else read_series(folder)
-        if content and content["kind"] != kind:
+        series = None if overwrite else read_series(folder)
+        if series is not None and series.kind != kind:
             hint = f"{elsewhere(kind)}, or --overwrite to replace it"
-            raise UserError(f"the folder was written by another command ({content['kind']})", str(folder), hint)
-        ended = bool(content) and content["state"] == "finished" and not missing_runs(folder, content["runs"])
+            raise UserError(f"the folder was written by another command ({series.kind})", str(folder), hint)
+        ended = series is not None and series.state == "finished" and not missing_runs(folder, series.runs)
         if resume and ended and not grows:
             message = "all runs are finished; there is nothing to resume"
             raise UserError(message, str(folder), "use --overwrite to train again")
-        if content and not resume:
-            what = "finished" if content["state"] == "finished" else "unfinished"
+        if series is not None and not resume:
+            what = "finished" if series.state == "finished" else "unfinished"
             hint = f"use {'' if what == 'finished' else '--resume to continue, '}--overwrite to train again"
             raise UserError(f"the folder holds {what} runs", str(folder), f"{hint}; or {elsewhere(kind)}")
     elif is_run(folder):
@@ -186,7 +197,7 @@ def open_folder(
 
 def finish(folder: Path, **facts: Any) -> None:
     """Say in series.json that all is done, and `facts`."""
-    write_json_atomic(folder / SERIES, {**read_series(folder), "state": "finished", **facts})
+    SeriesFile.from_json({**read_series(folder).content, "state": "finished", **facts}).save(folder / SERIES)
 
 
 def _begin(recipe: Recipe, folder: Path, known: Mapping[str, Any], names: Sequence[str], own: Sequence[str]) -> None:
@@ -195,21 +206,16 @@ def _begin(recipe: Recipe, folder: Path, known: Mapping[str, Any], names: Sequen
             old: list[str] = []
             with contextlib.suppress(UserError):
                 series = read_series(folder)
-                old = [*series["runs"], *_listed(series.get("own"))]  # another command's, too
+                old = [*series.runs, *series.own]  # another command's, too
             _clear(folder, [*old, *names, *own])
-        content = {"format": FORMAT, "state": "running", **known, "runs": list(names), "own": list(own)}
-        write_json_atomic(folder / SERIES, content)  # first: by it the folder is known as this command's
+        content = {"state": "running", **known, "runs": list(names), "own": list(own)}
+        SeriesFile.from_json(content).save(folder / SERIES)  # first: by it the folder is known as this command's
         write_text_atomic(folder / RECIPE, dump_recipe(recipe))
 
 
 def _holds_more(folder: Path, *names: str) -> bool:
     """Whether there is anything but `names`, and what killed commands left, in `folder`."""
     return any(path.name not in names and not path.name.startswith(STAGING_PREFIX) for path in folder.iterdir())
-
-
-def _listed(value: Any) -> list[Any]:
-    """A list of series.json; [] of what older versions, or damage, have in its place."""
-    return value if isinstance(value, list) else []
 
 
 def _clear(folder: Path, names: Iterable[str]) -> None:
@@ -232,16 +238,16 @@ def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any]) -> N
     if changed:
         message = f"the recipe changed since the first run began: {and_more(changed, 10)}"
         raise UserError(message, recipe.where(changed[0]), f"restore it, or {again}")
-    if began["plan"] != known["plan"]:
-        told = ", ".join(f"{name} {value}" for name, value in began["plan"].items())
+    if began.plan != known["plan"]:
+        told = ", ".join(f"{name} {value}" for name, value in began.plan.items())
         raise UserError(f"the runs began with {told}", str(folder), f"resume with the same flags, or {again}")
-    files = sorted(name for name, digest in known["data"].items() if began["data"].get(name) != digest)
+    files = sorted(name for name, digest in known["data"].items() if began.data.get(name) != digest)
     # Older versions did not note other files, such as those of starting values, nor the source of the user's own parts.
-    files += differing(began.get("others", known["others"]), known["others"])
+    files += [] if began.others is None else differing(began.others, known["others"])
     if files:
         message = f"the data changed since the first run began: {and_more(files, 10)}"
         raise UserError(message, str(folder), f"restore the files, or {again}")
-    refuse_changed_functions(began.get("functions", {}), known["functions"], "the first run began", again)
+    refuse_changed_functions(began.functions, known["functions"], "the first run began", again)
 
 
 

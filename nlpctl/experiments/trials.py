@@ -106,7 +106,7 @@ class Trials:
     def _paused(self, trial: TrialRecord) -> bool:
         """Whether the seconds of a trial include a pause, since it was resumed."""
         run = RunDirectory(self.folder / TRIALS / trial.name)
-        return run.manifest_file.exists() and bool(run.read_manifest()["resumed"])
+        return run.manifest_file.exists() and bool(run.read_manifest().resumed)
 
     def worth(self, trial: Trial, evaluation: int, score: float) -> bool:
         return self.study.worth(trial.number, evaluation, score)
@@ -219,9 +219,9 @@ def train_trial(
     run, before = RunDirectory(recipe.run_dir), None
     if run.manifest_file.exists():  # killed after the training had ended, and before that was recorded
         manifest = run.read_manifest()
-        if run.is_finished or manifest["state"] == PRUNED:  # one that failed may have lacked a disk
-            return manifest["state"], manifest["error"] or ""
-        before = manifest["error"]
+        if run.is_finished or manifest.state == PRUNED:  # one that failed may have lacked a disk
+            return manifest.state, manifest.error or ""
+        before = manifest.error
     console.note(f"trial {run.path.name}: {run.path}")
     try:
         train(recipe, resume=run.manifest_file.exists(), command=command, pruner=TrialPruner(metric, worth))
@@ -258,8 +258,10 @@ def _seconds(run: RunDirectory) -> float | None:
     """From the first start of a run to its end, pauses included."""
     if not run.manifest_file.exists():
         return None
-    started, ended = (run.read_manifest()[name] for name in ("started", "ended"))
-    return None if ended is None else (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
+    manifest = run.read_manifest()
+    if manifest.started is None or manifest.ended is None:
+        return None
+    return (datetime.fromisoformat(manifest.ended) - datetime.fromisoformat(manifest.started)).total_seconds()
 
 
 def best_of(told: Sequence[TrialRecord], greater_is_better: bool) -> TrialRecord | None:

@@ -33,7 +33,7 @@ from nlpctl.inference.predict import (
     answers_identity,
     refuse_output,
 )
-from nlpctl.inference.shard_folder import ShardFolder, Sums, refuse_parts
+from nlpctl.inference.shard_folder import PartNote, ShardFolder, ShardPlan, refuse_parts
 from nlpctl.inference.shard_worker import ShardWorker, ShardWorkerConfig, open_pool
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_inputs, refuse_stream
@@ -144,8 +144,8 @@ def vectors_divided(
 class _Work:
     """What is done with a shard, and with all of them when they are done: (pool, folder, their number, plan)."""
 
-    job: Callable[[ShardWorker, Shard, tuple[str, str]], Sums]
-    finish: Callable[[WorkerPool, ShardFolder, int, dict[str, Any]], None]
+    job: Callable[[ShardWorker, Shard, tuple[str, str]], PartNote]
+    finish: Callable[[WorkerPool, ShardFolder, int, ShardPlan], None]
 
 
 def _divided(
@@ -208,7 +208,7 @@ def _refuse_file(output: Path, overwrite: bool) -> None:
     refuse_stream(output, "a divided prediction cannot be written to it", "name a file: -o FILE")
 
 
-def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recipe) -> dict[str, Any] | None:
+def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recipe) -> ShardPlan | None:
     """The plan of the interrupted prediction, None if there was none. UserError if it was another one."""
     plan = folder.plan()
     if plan is None:
@@ -217,12 +217,12 @@ def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recip
             raise UserError("the interrupted prediction was made by one process", str(folder.output), hint)
         return None
     over = "leave out --resume to start over"
-    if {**plan["identity"], **identity} != plan["identity"]:
+    if {**plan.identity, **identity} != plan.identity:
         message = "the interrupted prediction was made from another input or model, or with other settings"
         raise UserError(message, where=str(folder.folder), hint=over)
     wanted = (recipe.inference.engine, recipe.inference.precision)
-    if any(asked not in ("auto", began) for asked, began in zip(wanted, plan["engine"], strict=True)):
-        began = " ".join(plan["engine"])
+    if any(asked not in ("auto", began) for asked, began in zip(wanted, plan.engine, strict=True)):
+        began = " ".join(plan.engine)
         hint = f"leave out --engine and --precision, which continues in them; or {over}"
         raise UserError(f"the interrupted prediction was computed by {began}", where=str(folder.folder), hint=hint)
     return plan
@@ -265,43 +265,42 @@ def _refuse_rows(source: PredictInput, cut: _Cut, keep: PassthroughColumns | Non
         raise first.unkept
 
 
-def _begun(pool: WorkerPool, folder: ShardFolder, identity: dict[str, Any], cut: _Cut) -> dict[str, Any]:
+def _begun(pool: WorkerPool, folder: ShardFolder, identity: dict[str, Any], cut: _Cut) -> ShardPlan:
     """A plan, written to the folder, which is there. One worker chooses the engine for all."""
     ((_, (engine, precision, warnings), _),) = pool.results([(ShardWorker.engine, cut.rows // len(pool.stats))])
     for warning in warnings:
         console.warn(warning)
     window = identity["batch_size"] * WINDOW_BATCHES
     windows = -(-cut.rows // window)
-    plan = {
-        "identity": identity,
-        "engine": [engine, precision],
-        "shard_rows": window * max(1, min(SHARD_ROWS // window, windows // FEWEST_SHARDS)),
-        "ranges": [dataclasses.astuple(each) for each in cut.ranges],
-        "scanned": [[each.rows, each.bad, each.marks] for each in cut.scanned],
-    }
+    plan = ShardPlan(
+        identity=identity,
+        engine=(engine, precision),
+        shard_rows=window * max(1, min(SHARD_ROWS // window, windows // FEWEST_SHARDS)),
+        ranges=tuple((each.file, each.begin, each.end, each.line) for each in cut.ranges),
+        scanned=tuple((each.rows, each.bad, each.marks) for each in cut.scanned),
+    )
     folder.keep_plan(plan)
     return plan
 
 
-def _cut_of(plan: dict[str, Any]) -> _Cut:
-    marks = [(rows, bad, tuple(map(tuple, found))) for rows, bad, found in plan["scanned"]]
-    scanned = [Scanned(rows, bad, (), found, True, None, None) for rows, bad, found in marks]
-    return _Cut([Range(*each) for each in plan["ranges"]], scanned)
+def _cut_of(plan: ShardPlan) -> _Cut:
+    scanned = [Scanned(rows, bad, (), marks, True, None, None) for rows, bad, marks in plan.scanned]
+    return _Cut([Range(*each) for each in plan.ranges], scanned)
 
 
 def _answered(
-    pool: WorkerPool, folder: ShardFolder, plan: dict[str, Any], cut: _Cut, work: _Work, begun: bool
+    pool: WorkerPool, folder: ShardFolder, plan: ShardPlan, cut: _Cut, work: _Work, begun: bool
 ) -> DividedResult:
     """`begun`: parts that are there already count. Without it they are of a worker elsewhere that outlived its run."""
     started = time.monotonic()
-    shards = list(cut_shards(cut.ranges, cut.scanned, plan["shard_rows"]))
+    shards = list(cut_shards(cut.ranges, cut.scanned, plan.shard_rows))
     kept = folder.kept(shards) if begun else {}
     if kept:
         console.note(f"resuming after {sum(each.rows for each in kept.values()):,} answered rows")
     left = [shard for shard in shards if shard.number not in kept]
-    console.note(f"{counted(len(pool.stats), 'workers')}, {counted(len(left), 'shards')}: {' '.join(plan['engine'])}")
+    console.note(f"{counted(len(pool.stats), 'workers')}, {counted(len(left), 'shards')}: {' '.join(plan.engine)}")
     bad, truncated = (sum(getattr(each, name) for each in kept.values()) for name in ("bad_rows", "truncated"))
-    jobs = ((work.job, shard, tuple(plan["engine"])) for shard in left)
+    jobs = ((work.job, shard, plan.engine) for shard in left)
     with console.progress(sum(shard.rows for shard in left), "predict") as bar:
         for job, sums, worker in pool.results(jobs):
             folder.note(left[job].number, sums)
@@ -314,7 +313,7 @@ def _answered(
     return DividedResult(cut.rows, bad, truncated, seconds, folder.output, len(shards), tuple(pool.stats))
 
 
-def _finisher(parts: str | None) -> Callable[[WorkerPool, ShardFolder, int, dict[str, Any]], None]:
+def _finisher(parts: str | None) -> Callable[[WorkerPool, ShardFolder, int, ShardPlan], None]:
     """How the answers get the form that `parts` asks for."""
     if parts is None:
         return lambda pool, folder, count, plan: folder.finish_file(count)
@@ -323,7 +322,7 @@ def _finisher(parts: str | None) -> Callable[[WorkerPool, ShardFolder, int, dict
     return lambda pool, folder, count, plan: folder.finish_folder(folder.checked_sums(count), plan)
 
 
-def _as_parquet(pool: WorkerPool, count: int) -> list[Sums]:
+def _as_parquet(pool: WorkerPool, count: int) -> list[PartNote]:
     """All parts as Parquet files of one schema."""
     from nlpctl.inference.parquet_parts import common_schema
 

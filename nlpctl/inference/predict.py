@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
@@ -32,8 +32,9 @@ from nlpctl.data.passthrough_columns import (
 from nlpctl.data.readers.packed import packing
 from nlpctl.data.readers.row import BadRow, BlankLine, is_bad
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
+from nlpctl.documents import DamagedDocument, Document, whole_content
 from nlpctl.errors import UserError
-from nlpctl.files import json_of, write_json_atomic, write_text_atomic, writing
+from nlpctl.files import write_text_atomic, writing
 from nlpctl.inference.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.layout import TRUNCATED
 from nlpctl.models.find import model_fingerprint
@@ -338,6 +339,16 @@ def _is_bad(line: bytes) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class PartialNote(Document):
+    """OUTPUT.partial.json: what the answers in OUTPUT.partial depend on (input, model, settings, engine).
+
+    It is written before the first answer, and compared by --resume.
+    """
+
+    identity: Mapping[str, Any] = whole_content()
+
+
 class PartialOutput:
     """OUTPUT.partial holds the answers so far, OUTPUT.partial.json their `identity` (input, model, settings), and
     OUTPUT.partial.truncated how many rows were cut: a line per window that has such, "its last row, their number"."""
@@ -357,12 +368,12 @@ class PartialOutput:
         if not self._goes_on(resume):
             return
         try:
-            note = json_of(self.note)
-            others = [name for name in identity if note[name] != identity[name]]
-        except (ValueError, KeyError, TypeError):
-            others = list(identity)
+            note = PartialNote.load(self.note).identity
+            others = [name for name in identity if name not in note or note[name] != identity[name]]
+        except DamagedDocument:
+            note, others = {}, list(identity)
         if others == ["engine"]:
-            began, now = (" ".join(each["engine"]) for each in (note, identity))
+            began, now = (" ".join(map(str, each["engine"])) for each in (note, identity))
             raise UserError(
                 f"the interrupted prediction was computed by {began}, and would resume in {now}",
                 where=str(self.file),
@@ -402,7 +413,7 @@ class PartialOutput:
             if not goes_on:
                 self.file.write_bytes(b"")  # first: older answers must never exist together with the new note
                 self.cuts.unlink(missing_ok=True)
-                write_json_atomic(self.note, identity)
+                PartialNote(identity).save(self.note)
                 return 0, 0, 0
         kept_rows, kept_bad, kept_bytes, bad, size = 0, 0, 0, 0, 0
         with self.file.open("r+b") as stream:

@@ -57,7 +57,7 @@ def members_of(model: Path) -> Sequence[str]:
     if not is_run(model.parent):
         return ()
     try:
-        found = RunDirectory(model.parent).read_manifest().get(MEMBER_RUNS)
+        found = RunDirectory(model.parent).read_manifest().content.get(MEMBER_RUNS)
     except UserError:  # damaged; what needs it says so
         return ()
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else ()

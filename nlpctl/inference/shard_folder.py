@@ -15,15 +15,16 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from nlpctl import outputs
 from nlpctl.checksums import sha256_of
 from nlpctl.data.input_shards import Shard
+from nlpctl.documents import Count, Document
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.files import STAGING_PREFIX, json_of, remove_dir, remove_leftovers, staged_file, write_json_atomic, writing
+from nlpctl.files import STAGING_PREFIX, remove_dir, remove_leftovers, staged_file, writing
 from nlpctl.inference.predict import shards_of
 from nlpctl.layout import MANIFEST, PARTS, PLAN
 
@@ -37,17 +38,56 @@ _OWN = re.compile(rf"{re.escape(STAGING_PREFIX)}.*|worker-\d+\.log|input-\d+")  
 
 
 @dataclass(frozen=True)
-class Sums:
-    """What is known of a part: its file, the number of its first row, its rows, the bad and the truncated ones among
-    them, its bytes."""
+class ShardPlan(Document):
+    """plan.json of OUTPUT.shards: what a divided prediction depends on, written before the first part by `nlpctl
+    predict`, `embed` and `index build` with --workers, and read by --resume.
+
+    `identity`: the model, the input, the settings; `engine`: name and precision; `shard_rows`: how many a shard has;
+    `ranges`: those that the input was cut into, as in data/input_shards.py (file, begin, end, line), and what is in
+    each, `scanned`: rows, bad rows, and the line at which some of its rows begin.
+    """
+
+    identity: Mapping[str, Any]
+    engine: tuple[str, str]
+    shard_rows: Count
+    ranges: tuple[tuple[Count, Count, Count | None, Count | None], ...]
+    scanned: tuple[tuple[Count, Count, tuple[tuple[Count, Count], ...]], ...]
+
+
+@dataclass(frozen=True)
+class PartNote(Document):
+    """part-N.json: what is known of a part, written after it, so that a part without it does not count.
+
+    `file`: its name; `first`: the number of its first row; `rows`, and `bad_rows` and `truncated` ones among them;
+    `bytes` and `sha256` of the file.
+    """
 
     file: str
-    first: int
-    rows: int
-    bad_rows: int
-    truncated: int
-    bytes: int
+    first: Count
+    rows: Count
+    bad_rows: Count
+    truncated: Count
+    bytes: Count
     sha256: str
+
+    def __post_init__(self) -> None:
+        if Path(self.file).name != self.file:
+            raise ValueError(f"names {self.file[:40]}, which is not in the folder")
+
+
+@dataclass(frozen=True)
+class PartsManifest(Document):
+    """manifest.json of a folder of parts (`nlpctl predict --parts`): what the answers came from, and each part."""
+
+    content: Literal["nlpctl predict --parts"]
+    rows: Count
+    bad_rows: Count
+    truncated: Count
+    engine: tuple[str, str]
+    model: Any
+    settings: Any
+    keep: Any
+    parts: tuple[PartNote, ...]
 
 
 class ShardFolder:
@@ -56,24 +96,18 @@ class ShardFolder:
     def __init__(self, output: Path):
         self.output = output
         self.folder = shards_of(output)
-        self._told: dict[int, Sums] = {}  # by those who wrote the parts
+        self._told: dict[int, PartNote] = {}  # by those who wrote the parts
 
-    def plan(self) -> dict[str, Any] | None:
-        """The plan of an interrupted prediction; None if there is none."""
-        try:
-            found = json_of(self.folder / PLAN)
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
+    def plan(self) -> ShardPlan | None:
+        """The plan of an interrupted prediction; None if there is none, or it is damaged."""
+        return ShardPlan.load_if_valid(self.folder / PLAN)
 
     def refuse_foreign(self) -> None:
         """UserError if what has the name of the folder is not of a divided prediction: it would be removed."""
         if not os.path.lexists(self.folder):
             return
         if self.folder.is_dir() and not self.folder.is_symlink():
-            plan = self.plan()
-            own = plan is not None and "identity" in plan
-            if own or all(_OWN.fullmatch(path.name) for path in self.folder.iterdir()):
+            if self.plan() is not None or all(_OWN.fullmatch(path.name) for path in self.folder.iterdir()):
                 return
         hint = f"move {self.folder.name} away, or name another place: -o"
         message = "a divided prediction keeps its parts under this name, and what is there is not of one"
@@ -108,12 +142,12 @@ class ShardFolder:
                 remove_dir(self.folder)
             raise
 
-    def keep_plan(self, plan: Mapping[str, Any]) -> None:
+    def keep_plan(self, plan: ShardPlan) -> None:
         """From now on the prediction can be resumed."""
         with writing(self.output, "name another place: -o"):
-            write_json_atomic(self.folder / PLAN, plan)
+            plan.save(self.folder / PLAN)
 
-    def kept(self, shards: Iterable[Shard]) -> dict[int, Sums]:
+    def kept(self, shards: Iterable[Shard]) -> dict[int, PartNote]:
         """The finished ones of `shards`, by number. What is left of unfinished ones is removed."""
         remove_leftovers(self.folder)
         found = {}
@@ -123,23 +157,20 @@ class ShardFolder:
                 found[shard.number] = sums
         return found
 
-    def note(self, number: int, sums: Sums) -> None:
+    def note(self, number: int, sums: PartNote) -> None:
         """What the worker that wrote a part knows of it counts from now on, whatever the folder holds."""
         self._told[number] = sums
 
-    def sums(self, number: int) -> Sums | None:
+    def sums(self, number: int) -> PartNote | None:
         if number in self._told:
             return self._told[number]
-        try:
-            return Sums(**json_of(self._sums(number)))
-        except (OSError, ValueError, TypeError):
-            return None
+        return PartNote.load_if_valid(self._note(number))
 
-    def _is_whole(self, sums: Sums) -> bool:
+    def _is_whole(self, sums: PartNote) -> bool:
         part = self.folder / sums.file
         return part.is_file() and part.stat().st_size == sums.bytes
 
-    def write(self, shard: Shard, pieces: Iterable[tuple[bytes, int, int]], suffix: str = ".jsonl") -> Sums:
+    def write(self, shard: Shard, pieces: Iterable[tuple[bytes, int, int]], suffix: str = ".jsonl") -> PartNote:
         """Write the answers of a shard, given as pieces of the part, each with the numbers of bad rows and of truncated
         rows in it."""
         digest, size, bad, truncated = hashlib.sha256(), 0, 0, 0
@@ -151,9 +182,9 @@ class ShardFolder:
                 size += len(raw)
                 bad += bad_rows
                 truncated += cut
-        sums = Sums(name, shard.first, shard.rows, bad, truncated, size, digest.hexdigest())
+        sums = PartNote(name, shard.first, shard.rows, bad, truncated, size, digest.hexdigest())
         with writing(self.folder, _ENOUGH):
-            write_json_atomic(self._sums(shard.number), asdict(sums))
+            sums.save(self._note(shard.number))
         return sums
 
     def finish_file(self, count: int) -> None:
@@ -188,31 +219,38 @@ class ShardFolder:
         """The answers of a part. RunFailed if it is damaged."""
         return [json.loads(line) for line in b"".join(self._checked(number)).decode().split("\n")[:-1]]
 
-    def rewritten(self, number: int, suffix: str, write: Callable[[BinaryIO], None]) -> Sums:
+    def rewritten(self, number: int, suffix: str, write: Callable[[BinaryIO], None]) -> PartNote:
         """A part in another format, written by `write`, and what is known of it."""
         path = self.folder / f"part-{number:06}{suffix}"
         with writing(self.folder, _ENOUGH), staged_file(path) as stream:
             write(stream)
         return replace(self.sums(number), file=path.name, bytes=path.stat().st_size, sha256=sha256_of(path))
 
-    def checked_sums(self, count: int) -> list[Sums]:
+    def checked_sums(self, count: int) -> list[PartNote]:
         """What is known of all parts, each of which has been read. RunFailed if one is damaged."""
         for number in range(count):
             for _ in self._checked(number):
                 pass
         return [self.sums(number) for number in range(count)]
 
-    def finish_folder(self, sums: Sequence[Sums], plan: Mapping[str, Any]) -> None:
+    def finish_folder(self, sums: Sequence[PartNote], plan: ShardPlan) -> None:
         """Give the folder of parts its name, with a manifest in place of what was needed while it was made."""
-        parts = [asdict(each) for each in sums]
-        told = {name: plan["identity"][name] for name in ("model", "settings", "keep")}
-        total = {name: sum(part[name] for part in parts) for name in ("rows", "bad_rows", "truncated")}
-        manifest = {"content": PARTS, **total, "engine": plan["engine"], **told, "parts": parts}
+        manifest = PartsManifest(
+            content=PARTS,
+            rows=sum(part.rows for part in sums),
+            bad_rows=sum(part.bad_rows for part in sums),
+            truncated=sum(part.truncated for part in sums),
+            engine=plan.engine,
+            model=plan.identity["model"],
+            settings=plan.identity["settings"],
+            keep=plan.identity["keep"],
+            parts=tuple(sums),
+        )
         with writing(self.output, _ENOUGH):
-            write_json_atomic(self.folder / MANIFEST, manifest)
+            manifest.save(self.folder / MANIFEST)
             remove_dir(self.output)
             os.replace(self.folder, self.output)
-            for path in _passing(self.output, {MANIFEST, *(part["file"] for part in parts)}):
+            for path in _passing(self.output, {MANIFEST, *(part.file for part in sums)}):
                 path.unlink()  # last: until the folder has its name, a killed command can be resumed
 
     def _checked(self, number: int) -> Iterator[bytes]:
@@ -224,11 +262,11 @@ class ShardFolder:
                 digest.update(block)
                 yield block
         if digest.hexdigest() != sums.sha256:
-            self._sums(number).unlink(missing_ok=True)
+            self._note(number).unlink(missing_ok=True)
             hint = "continue with --resume, which answers these rows again"
             raise RunFailed("the answers are not those that were written: the disk has damaged them", str(part), hint)
 
-    def _sums(self, number: int) -> Path:
+    def _note(self, number: int) -> Path:
         return self.folder / f"part-{number:06}.json"
 
 
@@ -246,12 +284,11 @@ def refuse_parts(output: Path, overwrite: bool) -> None:
     outputs.refuse_inputs(output)
     if not os.path.exists(output):
         return
-    manifest = output / MANIFEST
-    try:
-        found = json_of(manifest)
-        own = {MANIFEST, *(part["file"] for part in found["parts"])} if found["content"] == PARTS else None
-        own = own and own | {path.name for path in _passing(output, own)}
-    except (OSError, ValueError, KeyError, TypeError):
+    manifest = PartsManifest.load_if_valid(output / MANIFEST)
+    if manifest is not None:
+        own = {MANIFEST, *(part.file for part in manifest.parts)}
+        own |= {path.name for path in _passing(output, own)}
+    else:
         own = set() if output.is_dir() and not any(output.iterdir()) else None
     if own is None:
         hint = "name another folder"

@@ -20,7 +20,7 @@ from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.inference.open_model import open_trained_model, set_up_to_answer
 from nlpctl.inference.predict import Answering
-from nlpctl.inference.shard_folder import VECTORS, ShardFolder, Sums
+from nlpctl.inference.shard_folder import VECTORS, PartNote, ShardFolder
 from nlpctl.models.confidence import Calibration
 from nlpctl.runtime.worker import RemoteProcess, child_main, log_to
 from nlpctl.runtime.worker_pool import WorkerPool, answering
@@ -104,7 +104,7 @@ class ShardWorker:
         """The predictions for labelled examples of one window; `chosen`: as of `TrainedModel`."""
         return self._opened(engine, None).predictions(examples, self._order.batch_size, chosen)
 
-    def answer(self, shard: Shard, engine: tuple[str, str]) -> Sums:
+    def answer(self, shard: Shard, engine: tuple[str, str]) -> PartNote:
         """Answer a shard and write its part. UserError for a bad row where data.on_bad_row is "error"."""
         order = self._order
         model = self._opened(engine, None)
@@ -112,7 +112,7 @@ class ShardWorker:
         work = Answering(order.recipe, model, rows, order.keep, order.batch_size, False, order.truncated)
         return ShardFolder(order.output).write(shard, _texts(work))
 
-    def embed(self, shard: Shard, engine: tuple[str, str]) -> Sums:
+    def embed(self, shard: Shard, engine: tuple[str, str]) -> PartNote:
         """As `answer`, for the vectors of texts: float32, row after row."""
         from nlpctl.inference.embed import embedded
 
@@ -127,7 +127,7 @@ class ShardWorker:
 
         return schema_of(ShardFolder(self._order.output).answers(number))
 
-    def to_parquet(self, number: int, schema: str) -> Sums:
+    def to_parquet(self, number: int, schema: str) -> PartNote:
         """A finished part, written as Parquet."""
         from nlpctl.inference.parquet_parts import write_part
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl.documents import Count, Document, Mismatch, convert, fields_of
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import json_of, regular, small_text
 from nlpctl.layout import (
@@ -28,15 +29,56 @@ from nlpctl.layout import (
 )
 from nlpctl.names import and_more
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.runtime.run_directory import FORMAT
+from nlpctl.runtime.run_directory import RunManifest
 from nlpctl.tasks.slices import Slice
 
 DAMAGED = "damaged"  # the state of a run whose files cannot all be read
-STATES = ("running", "finished", "failed", "interrupted", "pruned")
 Damage = list[Problem]
+# What stands for an entry that every manifest has, where it is missing or wrong
+_SUBSTITUTES: Mapping[str, Any] = {
+    "state": DAMAGED, "pid": None, "host": None, "started": None, "ended": None, "error": None, "resumed": [],
+    "command": [], "versions": {}, "git_commit": None, "seed": None, "data": {}, "device": None, "processes": None,
+    "skipped_rows": {},
+}  # fmt: skip
 
 _LABEL = ("precision", "recall", "f1", "support")
 _LEVEL = ("labels", "micro_f1", "macro_f1")
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A row of mistakes.json."""
+
+    texts: Mapping[str, str]
+    expected: str
+    given: str
+    where: str | None = None
+
+
+@dataclass(frozen=True)
+class MistakesFile(Document):
+    """mistakes.json of a run: the worst errors on a split, written after the training for the report of the run.
+
+    `wrong`: how many of its `rows`; `worst`: the worst of these, each a Mistake.
+    """
+
+    split: str
+    rows: Count
+    wrong: Count
+    worst: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if self.wrong > self.rows:
+            raise ValueError("more rows are wrong than there are")
+
+
+@dataclass(frozen=True)
+class SlicesFile(Document):
+    """slices.json of a run: the `score` of some rows of a split, `by` label and by length."""
+
+    split: str
+    score: str
+    by: Mapping[str, tuple[Slice, ...]]
 
 
 # -- kinds of folders ----------------------------------------------------------------------------
@@ -80,22 +122,32 @@ def _content(file: Path) -> Mapping[str, Any]:
 def sound_manifest(file: Path, damage: Damage) -> dict[str, Any]:
     """The entries of manifest.json with valid types; missing entries and wrong types are reported to `damage`."""
     content = _object(file, damage)
-    if content is not None and content.get("format") != FORMAT:
+    if content is not None and content.get("format") != RunManifest.FORMAT:
         _tell(damage, file, "it is not a manifest of this version of nlpctl")
         content = None
     manifest = dict(content or {})
-    wrong = [name for name, (holds, _) in _FACTS.items() if name not in manifest or not holds(manifest[name])]
-    for name in wrong:
-        manifest[name] = _FACTS[name][1]
-    if "parameters" in manifest and not _has_number(manifest["parameters"], "total"):
+    wrong = [name for name in _SUBSTITUTES if name not in manifest]
+    for name, (annotation, _) in fields_of(RunManifest).items():
+        if name in manifest and not _fits(manifest[name], annotation):
+            wrong.append(name)
+    # Other facts about the parameters are added to these, which the commands that list runs tell.
+    if "parameters" in manifest and "parameters" not in wrong and not _has_number(manifest["parameters"], "total"):
         wrong.append("parameters")
-        del manifest["parameters"]
-    if "environment" in manifest and not _texts_by_name(manifest["environment"]):
-        wrong.append("environment")
-        del manifest["environment"]
+    for name in wrong:
+        manifest.pop(name, None)
+        if name in _SUBSTITUTES:
+            manifest[name] = _SUBSTITUTES[name]
     if content is not None and wrong:
         _tell(damage, file, f"missing or wrong: {', '.join(wrong)}")
     return manifest
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    try:
+        convert(value, annotation)
+    except Mismatch:
+        return False
+    return True
 
 
 def sound_metrics(file: Path, damage: Damage) -> dict[str, dict[str, Any]]:
@@ -119,14 +171,14 @@ def sound_mistakes(file: Path, damage: Damage) -> dict[str, Any] | None:
     found = _object(file, damage) if file.exists() else None
     if found is None:
         return None
-    rows, wrong, worst = found.get("rows"), found.get("wrong"), found.get("worst")
-    counts = all(isinstance(count, int) for count in (rows, wrong))
-    if not (counts and isinstance(found.get("split"), str) and isinstance(worst, list) and 0 <= wrong <= rows):
-        _tell(damage, file, 'it must hold "split", "rows", "wrong" and "worst"')
+    try:
+        mistakes = convert(found, MistakesFile)
+    except Mismatch as error:
+        _tell(damage, file, str(error))
         return None
-    kept = [each for each in worst if _is_mistake(each)]
-    if len(kept) < len(worst):
-        _tell(damage, file, f"{len(worst) - len(kept)} of its {len(worst)} rows are incomplete")
+    kept = [each for each in mistakes.worst if _fits(each, Mistake)]
+    if len(kept) < len(mistakes.worst):
+        _tell(damage, file, f"{len(mistakes.worst) - len(kept)} of its {len(mistakes.worst)} rows are incomplete")
     return {**found, "worst": kept}
 
 
@@ -136,17 +188,11 @@ def sound_slices(file: Path, damage: Damage) -> dict[str, Any] | None:
     if found is None:
         return None
     try:
-        by = {str(kind): [_slice(each) for each in listed] for kind, listed in found["by"].items()}
-        return {"split": str(found["split"]), "score": str(found["score"]), "by": by}
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        _tell(damage, file, 'it must hold "split", "score" and "by"')
+        slices = convert(found, SlicesFile)
+    except Mismatch as error:
+        _tell(damage, file, str(error))
         return None
-
-
-def _slice(entry: Mapping[str, Any]) -> Slice:
-    (low, high), (least, most) = entry["interval"], entry["above_interval"]
-    ends = (float(low), float(high)), (float(least), float(most))
-    return Slice(str(entry["name"]), int(entry["rows"]), float(entry["score"]), ends[0], float(entry["above"]), ends[1])
+    return {"split": slices.split, "score": slices.score, "by": slices.by}
 
 
 def sound_events(file: Path, finished: bool, damage: Damage) -> list[dict[str, Any]]:
@@ -218,45 +264,12 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _texts_by_name(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_text, value.values()))
-
-
-def _is_time(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
-    except ValueError:
-        return False
-
-
 def _or_none(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or holds(value)
 
 
 def _list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(holds, value))
-
-
-# Each entry of a manifest: the check of its value, and the substitute for an invalid one.
-_FACTS: Mapping[str, tuple[Callable[[Any], bool], Any]] = {
-    "state": (lambda value: value in STATES, DAMAGED),
-    "pid": (lambda value: type(value) is int, None),
-    "host": (_is_text, None),
-    "started": (_is_time, None),
-    "ended": (_or_none(_is_time), None),
-    "error": (_or_none(_is_text), None),
-    "resumed": (_list_of(lambda each: _texts_by_name(each) and {"at", "was"} <= each.keys()), []),
-    "command": (_list_of(_is_text), []),
-    "versions": (lambda value: isinstance(value, dict), {}),
-    "git_commit": (_or_none(_is_text), None),
-    "seed": (_is_number, None),
-    "data": (_texts_by_name, {}),
-    "device": (_is_text, None),
-    "processes": (_is_number, None),
-    "skipped_rows": (
-        lambda value: isinstance(value, dict) and all(_has_number(each, "total") for each in value.values()), {}
-    ),
-}  # fmt: skip
 
 
 def _is_score(name: str, value: Any, report: Mapping[str, Any]) -> bool:
@@ -302,15 +315,6 @@ def _is_confidence(value: Any, *names: str) -> bool:
 
 def _is_table(value: Any, columns: tuple[str, ...]) -> bool:
     return isinstance(value, dict) and all(_has_number(line, *columns) for line in value.values())
-
-
-def _is_mistake(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and _texts_by_name(value.get("texts"))
-        and all(map(_is_text, (value.get("expected"), value.get("given"))))
-        and _or_none(_is_text)(value.get("where"))
-    )
 
 
 def _is_event(event: Mapping[str, Any]) -> bool:

@@ -19,13 +19,15 @@ import os
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from nlpctl.checksums import sums_of
+from nlpctl.documents import Count, Document, Moment, whole_content
 from nlpctl.errors import Interrupted, NlpctlError, Pruned, RunFailed, UserError, remedy
-from nlpctl.files import STAGING_PREFIX, json_of, remove_dir, remove_leftovers, write_json_atomic, write_text_atomic
+from nlpctl.files import STAGING_PREFIX, remove_dir, remove_leftovers, write_json_atomic, write_text_atomic
 from nlpctl.layout import (
     CARD,
     CHECKPOINTS,
@@ -47,11 +49,68 @@ from nlpctl.outputs import is_signed, refuse_inputs, refuse_lost_link, refuse_pa
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import Lock, take_lock
 
-FORMAT = 1
+RunState = Literal["running", "finished", "failed", "interrupted", "pruned"]
 FURTHER = "further_files"  # in the manifest: what a training depends on besides its data
 KEPT = ("continues", "time", "steps")  # facts of the manifest that a resumed run keeps
 # In the manifests of networks that other commands than `nlpctl train` make
 OF_COMPRESS, OF_ENSEMBLE = {"made_by": "compress"}, {"made_by": "ensemble"}
+
+
+@dataclass(frozen=True)
+class SkippedRows:
+    total: int
+
+
+@dataclass(frozen=True)
+class ContinuedRun:
+    """The finished `run` that a new one trains further, from its `checkpoint`, after `step`; `best`: its best one."""
+
+    run: str
+    checkpoint: str
+    best: str | None
+    step: Count
+
+
+@dataclass(frozen=True)
+class RunManifest(Document):
+    """manifest.json of a run: what is trained, by what and from what, and how that ended. `nlpctl train` and other
+    commands that train write it first and add to it; commands that go on with the run, use it or list it read it.
+
+    `resumed`: when the run was taken up again, and its state before ("at", "was"); `data`, `further_files`,
+    `functions`: SHA-256 of what the weights depend on (config/paths.py, data/functions.py); `planned_processes`: among
+    which the recipe's batches are divided as it says; `continues`: the finished run that this one trains further
+    (training/continued.py); `time`, `steps`: where the time went (runs/time_shares.py), and what a step is made of
+    (training/arguments.py); `made_by`: the command, if it is not `nlpctl train`; `content`: all entries.
+    """
+
+    FORMAT: ClassVar[int | None] = 1
+    REPAIR: ClassVar[str] = "name another folder, or delete this one if it is not needed"
+
+    state: RunState
+    pid: int | None = None
+    host: str | None = None
+    started: Moment | None = None
+    ended: Moment | None = None
+    error: str | None = None
+    resumed: tuple[Mapping[str, str], ...] = ()
+    device: str | None = None
+    processes: Count | None = None
+    planned_processes: Count | None = None
+    command: tuple[str, ...] = ()
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    git_commit: str | None = None
+    seed: int | None = None
+    data: Mapping[str, str] = field(default_factory=dict)
+    further_files: Mapping[str, str] | None = None  # older versions did not note them
+    environment: Mapping[str, str] = field(default_factory=dict)
+    functions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    skipped_rows: Mapping[str, SkippedRows] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    continues: ContinuedRun | None = None
+    time: Mapping[str, Any] | None = None
+    steps: Mapping[str, Any] | None = None
+    made_by: str | None = None
+    content: Mapping[str, Any] = whole_content()
 
 
 class RunDirectory:
@@ -116,13 +175,13 @@ class RunDirectory:
     @property
     def is_finished(self) -> bool:
         """Whether a training finished here, so that its model can be used."""
-        return self.manifest_file.is_file() and self.read_manifest()["state"] == "finished" and self.model.is_dir()
+        return self.manifest_file.is_file() and self.read_manifest().state == "finished" and self.model.is_dir()
 
     @property
     def made_by(self) -> str | None:
         """The command that made this run, if it was not `nlpctl train`: compress or ensemble."""
         try:
-            return self.read_manifest().get("made_by")
+            return self.read_manifest().made_by
         except UserError:  # missing, or unreadable, which the code that needs it reports
             return None
 
@@ -145,19 +204,11 @@ class RunDirectory:
             return f"the same `nlpctl {maker}` command" + (f" with `{change}`" if change else "")
         return f"`nlpctl train {self.path} --resume{f' {change}' if change else ''}`"
 
-    def read_manifest(self) -> dict[str, Any]:
-        """The manifest as written; UserError when it cannot be read."""
-        try:
-            manifest = json_of(self.manifest_file)
-            if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or "state" not in manifest:
-                raise ValueError("it is not a manifest of this version of nlpctl")
-            return manifest
-        except (OSError, ValueError) as error:
-            raise UserError(
-                f"the manifest cannot be read ({error})",
-                where=str(self.manifest_file),
-                hint=f"{self._elsewhere}, or delete this folder if it is not needed",
-            ) from None
+    def read_manifest(self) -> RunManifest:
+        """manifest.json; UserError when it cannot be read."""
+        return RunManifest.load(
+            self.manifest_file, f"{self._elsewhere}, or delete this folder if it is not needed"
+        )
 
     def last_checkpoint(self) -> Path | None:
         """The newest complete checkpoint, or None."""
@@ -183,7 +234,7 @@ class RunDirectory:
                 folders, files = self._results
                 refuse_inputs(self.checkpoints, *folders, *files)
             else:
-                self._refuse_to_replace("killed" if old["state"] == "running" else old["state"], resume)
+                self._refuse_to_replace("killed" if old.state == "running" else old.state, resume)
         elif self.path.exists() and any(not path.name.startswith(STAGING_PREFIX) for path in self.path.iterdir()):
             raise UserError(
                 "the folder is not empty and is not a run directory; nlpctl does not write into it",
@@ -216,17 +267,16 @@ class RunDirectory:
     def _write_beginning(self, manifest: Mapping[str, Any], recipe_yaml: str, overwrite: bool) -> None:
         """Write manifest and recipe of a new or resumed run in a locked folder."""
         started = _now()
-        resumed_from: list[dict[str, Any]] = []
+        resumed_from: list[Mapping[str, str]] = []
         kept: dict[str, Any] = {}
         if self.manifest_file.exists():
             old = self.read_manifest()
             if not overwrite:
                 self.refuse_if_different(old, manifest, "train again with --overwrite")
-                resumed_from = [*old["resumed"], {"at": started, "was": old["state"]}]
-                kept = {name: old[name] for name in KEPT if name in old}
-                started = old["started"]
+                resumed_from = [*old.resumed, {"at": started, "was": old.state}]
+                kept = {name: old.content[name] for name in KEPT if name in old.content}
+                started = old.started or started
         state = {
-            "format": FORMAT,
             "state": "running",
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -274,7 +324,7 @@ class RunDirectory:
         self._lock = take_lock(self.path)
         if self._lock is None:
             raise UserError(
-                f"the run is in progress (process {self.read_manifest()['pid']})",
+                f"the run is in progress (process {self.read_manifest().pid})",
                 where=str(self.path),
                 hint=f"wait for it, stop it, or {self._elsewhere}",
             )
@@ -284,14 +334,14 @@ class RunDirectory:
             self._lock.release()
             self._lock = None
 
-    def refuse_if_different(self, old: Mapping[str, Any], new: Mapping[str, Any], otherwise: str) -> None:
+    def refuse_if_different(self, old: RunManifest, new: Mapping[str, Any], otherwise: str) -> None:
         """UserError if a run with the manifest `new`, which goes on from `old`, would see other data.
 
         The caller compares the recipe and the processes. `otherwise`: for the hint.
         """
-        changed = [name for name, digest in new["data"].items() if old["data"].get(name) != digest]
-        if FURTHER in old:  # which older versions did not note
-            changed += differing(old[FURTHER], new.get(FURTHER, {}))
+        changed = [name for name, digest in new["data"].items() if old.data.get(name) != digest]
+        if old.further_files is not None:
+            changed += differing(old.further_files, new.get(FURTHER, {}))
         if changed:
             raise UserError(
                 f"the data changed since the run began: {and_more(changed, 10)}",
@@ -349,7 +399,7 @@ class RunDirectory:
 
     def update_manifest(self, **values: Any) -> None:
         """Add facts that are known only during the run, such as the rows that were skipped."""
-        self._write({**self.read_manifest(), **values})
+        self._write({**self.read_manifest().content, **values})
 
     def _end(self, state: str, error: str | None) -> None:
         self.update_manifest(state=state, error=error, ended=_now())
@@ -360,7 +410,8 @@ class RunDirectory:
             self._end(state, error)
 
     def _write(self, manifest: Mapping[str, Any]) -> None:
-        write_json_atomic(self.manifest_file, dict(manifest))
+        # Not through the class: an entry that does not fit must not end a training that is done.
+        write_json_atomic(self.manifest_file, {"format": RunManifest.FORMAT, **manifest})
 
 
 def describe_run(command: Sequence[str], seed: int, data_files: Sequence[Path], versions: Mapping[str, str]) -> dict:

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from nlpctl import console
 from nlpctl.checksums import damage_of_file, sha256_of
+from nlpctl.documents import Count, DamagedDocument, Document, whole_content
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import json_of, remove_dir, write_json_atomic
+from nlpctl.files import remove_dir
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
 from nlpctl.layout import checkpoints_in, link_out, real_path
 from nlpctl.models.source import WEIGHTS
@@ -26,13 +28,64 @@ _TOGETHER = ("optimizer.pdopt", "scheduler.pdparams")  # both exist, or neither 
 _ASIDE = "damaged-"
 
 
+@dataclass(frozen=True)
+class FileSum:
+    size: Count  # bytes
+    sha256: str
+
+
+@dataclass(frozen=True)
+class CheckpointSums(Document):
+    """checksums.json: size and SHA-256 of every other file of a checkpoint, by path; written last, read by --resume."""
+
+    files: Mapping[str, FileSum] = whole_content()
+
+    def __post_init__(self) -> None:
+        if WEIGHTS not in self.files:
+            raise ValueError(f"does not list {WEIGHTS}")
+
+
+@dataclass(frozen=True)
+class SavedTrainerState(Document):
+    """trainer_state.json, PaddleNLP's name for where a training stands: written with a checkpoint by its TrainerState,
+    whose entries these are, and read when the training goes on.
+
+    `global_step`, `max_steps`: updates done, and planned; `log_history`: an entry per log and evaluation, oldest first;
+    `best_metric`, `best_model_checkpoint`: of the best evaluation so far.
+    """
+
+    REPAIR: ClassVar[str] = "train again with --overwrite"
+
+    global_step: Count
+    epoch: float | None = None
+    max_steps: int = 0
+    num_train_epochs: int | float = 0  # not made a float: it is written again as it was read
+    total_flos: int | float = 0
+    log_history: tuple[Mapping[str, Any], ...] = ()
+    best_metric: int | float | None = None
+    best_model_checkpoint: str | None = None
+    is_local_process_zero: bool = True
+    is_world_process_zero: bool = True
+    trial_name: str | None = None
+    trial_params: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        scores = ((name, value) for entry in self.log_history for name, value in entry.items() if name[:5] == "eval_")
+        for name, value in scores:
+            if value is not None and not isinstance(value, int | float):
+                raise ValueError(f"log_history holds a score that is no number ({name[:40]})")
+
+    @classmethod
+    def of(cls, checkpoint: Path) -> SavedTrainerState:
+        """That of a checkpoint. DamagedDocument: it cannot be read."""
+        return cls.load(checkpoint / STATE)
+
+
 def write_sums(folder: Path) -> None:
     """Write size and SHA-256 of every file in `folder`."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
-    sums = {
-        path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "sha256": sha256_of(path)} for path in files
-    }
-    write_json_atomic(folder / SUMS, sums)
+    sums = {path.relative_to(folder).as_posix(): FileSum(path.stat().st_size, sha256_of(path)) for path in files}
+    CheckpointSums(sums).save(folder / SUMS)
 
 
 def settle_checkpoints(run: RunDirectory, *, keeps_best: bool) -> None:
@@ -81,14 +134,12 @@ def damage_of(checkpoint: Path) -> str | None:
 
 def _differing(checkpoint: Path) -> str | None:
     try:
-        sums = json_of(checkpoint / SUMS)
-        expected = [(name, int(entry["size"]), str(entry["sha256"])) for name, entry in sums.items()]
-        sums[WEIGHTS]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return f"{SUMS} has an unknown structure"
+        sums = CheckpointSums.load(checkpoint / SUMS).files
+    except DamagedDocument as error:
+        return f"{SUMS} {error.problems[0].message}"
     _refuse_link_out(checkpoint, sums)
-    for name, size, digest in expected:
-        if (damage := damage_of_file(checkpoint / name, size, digest)) is not None:
+    for name, expected in sums.items():
+        if (damage := damage_of_file(checkpoint / name, expected.size, expected.sha256)) is not None:
             return f"{name} {damage}"
     return None
 
@@ -112,26 +163,22 @@ def _loading(checkpoint: Path) -> str | None:
             (load_pdparams if file.name == WEIGHTS else load_state)(file)
         except UserError as error:
             return f"{file.name} {error.problems[0].message}"
-    return None if isinstance(_state(checkpoint).get("global_step"), int) else f"{STATE} has an unknown structure"
+    try:
+        SavedTrainerState.of(checkpoint)
+    except DamagedDocument as error:
+        return f"{STATE} {error.problems[0].message}"
+    return None
 
 
 def _damage_of_best(checkpoint: Path) -> str | None:
     """The damage of the best checkpoint at the time of this intact one; None if there is none."""
-    name = _state(checkpoint).get("best_model_checkpoint")
+    state = SavedTrainerState.load_if_valid(checkpoint / STATE)
+    name = None if state is None else state.best_model_checkpoint
     best = checkpoint if name is None else checkpoint.with_name(Path(name).name)
     if best == checkpoint:
         return None
     damage = damage_of(best)
     return None if damage is None else f"{best.name}, the best checkpoint so far: {damage}"
-
-
-def _state(checkpoint: Path) -> dict[str, Any]:
-    """The trainer state as JSON; {} if it is not valid."""
-    try:
-        state = json_of(checkpoint / STATE)
-    except ValueError:
-        return {}
-    return state if isinstance(state, dict) else {}
 
 
 def _nothing_whole(run: RunDirectory, damaged: list[tuple[Path, str]]) -> UserError:

@@ -6,12 +6,11 @@ under the file names that PaddleNLP's Trainer reads.
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import paddle
@@ -20,8 +19,9 @@ from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
+from nlpctl.documents import Document
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.files import read_json, remove_dir, staged_dir, write_json_atomic
+from nlpctl.files import remove_dir, staged_dir
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
 from nlpctl.layout import MANIFEST, checkpoint_path, checkpoint_step, checkpoints_in
 from nlpctl.models.folder import ModelCard, save_model_folder
@@ -30,10 +30,11 @@ from nlpctl.models.model_manifest import write_model_sums
 from nlpctl.models.source import WEIGHTS
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.training.checkpoint_choice import SUMS, damage_of, moved_aside, write_sums
+from nlpctl.training.checkpoint_choice import SUMS, SavedTrainerState, damage_of, moved_aside, write_sums
 
 MASTER_WEIGHTS = "master_weights"  # in the state of an optimizer of half precision: fp32 copies by parameter
 
+_AGAIN = "train again with --overwrite"
 UNLOGGED, REACHED = "unlogged_loss.json", "reached_parameters.json"
 
 # The files of a checkpoint besides the model folder.
@@ -43,11 +44,23 @@ TRAINING_STATE_FILES = frozenset(
 
 
 @dataclass(frozen=True)
-class UnloggedLoss:
-    """The losses of the steps since the last line of the log: their `sum`, and the `step` of that line."""
+class UnloggedLoss(Document):
+    """unlogged_loss.json of a checkpoint: the losses of the steps since the last line of the log, their `sum`, and the
+    `step` of that line."""
+
+    REPAIR: ClassVar[str] = _AGAIN
 
     sum: float
     step: int
+
+
+@dataclass(frozen=True)
+class ReachedParameters(Document):
+    """reached_parameters.json of a checkpoint: the `names` of the parameters that had a gradient so far."""
+
+    REPAIR: ClassVar[str] = _AGAIN
+
+    names: tuple[str, ...]
 
 
 def save_checkpoint(
@@ -72,12 +85,12 @@ def save_checkpoint(
         if optimizer_state is not None:
             paddle.save(optimizer_state, str(folder / OPTIMIZER_NAME))
             paddle.save(scheduler.state_dict(), str(folder / SCHEDULER_NAME))
-            write_json_atomic(folder / REACHED, {"names": sorted(reached)})
+            ReachedParameters(tuple(sorted(reached))).save(folder / REACHED)
         if scaler is not None:
             paddle.save(scaler.state_dict(), str(folder / SCALER_NAME))
         state.save_to_json(str(folder / TRAINER_STATE_NAME))
         if unlogged is not None:
-            write_json_atomic(folder / UNLOGGED, dataclasses.asdict(unlogged))
+            unlogged.save(folder / UNLOGGED)
         write_sums(folder)
     return final
 
@@ -159,19 +172,18 @@ def _tensors(state: dict[str, Any]) -> dict[str, Any]:
 
 def read_state(checkpoint: Path) -> TrainerState:
     """The trainer state of a checkpoint: step, epoch, log of losses and evaluations, best so far."""
-    return TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+    return TrainerState(**SavedTrainerState.of(checkpoint).to_json())
 
 
 def read_unlogged(checkpoint: Path) -> UnloggedLoss | None:
     """What `save_checkpoint` was given; None also for a checkpoint of an older release."""
-    file = checkpoint / UNLOGGED
-    return UnloggedLoss(**read_json(file)) if file.is_file() else None
+    return UnloggedLoss.load_if_exists(checkpoint / UNLOGGED)
 
 
 def read_reached(checkpoint: Path) -> set[str]:
     """The parameters that had a gradient before; none for a checkpoint of an older release, which did not keep them."""
-    file = checkpoint / REACHED
-    return set(read_json(file)["names"]) if file.is_file() else set()
+    reached = ReachedParameters.load_if_exists(checkpoint / REACHED)
+    return set() if reached is None else set(reached.names)
 
 
 def rotate_checkpoints(checkpoints: Path, keep: int | None, best: str | None) -> None:

@@ -19,15 +19,15 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.files import json_of, staged_dir, write_text_atomic
+from nlpctl.files import staged_dir, write_text_atomic
 from nlpctl.layout import checkpoint_step, is_run
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.training.checkpoint_choice import damage_of
+from nlpctl.training.checkpoint_choice import SavedTrainerState, damage_of
 from nlpctl.training.early_stopping import patience_of
 
 FLAG = "--continue"
 FACT = "continues"  # in the manifest of the new run
-_OPTIMIZER, _STATE = "optimizer.pdopt", "trainer_state.json"  # PaddleNLP's names
+_OPTIMIZER = "optimizer.pdopt"  # PaddleNLP's name
 _NEW = "a new run can start from its model: model.name_or_path"
 _TOTAL = re.compile(r"-[\d.]+-(epochs|steps)$")  # at the end of the name of a continued run
 
@@ -62,19 +62,19 @@ def require_finished(run: RunDirectory) -> None:
         hint = "give the run directory of a finished run, or its recipe"
         raise UserError("there is no finished run to continue", where=str(path), hint=hint)
     if not run.is_finished:
-        state = run.read_manifest()["state"]
+        state = run.read_manifest().state
         raise UserError(f"the run is {state}", where=str(path), hint=f"finish it first: {run.to_go_on()}")
 
 
 def finished_run(run: RunDirectory, recipe: Recipe) -> Finished:
     """The finished `run`, trained by `recipe`. UserError: it cannot go on."""
     checkpoint = _last_checkpoint(run)
-    state = json_of(checkpoint / _STATE)
+    state = SavedTrainerState.of(checkpoint)
     if stops_at(checkpoint, recipe):
         hint = "to train further all the same, start a new run from its model: model.name_or_path"
-        step, planned = state["global_step"], state["max_steps"]
+        step, planned = state.global_step, state.max_steps
         raise UserError(f"early stopping ended the run at step {step} of {planned}", where=str(run.path), hint=hint)
-    best = state.get("best_model_checkpoint") if recipe.training.load_best_model_at_end else None
+    best = state.best_model_checkpoint if recipe.training.load_best_model_at_end else None
     if best is not None and Path(best).name != checkpoint.name:
         _refuse_damaged(run.checkpoints / Path(best).name)
     return Finished(run, recipe, checkpoint, None if best is None else Path(best).name)
@@ -99,8 +99,8 @@ def _last_checkpoint(run: RunDirectory) -> Path:
 
 def stops_at(checkpoint: Path, recipe: Recipe) -> bool:
     """Whether early stopping, as `recipe` has it, ends the run at this checkpoint, and would at once again."""
-    patience, state = patience_of(recipe), json_of(checkpoint / _STATE)
-    return patience is not None and patience.exhausted(state["log_history"])
+    patience = patience_of(recipe)
+    return patience is not None and patience.exhausted(SavedTrainerState.of(checkpoint).log_history)
 
 
 def take_over(run: RunDirectory) -> bool:
@@ -108,15 +108,15 @@ def take_over(run: RunDirectory) -> bool:
 
     Does nothing if they were taken over already. UserError: the finished run is gone or has changed.
     """
-    fact = run.read_manifest().get(FACT)
+    fact = run.read_manifest().continues
     if fact is None:
         return False
     last = run.last_checkpoint()
-    if last is not None and checkpoint_step(last) >= fact["step"]:
+    if last is not None and checkpoint_step(last) >= fact.step:
         return True
-    source = RunDirectory(Path(fact["run"]))
-    console.note(f"continuing {source.path} after step {fact['step']:,}")
-    names = [name for name in (fact["best"], fact["checkpoint"]) if name is not None]
+    source = RunDirectory(Path(fact.run))
+    console.note(f"continuing {source.path} after step {fact.step:,}")
+    names = [name for name in (fact.best, fact.checkpoint) if name is not None]
     for name in dict.fromkeys(names):
         checkpoint = source.checkpoints / name
         if damage := damage_of(checkpoint):

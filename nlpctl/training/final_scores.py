@@ -49,7 +49,7 @@ def score_best_model(ready: Ready, run: RunDirectory) -> TrainedModel:
             if examples is not None:
                 metrics[split][OWN_SCORES] = _own_scores(ready.parts.metrics, model, examples, batch_size)
     write_json_atomic(run.metrics_file, metrics)
-    steps = run.read_manifest().get("steps") or {}
+    steps = run.read_manifest().steps or {}
     frozen = bool(ready.model.changes.frozen)
     warn_if_useless(recipe, run, metrics, batch=steps.get("global_batch", 0), frozen=frozen)
     return model

@@ -49,7 +49,7 @@ def check_before_reading(
         refuse_half_precision_on_cpu(recipe, cpu_info().trains_in_bfloat16)
     if is_child():
         # The variable is a leftover, or another launcher's.
-        if not run.manifest_file.is_file() or run.read_manifest()["state"] != "running":
+        if not run.manifest_file.is_file() or run.read_manifest().state != "running":
             message = f"{WORLD_SIZE} says that this is one of several processes, but nlpctl has not started them"
             hint = f"unset {WORLD_SIZE} {RANK}; for several: --nproc, --devices"
             raise UserError(message, where=WORLD_SIZE, hint=hint)

@@ -27,7 +27,7 @@ from nlpctl.runs.report import renew_report
 from nlpctl.runs.time_shares import advice, is_sound, rows_of, total_of
 from nlpctl.runs.tracking import tracked
 from nlpctl.runtime.process import library_environment
-from nlpctl.runtime.run_directory import FURTHER, RunDirectory, describe_run
+from nlpctl.runtime.run_directory import FURTHER, RunDirectory, RunManifest, describe_run
 from nlpctl.runtime.versions import installed_versions
 from nlpctl.training.checkpoint_choice import settle_checkpoints
 from nlpctl.training.continued import FACT, Finished, take_over
@@ -67,7 +67,7 @@ def take_run(
                 settle_checkpoints(run, keeps_best=recipe.training.load_best_model_at_end)
             yield take_over(run) or options.resume
         renew_report(run.path)
-    time: Any = run.read_manifest().get("time")
+    time: Any = run.read_manifest().time
     if not is_sound(time):
         return
     rows = [[title, f"{seconds:.1f}", f"{share:.0%}"] for title, seconds, share in rows_of(time)]
@@ -111,9 +111,9 @@ def begin_run(
     run.begin(manifest, dump_recipe(recipe), resume=resume, overwrite=overwrite)
 
 
-def planned_processes(manifest: Mapping[str, Any]) -> int:
+def planned_processes(manifest: RunManifest) -> int:
     """The processes among which the recipe's batches are divided as it says: those with which the run began."""
-    return int(manifest.get(PLANNED, manifest["processes"]))
+    return manifest.planned_processes or manifest.processes or 1
 
 
 def _planned_processes(recipe: Recipe, run: RunDirectory, processes: int, origin: Finished | None) -> int:
@@ -137,7 +137,7 @@ def _compare_functions(
     run: RunDirectory, functions: Mapping[str, Mapping[str, str]], since: str, otherwise: str
 ) -> None:
     if run.manifest_file.is_file():
-        refuse_changed_functions(run.read_manifest().get("functions", {}), functions, since, otherwise)
+        refuse_changed_functions(run.read_manifest().functions, functions, since, otherwise)
 
 
 def refuse_changed_functions(

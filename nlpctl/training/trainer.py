@@ -379,13 +379,13 @@ class RecipeTrainer(GuardedTrainer):
             return
         manifest = self.directory.read_manifest()
         if timed:
-            before = manifest.get("time")
+            before = manifest.time
             steps = self.state.global_step - self.began_at
             facts["time"] = summary(shares, steps, before if is_sound(before) else None)
         about = {} if self.guard.unreached is None else {"unreached": self.guard.unreached}
         about |= {"fitted": fitted} if fitted else {}
         if about:
-            facts["parameters"] = {**manifest.get("parameters", {}), **about}
+            facts["parameters"] = {**manifest.parameters, **about}
         self.directory.update_manifest(**facts)
 
     # -- whether the loss falls --------------------------------------------------------------

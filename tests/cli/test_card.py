@@ -207,7 +207,8 @@ def test_a_card_of_somebody_else_stays(nlpctl, run, tmp_path):
 
 def test_training_again_removes_the_card(nlpctl, run):
     assert nlpctl("card", run.path).code == 0
-    run.begin(run.read_manifest() | {"state": "running"}, run.recipe_file.read_text(), resume=False, overwrite=True)
+    again = run.read_manifest().content | {"state": "running"}
+    run.begin(again, run.recipe_file.read_text(), resume=False, overwrite=True)
     assert not (run.path / "README.md").exists()
 
 

@@ -31,7 +31,7 @@ def test_ls(nlpctl, made, tmp_path):
     assert rows[0][-3:] == ["accuracy", "0.8750", "0.7500"]
     assert rows[2][1] == "running" and rows[2][-1] == "accuracy"  # it has no scores
 
-    manifest = third.read_manifest()
+    manifest = third.read_manifest().content
     third.manifest_file.write_text(json.dumps({**manifest, "pid": 2**30}))
     listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name", "--json").out)["result"]
     assert [(each["run"].rpartition("/")[2], each["state"]) for each in listed] == [

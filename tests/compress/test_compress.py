@@ -17,7 +17,7 @@ from nlpctl.cli.compress import show
 from nlpctl.compress import compress
 from nlpctl.compress import step_pool as makers
 from nlpctl.compress.interleaved_timing import Timing
-from nlpctl.compress.plan import parse_strategy, plan_steps, strategies_of
+from nlpctl.compress.plan import CompressionPlan, parse_strategy, plan_steps, strategies_of
 from nlpctl.compress.refusals import refuse_output, warn_unread
 from nlpctl.compress.relative_speed import LastRound
 from nlpctl.compress.schedule import Clock
@@ -44,6 +44,8 @@ TABLE = {  # what is made is worth: score, times
     "width-0.75": (0.878, 1.3),
     "width-0.75+ort-dynamic": (0.877, 2.5),
 }
+
+NOTHING_PLANNED = CompressionPlan(source="m", sha256={}, data={}, networks={}, settings={})
 
 
 class Bench:
@@ -402,11 +404,11 @@ def test_a_step_that_makes_nothing_ends_nothing(compression, monkeypatch):
 
 
 def test_one_command_at_a_time(tmp_path):
-    with compress._taken(tmp_path / "out", False, {"format": 1}):
+    with compress._taken(tmp_path / "out", False, NOTHING_PLANNED):
         with pytest.raises(UserError, match="another command is writing to this folder"):
-            with compress._taken(tmp_path / "out", False, {"format": 1}):
+            with compress._taken(tmp_path / "out", False, NOTHING_PLANNED):
                 raise RunFailed("never")
-    with compress._taken(tmp_path / "out", False, {"format": 1}):
+    with compress._taken(tmp_path / "out", False, NOTHING_PLANNED):
         assert (tmp_path / "out" / "plan.json").is_file()
 
 
@@ -414,7 +416,7 @@ def test_overwriting_leaves_what_is_not_ours(tmp_path):
     for name in ("networks/width-0.5", "best", "another-run"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "times.json").write_text("{}")
-    with compress._taken(tmp_path, True, {"format": 1}):
+    with compress._taken(tmp_path, True, NOTHING_PLANNED):
         assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"another-run"}
         assert not (tmp_path / "times.json").exists()
 

@@ -210,7 +210,7 @@ def test_files_of_more_texts(tmp_path: Path) -> None:
     rows = [TextExample(text, None, None) for text in ("a very clean bed", "bad food")]
     answers = np.concatenate(open_teacher(recipe, source, setup).answers(rows, 2))
     np.testing.assert_allclose(found, answers, atol=1e-3)
-    assert str(tmp_path / "more.txt") in run.read_manifest()["data"]
+    assert str(tmp_path / "more.txt") in run.read_manifest().data
 
 
 def test_embedding_starts_from_the_teachers_vectors(tmp_path: Path) -> None:

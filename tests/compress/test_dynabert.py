@@ -125,7 +125,7 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypat
     kept = checksums(run.path / "start")
     model = train_width(recipe, source, HALF, run, setup)
     assert checksums(run.path / "start") == kept
-    assert run.read_manifest()["resumed"][0]["was"] == "failed"
+    assert run.read_manifest().resumed[0]["was"] == "failed"
     weights = [paddle.load(str(folder / "model_state.pdparams"), return_numpy=True) for folder in (whole, model)]
     assert all(value.tobytes() == weights[1][name].tobytes() for name, value in weights[0].items())
     events = run.events_file.read_bytes()
@@ -160,7 +160,7 @@ def test_thresholds_are_tuned_for_the_narrow_network(tmp_path) -> None:
     scores, mistakes = (json.loads(file.read_text()) for file in (run.metrics_file, run.mistakes_file))
     assert scores["test"] == scores["dev"] and list(scores) == ["dev", "test"]  # as of any run
     assert (mistakes["split"], mistakes["rows"]) == ("dev", 40) and mistakes["wrong"] >= len(mistakes["worst"])
-    assert "parameters" in run.read_manifest()
+    assert "parameters" in run.read_manifest().content
 
 
 @pytest.mark.parametrize(

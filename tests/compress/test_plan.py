@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.compress import compress
-from nlpctl.compress.plan import carried_over, check_plan, make_plan, write_plan
+from nlpctl.compress.plan import CompressionPlan, carried_over, check_plan, make_plan, write_plan
 from nlpctl.compress.refusals import refuse_output
 from nlpctl.compress.scorer import score_key
 from nlpctl.config.load import Override, load_recipe
@@ -22,6 +22,7 @@ from nlpctl.outputs import inputs_noted
 STUDENT = "task: sequence_classification\nmodel:\n  from_scratch: {architecture: bilstm}\n"
 READER = 'def read(path):\n    yield {"text": "a", "label": "x"}\n'
 
+NOTHING_PLANNED = CompressionPlan(source="m", sha256={}, data={}, networks={}, settings={})
 TRAINED = "networks/student/model"
 HERE = Conditions("AMD EPYC", ("avx2",), "cpu", 2, {"onnxruntime": "1.32.0"}, 2)
 
@@ -123,7 +124,7 @@ def test_networks_go_last(tmp_path, monkeypatch):
         remove(folder)
 
     monkeypatch.setattr(compress, "remove_dir", stopped)
-    with pytest.raises(KeyboardInterrupt), compress._taken(tmp_path, True, {"format": 1}):
+    with pytest.raises(KeyboardInterrupt), compress._taken(tmp_path, True, NOTHING_PLANNED):
         pass
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"networks"}
 
@@ -132,9 +133,9 @@ def test_what_workers_wrote_goes_too(tmp_path):
     """A log is opened to be added to, and would begin with what an earlier command wrote."""
     log = compress.log_of(tmp_path, 1)
     log.write_text("earlier")
-    with compress._taken(tmp_path, False, {"format": 1}):
+    with compress._taken(tmp_path, False, NOTHING_PLANNED):
         assert log.exists()
-    with compress._taken(tmp_path, True, {"format": 1}):
+    with compress._taken(tmp_path, True, NOTHING_PLANNED):
         assert not log.exists()
 
 
@@ -248,7 +249,7 @@ def test_a_long_list_of_changes_is_cut(tmp_path, source):
 def test_another_static_model_is_told(tmp_path, source):
     out = planned(tmp_path / "out", recipe_in(tmp_path, f"compression.input_infer_model_path={tmp_path}/model"), source)
     plan = make_plan(plain := recipe_in(tmp_path), source, Path(source) / "graph")
-    plan["sha256"]["graph.pdmodel"] = "1"
+    plan = dataclasses.replace(plan, sha256={**plan.sha256, "graph.pdmodel": "1"})
     with pytest.raises(UserError, match=r"another graph \(compression.input_infer_model_path: .*/model\)"):
         check_plan(out, plan, plain, training=True)
 
@@ -261,5 +262,5 @@ def test_what_has_learned_nothing_begins_anew(tmp_path):
     (tmp_path / "networks" / "begun" / "checkpoints" / "checkpoint-4").mkdir(parents=True)
     (tmp_path / "networks" / "done" / "model").mkdir()
     (tmp_path / "networks" / "student.answers").mkdir()
-    with compress._taken(tmp_path, False, {"format": 1}):
+    with compress._taken(tmp_path, False, NOTHING_PLANNED):
         assert {path.name for path in (tmp_path / "networks").iterdir()} == {"begun", "done", "student.answers"}

@@ -19,7 +19,7 @@ from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, Trial, TrialRecor
 from nlpctl.experiments.trials import Trials, TrialWorker, train_trial
 from nlpctl.runtime import worker_pool
 from nlpctl.runtime.lock import take_lock
-from nlpctl.runtime.run_directory import FORMAT, RunDirectory
+from nlpctl.runtime.run_directory import RunDirectory, RunManifest
 from nlpctl.runtime.worker import NoRoom, ProcessEnded, WorkerKilled, WorkerLost
 from nlpctl.runtime.worker_slots import WorkerSlots
 from nlpctl.training.oom import OutOfMemory
@@ -184,7 +184,7 @@ def test_the_same_lack_of_memory_twice_is_of_the_values(tmp_path, monkeypatch, e
     before = told_as(FULL if error is FULL else MemoryError("Unable to allocate 9 TiB"))
     run = RunDirectory(trial_recipe_at(tmp_path).run_dir)
     run.path.mkdir()
-    run.manifest_file.write_text(json.dumps({"format": FORMAT, "state": "failed", "error": before}))
+    run.manifest_file.write_text(json.dumps({"format": RunManifest.FORMAT, "state": "failed", "error": before}))
     if ends:
         assert one_trial(tmp_path, monkeypatch, error) == (FAILED, before)
     else:

@@ -120,7 +120,7 @@ def test_restored_it_goes_on(tiny, train_file, in_the_run, monkeypatch, differen
         tiny(name, *settings, resume=True)
     train_file.write_bytes(content)
     run = tiny(name, *settings, resume=True)
-    assert run.read_manifest()["resumed"] and difference(run.model, whole.model) == 0.0
+    assert run.read_manifest().resumed and difference(run.model, whole.model) == 0.0
 
 
 def test_bad_rows_are_skipped_where_that_is_wanted(tiny, train_file, in_the_run):

@@ -72,7 +72,7 @@ def steps(run: RunDirectory) -> list[int]:
         ("scheduler.pdparams", changed, "has changed"),
         ("trainer_state.json", emptied, "has 0 of"),
         ("vocab.txt", Path.unlink, "is missing"),
-        (SUMS, emptied, "has an unknown structure"),
+        (SUMS, emptied, "is not valid JSON"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )

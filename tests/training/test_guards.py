@@ -158,7 +158,7 @@ def test_an_exploding_gradient_and_going_on_regardless(tiny, changed_loss):
     with pytest.raises(RunFailed, match=r"the gradient norm exploded in step 23: .*"):
         tiny("steep", *settings)
     run = tiny("steep", *settings, "guards.gradient_factor=null", resume=True)
-    assert run.read_manifest()["state"] == "finished"
+    assert run.read_manifest().state == "finished"
 
 
 def test_what_is_usual():

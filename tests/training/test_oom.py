@@ -190,7 +190,7 @@ def test_it_fails_where_that_is_wanted_and_goes_on_when_resumed_otherwise(tiny, 
     told = "(?s)out of memory in step 1, with micro-batch 8.*Out of memory error on GPU.*"
     with pytest.raises(RunFailed, match=f"{told}nlpctl train .*/fails --resume --set runtime.on_oom=halve"):
         tiny("fails", "runtime.on_oom=fail")
-    assert tiny("fails", "runtime.on_oom=halve", resume=True).read_manifest()["state"] == "finished"
+    assert tiny("fails", "runtime.on_oom=halve", resume=True).read_manifest().state == "finished"
     assert difference(tiny.folder / "fails" / "model", parts.model) == 0.0
 
 

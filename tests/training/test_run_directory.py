@@ -59,14 +59,14 @@ def refused(run: RunDirectory, match: str, **options) -> UserError:
 
 
 def pretend(run: RunDirectory, **values) -> None:
-    run.manifest_file.write_text(json.dumps({**run.read_manifest(), **values}))
+    run.manifest_file.write_text(json.dumps({**run.read_manifest().content, **values}))
 
 
 def test_a_new_run(run):
     begin(run)
     manifest = run.read_manifest()
-    assert (manifest["state"], manifest["pid"], manifest["ended"]) == ("running", os.getpid(), None)
-    assert (manifest["resumed"], manifest["error"], manifest["data"]) == ([], None, {"a.tsv": "123"})
+    assert (manifest.state, manifest.pid, manifest.ended) == ("running", os.getpid(), None)
+    assert (manifest.resumed, manifest.error, manifest.data) == ((), None, {"a.tsv": "123"})
     assert run.recipe_file.read_text() == "task: x\n" and run.checkpoints.is_dir()
 
 
@@ -106,7 +106,7 @@ def test_overwriting_clears_what_a_run_wrote_and_nothing_else(run):
     assert sorted(path.name for path in run.path.iterdir()) == [
         "checkpoints", "manifest.json", "notes.txt", "recipe.yaml"
     ]  # fmt: skip
-    assert list(run.checkpoints.iterdir()) == [] and run.read_manifest()["state"] == "running"
+    assert list(run.checkpoints.iterdir()) == [] and run.read_manifest().state == "running"
 
 
 @pytest.mark.parametrize("steps", range(7))
@@ -130,7 +130,7 @@ def test_killed_while_overwriting(run, monkeypatch, steps):
             patched.setattr(run_directory, name, may_be_killed(vars(run_directory)[name]))
         with pytest.raises(KeyboardInterrupt):
             begin(run, overwrite=True, data={"a.tsv": "new"})
-    is_new = run.read_manifest()["data"] == {"a.tsv": "new"}
+    is_new = run.read_manifest().data == {"a.tsv": "new"}
     assert is_new == (steps > 1) and (run.last_checkpoint() is None or not is_new)
     begin(run, overwrite=True, data={"a.tsv": "new"})
     assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "manifest.json", "recipe.yaml"]
@@ -148,11 +148,11 @@ def test_an_unfinished_run_wants_a_decision(run, state):
     pretend(run, state=state)
     error = refused(run, f"holds a run that is {state}")
     assert "--resume" in str(error) and "--overwrite" in str(error)
-    started = run.read_manifest()["started"]
+    started = run.read_manifest().started
     begin(run, resume=True)
     manifest = run.read_manifest()
-    assert manifest["state"] == "running" and manifest["started"] == started
-    assert [entry["was"] for entry in manifest["resumed"]] == [state]
+    assert manifest.state == "running" and manifest.started == started
+    assert [entry["was"] for entry in manifest.resumed] == [state]
 
 
 def dead_process() -> int:
@@ -166,7 +166,7 @@ def test_a_killed_run_is_resumed(run):
     pretend(run, pid=dead_process())
     refused(run, "holds a run that is killed")
     begin(run, resume=True)
-    assert [entry["was"] for entry in run.read_manifest()["resumed"]] == ["running"]
+    assert [entry["was"] for entry in run.read_manifest().resumed] == ["running"]
 
 
 @pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}])
@@ -226,7 +226,7 @@ def test_other_files_that_changed_are_refused(run):
         files = {f"rows/{name}": digest for name, digest in now.items()}
         refused(run, f"data changed since the run began: rows/{told}", resume=True, further_files=files)
     pretend(run, further_files=None)
-    older = {name: value for name, value in run.read_manifest().items() if name != "further_files"}
+    older = {name: value for name, value in run.read_manifest().content.items() if name != "further_files"}
     run.manifest_file.write_text(json.dumps(older))
     begin(run, resume=True, further_files={"rows/a.csv": "3"})
 
@@ -234,7 +234,7 @@ def test_other_files_that_changed_are_refused(run):
 def test_a_damaged_manifest(run):
     begin(run)
     run.manifest_file.write_text('{"state": "fini')
-    refused(run, "manifest cannot be read")
+    refused(run, "is not valid JSON")
 
 
 def test_a_place_that_cannot_be_written(run):
@@ -257,21 +257,21 @@ def test_finished(run):
     begin(run)
     finish(run)
     manifest = run.read_manifest()
-    assert (manifest["state"], manifest["error"]) == ("finished", None)
-    assert manifest["started"] <= manifest["ended"]
+    assert (manifest.state, manifest.error) == ("finished", None)
+    assert manifest.started <= manifest.ended
 
 
 def test_failed(run):
     with pytest.raises(ValueError):
         recorded(run, ValueError("wrong shape"))
-    assert (run.read_manifest()["state"], run.read_manifest()["error"]) == ("failed", "ValueError: wrong shape")
+    assert (run.read_manifest().state, run.read_manifest().error) == ("failed", "ValueError: wrong shape")
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device")])
 def test_what_the_machine_lacks_is_told_as_a_failed_run(run, error):
     with pytest.raises(RunFailed) as caught:
         recorded(run, error)
-    assert "--resume" in str(caught.value) and run.read_manifest()["state"] == "failed"
+    assert "--resume" in str(caught.value) and run.read_manifest().state == "failed"
 
 
 def test_a_network_of_compress_goes_on_with_that_command(run):
@@ -303,13 +303,13 @@ def test_a_full_disk_does_not_hide_what_went_wrong(run, monkeypatch):
 def test_a_users_error_stays_one(run):
     with pytest.raises(UserError, match="no such"):
         recorded(run, UserError("no such label"))
-    assert run.read_manifest()["state"] == "failed"
+    assert run.read_manifest().state == "failed"
 
 
 def test_interrupted(run):
     with pytest.raises(Interrupted, match="--resume"):
         recorded(run, KeyboardInterrupt())
-    assert run.read_manifest()["state"] == "interrupted"
+    assert run.read_manifest().state == "interrupted"
 
 
 def test_sigterm_interrupts_and_the_handler_is_put_back(run):
@@ -318,7 +318,7 @@ def test_sigterm_interrupts_and_the_handler_is_put_back(run):
     with pytest.raises(Interrupted), run.recorded():
         os.kill(os.getpid(), signal.SIGTERM)
         raise AssertionError("the signal did not arrive")
-    assert run.read_manifest()["state"] == "interrupted" and signal.getsignal(signal.SIGTERM) == before
+    assert run.read_manifest().state == "interrupted" and signal.getsignal(signal.SIGTERM) == before
 
 
 def test_checkpoints_are_ordered_by_step(run):
@@ -382,4 +382,4 @@ def test_a_run_killed_after_its_last_step_still_tells_its_steps(run):
     run.update_manifest(steps={"total": 16})
     pretend(run, pid=dead_process())
     begin(run, resume=True)
-    assert run.read_manifest()["steps"] == {"total": 16}
+    assert run.read_manifest().steps == {"total": 16}

@@ -81,7 +81,7 @@ def test_resumed_with_the_same_bits(tiny, signal_at, monkeypatch, difference, se
         monkeypatch.undo()
     whole_name = f"whole-{'-'.join(settings)}"
     run = RunDirectory(tiny.folder / name)
-    assert steps_saved(run) == saved and run.read_manifest()["state"] == "interrupted"
+    assert steps_saved(run) == saved and run.read_manifest().state == "interrupted"
     assert events(run)[-1] == ("save", saved[-1]) and not run.model.exists()
 
     whole = RunDirectory(tiny.folder / whole_name)

@@ -174,7 +174,7 @@ def test_the_speed_is_of_the_training_steps(tiny, monkeypatch):
     logs = [event for event in EventLog(run.events_file).read() if event["event"] == "log"]
     rows = [5 + 8 if event["step"] in (6, 12) else 16 for event in logs]
     taken = sum(count / event["interval_samples_per_second"] for count, event in zip(rows, logs, strict=True))
-    seconds = run.read_manifest()["time"]["seconds"]
+    seconds = run.read_manifest().time["seconds"]
     assert taken <= seconds[DATA] + seconds[COMPUTE] + 0.01 and seconds[EVALUATE] > 3
     # Dev is scored in two batches of half a second: five times after the fourth step, and at the end.
     assert logs[1]["left"] > 5 and logs[-2]["left"] > 3

@@ -90,4 +90,4 @@ def test_in_a_run(tiny, capfd, monkeypatch):
     assert told.count("no progress for 0.01 minutes, after step 3") == 1
     assert "in wait_for_something_that_never_comes" in told and "in training_step" in told
     assert [each["step"] for each in EventLog(run.events_file).read() if each["event"] == "stalled"].count(3) == 1
-    assert run.read_manifest()["state"] == "finished"
+    assert run.read_manifest().state == "finished"
