@@ -17,7 +17,7 @@ from nlpctl.config.coerce import coerce_sections
 from nlpctl.config.interpolate import escape, interpolate
 from nlpctl.config.key_use import MANAGED
 from nlpctl.config.keys import find_key
-from nlpctl.config.opened_files import refuse_files_outside, with_copies
+from nlpctl.config.opened_files import refuse_files_outside, with_copies, without_new_cache
 from nlpctl.config.own_code import marked
 from nlpctl.config.paths import NAMES, absolute, inputs_of, resolve_paths
 from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, merge, parse_yaml
@@ -63,7 +63,7 @@ def load_recipe(
     tree, path = read_source(source, log, purpose, task_given=any(each.key == "task" for each in overrides))
     for override in overrides:
         tree = _apply(tree, override, log)
-    recipe = _resolved(tree, path, purpose, log)
+    recipe = without_new_cache(_resolved(tree, path, purpose, log))
     if reads_files:
         recipe = recipe if purpose == "train" else with_copies(recipe)
         refuse_files_outside(recipe, trains=purpose == "train")

@@ -77,6 +77,18 @@ def with_copies(recipe: Recipe) -> Recipe:
     return recipe
 
 
+def without_new_cache(recipe: Recipe) -> Recipe:
+    """`recipe` without the cache folder that an opened run names, where there is none on this machine.
+
+    It would be made, wherever the run says. One that exists is the user's, which a run of theirs names rightly.
+    """
+    path, origin = recipe.runtime.cache_dir, recipe.origins.get("runtime.cache_dir")
+    if path is None or origin is None or origin.opened is None or Path(path).is_dir():
+        return recipe
+    console.note(f"{display(origin.opened)} names the cache folder {path}, which is not here; the usual one is taken")
+    return with_value(recipe, "runtime.cache_dir", None)
+
+
 def _flag(key: str, value: str) -> str:
     return f"--set {shlex.quote(f'{key}={value}')}"
 

@@ -97,7 +97,7 @@ def _open_builtin(name: str, split_name: str, required: Sequence[str], label_col
     known = builtin_names()
     if module not in known:
         if module.startswith(".") or Path(name).is_absolute():
-            raise UserError(f"there is no folder {name}", where="data.dataset")
+            raise UserError(f"there is no folder {name}", where="data.dataset", hint="check the path")
         hint = f"a Hugging Face data set is named with the prefix: {HF_PREFIX}{name}; built-ins are {', '.join(known)}"
         message = f"PaddleNLP has no data set {module!r}{did_you_mean(module, known)}"
         raise UserError(message, where="data.dataset", hint=hint)

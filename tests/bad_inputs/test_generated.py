@@ -112,6 +112,11 @@ def wrong(attack: Attack, top: Path, here: Path, lines: CommandLines) -> list[st
         harmed = [name for name in harmed if not name.startswith("outputs/new")]
     if harmed:
         found.append(f"changed {', '.join(harmed[:4])}")
+    made = [place / "secret.txt" for place in here.parents if (place / "secret.txt").exists()]
+    if made:  # by a relative path that leads out
+        found.append(f"made {', '.join(map(str, made))}")
+        for each in made:
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
     left = sorted(path.name for path in temporary.iterdir() if path.name not in LIBRARIES)
     if left:
         found.append(f"left in the folder for temporary files: {', '.join(left[:4])}")

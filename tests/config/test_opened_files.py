@@ -121,6 +121,16 @@ def test_a_run_sets_no_path_of_libraries(model, key):
     load_recipe(model.parent, [Override(key, "/etc/x", "--set")], "apply")
 
 
+def test_a_run_has_no_cache_folder_made(model, tmp_path, capfd):
+    run, cache = model.parent, tmp_path / "cache"
+    (run / "manifest.json").write_text("{}")
+    (run / "recipe.yaml").write_text(f"task: sequence_classification\nruntime: {{cache_dir: {cache}}}\n")
+    assert load_recipe(run, purpose="apply").runtime.cache_dir is None
+    assert "which is not here; the usual one is taken" in capfd.readouterr().err
+    cache.mkdir()  # the user's own
+    assert load_recipe(run, purpose="apply").runtime.cache_dir == str(cache)
+
+
 @pytest.mark.parametrize("name", ["vocab.txt", "added_tokens.json", "1_Pooling/config.json"])
 def test_a_link_out_of_a_model_is_refused(model, secret, name):
     (model / name).unlink(missing_ok=True)
