@@ -64,10 +64,10 @@ class ChangedRows:
         return self.source.label_names
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        return (changed for _, changed in self.pairs() if changed is not None)
+        return (changed for _, changed in self.rows_before_and_after() if changed is not None)
 
-    def pairs(self) -> Iterator[tuple[Row | BadRow, Row | BadRow | None]]:
-        """As the function `pairs`."""
+    def rows_before_and_after(self) -> Iterator[tuple[Row | BadRow, Row | BadRow | None]]:
+        """As the function `rows_before_and_after`."""
         maps = [(name, import_part(MAP, name)) for name in self.maps]
         filters = [(name, import_part(FILTER, name)) for name in self.filters]
         read = left = 0
@@ -115,12 +115,12 @@ def _own_copy(values: Mapping[str, Any]) -> dict[str, Any]:
 _Named = tuple[str, Callable[[dict[str, Any]], Any]]
 
 
-def pairs(source: RowSource) -> Iterator[tuple[Row | BadRow, Row | BadRow | None]]:
+def rows_before_and_after(source: RowSource) -> Iterator[tuple[Row | BadRow, Row | BadRow | None]]:
     """Each row of `source` before data.map and after it; None after it: data.filter leaves the row out."""
-    return source.pairs() if isinstance(source, ChangedRows) else ((row, row) for row in source)
+    return source.rows_before_and_after() if isinstance(source, ChangedRows) else ((row, row) for row in source)
 
 
-def unchanged(source: RowSource) -> RowSource:
+def unmapped_source(source: RowSource) -> RowSource:
     """Where the rows of `source` come from before data.map and data.filter."""
     return source.source if isinstance(source, ChangedRows) else source
 

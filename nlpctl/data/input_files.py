@@ -125,40 +125,40 @@ class ReadPosition:
 
 
 def rows_at(
-    file: InputFile, rows: TaskRows, place: ReadPosition, columns: Sequence[str] | None = None
+    file: InputFile, rows: TaskRows, position: ReadPosition, columns: Sequence[str] | None = None
 ) -> Iterator[Any]:
-    """The rows, good and bad, of `file` from `place` on. `columns`: those that are wanted of a Parquet file."""
+    """The rows, good and bad, of `file` from `position` on. `columns`: those that are wanted of a Parquet file."""
     required, header = rows.required(labelled=False), rows.data.header
     with file.open() as stream:
         if file.format == PARQUET:
-            parts = (place.begin, place.end, place.first_line)
-            yield from islice(parquet_rows(stream, file.name, required, parts, columns), place.skip, None)
+            parts = (position.begin, position.end, position.first_line)
+            yield from islice(parquet_rows(stream, file.name, required, parts, columns), position.skip, None)
             return
         if file.format == XLSX:
-            yield from islice(xlsx_rows(stream, file.name, header, required), place.skip, None)
+            yield from islice(xlsx_rows(stream, file.name, header, required), position.skip, None)
             return
-        part = Part(stream, place)
-        lines = file_lines(part, file.name, file.format, place.line)
+        part = Part(stream, position)
+        lines = file_lines(part, file.name, file.format, position.line)
         if file.format == PLAIN:
             parsed = plain_rows(lines, file.name, rows.plain_column)
         else:
-            head = _head(file, place, header, required)
+            head = _head(file, position, header, required)
             # Without a header line the first good row tells the number of columns; it is not a row of this part.
             extra = int(bool(head) and not header)
             read = parse_lines(chain(head, lines), file.name, file.format, header, required, rows)
             parsed = islice(read, extra, None)
-        yield from islice(parsed, place.skip, None)
+        yield from islice(parsed, position.skip, None)
 
 
 class Part:
     """A stream of the bytes from a ReadPosition on."""
 
-    def __init__(self, stream: Any, place: ReadPosition):
+    def __init__(self, stream: Any, position: ReadPosition):
         self._stream, self._kept = stream, b""
-        self._left = None if place.end is None else place.end - place.begin
-        if place.begin:
-            stream.seek(place.begin)
-        self._skip_lines(place.line - place.first_line)
+        self._left = None if position.end is None else position.end - position.begin
+        if position.begin:
+            stream.seek(position.begin)
+        self._skip_lines(position.line - position.first_line)
 
     def read1(self, size: int) -> bytes:
         """Up to `size` bytes, b"" at the end."""
@@ -184,13 +184,13 @@ class Part:
             self._kept, count = piece[place + 1 :] + self._kept, 0
 
 
-def _head(file: InputFile, place: ReadPosition, header: bool, required: Sequence[str]) -> list[tuple[int, bytes]]:
-    """The lines before `place` of the record that names the columns of a table, or counts them."""
-    if file.format not in DELIMITED or place.line == 1:
+def _head(file: InputFile, position: ReadPosition, header: bool, required: Sequence[str]) -> list[tuple[int, bytes]]:
+    """The lines before `position` of the record that names the columns of a table, or counts them."""
+    if file.format not in DELIMITED or position.line == 1:
         return []
     taken: list[tuple[int, bytes]] = []
     with file.open() as stream:
-        lines = takewhile(lambda line: line[0] < place.line, file_lines(stream, file.name, file.format))
+        lines = takewhile(lambda line: line[0] < position.line, file_lines(stream, file.name, file.format))
 
         def noted() -> Iterator[tuple[int, bytes]]:
             for line in lines:

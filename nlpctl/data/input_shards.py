@@ -45,7 +45,7 @@ class Range:
     line: int | None = 1
 
     @property
-    def place(self) -> ReadPosition:
+    def position(self) -> ReadPosition:
         return ReadPosition(self.begin, self.end, self.line, self.line)
 
 
@@ -76,10 +76,10 @@ class Scanned:
 
 @dataclass(frozen=True)
 class Piece:
-    """`rows` rows of file number `file`, from `place` on."""
+    """`rows` rows of file number `file`, from `position` on."""
 
     file: int
-    place: ReadPosition
+    position: ReadPosition
     rows: int
 
 
@@ -184,7 +184,7 @@ def scan(source: PredictInput, part: Range, keep: PassthroughColumns | None) -> 
     columns = wanted_columns(rows, file, keep_by_default(file.format) if keep is None else keep)
     try:
         reader = KeptRowReader(rows, file, KEEP_NONE)
-        for count, row in enumerate(rows_at(file, rows, part.place, columns), 1):
+        for count, row in enumerate(rows_at(file, rows, part.position, columns), 1):
             if not isinstance(row, BadRow):
                 if not good and keep is not None:
                     unkept = _unkept(keep, row)
@@ -230,7 +230,7 @@ def _from_row(part: Range, scanned: Scanned, row: int) -> ReadPosition:
     """The place of a row of a range, reached from the nearest line that is known."""
     which = bisect_right(scanned.marks, row, key=lambda mark: mark[0]) - 1
     begun, line = scanned.marks[which] if which >= 0 else (0, part.line)
-    return dataclasses.replace(part.place, line=line, skip=row - begun)
+    return dataclasses.replace(part.position, line=line, skip=row - begun)
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class ShardRows:
             file, count = self.source.files[piece.file], 0
             reader = KeptRowReader(self.source.task_rows, file, keep)
             columns = wanted_columns(self.source.task_rows, file, reader.keep)
-            for count, row in enumerate(rows_at(file, self.source.task_rows, piece.place, columns), 1):
+            for count, row in enumerate(rows_at(file, self.source.task_rows, piece.position, columns), 1):
                 yield reader.read(row)
                 if count == piece.rows:
                     break

@@ -9,7 +9,7 @@ from typing import Any
 
 from nlpctl.config.own_code import require_rows_named
 from nlpctl.config.schema import DataSection, SplitFilesSection
-from nlpctl.data.changed_rows import ChangedRows, unchanged
+from nlpctl.data.changed_rows import ChangedRows, unmapped_source
 from nlpctl.data.functions import describe_error, import_function
 from nlpctl.data.readers.annotation_rows import AnnotatedTask, OnlyAnnotated, recognised_format
 from nlpctl.data.readers.packed import open_unpacked, suffix_of
@@ -115,7 +115,7 @@ def values_to_write(
     """A row of `source` for a file that is read as its files are: numbers in place of `names`, which are
     data.numbered_labels, and columns under the names of data.by_split.
     """
-    given, column = unchanged(source), rows.label_column
+    given, column = unmapped_source(source), rows.label_column
     result = dict(values)
     if names is not None and column in result:
         result[column] = numbered_label(result[column], names)

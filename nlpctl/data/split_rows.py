@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nlpctl.config.schema import DataSection
-from nlpctl.data.changed_rows import pairs
+from nlpctl.data.changed_rows import rows_before_and_after
 from nlpctl.data.near_duplicates import row_key
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.readers.row import BadRow, Row, RowSource
@@ -141,7 +141,7 @@ def read_split_rows(source: RowSource, rows: TaskRows, labels: LabelSet) -> Spli
     counted: list[tuple[str, ...]] = []
     starts: dict[str, list[int]] = defaultdict(list)
     places: list[int] = []
-    for before, row in pairs(source):
+    for before, row in rows_before_and_after(source):
         # Of every row, also of one that is bad or left out: Records needs it as the end of the row before.
         starts[before.source].append(before.line)
         if row is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.changed_rows import pairs
+from nlpctl.data.changed_rows import rows_before_and_after
 from nlpctl.data.near_duplicates import row_key
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.readers.row import BadRow, RowSource, missing_key, place
@@ -149,7 +149,7 @@ def labelled_texts(rows: TaskRows, split: str) -> Iterator[Any]:
     A row that data.map changes has two: unlabelled texts do not pass through it. UserError if the split cannot be read.
     """
     reader, source = ExampleReader(rows, None), open_split(rows, split)
-    for given, row in pairs(source):
+    for given, row in rows_before_and_after(source):
         if row is None:
             continue
         example = reader.read(row)

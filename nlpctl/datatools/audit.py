@@ -20,7 +20,7 @@ from nlpctl.checksums import sha256_of
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
-from nlpctl.data.changed_rows import unchanged
+from nlpctl.data.changed_rows import unmapped_source
 from nlpctl.data.inspect.duplicates import find_duplicates
 from nlpctl.data.inspect.lengths import EstimatedTokens
 from nlpctl.data.inspect.report import shortened
@@ -320,7 +320,7 @@ def _targets(rows: TrainingRows, several: bool) -> Iterator[Target | None]:
     """Where the label of each row is; None for rows that are in no file of a kind that can be changed, and for all of
     them if data.map makes the labels, for the names of labels are not those of the file then. `several`: as in Target.
     """
-    source, label = unchanged(rows.source), rows.rows.label_column
+    source, label = unmapped_source(rows.source), rows.rows.label_column
     column = source.named.get(label, label) if isinstance(source, FileRows) else label
     pairs = zip(rows.read.unmapped, rows.read.rows, strict=True)
     if (

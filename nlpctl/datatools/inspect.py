@@ -14,7 +14,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.checksums import AlteredFiles
 from nlpctl.config.schema import Recipe
-from nlpctl.data.changed_rows import unchanged
+from nlpctl.data.changed_rows import unmapped_source
 from nlpctl.data.inspect.duplicates import NEAR
 from nlpctl.data.inspect.lengths import CountedTokens, EstimatedTokens, TokenCounter
 from nlpctl.data.inspect.page import Extent, all_tables, current_folder, inspection_page
@@ -114,7 +114,7 @@ def split_data(
     source = open_split(rows, "train")
     read = read_split_rows(source, rows, resolve_labels(rows, source))
     # As they were before data.map, which a recipe that reads the parts calls again.
-    given = unchanged(source)
+    given = unmapped_source(source)
     records = Records(given, as_written(given, read, recipe.data), read.starts)
     targets = part_sizes(len(read.rows), shares)
     files = {part: folder / f"{part}{records.suffix}" for part, size in targets.items() if size}

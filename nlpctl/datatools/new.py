@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,9 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     if encoder is not None and (folder := Path(encoder.name).expanduser()).is_dir():
         encoder = dataclasses.replace(encoder, name=named_from(output.parent, folder))
     absolute = {split: [os.path.abspath(each.path)] for split, each in previews.items()}
-    data = values.data_values(previews, absolute, columns, _rows(task)) | _data_values(match.starts)
+    data = values.data_values(previews, absolute, columns, _rows(task)) | {
+        start.key.removeprefix("data."): start.value for start in match.starts if start.key.startswith("data.")
+    }
     seen = values.summarise_data(task, data)
     paths = {split: each.path for split, each in previews.items()}
 
@@ -122,7 +124,8 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     if folder is not None:
         with _checked(output, text(paths, seen)):  # before the training file is cut
             paths |= _parts(folder, task, data, given.overwrite)
-    _write(output, text(paths, seen if folder is None else None))
+    with _checked(output, text(paths, seen if folder is None else None)) as staged:
+        os.replace(staged, output)
     name = SCRATCH if encoder is None else encoder.name
     decided = [("task", f"{task.name}: {match.reason}"), ("model", f"{name}: {about}")]
     decided += [("data", f"{split}: {display(path)}{_program(previews.get(split))}") for split, path in paths.items()]
@@ -367,16 +370,6 @@ def _parts(folder: Path, task: TaskInfo, data: Mapping[str, Any], overwrite: boo
     shares = {"dev": 0.1} | ({} if "test" in data else {"test": 0.1})
     recipe = load_recipe({"task": task.name, "data": dict(data)}, (), "apply")
     return split_data(recipe, folder, shares, overwrite=overwrite).files
-
-
-def _data_values(starts: Sequence[Start]) -> dict[str, Any]:
-    return {start.key.removeprefix("data."): start.value for start in starts if start.key.startswith("data.")}
-
-
-def _write(output: Path, text: str) -> None:
-    """Write the recipe if `recipe validate` has nothing against it. UserError."""
-    with _checked(output, text) as staged:
-        os.replace(staged, output)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import UserError
 from nlpctl.inference.layer_hooks import token_counts
 from nlpctl.tasks.base import Task
+from nlpctl.tasks.token_classification import TokenClassification
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,25 @@ def doubt(task: Task, shares: np.ndarray, measure: str) -> Doubt:
         unsure, best = uncertainty(pairs), pairs.max(-1)
     else:
         unsure, best = uncertainty(shares), shares.max(-1)
-    parts = task.parts(shares)
+    parts = doubtful_parts(task, shares)
     means = [float(unsure[start:end].mean()) for start, end in parts]
     least = int(np.argmax(means))
     start, end = parts[least]
     return Doubt(means[least], float(best[start:end].mean()))
+
+
+def doubtful_parts(task: Task, shares: np.ndarray) -> list[tuple[int, int]]:
+    """What can be doubted one by one, by the `probabilities` [units, labels] of a task: [start, end) of each part.
+
+    Parts of a tagged text are its entities and the words outside of these, counted in words. Where labels are decided
+    one by one, each label is a part; else the text is the only one.
+    """
+    if not isinstance(task, TokenClassification):
+        return [(i, i + 1) for i in range(shares.shape[1] if task.independent else len(shares))]
+    spans = task.scheme.entities([task.labels.names[tag] for tag in shares.argmax(-1)])
+    covered = {i for span in spans for i in range(span.start, span.end)}
+    outside = [(i, i + 1) for i in range(len(shares)) if i not in covered]
+    return sorted([*((span.start, span.end) for span in spans), *outside])
 
 
 @dataclass(frozen=True)

@@ -274,13 +274,6 @@ class Task(ABC):
         """The probability of each label of one example, calibrated if the task is; None: its answers give none."""
         return None
 
-    def parts(self, probabilities: np.ndarray) -> list[tuple[int, int]]:
-        """What can be doubted one by one in `probabilities` [units, labels]: the units [start, end) of each part.
-
-        Where labels are decided one by one, each label of the text.
-        """
-        return [(i, i + 1) for i in range(probabilities.shape[1] if self.independent else len(probabilities))]
-
     def prediction_from(self, probabilities: np.ndarray) -> Any:
         """The prediction for an example in one part, by `probabilities` [units, labels] of its labels."""
         raise NotImplementedError(f"{self.name} gives no labels")

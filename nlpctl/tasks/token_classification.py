@@ -134,13 +134,6 @@ class TokenClassification(Task):
             return marginals(chains, outputs[1])
         return [softmax(chain) for chain in chains]
 
-    def parts(self, probabilities: np.ndarray) -> list[tuple[int, int]]:
-        """Entities, and the words outside of entities."""
-        spans = self.scheme.entities([self.labels.names[tag] for tag in probabilities.argmax(-1)])
-        covered = {i for span in spans for i in range(span.start, span.end)}
-        outside = [(i, i + 1) for i in range(len(probabilities)) if i not in covered]
-        return sorted([*((span.start, span.end) for span in spans), *outside])
-
     def prediction_from(self, probabilities: np.ndarray) -> np.ndarray:
         return probabilities.argmax(-1).astype(np.int32)
 

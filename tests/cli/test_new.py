@@ -186,11 +186,12 @@ def test_the_commands_that_come_next_are_quoted_for_the_shell(nlpctl, table, fol
 
 
 def test_problems_name_the_recipe_and_not_the_file_it_was_checked_in(tmp_path: Path) -> None:
-    from nlpctl.datatools.new import _write
+    from nlpctl.datatools.new import _checked
     from nlpctl.errors import UserError
 
-    with pytest.raises(UserError) as refused:
-        _write(tmp_path / "my.yaml", "task: sequence_classification\nnonsense: 1\n")
+    text = "task: sequence_classification\nnonsense: 1\n"
+    with pytest.raises(UserError) as refused, _checked(tmp_path / "my.yaml", text):
+        pass
     assert "my.yaml:2" in str(refused.value) and "staging" not in str(refused.value)
     assert not list(tmp_path.iterdir())
 

@@ -8,7 +8,7 @@ import pytest
 from nlpctl.cli import data as labelling
 from nlpctl.config.load import load_recipe
 from nlpctl.data.rows.labels import LabelSet
-from nlpctl.datatools.uncertain import MEASURES, doubt, spread_out
+from nlpctl.datatools.uncertain import MEASURES, doubt, doubtful_parts, spread_out
 from nlpctl.tasks.base import make_task
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")
@@ -47,7 +47,7 @@ def test_of_a_tagged_text_the_least_sure_entity_counts():
     shares[2] = 0.02, 0.6, 0.02, 0.36  # an entity of two words, half sure of the first
     shares[3] = 0.02, 0.02, 0.94, 0.02
     found = doubt(of, shares, "margin")
-    assert of.parts(shares) == [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]
+    assert doubtful_parts(of, shares) == [(0, 1), (1, 2), (2, 4), (4, 5), (5, 6)]
     assert found.uncertainty == pytest.approx((0.76 + 0.08) / 2) and found.confidence == pytest.approx(0.77)
 
 

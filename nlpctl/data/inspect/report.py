@@ -80,7 +80,11 @@ class Inspection:
         return {
             "task": self.task,
             "max_seq_length": self.limit,
-            "tokens": {"by": self.tokens_by, "exact": self.exact_tokens, "long_rows": _long_rows(self.in_windows)},
+            "tokens": {
+                "by": self.tokens_by,
+                "exact": self.exact_tokens,
+                "long_rows": "read in windows" if self.in_windows else "cut",
+            },
             "splits": {profile.split: _split_json(profile) for profile in self.splits},
             "duplicates": {
                 "within": {each.split: {"exact": each.exact, "near": each.near} for each in duplicates.repeats},
@@ -178,10 +182,6 @@ def format_unknown(unknown: UnknownTokens, most: int) -> list[str]:
 def format_labels(row: InspectedRow) -> str:
     """The labels of a row in one text; of a sentence with entities how many of each type."""
     return ", ".join(f"{label} ×{times}" if times > 1 else label for label, times in Counter(row.labels).items())
-
-
-def _long_rows(in_windows: bool) -> str:
-    return "read in windows" if in_windows else "cut"
 
 
 def _split_json(profile: SplitProfile) -> dict[str, Any]:

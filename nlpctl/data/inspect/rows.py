@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from nlpctl.data.changed_rows import unchanged
+from nlpctl.data.changed_rows import unmapped_source
 from nlpctl.data.inspect.lengths import TokenCounter, row_tokens
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.readers.lines import decode
@@ -115,7 +115,7 @@ def inspect_split(
     `repeated`: the keys that stand twice in a row, by file and line.
     """
     result = InspectedSplit(split, source, shown)
-    columns, given = rows.required(labelled=True), unchanged(source)
+    columns, given = rows.required(labelled=True), unmapped_source(source)
     tables: set[str] = set()  # where a quotation mark is one of the text
     if isinstance(given, FileRows):
         tables = {str(path) for path, kind in zip(given.files, given.formats, strict=True) if kind == "tsv"}
@@ -152,7 +152,7 @@ def _in_quotes(row: Row, columns: Sequence[str]) -> Iterator[str]:
 
 def rows_with_repeated_keys(source: RowSource, most: int | None = None) -> dict[tuple[str, int | str], Sequence[str]]:
     """Per file and line of the first `most` objects of jsonl in each file (None: all): the keys that stand twice."""
-    source = unchanged(source)
+    source = unmapped_source(source)
     result: dict[tuple[str, int | str], Sequence[str]] = {}
     if not isinstance(source, FileRows):
         return result

@@ -109,7 +109,7 @@ def checked_mark(text: str, start: Any, end: Any, label: Any) -> Mark:
     return Mark(start, end, label.strip())
 
 
-def from_units(text: str) -> Callable[[int], int]:
+def from_utf16(text: str) -> Callable[[int], int]:
     """From a position in UTF-16 units, which JavaScript counts, to one in code points.
 
     ValueError for the middle of a character of two units, such as an emoji.
@@ -133,12 +133,12 @@ def from_units(text: str) -> Callable[[int], int]:
     return point
 
 
-def units_of(text: str, place: int) -> int:
+def to_utf16(text: str, place: int) -> int:
     """The position in UTF-16 units of one in code points."""
     return place + sum(character > "\uffff" for character in text[:place])
 
 
-def agreed(answers: Sequence[Any], same: Callable[[Any], Hashable]) -> Any:
+def most_common_answer(answers: Sequence[Any], same: Callable[[Any], Hashable]) -> Any:
     """The answer that most annotators gave; of equally frequent ones the first. `same`: equal for equal answers."""
     counts = Counter(map(same, answers))
     return max(answers, key=lambda answer: counts[same(answer)])  # max gives the first of equals

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nlpctl import console
-from nlpctl.data.readers.annotated import Annotated, Mark, checked_mark, from_units, units_of
+from nlpctl.data.readers.annotated import Annotated, Mark, checked_mark, from_utf16, to_utf16
 
 TEXT = "text"
 _DATA = "data"  # what some versions call the text
@@ -62,7 +62,7 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
         raise ValueError(f"not a record of doccano: no {TEXT!r}")
     others = {name: entry for name, entry in value.items() if not _has_a_meaning(name, entry)}
     values = others if TEXT in value else {TEXT if name == _DATA else name: entry for name, entry in others.items()}
-    point = from_units(text)
+    point = from_utf16(text)
     labels: list[str] = []
     marks: list[Mark] = []
     given = [value[key] for key in _LABELS if key in value]
@@ -112,7 +112,7 @@ def record_of(
     others = {name: value for name, value in data.items() if name not in (*taken, TEXT)}
     written: list[Any]
     if labels is None:
-        written = [[units_of(text, start), units_of(text, end), label] for start, end, label in marks]
+        written = [[to_utf16(text, start), to_utf16(text, end), label] for start, end, label in marks]
     else:
         written = list(labels)
     return {**others, TEXT: text, "label": written}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nlpctl.data.readers.annotated import Annotated, Mark, agreed, checked_mark, from_units
+from nlpctl.data.readers.annotated import Annotated, Mark, checked_mark, from_utf16, most_common_answer
 from nlpctl.data.readers.json_rows import json_type
 
 ANNOTATIONS = ("annotations", "completions")  # the second until version 1.0
@@ -48,7 +48,7 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
         return Annotated(values)
     true = [each for each in kept if each.get("ground_truth")]  # what a reviewer declared to be right
     answers = [_answer(values, each) for each in true or kept]
-    choices, marks, marked, unread = agreed(answers, lambda answer: (frozenset(answer[0]), *answer[1:]))
+    choices, marks, marked, unread = most_common_answer(answers, lambda answer: (frozenset(answer[0]), *answer[1:]))
     return Annotated(values, True, choices, marks, marked, unread=unread)
 
 
@@ -114,7 +114,7 @@ def _marks(text: str, value: Mapping[str, Any]) -> list[Mark]:
     labels = _strings(value["labels"])
     spans: list[tuple[int, int]] = [(start, end)]
     if isinstance(said, str):
-        point = from_units(text)
+        point = from_utf16(text)
         try:
             spans.append((point(start), point(end)))
         except ValueError:

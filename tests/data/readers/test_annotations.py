@@ -13,7 +13,7 @@ import pytest
 from nlpctl.config.load import load_recipe
 from nlpctl.data.inputs import open_inputs
 from nlpctl.data.open_split import open_split
-from nlpctl.data.readers.annotated import Mark, from_units, tags_from_marks, units_of
+from nlpctl.data.readers.annotated import Mark, from_utf16, tags_from_marks, to_utf16
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.rows.text_rows import TextExample
@@ -451,8 +451,8 @@ def test_parts_of_an_export_keep_its_format(tmp_path):
 
 
 def test_positions():
-    point = from_units(EMOJI)
-    assert [point(units_of(EMOJI, i)) for i in range(len(EMOJI) + 1)] == list(range(len(EMOJI) + 1))
+    point = from_utf16(EMOJI)
+    assert [point(to_utf16(EMOJI, i)) for i in range(len(EMOJI) + 1)] == list(range(len(EMOJI) + 1))
     with pytest.raises(ValueError, match="middle of a character"):
         point(1)
     assert tags_from_marks("unbelievable", [Mark(2, 9, "X")], word_spans) == (
