@@ -93,8 +93,8 @@ class ResumableBatches:
         features: FeatureList = self.loader.dataset
         indices = self.sampler.parts_of(step)
         owners = [features.owner(i) for part in indices for i in part]
-        found = iter(places(data.source, data.reader, owners))
-        return [[Placed(next(found) or data.source.description, features[i]) for i in part] for part in indices]
+        where = iter(places(data.source, data.reader, owners))
+        return [[Placed(next(where) or data.source.description, features[i]) for i in part] for part in indices]
 
     def loss_weight(self, step: int, part: int) -> float:
         """The factor from the mean loss of a micro-batch of this process to its share of the update's mean."""

@@ -173,8 +173,8 @@ class ProgressLines(TrainerCallback):
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         scores = [name for name in metrics if name.startswith("eval_") and name not in _NOT_SCORES]
         figures = {name: metrics[name] for name in ("eval_loss", *scores[:3])}
-        told = "  ".join(f"{name[5:]} {value:.4f}" for name, value in figures.items())
-        self.progress.report(state.global_step, f"dev at step {state.global_step}: {told}", **figures)
+        listed_scores = "  ".join(f"{name[5:]} {value:.4f}" for name, value in figures.items())
+        self.progress.report(state.global_step, f"dev at step {state.global_step}: {listed_scores}", **figures)
 
 
 class StepLogger(TrainerCallback):

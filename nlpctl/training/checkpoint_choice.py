@@ -88,7 +88,7 @@ def write_sums(folder: Path) -> None:
     CheckpointSums(sums).save(folder / SUMS)
 
 
-def settle_checkpoints(run: RunDirectory, *, keeps_best: bool) -> None:
+def set_damaged_aside(run: RunDirectory, *, keeps_best: bool) -> None:
     """Move damaged newest checkpoints aside, with a warning, so that `run.last_checkpoint()` is intact.
 
     The holder of the run directory calls this once, before any process of a resumed run looks for its checkpoint.
@@ -113,7 +113,7 @@ def settle_checkpoints(run: RunDirectory, *, keeps_best: bool) -> None:
 
 
 def moved_aside(checkpoints: Path) -> list[Path]:
-    """The damaged checkpoints that `settle_checkpoints` has moved aside."""
+    """The damaged checkpoints that `set_damaged_aside` has moved aside."""
     return sorted(path for path in checkpoints.glob(f"{_ASIDE}*") if path.is_dir())
 
 
@@ -183,5 +183,5 @@ def _damage_of_best(checkpoint: Path) -> str | None:
 
 def _nothing_whole(run: RunDirectory, damaged: list[tuple[Path, str]]) -> UserError:
     again = f"delete {run.path}, then run {run.to_go_on()}" if run.is_of_compress else "train again with --overwrite"
-    told = [Problem(f"is damaged: {damage}", str(path)) for path, damage in damaged]
-    return UserError(problems=[*told, Problem("no checkpoint is intact to resume from", str(run.path), again)])
+    problems = [Problem(f"is damaged: {damage}", str(path)) for path, damage in damaged]
+    return UserError(problems=[*problems, Problem("no checkpoint is intact to resume from", str(run.path), again)])

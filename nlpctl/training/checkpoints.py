@@ -82,7 +82,7 @@ def save_checkpoint(
     # A killed process leaves a staged folder, never half a checkpoint under its final name.
     with staged_dir(final) as folder:
         save_model_folder(folder, model.network, model.tokenizer, card)
-        if optimizer_state is not None:
+        if optimizer_state is not None and scheduler is not None:
             paddle.save(optimizer_state, str(folder / OPTIMIZER_NAME))
             paddle.save(scheduler.state_dict(), str(folder / SCHEDULER_NAME))
             ReachedParameters(tuple(sorted(reached))).save(folder / REACHED)
@@ -194,12 +194,12 @@ def rotate_checkpoints(checkpoints: Path, keep: int | None, best: str | None) ->
     """
     if keep is None or keep <= 0:
         return
-    found = checkpoints_in(checkpoints)
+    complete = checkpoints_in(checkpoints)
     # The newest is what a resume needs, the best is what becomes the model.
-    protected = {found[-1].name} | ({Path(best).name} if best is not None else set())
+    protected = {complete[-1].name} | ({Path(best).name} if best is not None else set())
     aside = moved_aside(checkpoints)
-    surplus = len(aside) + len(found) - max(keep, len(protected))
-    for path in [*aside, *(path for path in found if path.name not in protected)][: max(surplus, 0)]:
+    surplus = len(aside) + len(complete) - max(keep, len(protected))
+    for path in [*aside, *(path for path in complete if path.name not in protected)][: max(surplus, 0)]:
         remove_dir(path)
 
 

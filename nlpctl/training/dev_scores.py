@@ -41,8 +41,8 @@ class OwnMetrics:
 
     def rows(self, places: Sequence[Place], batch: Batch, outputs: Sequence[np.ndarray]) -> Rows:
         """The rows of a labelled batch, without those of its outputs that compute_metrics is not to get."""
-        shown = self.task.hide(batch, None) if self.task.hides else batch
-        labels = [np.asarray(shown[name]) for name in criterion_labels(self.task)]
+        masked = self.task.hide(batch, None) if self.task.hides else batch
+        labels = [np.asarray(masked[name]) for name in criterion_labels(self.task)]
         kept = list(outputs) if self._prepare is None else self._prepared(outputs, labels)
         return {
             place: (tuple(each[i] for each in kept), tuple(each[i] for each in labels))
@@ -52,8 +52,8 @@ class OwnMetrics:
     def _prepared(self, outputs: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list[np.ndarray]:
         name, count = self.recipe.training.preprocess_logits_for_metrics, len(outputs[0])
         with parts_blamed(self.recipe), paddle.no_grad():
-            found = self._prepare(plain(_tensors(outputs)), plain(_tensors(labels)))
-        arrays = [np.asarray(each) for each in (found if isinstance(found, tuple | list) else (found,))]
+            prepared = self._prepare(plain(_tensors(outputs)), plain(_tensors(labels)))
+        arrays = [np.asarray(each) for each in (prepared if isinstance(prepared, tuple | list) else (prepared,))]
         for array in arrays:
             if array.dtype == object or array.ndim == 0 or len(array) != count:
                 message = f"{name} returned {_shape(array)} for a batch of {count} rows"
@@ -67,11 +67,11 @@ class OwnMetrics:
         sides = zip(*ordered, strict=True)  # outputs and labels
         outputs, labels = ([_stacked(column) for column in zip(*side, strict=True)] for side in sides)
         with parts_blamed(self.recipe):
-            found = self._compute(EvalPrediction(predictions=plain(outputs), label_ids=plain(labels)))
-        if not isinstance(found, Mapping) or not all(_is_number(value) for value in found.values()):
-            message = f"{self.name} returned {found!r}"[:200]
+            result = self._compute(EvalPrediction(predictions=plain(outputs), label_ids=plain(labels)))
+        if not isinstance(result, Mapping) or not all(_is_number(value) for value in result.values()):
+            message = f"{self.name} returned {result!r}"[:200]
             raise UserError(message, METRICS.key, "return a dict of names and numbers, such as {'f1': 0.9}")
-        scores = {str(name).removeprefix("eval_"): float(value) for name, value in found.items()}
+        scores = {str(name).removeprefix("eval_"): float(value) for name, value in result.items()}
         watched = (self.recipe.training.metric_for_best_model or "loss").removeprefix("eval_")
         if watched not in scores and watched not in (*task_info(self.task.name).metrics, "loss"):
             message = f"{self.name} returned {', '.join(scores) or 'nothing'}, but metric_for_best_model is {watched}"
@@ -134,9 +134,7 @@ class DevScores:
         self.pipeline = Pipeline(task, encoder, task.collator(encoder, labelled=True), self._run)
         self._loss, self._rows = 0.0, 0
 
-    def of_all(
-        self, examples: Sequence[Any], batch_size: int
-    ) -> tuple[list[list[Any]], float, dict[str, float]]:
+    def score(self, examples: Sequence[Any], batch_size: int) -> tuple[list[list[Any]], float, dict[str, float]]:
         """Predictions of every example, in order, the mean loss over the rows, and the scores of `metrics`.
 
         The same on every process.
@@ -184,8 +182,8 @@ def outputs_and_loss(
     task: Task, network: paddle.nn.Layer, batch: Batch, loss: Loss
 ) -> tuple[tuple[paddle.Tensor, ...], float]:
     """The outputs and the loss of a labelled batch, masked as in evaluation if the task hides words."""
-    shown = task.hide(batch, None) if task.hides else batch
-    tensors = {name: paddle.to_tensor(array) for name, array in shown.items()}
+    masked = task.hide(batch, None) if task.hides else batch
+    tensors = {name: paddle.to_tensor(array) for name, array in masked.items()}
     labels = {name: tensors.pop(name) for name in task.label_names}
     outputs = as_tuple(network(**tensors))
     return outputs, float(loss(network, outputs, labels))

@@ -23,7 +23,7 @@ from nlpctl.upstream.finite_check import finite_check, non_finite
 if TYPE_CHECKING:
     from nlpctl.training.trainer import RecipeTrainer
 
-SHOWN = 10  # most rows listed
+MOST_ROWS = 10  # that are listed
 EVENT = "bad_step"
 
 
@@ -31,19 +31,19 @@ def diagnosed(bad: BadStep, trainer: RecipeTrainer) -> RunFailed:
     """The RunFailed for `bad`, which is also logged in events.jsonl."""
     try:
         parts = trainer.batches.placed(bad.step - 1, trainer.args.gradient_accumulation_steps, trainer.data)
-        verdict, found = _rows(bad, trainer, parts)
+        verdict, rows = _rows(bad, trainer, parts)
     except NlpctlError as error:  # the rows are read again, and the file may have changed
         problem = error.problems[0]
-        verdict, found = f"the rows of the step cannot be listed: {problem.where}: {problem.message}", []
+        verdict, rows = f"the rows of the step cannot be listed: {problem.where}: {problem.message}", []
     origin = [] if bad.usual is not None else _origin(bad, trainer)
     trainer.events.append(
-        EVENT, bad.step, figure=bad.figure, value=f"{bad.value:.6g}", origin=origin, rows=[where for where, _ in found]
+        EVENT, bad.step, figure=bad.figure, value=f"{bad.value:.6g}", origin=origin, rows=[where for where, _ in rows]
     )
-    told = [Problem(told, where) for where, told in found[:SHOWN]]
-    if len(found) > SHOWN:
-        told.append(Problem(f"and {counted(len(found) - SHOWN, 'more rows')}, listed in events.jsonl"))
+    listed = [Problem(effect, where) for where, effect in rows[:MOST_ROWS]]
+    if len(rows) > MOST_ROWS:
+        listed.append(Problem(f"and {counted(len(rows) - MOST_ROWS, 'more rows')}, listed in events.jsonl"))
     head = Problem(_what(bad), hint=_remedy(bad, trainer))
-    return RunFailed(problems=[head, *map(Problem, (*origin, verdict)), *told])
+    return RunFailed(problems=[head, *map(Problem, (*origin, verdict)), *listed])
 
 
 def _what(bad: BadStep) -> str:
@@ -91,9 +91,9 @@ def _rows(bad: BadStep, trainer: RecipeTrainer, parts: Sequence[Sequence[Placed]
     return them if guilty else "no row of the step gives that value on its own; its rows:", _distinct(alone)
 
 
-def _distinct(found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _distinct(rows: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Each row once, even if it was cut into several windows; the first window counts."""
-    return list(dict(reversed(found)).items())[::-1]
+    return list(dict(reversed(rows)).items())[::-1]
 
 
 def _own_losses(trainer: RecipeTrainer, features: Sequence[Any]) -> list[float]:
@@ -116,9 +116,9 @@ def _origin(bad: BadStep, trainer: RecipeTrainer) -> list[str]:
     parameters = list(trainer.loaded.network.named_parameters())
     weights = [name for name, parameter in parameters if not _is_finite(parameter)]
     gradients = [name for name, each in parameters if each.grad is not None and not _is_finite(each.grad)]
-    told = [f"the weights are not finite before the step: {_names(weights)}"] if weights else []
-    told += [f"gradients that are not finite: {_names(gradients)}"] if gradients else []
-    return [_first_operator(trainer, bad.parts), *told]
+    lines = [f"the weights are not finite before the step: {_names(weights)}"] if weights else []
+    lines += [f"gradients that are not finite: {_names(gradients)}"] if gradients else []
+    return [_first_operator(trainer, bad.parts), *lines]
 
 
 def _first_operator(trainer: RecipeTrainer, parts: Sequence[StepPart]) -> str:
@@ -134,14 +134,14 @@ def _first_operator(trainer: RecipeTrainer, parts: Sequence[StepPart]) -> str:
                 Trainer.training_step(trainer, network, part.inputs)
                 inside.clear()
         except RuntimeError as error:
-            found = non_finite(error)
-            if found is None:
+            result = non_finite(error)
+            if result is None:
                 raise
             place = f"in {inside[-1]}" if inside else "in the backward pass, or in the loss"
-            counts = f"{found.nans:,} nan and {found.infinities:,} inf"
-            return f"FLAGS_check_nan_inf: the first such result is from operator {found.operator}, {place} ({counts})"
-    told = "FLAGS_check_nan_inf: in a repetition, every operator gives finite results"
-    return f"{told} here; see logs/ for the results of the other processes" if args.world_size > 1 else told
+            counts = f"{result.nans:,} nan and {result.infinities:,} inf"
+            return f"FLAGS_check_nan_inf: the first such result is from operator {result.operator}, {place} ({counts})"
+    finite = "FLAGS_check_nan_inf: in a repetition, every operator gives finite results"
+    return f"{finite} here; see logs/ for the results of the other processes" if args.world_size > 1 else finite
 
 
 @contextmanager

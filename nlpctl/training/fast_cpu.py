@@ -201,7 +201,7 @@ def _of_one_size(layer: Any, query: Any, key: Any, value: Any, mask: paddle.Tens
     return mask is None or (
         mask.stop_gradient
         and mask.ndim == 4
-        and all(found in (1, wanted) for found, wanted in zip(mask.shape, scores, strict=True))
+        and all(size in (1, full) for size, full in zip(mask.shape, scores, strict=True))
     )
 
 
@@ -286,8 +286,8 @@ class _LayerNorm(PyLayer):
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, ...]:
         x, weight, mean, variance = saved(ctx)
-        found = onednn.layer_norm_gradients(x, weight, ctx.bias, ctx.epsilon, mean, variance, gradient)
-        return _those_wanted(ctx, found)
+        gradients = onednn.layer_norm_gradients(x, weight, ctx.bias, ctx.epsilon, mean, variance, gradient)
+        return _those_wanted(ctx, gradients)
 
 
 class _Gelu(PyLayer):

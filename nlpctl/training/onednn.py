@@ -243,8 +243,8 @@ def _layer_norm(rows: int, width: int, epsilon: float) -> tuple[_Primitive, _Pri
     forward = _described("layer_normalization_forward", _FORWARD, x, x, numbers, *how, None)
     backward = _described("layer_normalization_backward", _BACKWARD, x, x, x, numbers, *how, forward, None)
     given = {_X: x, _SCALE: vector, _SHIFT: vector, _MEAN: numbers, _VARIANCE: numbers}
-    found = {_DX: x, _DSCALE: vector, _DSHIFT: vector}
-    return _Primitive(forward, {**given, _Y: x}), _Primitive(backward, {**given, _DY: x, **found})
+    gradients = {_DX: x, _DSCALE: vector, _DSHIFT: vector}
+    return _Primitive(forward, {**given, _Y: x}), _Primitive(backward, {**given, _DY: x, **gradients})
 
 
 @_for_a_shape

@@ -73,8 +73,8 @@ def record_division(log: EventLog, step: int, division: MicroBatching) -> None:
 
 def recorded_division(log: EventLog, step: int) -> MicroBatching | None:
     """The division that the run of `log` used after `step` steps; None: that of the recipe."""
-    found = None
+    division = None
     for event in log.read():
         if event["event"] == EVENT and event["step"] <= step:
-            found = MicroBatching(event["per_device_train_batch_size"], event["gradient_accumulation_steps"])
-    return found
+            division = MicroBatching(event["per_device_train_batch_size"], event["gradient_accumulation_steps"])
+    return division

@@ -40,7 +40,7 @@ def settings(network: Any, section: OptimizerSection, learning_rate: float, weig
         if not parameter.stop_gradient:
             first_names.setdefault(id(parameter), name)
     rates = _layer_rates(network, first_names.values(), section.layer_decay)
-    found = {
+    by_name = {
         name: Setting(learning_rate * rate, 0.0 if any(part in name for part in _UNDECAYED) else weight_decay)
         for name, rate in rates.items()
     }
@@ -53,8 +53,8 @@ def settings(network: Any, section: OptimizerSection, learning_rate: float, weig
             raise UserError(message, where=where, hint="remove the group, or let model.freeze match less")
         own = {"learning_rate": group.learning_rate, "weight_decay": group.weight_decay}
         own = {field: value for field, value in own.items() if value is not None}
-        found |= {name: replace(found[name], **own) for name in names}
-    return found
+        by_name |= {name: replace(by_name[name], **own) for name in names}
+    return by_name
 
 
 def parameter_report(model: LoadedModel, recipe: Recipe) -> dict[str, Any]:
@@ -65,10 +65,10 @@ def parameter_report(model: LoadedModel, recipe: Recipe) -> dict[str, Any]:
     training = recipe.training
     if training.optimizer is not None:  # the user's own decides on its groups
         return {**parameter_counts(model.network), **model.changes.summary(), "optimizer": []}
-    found = settings(model.network, recipe.optimizer, training.learning_rate, training.weight_decay)
+    by_name = settings(model.network, recipe.optimizer, training.learning_rate, training.weight_decay)
     parameters = named(model.network)
     names_of: dict[Setting, list[str]] = {}
-    for name, setting in found.items():
+    for name, setting in by_name.items():
         names_of.setdefault(setting, []).append(name)
     groups = [
         {
@@ -103,14 +103,14 @@ def build_optimizer(
     _, options = Trainer.get_optimizer_cls_and_kwargs(args)
     if args.fp16_opt_level == "O2":
         options["multi_precision"] = True
-    found = settings(network, section, args.learning_rate, args.weight_decay)
+    by_name = settings(network, section, args.learning_rate, args.weight_decay)
     parameters = named(network)
-    for name, setting in found.items():
+    for name, setting in by_name.items():
         parameters[name].optimize_attr["learning_rate"] = setting.learning_rate / args.learning_rate
     return DecayPerParameter(
-        {parameters[name].name: setting.weight_decay for name, setting in found.items()},
+        {parameters[name].name: setting.weight_decay for name, setting in by_name.items()},
         learning_rate=scheduler,
-        parameters=[parameters[name] for name in found],
+        parameters=[parameters[name] for name in by_name],
         weight_decay=args.weight_decay,
         grad_clip=paddle.nn.ClipGradByGlobalNorm(args.max_grad_norm) if args.max_grad_norm > 0 else None,
         **options,
@@ -165,7 +165,7 @@ def _layer_rates(network: Any, trained: Iterable[str], decay: float | None) -> d
         return dict.fromkeys(trained, 1.0)
     prefix = f"{network.base_model_prefix}."
     in_encoder = [name for name in named(network) if name.startswith(prefix)]
-    layers = {name: int(found[1]) for name in in_encoder if (found := _LAYER.search(name))}
+    layers = {name: int(match[1]) for name in in_encoder if (match := _LAYER.search(name))}
     if not layers:
         raise UserError(
             f"{type(network).__name__} has no numbered layers",

@@ -66,20 +66,20 @@ class OwnCollator:
         """The batch. UserError: the function fails, or what it returns is no batch of these rows."""
         rows = [self._row(feature) for feature in features]
         try:
-            found = self._collate(rows)
+            result = self._collate(rows)
         except Exception as error:
             raise UserError(f"{self.name} failed: {describe_error(error, __file__)}", COLLATOR.key, "fix it") from None
-        if not isinstance(found, Mapping):
-            raise UserError(f"{self.name} returned {type(found).__name__}, not a dict", COLLATOR.key, _ENTRY)
-        missing = [name for name in self._needs if name not in found]
+        if not isinstance(result, Mapping):
+            raise UserError(f"{self.name} returned {type(result).__name__}, not a dict", COLLATOR.key, _ENTRY)
+        missing = [name for name in self._needs if name not in result]
         if missing:
             message = f"{self.name} returned a batch without {', '.join(missing)}"
             raise UserError(message, COLLATOR.key, f"keep it; its rows hold {', '.join(rows[0])}")
-        batch = {str(name): _array(value) for name, value in found.items()}
+        batch = {str(name): _array(value) for name, value in result.items()}
         for name, array in batch.items():
             if array.dtype == object or array.ndim == 0 or len(array) != len(rows):
-                told = "rows of different lengths" if array.dtype == object else f"shape {list(array.shape)}"
-                message = f"{self.name} returned {told} as {name} for {len(rows)} rows"
+                wrong = "rows of different lengths" if array.dtype == object else f"shape {list(array.shape)}"
+                message = f"{self.name} returned {wrong} as {name} for {len(rows)} rows"
                 raise UserError(message, COLLATOR.key, _ENTRY)
         return batch
 
@@ -312,7 +312,7 @@ def _try_metrics(parts: OwnParts, task: Task, dev: Sequence[Any], network: Any, 
     step = max(1, len(dev) // _SAMPLE)
     for examples in (dev[::step], dev):
         try:
-            DevScores(task, network, encoder, parts.loss(task), parts.metrics, alone=True).of_all(examples, size)
+            DevScores(task, network, encoder, parts.loss(task), parts.metrics, alone=True).score(examples, size)
             return
         except UserError:
             if len(examples) == len(dev):

@@ -29,7 +29,7 @@ from nlpctl.runs.tracking import tracked
 from nlpctl.runtime.process import library_environment
 from nlpctl.runtime.run_directory import FURTHER, RunDirectory, RunManifest, describe_run
 from nlpctl.runtime.versions import installed_versions
-from nlpctl.training.checkpoint_choice import settle_checkpoints
+from nlpctl.training.checkpoint_choice import set_damaged_aside
 from nlpctl.training.continued import FACT, Finished, take_over
 from nlpctl.training.oom import MicroBatching
 
@@ -64,7 +64,7 @@ def take_run(
         tell_mlflow()
         with run.recorded():
             if options.resume:  # once, before any process of the run looks for its checkpoint
-                settle_checkpoints(run, keeps_best=recipe.training.load_best_model_at_end)
+                set_damaged_aside(run, keeps_best=recipe.training.load_best_model_at_end)
             yield take_over(run) or options.resume
         renew_report(run.path)
     time: Any = run.read_manifest().time

@@ -195,8 +195,8 @@ class GuardedTrainer(Trainer):
         if args.world_size > 1:
             # The other processes wait for this one's gradients, so this process fails; the parent stops and restarts
             # all.
-            found = checkpoints_in(Path(args.output_dir))
-            record_division(self.events, checkpoint_step(found[-1]) if found else 0, smaller)
+            saved = checkpoints_in(Path(args.output_dir))
+            record_division(self.events, checkpoint_step(saved[-1]) if saved else 0, smaller)
             raise RunFailed(message, hint=f"the run continues from its checkpoint with batch {smaller.batch_size}")
         console.warn(
             f"{message}: continuing with micro-batch {smaller.batch_size} and accumulation {smaller.parts} instead of "
@@ -516,7 +516,7 @@ class RecipeTrainer(GuardedTrainer):
         examples = self._dev_examples()
         self.complete()
         scorer = DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, self.parts.metrics)
-        predictions, loss, own = scorer.of_all(examples, self.args.per_device_eval_batch_size)
+        predictions, loss, own = scorer.score(examples, self.args.per_device_eval_batch_size)
         report = self.task.tuned(examples, predictions).report(examples, predictions)  # as in the final model
         figures = (name for name in task_info(self.task.name).metrics if name in report)
         # A task whose loss is not a mean over rows reports it itself.

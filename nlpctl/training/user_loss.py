@@ -25,12 +25,12 @@ def import_loss(name: str, where: str) -> Callable[..., Any]:
 
     UserError for the key `where` if it cannot be imported, or takes other arguments.
     """
-    found = import_function(name, where, "a function (outputs, labels) that returns a loss")
-    if isinstance(found, type):
-        check_call(found, (), name, where)
-        found = found()
-    check_call(found, ("outputs", "labels"), name, where)
-    return found
+    function = import_function(name, where, "a function (outputs, labels) that returns a loss")
+    if isinstance(function, type):
+        check_call(function, (), name, where)
+        function = function()
+    check_call(function, ("outputs", "labels"), name, where)
+    return function
 
 
 def criterion_labels(task: Task) -> tuple[str, ...]:
@@ -51,14 +51,14 @@ def user_loss(name: str, where: str, task: Task) -> Loss:
         network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], labels: Mapping[str, paddle.Tensor]
     ) -> paddle.Tensor:
         try:
-            found = function(plain(outputs), plain([labels[each] for each in names]))
+            value = function(plain(outputs), plain([labels[each] for each in names]))
         except Exception as error:
             if is_out_of_memory(error):  # training goes on in smaller parts
                 raise
             raise UserError(f"{name} failed: {describe_error(error, __file__)}", where, "fix the function") from None
-        if not hasattr(found, "backward") or found.size != 1:
+        if not hasattr(value, "backward") or value.size != 1:
             raise UserError(f"{name} returned no scalar tensor", where, "return the mean loss of the batch")
-        return found.reshape([])
+        return value.reshape([])
 
     return loss
 

@@ -50,8 +50,8 @@ class Watchdog:
 
     def _report(self) -> None:
         step, minutes = self._step(), self._seconds / 60
-        told = "1 minute" if minutes == 1 else f"{minutes:g} minutes"
-        console.warn(f"no progress for {told}, after step {step}; what every thread is doing:")
+        time_passed = "1 minute" if minutes == 1 else f"{minutes:g} minutes"
+        console.warn(f"no progress for {time_passed}, after step {step}; what every thread is doing:")
         faulthandler.dump_traceback(file=STDERR, all_threads=True)
         console.warn("the run keeps waiting; runtime.watchdog_minutes sets the time before this message (null: never)")
         if console.is_main_rank():

@@ -47,7 +47,7 @@ def scored(recipe, function: str):
     examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), "dev", task.labels)
     scorer = DevScores(task, model.network, encoder, task.loss, OwnMetrics(recipe, task))
     features = sum(len(task.features(example, encoder)) for example in examples)
-    *_, scores = scorer.of_all(examples, 7)
+    *_, scores = scorer.score(examples, 7)
     return scores, sys.modules["metric_code"].SEEN, features, examples
 
 

@@ -33,7 +33,7 @@ from nlpctl.models.source import WEIGHTS
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory
 from nlpctl.tasks.base import Task, task_class
-from nlpctl.training.checkpoint_choice import settle_checkpoints
+from nlpctl.training.checkpoint_choice import set_damaged_aside
 from nlpctl.training.ready import make_ready
 from nlpctl.training.run_setup import begin_run
 from nlpctl.training.train import train_and_score
@@ -116,7 +116,7 @@ def train_network(
             with fresh_parameter_names():  # the names in a resumed training, which skips `start`, must be the same
                 _write_start(recipe, start)
         paddle.seed(recipe.training.seed)
-        settle_checkpoints(run, keeps_best=recipe.training.load_best_model_at_end)
+        set_damaged_aside(run, keeps_best=recipe.training.load_best_model_at_end)
         ready = make_ready(recipe, setup, task, data, own_loss=loss is None)
         finish = None if drop is None else functools.partial(drop_parameters, layer=drop)
         train_and_score(ready, run, from_checkpoint=True, loss=loss, finish=finish)
