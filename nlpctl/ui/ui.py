@@ -184,7 +184,11 @@ def required_keys(record: RunRecord) -> tuple[str, ...]:
 
 
 class TriedModels:
-    """The models that were tried last, so that two pages do not end each other's."""
+    """The models that were tried last, so that two pages do not end each other's.
+
+    No worker pool: each is a service that is asked by HTTP, is not started again when it is lost, and makes room for
+    the next one.
+    """
 
     def __init__(self) -> None:
         self._open: dict[Path, TriedModel] = {}  # the one tried last comes last
@@ -199,13 +203,13 @@ class TriedModels:
     def open(self, run: Path) -> TriedModel:
         """The service of this run, which is started unless it runs. Returns at once."""
         model = self._open.pop(run, None)
-        if model is not None and not (model.runs and model.is_of(run)):
+        if model is not None and not (model.running and model.serves(run)):
             self._retire(model)
             model = None
         self._open[run] = model or TriedModel(run)
         while len(self._open) > MOST_MODELS:
             self._retire(self._open.pop(next(iter(self._open))))
-        self._ending = [each for each in self._ending if each.runs]
+        self._ending = [each for each in self._ending if each.running]
         return self._open[run]
 
     def _retire(self, model: TriedModel) -> None:
@@ -216,7 +220,7 @@ class TriedModels:
         """The service of this run, also one that has failed; None: it was not started, has made room for others, or is
         of a model that has been replaced since."""
         model = self._open.get(run)
-        return model if model is not None and model.is_of(run) else None
+        return model if model is not None and model.serves(run) else None
 
     def close(self) -> None:
         """End all of them."""
@@ -240,7 +244,7 @@ class TriedModel:
     """A model in an `nlpctl serve` of its own."""
 
     def __init__(self, run: Path) -> None:
-        self._of = _fingerprint(run)
+        self._fingerprint = _fingerprint(run)
         self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             python_until_parent_ends("-m", "nlpctl", "serve", str(run), "--port", "0"),
@@ -250,12 +254,12 @@ class TriedModel:
         )
 
     @property
-    def runs(self) -> bool:
+    def running(self) -> bool:
         return self._process.poll() is None
 
-    def is_of(self, run: Path) -> bool:
+    def serves(self, run: Path) -> bool:
         """Whether it was started with the model that the run has now."""
-        return self._of == _fingerprint(run)
+        return self._fingerprint == _fingerprint(run)
 
     def terminate(self) -> None:
         """Ask it to end. Returns at once."""
@@ -271,36 +275,35 @@ class TriedModel:
 
     def answer(self, row: Mapping[str, str]) -> dict[str, Any] | None:
         """What the model says to one row; None while it is being loaded. UserError says why it cannot answer."""
-        told = self._told()
-        address = _ADDRESS.search(told)
+        output = self._output()
+        address = _ADDRESS.search(output)
         if address is None:
-            self._refuse_ended(told)
+            self._refuse_ended(output)
             return None
-        body = json.dumps(row).encode()
-        where = f"{address[1].decode()}/predict"
-        wanted = urllib.request.Request(where, body, {"Content-Type": "application/json"})
+        place, body = f"{address[1].decode()}/predict", json.dumps(row).encode()
+        request = urllib.request.Request(place, body, {"Content-Type": "application/json"})
         try:
-            with _DIRECTLY.open(wanted, timeout=_SECONDS) as response:
+            with _DIRECTLY.open(request, timeout=_SECONDS) as response:
                 return parse_json(response.read())
         except urllib.error.HTTPError as error:
-            if error.code == 503:
+            if error.code == 503:  # it starts
                 return None
             raise UserError(_reason(error.read())) from None
         except TimeoutError:
             hint = "try a shorter text; `nlpctl predict` waits as long as it takes"
             raise UserError(f"the model has not answered within {_SECONDS:g} s", hint=hint) from None
         except (urllib.error.URLError, ConnectionError):
-            self._refuse_ended(self._told())
+            self._refuse_ended(self._output())
             return None
 
-    def _told(self) -> bytes:
+    def _output(self) -> bytes:
         """What the service has written; its own writing goes on at the end."""
         return os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0)
 
-    def _refuse_ended(self, told: bytes) -> None:
-        """UserError if the service has ended, with what it `told`: it will not answer later."""
-        if not self.runs:
-            raise UserError(f"the model cannot be served: {told.decode(errors='replace').strip()[-2000:]}")
+    def _refuse_ended(self, output: bytes) -> None:
+        """UserError if the service has ended, with the end of its `output`: it will not answer later."""
+        if not self.running:
+            raise UserError(f"the model cannot be served: {output.decode(errors='replace').strip()[-2000:]}")
 
 
 def _reason(body: bytes) -> str:

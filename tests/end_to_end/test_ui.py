@@ -111,7 +111,7 @@ def test_models_do_not_end_each_other(tmp_path, monkeypatch):
         models.open(tmp_path / "d")
         assert models.open(tmp_path / "a") is tried[0] and models.open(tmp_path / "c") is tried[2]
         began = time.monotonic()
-    assert not any(each.runs for each in tried) and time.monotonic() - began < 5
+    assert not any(each.running for each in tried) and time.monotonic() - began < 5
 
 
 def test_a_model_that_was_replaced_is_started_again(tmp_path, monkeypatch):
