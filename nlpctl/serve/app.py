@@ -23,10 +23,10 @@ from nlpctl.serve.metrics import (
     Counter,
     Gauge,
     Histogram,
-    Read,
+    Snapshot,
     exposition,
     process_metrics,
-    read,
+    snapshots,
 )
 from nlpctl.serve.requests import (
     JSON_TYPE,
@@ -88,7 +88,7 @@ class Service:
     report: Callable[[BaseException], None]
     settle: Callable[[], None] | None = None
     access: ApiKeys | None = None
-    metrics_of_all: Callable[[], Awaitable[list[Read]]] | None = None
+    metrics_of_all: Callable[[], Awaitable[list[Snapshot]]] | None = None
     stopping: bool = False
     unfinished: int = 0  # requests that were still running at the end, and got 503
     arriving: int = 0  # requests whose bodies are being read
@@ -114,11 +114,11 @@ class Service:
         )
     )
 
-    def metrics(self) -> list[Read]:
+    def metrics(self) -> list[Snapshot]:
         facts = Gauge("nlpctl_info", "The served model.", lambda: 1, {**self.facts(), "version": nlpctl.__version__})
         stopping = Gauge("nlpctl_stopping", "1 after the signal to stop.", lambda: self.stopping)
         own = (facts, stopping, self.requests, self.seconds, self.cut, self.truncated)
-        return read([*own, *self.batcher.metrics, *process_metrics()])
+        return snapshots([*own, *self.batcher.metrics, *process_metrics()])
 
 
 def make_app(service: Service) -> Callable[..., Awaitable[None]]:
@@ -136,7 +136,7 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
         if not asked:
             answers = [{name: value for name, value in each.items() if name != TRUNCATED} for each in answers]
         service.seconds.observe(time.monotonic() - started)
-        return _json(200, rows.told(answers))
+        return _json(200, rows.response(answers))
 
     @app.get("/health/ready")
     @app.get("/health")
@@ -148,8 +148,8 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
     @app.get("/metrics")
     async def metrics() -> Response:
         """Prometheus' text format."""
-        found = service.metrics() if service.metrics_of_all is None else await service.metrics_of_all()
-        return Response(exposition(found), media_type=CONTENT_TYPE)
+        current = service.metrics() if service.metrics_of_all is None else await service.metrics_of_all()
+        return Response(exposition(current), media_type=CONTENT_TYPE)
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> Response:
@@ -179,7 +179,7 @@ class _Outermost:
         status = 0
         self._service.arrived += 1
 
-        async def noted(message: dict[str, Any]) -> None:
+        async def send_counted(message: dict[str, Any]) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -193,20 +193,20 @@ class _Outermost:
                 self._service.access.check(scope.get("headers", ()))
             if scope.get("path") == "/predict" and scope.get("method") == "POST":
                 self._service.batcher.check_room()  # before routing: under overload this answer must be cheap
-            await self._app(scope, receive, noted)
+            await self._app(scope, receive, send_counted)
         except Refused as error:
-            await _refusal(error)(scope, receive, noted)
+            await _refusal(error)(scope, receive, send_counted)
         except ClientDisconnect:
             status = _CLIENT_GONE
         except asyncio.CancelledError:
             if status or not self._service.stopping:
                 raise
             self._service.unfinished += 1
-            await _refusal(stopping())(scope, receive, noted)
+            await _refusal(stopping())(scope, receive, send_counted)
         except Exception as error:
             self._service.report(error)
             if not status:
-                await _refusal(failed(error))(scope, receive, noted)
+                await _refusal(failed(error))(scope, receive, send_counted)
         finally:
             path = scope.get("path", "") if scope.get("path", "") in PATHS else "other"
             self._service.requests.add(1, path, str(status or _CLIENT_GONE))
@@ -296,10 +296,10 @@ def predict_schema(keys: tuple[str, ...], max_rows: int) -> dict[str, Any]:
     answer = {"type": "object", "description": "What `nlpctl predict` writes for the row"}
     answers = {"oneOf": [answer, {"type": "array", "items": answer}]}
     responses = {"200": _content("The answers, in the form and order of the rows", answers)}
-    responses |= {status: _content(told, _ERROR) for status, told in _REFUSALS.items()}
+    responses |= {status: _content(reason, _ERROR) for status, reason in _REFUSALS.items()}
     body = {"required": True, "content": {JSON_TYPE: {"schema": {"oneOf": [row, rows]}}}}
-    told = "Each answer says whether its text was cut at data.max_seq_length"
-    truncated = {"name": TRUNCATED, "in": "query", "description": told, "schema": {"type": "boolean"}}
+    about = "Each answer says whether its text was cut at data.max_seq_length"
+    truncated = {"name": TRUNCATED, "in": "query", "description": about, "schema": {"type": "boolean"}}
     return {"parameters": [truncated], "requestBody": body, "responses": responses}
 
 

@@ -3,7 +3,7 @@
     submit (event loop) --queue, bounded--> a thread: answer(rows) --> back to each request
 
 While the engine computes, requests gather, so under load batches fill without waiting. An idle engine starts at once,
-or after `batch_wait`. What waits is sorted by length and divided into the batches that cost the least (batcher.py).
+or after `batch_wait`. What waits is sorted by length and divided into the batches that cost the least (`BatchCosts`).
 
 Few requests are computed by all threads of the engine, one batch after the other. An engine with streams computes more
 than these in a batch per stream: its threads need not wait for each other after every operator, nor for the core that
@@ -89,15 +89,14 @@ class BatchCosts:
         # cost[end] is the least cost of the first `end` requests, whose last batch begins at start[end].
         for end in range(1, len(rows) + 1):
             first = min(int(np.searchsorted(before, before[end] - most)), end - 1)
-            found = cost[first:end] + each * sizes[end - 1] * (before[end] - before[first:end])
+            costs = cost[first:end] + each * sizes[end - 1] * (before[end] - before[first:end])
             # argmin takes the first of equals, which is the largest batch.
-            start[end] = first + int(found.argmin())
-            cost[end] = found[start[end] - first] + fixed
+            start[end] = first + int(costs.argmin())
+            cost[end] = costs[start[end] - first] + fixed
         ends = [len(rows)]
         while start[ends[-1]]:
             ends.append(start[ends[-1]])
         return ends[::-1]
-
 
 
 Answer = Callable[[Sequence[Any]], list[dict[str, Any]]]  # rows, including bad ones, to their answers in order
@@ -111,6 +110,8 @@ BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 @dataclass(eq=False)
 class _Waiting:
+    """A request in the queue, or in the engine. `future`: gets its answers."""
+
     rows: Sequence[Any]
     longest: int  # size of a row
     size: int  # of all rows
@@ -200,7 +201,7 @@ class Batcher:
         """Refused: the queue has no room for so many rows, or they would wait too long (503); a defect (500)."""
         if self._defect is not None:
             raise failed(self._defect)
-        wait = self._wait()
+        wait = self._expected_wait()
         if self._waiting_rows + rows > self._settings.queue or wait > self._settings.max_wait:
             raise full(min(max(1, math.ceil(wait / 2)), _LONGEST_RETRY))
 
@@ -293,8 +294,8 @@ class Batcher:
 
     async def _compute(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
         try:
-            if wanted := [each for each in batch if not each.future.done()]:  # the other senders have disconnected
-                await self._answer_together(wanted, threads)
+            if left := [each for each in batch if not each.future.done()]:  # the other senders have disconnected
+                await self._answer_together(left, threads)
         finally:
             self._computed_rows -= sum(len(each.rows) for each in batch)
             size = sum(each.size for each in batch)
@@ -312,7 +313,7 @@ class Batcher:
             results = [error] * len(batch)
         seconds, rows = time.monotonic() - started, sum(map(len, todo))
         self._finish(batch, results)
-        self._note(rows, seconds)
+        self._count_batch(rows, seconds)
         # Not what was computed in several batches: more rows than one has, or request by request after a failure.
         if rows <= self._settings.batch_size and not any(isinstance(each, Exception) for each in results):
             threads.costs.add(rows, max(each.longest for each in batch), seconds)
@@ -371,7 +372,7 @@ class Batcher:
                 return [error]
             return [each for rows in requests for each in self._answer_all([rows])]
 
-    def _note(self, rows: int, seconds: float) -> None:
+    def _count_batch(self, rows: int, seconds: float) -> None:
         """A batch was computed."""
         self.batch_rows.observe(rows)
         self.batch_seconds.observe(seconds)
@@ -397,7 +398,7 @@ class Batcher:
                 self.failures.add()
                 self._report(result)
 
-    def _wait(self) -> float:
+    def _expected_wait(self) -> float:
         """Seconds until the engine has finished its current rows and the queue.
 
         By what such batches cost, since a text may take as long as a thousand others; at the recent rate while that is

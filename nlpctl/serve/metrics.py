@@ -1,5 +1,8 @@
 """Counters, gauges and histograms in Prometheus' text format (version 0.0.4).
 
+Not Prometheus' own client: it writes 1.0 and le="1.0" where this writes 1 and le="1", by which dashboards know these
+series, and it joins several processes through files, without a label for each.
+
 All counting happens in the thread of the event loop, so no locks are needed.
 """
 
@@ -48,7 +51,7 @@ class Counter:
 
     def samples(self) -> Iterator[str]:
         for values, amount in sorted(self._values.items()):
-            yield f"{self.name}{braces(dict(zip(self._labels, values, strict=True)))} {_number(amount)}"
+            yield f"{self.name}{format_labels(dict(zip(self._labels, values, strict=True)))} {_number(amount)}"
 
 
 class Gauge:
@@ -60,7 +63,7 @@ class Gauge:
         self.name, self.help, self._read, self._labels = name, help, read, dict(labels or {})
 
     def samples(self) -> Iterator[str]:
-        yield f"{self.name}{braces(self._labels)} {_number(self._read())}"
+        yield f"{self.name}{format_labels(self._labels)} {_number(self._read())}"
 
 
 class Histogram:
@@ -93,8 +96,8 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Read:
-    """A metric at one moment; `samples`: its lines."""
+class Snapshot:
+    """A metric at one moment, as it goes from one process to another. `samples`: its lines."""
 
     name: str
     help: str
@@ -102,23 +105,23 @@ class Read:
     samples: tuple[str, ...]
 
 
-def read(metrics: Sequence[Metric]) -> list[Read]:
+def snapshots(metrics: Sequence[Metric]) -> list[Snapshot]:
     """The metrics as they are now."""
-    return [Read(each.name, each.help, each.kind, tuple(each.samples())) for each in metrics]
+    return [Snapshot(each.name, each.help, each.kind, tuple(each.samples())) for each in metrics]
 
 
-def of_workers(found: Mapping[int, Sequence[Read]]) -> list[Read]:
-    """What several processes read, as one list: each sample has the label `worker`, its process's number."""
-    together: dict[str, Read] = {}
-    for number, metrics in sorted(found.items()):
+def join_workers(by_worker: Mapping[int, Sequence[Snapshot]]) -> list[Snapshot]:
+    """The metrics of several processes as one list: each sample has the label `worker`, its process's number."""
+    together: dict[str, Snapshot] = {}
+    for number, metrics in sorted(by_worker.items()):
         for each in metrics:
-            samples = tuple(_labelled(sample, f'worker="{number}"') for sample in each.samples)
+            samples = tuple(_with_label(sample, f'worker="{number}"') for sample in each.samples)
             before = together.get(each.name)
             together[each.name] = replace(each, samples=samples if before is None else before.samples + samples)
     return list(together.values())
 
 
-def exposition(metrics: Sequence[Read]) -> str:
+def exposition(metrics: Sequence[Snapshot]) -> str:
     """The metrics in Prometheus' text format."""
     lines: list[str] = []
     for metric in metrics:
@@ -127,15 +130,15 @@ def exposition(metrics: Sequence[Read]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def braces(labels: Mapping[str, str]) -> str:
+def format_labels(labels: Mapping[str, str]) -> str:
     """Labels in the syntax after a metric's name; "" without labels."""
     if not labels:
         return ""
-    told = ",".join(f'{name}="{_escaped(value, quotes=True)}"' for name, value in labels.items())
-    return f"{{{told}}}"
+    pairs = ",".join(f'{name}="{_escaped(value, quotes=True)}"' for name, value in labels.items())
+    return f"{{{pairs}}}"
 
 
-def _labelled(sample: str, label: str) -> str:
+def _with_label(sample: str, label: str) -> str:
     name, labels, rest = sample.partition("{")
     if labels:
         return f"{name}{{{label},{rest}"

@@ -29,7 +29,7 @@ class Refused(Exception):
 
     def content(self) -> dict[str, Any]:
         """The JSON body: {"errors": [{"message", "where", "hint"}, ...]}; empty fields are left out."""
-        return {"errors": [_told(problem) for problem in self.problems[:SHOWN]]}
+        return {"errors": [_problem_json(problem) for problem in self.problems[:SHOWN]]}
 
 
 def last_response(refused: Refused) -> bytes:
@@ -49,8 +49,8 @@ def refuse_framing(scope: Mapping[str, Any]) -> None:
     """
     names = [name for name, _ in scope.get("headers", ())]
     if b"transfer-encoding" in names and (b"content-length" in names or scope.get("http_version") == "1.0"):
-        told = "has Content-Length too" if b"content-length" in names else "is of HTTP/1.0"
-        problem = Problem(f"a request with Transfer-Encoding {told}", "Transfer-Encoding", "send one of the two")
+        reason = "has Content-Length too" if b"content-length" in names else "is of HTTP/1.0"
+        problem = Problem(f"a request with Transfer-Encoding {reason}", "Transfer-Encoding", "send one of the two")
         raise Refused(400, problem, headers={"Connection": "close"})
 
 
@@ -76,7 +76,7 @@ def unusable(problems: Sequence[Problem]) -> Refused:
     return Refused(422, *problems)
 
 
-def _told(problem: Problem) -> dict[str, str]:
+def _problem_json(problem: Problem) -> dict[str, str]:
     values = {"message": problem.message, "where": problem.where, "hint": problem.hint}
     return {name: text if len(text) <= _LONGEST else text[:_LONGEST] + "..." for name, text in values.items() if text}
 
@@ -96,10 +96,10 @@ class Rows:
     rows: KeptRows
     listed: bool
 
-    def told(self, answers: Sequence[dict[str, Any]]) -> Any:
+    def response(self, answers: Sequence[dict[str, Any]]) -> Any:
         """The content of the response: `answers` to the rows, each with the other keys of its row."""
-        told = [with_kept(answer, kept) for answer, kept in zip(answers, self.rows.kept, strict=True)]
-        return told if self.listed else told[0]
+        content = [with_kept(answer, kept) for answer, kept in zip(answers, self.rows.kept, strict=True)]
+        return content if self.listed else content[0]
 
 
 class BodyReader:
@@ -107,14 +107,14 @@ class BodyReader:
 
     def __init__(self, task_rows: TaskRows, max_rows: int, max_characters: int):
         self._task_rows = task_rows
-        self._required, self._shown = task_rows.required(labelled=False), task_rows.text_columns()
+        self._required, self._text_columns = task_rows.required(labelled=False), task_rows.text_columns()
         self._skip = task_rows.data.on_bad_row == "skip"
         self._reader = ExampleReader(task_rows, None)
         self._max_rows, self._max_characters = max_rows, max_characters
 
     def read(self, body: bytes) -> Rows:
         """Refused: 400 if it is not JSON, 413 for too many rows or characters, 422 if a row cannot be used."""
-        value = parse(body, self._shown)
+        value = parse(body, self._text_columns)
         if isinstance(value, dict):
             return Rows(self._examples([("$", value)]), listed=False)
         if not isinstance(value, list):
@@ -158,8 +158,8 @@ class BodyReader:
         """What `missing_key` tells, but the row's key is at fault: the service's names are no choice of the client."""
         name = next(name for name in self._required if name not in row)
         guess = nearest(name, row)
-        told = "" if guess is None else f"; write {name!r} in place of {guess!r}"
-        return f"{MISSING} {name!r}: the keys are {listed(row)}{told}"
+        advice = "" if guess is None else f"; write {name!r} in place of {guess!r}"
+        return f"{MISSING} {name!r}: the keys are {listed(row)}{advice}"
 
 
 def characters(value: Any) -> int:

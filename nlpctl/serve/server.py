@@ -113,7 +113,6 @@ class Connection(H11Protocol):
         self._timer = self._awaited = None
 
 
-
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
 QUIET = 0.5  # seconds without a request after which open connections count as idle
 LAST_BATCH = 3.0  # seconds for the engine to finish its batch, which cannot be cancelled, within the longest stop
@@ -192,8 +191,8 @@ class Server(uvicorn.Server):
         finally:
             await self.service.batcher.close()  # meanwhile the cancelled requests are answered
             if self.service.unfinished and not self.force_exit:
-                told = counted(self.service.unfinished, "requests")
-                console.warn(f"{told} not finished in time after the signal to stop, and answered with 503")
+                count = counted(self.service.unfinished, "requests")
+                console.warn(f"{count} not finished in time after the signal to stop, and answered with 503")
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
@@ -262,12 +261,12 @@ def waiting_connections(listening: socket.socket) -> list[socket.socket]:
     A connection that the kernel accepts between the last accept and the close is always reset. With a backlog of 0
     there is at most one; further connections are refused, as by a stopped server.
     """
-    found: list[socket.socket] = []
+    connections: list[socket.socket] = []
     with listening, contextlib.suppress(OSError):
         listening.listen(0)
         while True:
-            found.append(listening.accept()[0])
-    return found
+            connections.append(listening.accept()[0])
+    return connections
 
 
 async def turn_away(connection: socket.socket, seconds: float, tls: ssl.SSLContext | None = None) -> None:

@@ -82,20 +82,20 @@ class ApiKeys:
 
     def check(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Refused (401) unless the headers (names in lower case) hold a key: Authorization: Bearer, or X-API-Key."""
-        shown = list(_shown(headers))
-        if any([self._known(key) for key in shown]):  # a list: it always takes the same time
+        keys = list(_sent_keys(headers))
+        if any([self._known(key) for key in keys]):  # a list: it always takes the same time
             return
-        message = "the API key is unknown" if shown else "an API key is needed"
+        message = "the API key is unknown" if keys else "an API key is needed"
         hint = "send the header Authorization: Bearer KEY, or X-API-Key: KEY"
         raise Refused(401, Problem(message, hint=hint), headers={"WWW-Authenticate": "Bearer"})
 
     def _known(self, key: bytes) -> bool:
         """Compared in constant time, by hashes of one length, with every key."""
-        shown = hashlib.sha256(key).digest()
-        return any([hmac.compare_digest(shown, each) for each in self._hashes])
+        sent = hashlib.sha256(key).digest()
+        return any([hmac.compare_digest(sent, each) for each in self._hashes])
 
 
-def _shown(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:
+def _sent_keys(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:
     for name, value in headers:
         if name == b"x-api-key":
             yield value.strip()

@@ -62,7 +62,6 @@ def url(listening: socket.socket, tls: bool = False) -> str:
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-
 HEALTH = ("/health", "/health/ready")
 _MOST = 65_536  # bytes of a request's head
 _SECONDS = 5.0  # for a request to arrive, and for its sender to read the answer

@@ -33,7 +33,7 @@ from nlpctl.errors import NlpctlError, RunFailed
 from nlpctl.runtime.worker import RemoteProcess, Worker, call_parent, start_resource_tracker
 from nlpctl.runtime.worker_pool import MOST_LOSSES, Job, WorkerPool, answering
 from nlpctl.runtime.worker_slots import shares
-from nlpctl.serve.metrics import Read, of_workers
+from nlpctl.serve.metrics import Snapshot, join_workers
 from nlpctl.serve.service import make_service, note_serving, note_starting, note_stopping, set_up_to_serve
 from nlpctl.serve.settings import ApiKeys, Secrets, ServeSettings, read_tls
 from nlpctl.serve.starting import Starting, Stopped, url
@@ -93,7 +93,7 @@ class _Report:
     """What a worker has done since its start."""
 
     rows: int
-    metrics: list[Read]
+    metrics: list[Snapshot]
 
 
 def serve_side_by_side(
@@ -285,7 +285,7 @@ class ServeWorkers:
 
     # -- in the threads of the pool -----------------------------------------------------------------------------
 
-    def _hear(self, job: Job, content: _Ready | _Report) -> list[Read] | bool:
+    def _hear(self, job: Job, content: _Ready | _Report) -> list[Snapshot] | bool:
         """Answer what the process of a job tells: that it is ready, or what it has done.
 
         To the first the answer is whether to serve, once all are ready. To the second it is the metrics of all workers,
@@ -299,7 +299,7 @@ class ServeWorkers:
             return not self._stopping  # it was about to start when the others were told to stop
         with self._reports_lock:
             self._reports[self._places[job].number] = content
-            return of_workers({number: last.metrics for number, last in self._reports.items()})
+            return join_workers({number: last.metrics for number, last in self._reports.items()})
 
 
 def open_worker(config: ServeWorkerConfig, listening: socket.socket) -> Callable[[Any], Any]:
@@ -339,7 +339,7 @@ class ServeWorker:
 async def _serve_and_report(server: Server, listening: socket.socket, report: Callable[[], _Report]) -> None:
     one_at_a_time = asyncio.Lock()  # a report must not overtake an older one: counters would go back
 
-    async def metrics_of_all() -> list[Read]:
+    async def metrics_of_all() -> list[Snapshot]:
         async with one_at_a_time:
             own = report()
             return await asyncio.to_thread(call_parent, own) or own.metrics  # nothing from a parent that ends

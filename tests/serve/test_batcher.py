@@ -362,7 +362,7 @@ def test_a_defect_is_seen_and_answered_though_it_cannot_be_reported():
         def broken(*arguments: Any) -> None:
             raise OSError("nobody reads what is reported")
 
-        batcher._note = batcher._report = broken
+        batcher._count_batch = batcher._report = broken
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         engine.go.release()
         assert await batcher.submit([1]) == [{"row": 1}]
@@ -386,7 +386,7 @@ def test_a_defect_refuses_what_waits():
         def broken(*arguments: Any) -> None:
             raise ValueError("a bug")
 
-        batcher._note = broken
+        batcher._count_batch = broken
         engine.go.release()
         assert await computed == [{"row": 0}]
         for each in waiting:

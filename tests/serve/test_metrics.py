@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nlpctl.serve.metrics import Counter, Gauge, Histogram, exposition, of_workers, process_metrics, read
+from nlpctl.serve.metrics import Counter, Gauge, Histogram, exposition, join_workers, process_metrics, snapshots
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z_]+="([^"\\\n]|\\["\\n])*"(,[a-z_]+="([^"\\\n]|\\["\\n])*")*\})? [-+.e0-9Inf]+')
 
@@ -14,7 +14,7 @@ def test_counters_by_label():
     counter.add(1, "/a", "200")
     counter.add(2, "/a", "200")
     counter.add(1, '/"\\\n', "404")
-    assert exposition(read([counter])).splitlines() == [
+    assert exposition(snapshots([counter])).splitlines() == [
         r"# HELP requests_total All\nof them.",
         "# TYPE requests_total counter",
         r'requests_total{path="/\"\\\n",status="404"} 1',
@@ -24,8 +24,8 @@ def test_counters_by_label():
 
 
 def test_a_counter_without_labels_starts_at_zero():
-    assert exposition(read([Counter("a_total", "A.")])).endswith("\na_total 0\n")
-    assert exposition(read([Counter("a_total", "A.", ("b",))])).endswith("# TYPE a_total counter\n")
+    assert exposition(snapshots([Counter("a_total", "A.")])).endswith("\na_total 0\n")
+    assert exposition(snapshots([Counter("a_total", "A.", ("b",))])).endswith("# TYPE a_total counter\n")
 
 
 def test_a_histogram_is_cumulative():
@@ -53,8 +53,8 @@ def test_several_workers_have_one_help_and_a_label_each():
     for amount in (1, 2):
         counts.append(Counter("a_total", "A.", ("b",)))
         counts[-1].add(amount, 'c" d')
-    found = {number: read([counts[number], Counter("e_total", "E.")]) for number in (1, 0)}
-    assert exposition(of_workers(found)).splitlines() == [
+    found = {number: snapshots([counts[number], Counter("e_total", "E.")]) for number in (1, 0)}
+    assert exposition(join_workers(found)).splitlines() == [
         "# HELP a_total A.",
         "# TYPE a_total counter",
         r'a_total{worker="0",b="c\" d"} 1',
@@ -67,7 +67,7 @@ def test_several_workers_have_one_help_and_a_label_each():
 
 
 def test_the_process():
-    lines = exposition(read(process_metrics())).splitlines()
+    lines = exposition(snapshots(process_metrics())).splitlines()
     samples = [line for line in lines if not line.startswith("#")]
     assert len(samples) == 4 and all(SAMPLE.fullmatch(line) for line in samples)
     values = dict(line.split() for line in samples)
