@@ -30,9 +30,9 @@ from unittest import mock
 from bench_common import conditions, conditions_line
 from parity_models import KINDS, Kind, make_run
 
-from nlpctl.compress.plan import parse_strategy, plan_steps
-from nlpctl.compress.refusals import check_strategies
-from nlpctl.compress.step_executor import StepExecutor
+from nlpctl.compress.plan import CompressRequest, parse_strategy, plan_steps
+from nlpctl.compress.refusals import refuse_networks
+from nlpctl.compress.steps import StepExecutor
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import recipe_for_export
 from nlpctl.config.schema import Recipe
@@ -130,7 +130,7 @@ def _tried(bench: StepExecutor, strategy: str, made: dict[str, str | None], simu
     """One strategy, whose folders may be there from another one."""
     chains = parse_strategy(strategy)
     try:
-        check_strategies(bench.recipe, bench.source, chains)
+        refuse_networks(CompressRequest(bench.recipe, bench.source, chains))
     except UserError as error:
         return {"refused": error.problems[0].message}
     steps = plan_steps(chains, bench.recipe.compression)

@@ -19,7 +19,7 @@ from nlpctl.files import read_json
 from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
-    from nlpctl.compress.tables import CompressResult
+    from nlpctl.compress.report import CompressResult
 
 
 def _known() -> str:
@@ -110,8 +110,7 @@ def show(result: CompressResult, json: bool) -> None:
 
 
 def _print(result: CompressResult, json: bool) -> None:
-    from nlpctl.compress.report import JSON, summary, tied, too_few
-    from nlpctl.compress.tables import tables
+    from nlpctl.compress.report import JSON, summary, tables, ties, too_few_rows
 
     if json:
         give({"folder": result.folder, **read_json(result.folder / JSON)})
@@ -120,9 +119,9 @@ def _print(result: CompressResult, json: bool) -> None:
         show_table(replace(table, title=f"{table.title}:"))
         console.note(f"{meaning}\n")
     console.note(f"{result.folder / 'best'}: {summary(result)}")
-    for told in (tied(result), too_few(result)):
-        if told:
-            console.note(told)
+    for sentence in (ties(result), too_few_rows(result)):
+        if sentence:
+            console.note(sentence)
     if result.test is not None:
         test = result.test
         console.note(f"on test: {test.chosen:.4f}, the uncompressed model {test.reference:.4f}")

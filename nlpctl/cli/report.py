@@ -30,7 +30,7 @@ def report(
 
       nlpctl report outputs/quickstart -o quickstart.html
     """
-    from nlpctl.compress.page import read_compression
+    from nlpctl.compress.report import read_compression
     from nlpctl.runs.report import write_report
 
     written = write_report(run, output, overwrite=overwrite, compression=read_compression)

@@ -1,37 +1,29 @@
-"""`nlpctl compress`: compressed candidates of a trained model, each scored in its engine, and the best of them."""
+"""`nlpctl compress`: compressed candidates of a trained model, each scored in its engine, and the best of them.
+
+The story: `compress` works out which candidates are asked for, refuses what cannot work, and takes the output folder.
+`_make_and_choose` has the uncompressed network exported and scored, since everything is compared with it. Then
+`_Compression.run` scores what is there, makes and scores what is missing, times the best in turns, and chooses.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nlpctl import console
-from nlpctl.compress.interleaved_timing import Field, field_of
 from nlpctl.compress.plan import (
     CompressionPlan,
+    CompressRequest,
     carried_over,
     has_learned,
-    make_plan,
+    is_made,
     parse_strategy,
-    plan_steps,
-    strategies_of,
-    trains,
     write_plan,
 )
-from nlpctl.compress.refusals import (
-    check_engines,
-    check_strategies,
-    default_output,
-    refuse_early,
-    refuse_missing,
-    refuse_output,
-    warn_unread,
-)
-from nlpctl.compress.relative_speed import LastRound, paces_of
-from nlpctl.compress.report import write_reports
+from nlpctl.compress.refusals import refuse_before_paddle, refuse_with_paddle, warn_unread
+from nlpctl.compress.report import CompressResult, format_row, write_reports
 from nlpctl.compress.schedule import (
     SAFETY,
     TIMES,
@@ -40,20 +32,17 @@ from nlpctl.compress.schedule import (
     Explorer,
     Option,
     StepSchedule,
+    format_seconds,
     read_times,
     row_counter,
-    told,
     trained_rows,
     write_times,
 )
-from nlpctl.compress.scorer import Scorer, Timing, check_scorable
+from nlpctl.compress.scorer import Scorer
 from nlpctl.compress.scores import Failure, Row, TestScore
 from nlpctl.compress.selection import Aim, select, within, write_best
-from nlpctl.compress.source import static_model
-from nlpctl.compress.step_pool import Made, StepPool, log_of
-from nlpctl.compress.step_worker import FREE_SPACE, TimeIsUp
-from nlpctl.compress.tables import CompressResult, line
-from nlpctl.config.checks import refuse_half_precision_on_cpu
+from nlpctl.compress.steps import FREE_SPACE, StepPool, StepResult, TimeIsUp, worker_log
+from nlpctl.compress.timing import LastRound, Participants, Timing, participants, relative_speeds
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import with_settings, with_student
 from nlpctl.config.schema import Recipe, parse_budget
@@ -65,9 +54,7 @@ from nlpctl.models.source import read_config, resolve_source
 from nlpctl.names import counted
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
-from nlpctl.runtime.machine import cpu_info
 from nlpctl.runtime.process import ProcessSetup, one_process, process_kept, set_up_process
-from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
 from nlpctl.tasks.useless import useless_reason, warn_of_useless
 
@@ -92,347 +79,31 @@ def compress(
     if a strategy cannot work with this model, task or machine; Interrupted after Ctrl-C: the same call continues.
     """
     with process_kept():
-        return _compress(recipe, source, output, overwrite, division or ParallelConfig(1, None))
-
-
-def _compress(
-    recipe: Recipe, source: str, output: Path | None, overwrite: bool, division: ParallelConfig
-) -> CompressResult:
-    recipe = with_student(recipe)
-    budget = recipe.compression.budget
-    clock = Clock(None if budget is None else parse_budget(budget))
-    chains = parse_strategy(recipe.compression.strategy)
-    strategies = strategies_of(chains, recipe.compression)
-    refuse_early(recipe, source, strategies)
-    folder = output if output is not None else default_output(source)
-    steps = {step.folder: step for step in plan_steps(chains, recipe.compression)}
-    training = any(step.trains and (overwrite or not is_made(folder, step)) for step in steps.values())
-    refuse_missing(recipe, source, strategies, training)
-    plan = make_plan(recipe, source, static_model(recipe))
-    refuse_output(folder, source, plan, recipe, overwrite=overwrite, training=trains(chains))
-    plan = plan if overwrite or trains(chains) else carried_over(folder, plan)
-    warn_unread(recipe, strategies)
-    # First: the threads of this process are variables that others inherit.
-    with worker_slots(recipe.runtime, division, len(steps)) as places:
-        setup = set_up_process(recipe)
-        check_scorable(recipe)
-        check_strategies(recipe, source, chains)
-        check_engines(setup, chains)
-        if training and setup.device == "cpu":
-            refuse_half_precision_on_cpu(recipe, cpu_info().trains_in_bfloat16)
-        recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
-        with _taken(folder, overwrite, plan), sigterm_interrupts():
-            try:
-                return _Compression(recipe, setup, source, folder, steps, clock, places).run()
-            except KeyboardInterrupt:
-                hint = "run the same command again to continue"
-                raise Interrupted("interrupted", where=str(folder), hint=hint) from None
-
-
-@dataclass
-class _Compression:
-    """The state of one call: existing folders, their scores, failures."""
-
-    recipe: Recipe
-    setup: ProcessSetup
-    source: str
-    folder: Path
-    steps: dict[str, Step]
-    clock: Clock
-    posts: WorkerSlots  # of the processes that make steps
-    rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)  # key: the folder of a candidate
-    failures: dict[str, tuple[Failure, ...]] = field(default_factory=dict)
-    lost: dict[str, NlpctlError] = field(default_factory=dict)  # folders that could not be made
-    kept: str | None = None  # the row that best/ was made from
-    last: LastRound | None = None
-    smaller: dict[str, str] = field(default_factory=dict)  # by folder: what was made in its place within the budget
-
-    def __post_init__(self) -> None:
-        self.count = row_counter(self.recipe)
-        folder = resolve_source(self.source).folder
-        self.config = {} if folder is None else read_config(folder)
-
-    def run(self) -> CompressResult:
-        """Score existing folders, then make the missing ones, the most promising first, within the budget."""
-        section = self.recipe.compression
-        aim = Aim(section.max_drop, section.target, section.batch_sizes, section.sure)
-        first = next(iter(self.steps.values()))  # the uncompressed network: everything is compared with it
-        with (
-            self.posts.seeing(self.folder) as make,
-            StepPool(self.recipe, self.source, self.folder, self.posts, make) as makers,
-        ):
-            if makers.size > 1 or self.posts.elsewhere:
-                several = counted(makers.size, "steps")
-                console.note(f"{several} at a time; they write to {log_of(self.folder, 0)} and so on")
-            if not is_made(self.folder, first):
-                self._begin(makers, first)
-                self._take(makers.wait())
-            if self.lost:
-                raise self.lost[first.folder]
-            timing = Timing(batch_sizes=section.batch_sizes)
-            scorer = Scorer(self.recipe, self.setup, self.folder / first.folder, self.folder / SCORES, timing)
-            with scorer, _stop_told():
-                self.metric, self.aim = scorer.metric, aim
-                self.reference = dataclasses.replace(scorer.reference(), folder=str(self.folder / first.folder))
-                warn_of_useless(self.recipe.task, {"dev": self.reference.report}, self.reference.name)
-                if aim.sure is not None and self.reference.drops is None:
-                    message = f"{self.metric.name} cannot be resampled, so nothing says how sure its loss is"
-                    raise UserError(message, self.recipe.where("compression.sure"), "leave it out")
-                if self.metric.own and abs(self.reference.score) > 1:
-                    console.warn("compression.evaluate gives more than 1: --max-drop counts in points of 0.01")
-                for folder in sorted(self._finished()):
-                    self._score(scorer, folder)
-                self.last = scorer.stored_round(self._field())
-                self._settle(None)
-                self._explore(makers, scorer)
-                self._play_last_round(scorer)
-                result = self._settle(scorer)
-        asked = [self.lost.get(folder) for folder, step in self.steps.items() if step.scored and step != first]
-        if asked and all(error is not None and not isinstance(error, TimeIsUp) for error in asked):
-            return dataclasses.replace(result, failed=next(iter(self.lost.values())))
-        return result
-
-    def _explore(self, makers: StepPool, scorer: Scorer) -> None:
-        """Make what is missing, as many steps at a time as there are processes, and score it while none is made.
-
-        A process goes through the steps of an option one after the other.
-        """
-        costs = self._costs(scorer.timing.rows)
-        explorer = Explorer(self.steps, self.reference, self.metric, self.aim, costs)
-        course = StepSchedule(makers.size, costs)
-        while True:
-            if not makers.running:
-                for step in course.taken_to_score():
-                    self._score(scorer, step.folder)
-                    self._settle(None)
-            reserve = AT_THE_END * costs.scoring + self._field().seconds(scorer.timing.rows)
-            options = self._begin_steps(makers, scorer, explorer, course, reserve)
-            if not makers.running:
-                left = self.clock.left()
-                if left is not None and self._shrink(explorer, options, left - reserve):
-                    continue
-                self._tell_untried(options, left)
-                return
-            made = makers.wait()
-            self._take(made)
-            if made.step.folder in self.lost:
-                course.drop(made.step)
-                continue
-            course.done(made.step)
-            if not made.goes_on:  # the remaining part of a resumed training is no estimate of a full one
-                costs.learn(made.step, made.seconds)
-                with writing(self.folder, FREE_SPACE):
-                    write_times(self.folder, costs.measured)
-
-    def _begin_steps(
-        self, makers: StepPool, scorer: Scorer, explorer: Explorer, course: StepSchedule, reserve: float
-    ) -> list[Option]:
-        """Begin as many steps as there are idle processes, those of begun options first. The options that are left."""
-        while True:
-            made = {step.folder for step in self.steps.values() if is_made(self.folder, step)}
-            options = explorer.options(made, set(self.lost), self._table())
-            step = course.next_step(options, self.clock.left(), reserve)
-            if step is None:
-                return options
-            left = self.clock.left()
-            limit = None if left is None else left - reserve - course.others_to_score(step)
-            if limit is not None and limit <= 0:  # an earlier step took longer than expected
-                course.drop(step)
-                continue
-            if step.trains:
-                scorer.release()
-            self._begin(makers, step, limit)
-
-    def _shrink(self, explorer: Explorer, options: Sequence[Option], seconds: float) -> bool:
-        """Add a smaller form of a step, which fits into `seconds`, to the steps, and tell so; False if none does."""
-        costs = explorer.costs
-
-        def forms(step: Step) -> list[Step]:
-            found = list(step.made_by.smaller(step, self.recipe, self.config))
-            for form in found if step.trains else ():
-                settings = with_settings(self.recipe, dict(form.settings))
-                costs.rows[form.work] = form.made_by.rows_trained(settings, self.count)
-            begun = [form for form in found if form.trains and has_learned(self.folder / form.folder)]
-            return [*(form for form in begun if not is_made(self.folder, form)), *found]
-
-        found = explorer.shrink(options, forms, lambda form: is_made(self.folder, form), seconds)
-        if found is None:
-            return False
-        step, form = found
-        took = f"{step.name} would take about {told(SAFETY * costs.of(step))}, and {told(seconds)} are left for it"
-        console.note(f"{took}: {form.name} in its place{changes(self.recipe, form)}")
-        self.smaller[step.folder] = f"{form.name} was made in its place{changes(self.recipe, form)}"
-        return True
-
-    def _costs(self, samples: int) -> Costs:
-        """Expected seconds of the steps. Without a budget the training rows are not counted. `samples`: timed rows."""
-        speed = self.reference.speed(max(self.aim.batch_sizes)).samples_per_second
-        strategies = {step.made_by for step in self.steps.values()}
-        rows = {} if self.clock.left() is None else trained_rows(self.recipe, strategies, self.count)
-        turns = Field((self.reference,), ()).seconds(samples)
-        measured = read_times(self.folder)
-        return Costs(speed, rows, self.reference.seconds, turns, measured, slowdown=self.posts.slowdown)
-
-    def _finished(self) -> list[str]:
-        """The complete folders of the table, of earlier calls too; the uncompressed network comes first."""
-        found = [path for kind in (EXPORTS, CANDIDATES) for path in (self.folder / kind).glob("*") if path.is_dir()]
-        return [f"{path.parent.name}/{path.name}" for path in found if not path.name.startswith(".")]
-
-    def _begin(self, makers: StepPool, step: Step, seconds: float | None = None) -> None:
-        console.note(f"making {step.folder}: {step.made_by.help}")
-        makers.begin(step, seconds)
-
-    def _take(self, made: Made) -> None:
-        """A step has ended; a failure is shown and noted, also for every step that needs the folder."""
-        step, error = made.step, made.error
-        if error is None and not is_made(self.folder, step):
-            error = RunFailed("nothing was made", step.folder, "this is a bug in nlpctl")
-        if error is not None:
-            console.warn(f"{step.name}: {error}")
-            self._lose(step, error)
-        else:
-            console.note(f"{step.folder} made in {made.seconds:.0f} s")
-
-    def _lose(self, step: Step, error: NlpctlError) -> None:
-        """Note that a folder, and every step that needs it, cannot be made or not in time."""
-        self.lost[step.folder] = error
-        self.failures[step.folder] = (Failure(step.name, "", str(error)),)
-        late = isinstance(error, TimeIsUp)
-        kind, reason = (TimeIsUp, "was not finished in time") if late else (RunFailed, "could not be made")
-        for each in self.steps.values():
-            if step.folder in each.needs and each.folder not in self.lost:
-                self._lose(each, kind(f"needs {step.folder}, which {reason}"))
-                if each.name == step.name:  # the export of a network
-                    del self.failures[each.folder]
-
-    def _score(self, scorer: Scorer, folder: str) -> None:
-        here = self.folder / folder
-        try:
-            scored = scorer.score(here)
-        except NlpctlError as error:  # the folder was damaged after it was made
-            console.warn(f"{here.name}: {error}")
-            self.failures[folder] = (Failure(here.name, "", str(error)),)
-            return
-        # stored scores name the old path if the folder was moved since
-        self.rows[folder] = tuple(dataclasses.replace(row, folder=str(here)) for row in scored.rows)
-        for row in self.rows[folder]:
-            console.note(line(row, self.reference, self.metric))
-            if useless_reason(self.recipe.task, self.reference.report) is None:  # else no candidate can be of use
-                warn_of_useless(self.recipe.task, {"dev": row.report}, row.name)
-        self.failures[folder] = scored.failures
-
-    def _field(self) -> Field:
-        """The rows of the last round."""
-        rows = self._table()
-        allowed = [row for row in rows if within(row, self.reference, self.metric, self.aim)]
-        return field_of(rows, self.reference, allowed)
-
-    def _table(self) -> tuple[Row, ...]:
-        return tuple(row for rows in self.rows.values() for row in rows)
-
-    def _play_last_round(self, scorer: Scorer) -> None:
-        """Time the best rows in turns, unless that was done or there is no time for it."""
-        field, left = self._field(), self.clock.left()
-        stored = scorer.stored_round(field)
-        if stored is not None or len(field.rows) < 2:
-            self.last = stored
-            return
-        seconds = field.seconds(scorer.timing.rows)
-        if left is not None and left - AT_THE_END * self.reference.seconds < seconds:
-            console.note(
-                f"no time for the last round, which would take about {told(seconds)}: speeds are of single comparisons "
-                "with the uncompressed network; run the same command with a longer --budget"
-            )
-            self.last = None  # an earlier one, of other rows, would be mixed with single comparisons
-            return
-        try:
-            self.last = scorer.last_round(field)
-        except NlpctlError as error:
-            console.warn(f"the last round: {error}")
-
-    def _tell_untried(self, options: Sequence[Option], left: float | None) -> None:
-        for option in options:
-            reason = f"not tried: it would take about {told(option.seconds)}, and {told(max(0.0, left))} were left"
-            made = [self.smaller[step.folder] for step in option.missing if step.folder in self.smaller]
-            reason = "; ".join([reason, *made])
-            self.failures[option.step.folder] = (Failure(option.step.name, "", reason),)
-        if options:
-            names = ", ".join(option.step.name for option in options)
-            need = f"{options[0].step.name} would take about {told(options[0].seconds)}"
-            console.note(f"no time for {names}: {need}; run the same command with a longer --budget to continue")
-
-    def _unmade(self) -> Iterator[Failure]:
-        """The candidates of which nothing is known yet, for the reports of a command that may be interrupted."""
-        for folder, step in self.steps.items():
-            known = folder in self.rows or folder in self.failures or folder in self.lost
-            if step.scored and not known:
-                yield Failure(step.name, "", UNMADE)
-
-    def _on_test(self, scorer: Scorer, best: Row) -> TestScore | None:
-        """Score the best on test. A failure on test keeps the table."""
-        try:
-            return scorer.on_test(best)
-        except NlpctlError as error:
-            console.warn(f"{best.name} on test: {error}")
-            self.failures["test"] = (Failure(best.candidate, f"{best.way} on test", str(error)),)
-            return None
-
-    def _settle(self, scorer: Scorer | None) -> CompressResult:
-        """Write best/ and the reports from the results so far; with `scorer`, score the best on test too."""
-        rows = self._table()
-        paces = paces_of(rows, self.reference, self.recipe.inference.min_agreement, self.last)
-        best = select(rows, self.reference, self.metric, self.aim, paces)
-        if best.name != self.kept:
-            with writing(self.folder, FREE_SPACE):
-                write_best(best, self.folder / BEST)
-            self.kept = best.name
-        test = None if scorer is None else self._on_test(scorer, best)
-        result = CompressResult(
-            folder=self.folder,
-            rows=rows,
-            failures=(*(each for failures in self.failures.values() for each in failures), *self._unmade()),
-            metric=self.metric,
-            aim=self.aim,
-            reference=self.reference,
-            best=best,
-            test=test,
-            paces=paces,
-        )
-        with writing(self.folder, FREE_SPACE):
-            write_reports(result, self.source, self.recipe.task)
-        return result
-
-
-def changes(recipe: Recipe, form: Step) -> str:
-    """The keys that a smaller form changes, and where their values were set; "" if its name tells all."""
-    before = flat(recipe_values(recipe, everything=True))
-    told = []
-    for key, value in form.settings:
-        old = before.get(key)
-        told.append(f"{recipe.where(key)}: {value:g}" + ("" if old is None else f" in place of {old:g}"))
-    return f", with {'; '.join(told)}" if told else ""
-
-
-def is_made(folder: Path, step: Step) -> bool:
-    """Whether the folder of `step` is complete."""
-    if not step.is_network:
-        return (folder / step.folder).is_dir()
-    return RunDirectory(folder / step.folder).is_finished
-
-
-@contextlib.contextmanager
-def _stop_told() -> Iterator[None]:
-    """Confirm Ctrl-C at once, since processes need some time to end."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        console.note("stopping")
-        raise
+        recipe = with_student(recipe)
+        budget = recipe.compression.budget
+        clock = Clock(None if budget is None else parse_budget(budget))
+        chains = parse_strategy(recipe.compression.strategy)
+        request = CompressRequest(recipe, source, chains, output, overwrite)
+        refuse_before_paddle(request)
+        # A command that trains nothing leaves existing networks as they are, and what plan.json says of them.
+        plan = request.plan if overwrite or request.trains else carried_over(request.folder, request.plan)
+        warn_unread(recipe, request.strategies)
+        # The slots first: the threads of this process are environment variables, which other processes inherit.
+        with worker_slots(recipe.runtime, division or ParallelConfig(1, None), len(request.steps)) as slots:
+            setup = set_up_process(recipe)
+            refuse_with_paddle(request, setup)
+            recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
+            with _taken(request.folder, overwrite, plan), sigterm_interrupts():
+                try:
+                    return _make_and_choose(recipe, setup, source, request.folder, request.steps, clock, slots)
+                except KeyboardInterrupt:
+                    hint = "run the same command again to continue"
+                    raise Interrupted("interrupted", where=str(request.folder), hint=hint) from None
 
 
 @contextlib.contextmanager
 def _taken(folder: Path, overwrite: bool, plan: CompressionPlan) -> Iterator[None]:
-    """Lock `folder` for this command and remove leftovers of a killed one."""
+    """Lock `folder` for this command, remove leftovers of a killed one, and write plan.json."""
     with writing(folder, ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)
     lock = take_lock(folder)
@@ -441,12 +112,13 @@ def _taken(folder: Path, overwrite: bool, plan: CompressionPlan) -> Iterator[Non
     try:
         with writing(folder, ELSEWHERE):
             if overwrite:
-                for name in (BEST, SCORES, CANDIDATES, EXPORTS, NETWORKS):  # complete networks need no more training
+                # Networks last: as long as they are there, what else is left is known to be of a training.
+                for name in (BEST, SCORES, CANDIDATES, EXPORTS, NETWORKS):
                     remove_dir(folder / name)
                 for file in (folder / TIMES, *folder.glob("worker-*.log")):  # a log is only added to
                     file.unlink(missing_ok=True)
             for path in (folder / NETWORKS).glob("*/manifest.json"):
-                if not has_learned(path.parent):  # checkpoints may come from other settings
+                if not has_learned(path.parent):  # its start may come from other settings
                     remove_dir(path.parent)
             write_plan(folder, plan)
             for name in (".", NETWORKS, EXPORTS, CANDIDATES, SCORES):
@@ -454,3 +126,332 @@ def _taken(folder: Path, overwrite: bool, plan: CompressionPlan) -> Iterator[Non
         yield
     finally:
         lock.release()
+
+
+def _make_and_choose(
+    recipe: Recipe,
+    setup: ProcessSetup,
+    source: str,
+    folder: Path,
+    steps: Mapping[str, Step],
+    clock: Clock,
+    slots: WorkerSlots,
+) -> CompressResult:
+    """Open what makes steps and what scores them, for the uncompressed network first; `_Compression.run` goes on."""
+    section = recipe.compression
+    original = next(iter(steps.values()))
+    with slots.seeing(folder) as make, StepPool(recipe, source, folder, slots, make) as pool:
+        if pool.size > 1 or slots.elsewhere:
+            several = counted(pool.size, "steps")
+            console.note(f"{several} at a time; they write to {worker_log(folder, 0)} and so on")
+        if not is_made(folder, original):
+            _begin(pool, original)
+            error = _ended(folder, pool.wait())
+            if error is not None:
+                raise error
+        timing = Timing(batch_sizes=section.batch_sizes)
+        with Scorer(recipe, setup, folder / original.folder, folder / SCORES, timing) as scorer, _stop_noted():
+            reference = dataclasses.replace(scorer.reference(), folder=str(folder / original.folder))
+            warn_of_useless(recipe.task, {"dev": reference.report}, reference.name)
+            if section.sure is not None and reference.drops is None:
+                message = f"{scorer.metric.name} cannot be resampled, so nothing says how sure its loss is"
+                raise UserError(message, recipe.where("compression.sure"), "leave it out")
+            if scorer.metric.own and abs(reference.score) > 1:
+                console.warn("compression.evaluate gives more than 1: --max-drop counts in points of 0.01")
+            return _Compression(recipe, source, folder, steps, clock, pool, scorer, reference, slots.slowdown).run()
+
+
+@contextlib.contextmanager
+def _stop_noted() -> Iterator[None]:
+    """Confirm Ctrl-C at once, since processes need some time to end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.note("stopping")
+        raise
+
+
+class _Compression:
+    """The table of one command, and what it is made by.
+
+    `reference`: the row of the uncompressed network in fp32. `slowdown`: by how much longer a step takes than alone.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        source: str,
+        folder: Path,
+        steps: Mapping[str, Step],
+        clock: Clock,
+        pool: StepPool,
+        scorer: Scorer,
+        reference: Row,
+        slowdown: float,
+    ):
+        self.recipe, self.source, self.folder, self.clock = recipe, source, folder, clock
+        self.pool, self.scorer, self.metric = pool, scorer, scorer.metric
+        self.reference, self.slowdown = reference, slowdown
+        section = recipe.compression
+        self.aim = Aim(section.max_drop, section.target, section.batch_sizes, section.sure)
+        self.steps = dict(steps)  # smaller forms are added, if the budget is too short
+        self.count_rows = row_counter(recipe)
+        # By folder:
+        self.rows: dict[str, tuple[Row, ...]] = {}  # of every candidate that is scored
+        self.failures: dict[str, tuple[Failure, ...]] = {}
+        self.lost: dict[str, NlpctlError] = {}  # what could not be made, or not in time
+        self.smaller: dict[str, str] = {}  # a sentence on what was made in its place within the budget
+        self.last_round: LastRound | None = None
+        self.best_written: str | None = None  # the row that best/ was made from
+
+    def run(self) -> CompressResult:
+        """Score existing folders, then make the missing ones, the most promising first, within the budget."""
+        for name in self.existing_folders():
+            self.score(name)
+        self.last_round = self.scorer.stored_round(self.finalists())
+        self.choose_and_report()  # an interrupted command leaves the best so far, too
+        self.make_missing()
+        self.time_in_turns()
+        result = self.choose_and_report(on_test=True)
+        _, *others = self.steps.values()  # the first is the uncompressed network
+        errors = [self.lost.get(step.folder) for step in others if step.scored]
+        if errors and all(error is not None and not isinstance(error, TimeIsUp) for error in errors):
+            return dataclasses.replace(result, failed=next(iter(self.lost.values())))
+        return result
+
+    def existing_folders(self) -> list[str]:
+        """The complete folders of the table, of earlier commands too; hidden ones are incomplete."""
+        paths = [path for kind in (CANDIDATES, EXPORTS) for path in (self.folder / kind).glob("[!.]*") if path.is_dir()]
+        return sorted(f"{path.parent.name}/{path.name}" for path in paths)
+
+    def score(self, name: str) -> None:
+        """Score the candidate in a folder in every engine, and add its rows to the table."""
+        folder = self.folder / name
+        try:
+            scored = self.scorer.score(folder)
+        except NlpctlError as error:  # the folder was damaged after it was made
+            console.warn(f"{folder.name}: {error}")
+            self.failures[name] = (Failure(folder.name, "", str(error)),)
+            return
+        # stored scores name the old path if the folder was moved since
+        self.rows[name] = tuple(dataclasses.replace(row, folder=str(folder)) for row in scored.rows)
+        for row in self.rows[name]:
+            console.note(format_row(row, self.reference, self.metric))
+            if useless_reason(self.recipe.task, self.reference.report) is None:  # else no candidate can be of use
+                warn_of_useless(self.recipe.task, {"dev": row.report}, row.name)
+        self.failures[name] = scored.failures
+
+    def table(self) -> tuple[Row, ...]:
+        return tuple(row for rows in self.rows.values() for row in rows)
+
+    def finalists(self) -> Participants:
+        """The rows that take part in the last round."""
+        rows = self.table()
+        allowed = [row for row in rows if within(row, self.reference, self.metric, self.aim)]
+        return participants(rows, self.reference, allowed)
+
+    # -- make what is missing ----------------------------------------------------------------
+
+    def make_missing(self) -> None:
+        """Make what is missing, as many steps at a time as there are processes, and score it while none is made, since
+        scoring times. A process goes through the steps of an option one after the other."""
+        costs = self.costs()
+        explorer = Explorer(self.steps, self.reference, self.metric, self.aim, costs)
+        schedule = StepSchedule(self.pool.size, costs)
+        while True:
+            if not self.pool.running:
+                for step in schedule.take_unscored():
+                    self.score(step.folder)
+                    self.choose_and_report()
+            # Seconds that the end of the command needs, of which the last round depends on the table.
+            reserve = AT_THE_END * costs.scoring + self.finalists().seconds(self.scorer.timing.rows)
+            options = self.begin_steps(explorer, schedule, reserve)
+            if not self.pool.running:
+                left = self.clock.left()
+                if left is not None:  # without a budget no option is left
+                    if self.add_smaller_form(explorer, options, left - reserve):
+                        continue
+                    self.note_untried(options, left)
+                return
+            result = self.pool.wait()
+            error = _ended(self.folder, result)
+            if error is not None:
+                self.lose(result.step, error)
+                schedule.drop(result.step)
+                continue
+            schedule.done(result.step)
+            if not result.resumed:  # the remaining part of a resumed training is no estimate of a full one
+                costs.learn(result.step, result.seconds)
+                with writing(self.folder, FREE_SPACE):
+                    write_times(self.folder, costs.measured)
+
+    def costs(self) -> Costs:
+        """The expected seconds of the steps. Without a budget nobody asks for those of trainings, so that the training
+        rows are not counted."""
+        rows = {}
+        if self.clock.left() is not None:
+            strategies = {step.made_by for step in self.steps.values()}
+            rows = trained_rows(self.recipe, strategies, self.count_rows)
+        return Costs(
+            speed=self.reference.speed(max(self.aim.batch_sizes)).samples_per_second,
+            rows=rows,
+            scoring=self.reference.seconds,
+            turns=Participants((self.reference,), ()).seconds(self.scorer.timing.rows),
+            measured=read_times(self.folder),
+            slowdown=self.slowdown,
+        )
+
+    def begin_steps(self, explorer: Explorer, schedule: StepSchedule, reserve: float) -> list[Option]:
+        """Begin as many steps as there are idle processes, those of begun options first. The options that are left."""
+        while True:
+            made = {step.folder for step in self.steps.values() if is_made(self.folder, step)}
+            options = explorer.options(made, set(self.lost), self.table())
+            step = schedule.next_step(options, self.clock.left(), reserve)
+            if step is None:
+                return options
+            left = self.clock.left()
+            limit = None if left is None else left - reserve - schedule.others_to_score(step)
+            if limit is not None and limit <= 0:  # an earlier step took longer than expected
+                schedule.drop(step)
+                continue
+            if step.trains:
+                self.scorer.release()  # the memory of the uncompressed network's process
+            _begin(self.pool, step, limit)
+
+    def lose(self, step: Step, error: NlpctlError) -> None:
+        """Note that a folder, and every step that needs it, cannot be made or not in time."""
+        self.lost[step.folder] = error
+        self.failures[step.folder] = (Failure(step.name, "", str(error)),)
+        late = isinstance(error, TimeIsUp)
+        kind, reason = (TimeIsUp, "was not finished in time") if late else (RunFailed, "could not be made")
+        for other in self.steps.values():
+            if step.folder in other.needs and other.folder not in self.lost:
+                self.lose(other, kind(f"needs {step.folder}, which {reason}"))
+                if other.name == step.name:  # the export of a network, which has the network's name: one failure
+                    del self.failures[other.folder]
+
+    def add_smaller_form(self, explorer: Explorer, options: Sequence[Option], seconds: float) -> bool:
+        """Add a smaller form of a step, which fits into `seconds`, to the steps, and say so; False if none does."""
+        costs = explorer.costs
+        source = resolve_source(self.source).folder
+        config = {} if source is None else read_config(source)
+
+        def smaller_forms(step: Step) -> list[Step]:
+            """The largest first; before them the one that an earlier command began."""
+            forms = list(step.made_by.smaller(step, self.recipe, config))
+            for form in forms if step.trains else ():
+                settings = with_settings(self.recipe, dict(form.settings))
+                costs.rows[form.work] = form.made_by.rows_trained(settings, self.count_rows)
+            begun = [form for form in forms if form.trains and has_learned(self.folder / form.folder)]
+            return [*(form for form in begun if not is_made(self.folder, form)), *forms]
+
+        chosen = explorer.shrink(options, smaller_forms, lambda form: is_made(self.folder, form), seconds)
+        if chosen is None:
+            return False
+        step, form = chosen
+        expected = format_seconds(SAFETY * costs.total(step))
+        changes = changed_keys(self.recipe, form)
+        left = f"{format_seconds(seconds)} are left for it"
+        console.note(f"{step.name} would take about {expected}, and {left}: {form.name} in its place{changes}")
+        self.smaller[step.folder] = f"{form.name} was made in its place{changes}"
+        return True
+
+    def note_untried(self, options: Sequence[Option], left: float) -> None:
+        """Say of the `options` that there is no time for them, but `left` seconds."""
+        for option in options:
+            expected, rest = format_seconds(option.seconds), format_seconds(max(0.0, left))
+            reasons = [f"not tried: it would take about {expected}, and {rest} were left"]
+            reasons += [self.smaller[step.folder] for step in option.missing if step.folder in self.smaller]
+            self.failures[option.step.folder] = (Failure(option.step.name, "", "; ".join(reasons)),)
+        if options:
+            names = ", ".join(option.step.name for option in options)
+            need = f"{options[0].step.name} would take about {format_seconds(options[0].seconds)}"
+            console.note(f"no time for {names}: {need}; run the same command with a longer --budget to continue")
+
+    # -- time, choose, report ----------------------------------------------------------------
+
+    def time_in_turns(self) -> None:
+        """Time the best rows in turns, unless that was done or there is no time for it."""
+        field, left = self.finalists(), self.clock.left()
+        stored = self.scorer.stored_round(field)
+        if stored is not None or len(field.rows) < 2:
+            self.last_round = stored
+            return
+        seconds = field.seconds(self.scorer.timing.rows)
+        if left is not None and left - AT_THE_END * self.reference.seconds < seconds:
+            console.note(
+                f"no time for the last round, which would take about {format_seconds(seconds)}: speeds are of single "
+                "comparisons with the uncompressed network; run the same command with a longer --budget"
+            )
+            self.last_round = None  # an earlier one, of other rows, would be mixed with single comparisons
+            return
+        try:
+            self.last_round = self.scorer.last_round(field)
+        except NlpctlError as error:
+            console.warn(f"the last round: {error}")
+
+    def choose_and_report(self, on_test: bool = False) -> CompressResult:
+        """Write best/ and the reports from the results so far; `on_test`: score the best on test too."""
+        rows = self.table()
+        speeds = relative_speeds(rows, self.reference, self.recipe.inference.min_agreement, self.last_round)
+        best = select(rows, self.reference, self.metric, self.aim, speeds)
+        if best.name != self.best_written:
+            with writing(self.folder, FREE_SPACE):
+                write_best(best, self.folder / BEST)
+            self.best_written = best.name
+        test = self.score_on_test(best) if on_test else None
+        failures = [failure for failures in self.failures.values() for failure in failures]
+        # A command that is interrupted now leaves this report, which names what is not made yet.
+        for folder, step in self.steps.items():
+            if step.scored and not any(folder in known for known in (self.rows, self.failures, self.lost)):
+                failures.append(Failure(step.name, "", UNMADE))
+        result = CompressResult(
+            folder=self.folder,
+            rows=rows,
+            failures=tuple(failures),
+            metric=self.metric,
+            aim=self.aim,
+            reference=self.reference,
+            best=best,
+            test=test,
+            speeds=speeds,
+        )
+        with writing(self.folder, FREE_SPACE):
+            write_reports(result, self.source, self.recipe.task)
+        return result
+
+    def score_on_test(self, best: Row) -> TestScore | None:
+        """The score of the best on test, None without test data. A failure there keeps the table."""
+        try:
+            return self.scorer.on_test(best)
+        except NlpctlError as error:
+            console.warn(f"{best.name} on test: {error}")
+            self.failures["test"] = (Failure(best.candidate, f"{best.way} on test", str(error)),)
+            return None
+
+
+def _begin(pool: StepPool, step: Step, seconds: float | None = None) -> None:
+    console.note(f"making {step.folder}: {step.made_by.help}")
+    pool.begin(step, seconds)
+
+
+def _ended(output: Path, result: StepResult) -> NlpctlError | None:
+    """Say that a step has ended, and how; its error, also where it made nothing."""
+    step, error = result.step, result.error
+    if error is None and not is_made(output, step):
+        error = RunFailed("nothing was made", step.folder, "this is a bug in nlpctl")
+    if error is None:
+        console.note(f"{step.folder} made in {result.seconds:.0f} s")
+    else:
+        console.warn(f"{step.name}: {error}")
+    return error
+
+
+def changed_keys(recipe: Recipe, form: Step) -> str:
+    """The keys that a smaller form changes, and where their values were set; "" if its name tells all."""
+    before = flat(recipe_values(recipe, everything=True))
+    changes = []
+    for key, value in form.settings:
+        old = before.get(key)
+        changes.append(f"{recipe.where(key)}: {value:g}" + ("" if old is None else f" in place of {old:g}"))
+    return f", with {'; '.join(changes)}" if changes else ""

@@ -1,24 +1,31 @@
-"""plan.json: the source and the settings of a folder of compressed models.
+"""What a compression makes, and whether a folder with results of an earlier command is of the same plan.
 
-A later command continues there if these are the same. Settings that are part of folder names (widths, algorithms,
-rows) or that only affect the choice may differ: the folder then gets more candidates. Imports no Paddle.
+1. `parse_strategy`: the value of --strategy, as chains of strategies.
+2. `plan_steps`: the folders that these need, each after those that it is made from; a `CompressRequest` holds them.
+3. plan.json: the source and the settings of a folder of compressed models. A later command continues there if these are
+   the same (`check_plan`). Settings that are part of folder names (widths, algorithms, rows) or that only affect the
+   choice may differ: the folder then gets more candidates.
+
+Imports no Paddle.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from nlpctl.checksums import sha256_of, sums_of
-from nlpctl.compress.input_files import data_files, files_of_networks
 from nlpctl.compress.strategies import FEWER_WORDS, FEWER_WORDS_NAME, FP32_EXPORT, every_strategy, strategies
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.keys import use_of
+from nlpctl.config.own_code import module_file
 from nlpctl.config.paths import dataset_files
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import ModelSection, Recipe
+from nlpctl.data.open_split import SPLITS, files_of
 from nlpctl.documents import Document
 from nlpctl.errors import UserError
 from nlpctl.export.strategies import (
@@ -33,10 +40,181 @@ from nlpctl.export.strategies import (
     Step,
     Strategy,
 )
-from nlpctl.layout import PLAN
+from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
+from nlpctl.layout import COMPRESS, EXPORT, MODEL, PLAN, RECIPE
 from nlpctl.models.model_manifest import is_part, parts_of
+from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean, differing
 from nlpctl.runtime.run_directory import RunDirectory
+
+# 1. The value of --strategy: "A+B,C" is two alternatives, of which the first applies A, then B. The names are those in
+# strategies.py.
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One alternative: another network, then 8 bits, then smaller embeddings; each part is optional."""
+
+    strategies: tuple[Strategy, ...]
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(strategy.name for strategy in self.strategies)
+
+    @property
+    def network(self) -> NetworkStrategy | None:
+        return next((each for each in self.strategies if isinstance(each, NetworkStrategy)), None)
+
+    @property
+    def graphs(self) -> tuple[GraphStrategy, ...]:
+        return tuple(each for each in self.strategies if isinstance(each, GraphStrategy))
+
+
+def parse_strategy(text: str | None) -> tuple[Chain, ...]:
+    """The alternatives of compression.strategy, each once, in their order. UserError for invalid ones."""
+    chains = [_chain(words.strip()) for words in (text or "").split(",") if words.strip()]
+    if not chains:
+        hint = f"name one or more, separated by commas, of {', '.join(strategies())}; A+B applies A, then B"
+        raise UserError("names no strategy", KEY, hint)
+    return tuple(dict.fromkeys(chains))
+
+
+def strategies_of(chains: Sequence[Chain], section: Any) -> tuple[Strategy, ...]:
+    """All strategies in the alternatives and in the recipe's section compression, each once."""
+    named = [strategy for chain in chains for strategy in chain.strategies]
+    return tuple(dict.fromkeys([*named, *([FEWER_WORDS] if section.prune_embeddings else [])]))
+
+
+def trains(chains: Sequence[Chain]) -> bool:
+    """Whether training data is needed for more than calibration."""
+    return any(strategy.trains for chain in chains for strategy in chain.strategies)
+
+
+def _chain(text: str) -> Chain:
+    """One alternative. UserError for an unknown name, for two strategies of a kind, and for another order."""
+    known, names = strategies(), [part.strip() for part in text.split("+")]
+    for name in names:
+        if name not in known:
+            hint = f"one of {', '.join(known)}"
+            raise UserError(f"there is no strategy {name!r}{did_you_mean(name, known)}", KEY, hint)
+    parts = tuple(known[name] for name in names)
+    for kind in Kind:
+        same = [part.name for part in parts if part.kind == kind]
+        if len(same) > 1:
+            hint = f"separate them by commas: {', '.join(dict.fromkeys(same))}"
+            raise UserError(f"{text!r} has two steps that make {kind.value}: {' and '.join(same)}", KEY, hint)
+    ordered = sorted(parts, key=lambda part: part.kind.place)
+    if list(parts) != ordered:
+        message = f"{text!r}: the order is network, then 8 bits, then embeddings"
+        raise UserError(message, KEY, f"write {'+'.join(part.name for part in ordered)}")
+    for part in parts:
+        part.check_sum(text, parts)
+    return Chain(parts)
+
+
+# 2. The folders of a strategy and their dependencies.
+#
+# networks/NAME     a network made from the source: width-0.75, student, original+qat, fewer-words
+# exports/NAME      a network's fp32 graphs: original, width-0.75, student, fewer-words
+# candidates/NAME   an export with one graph in 8 bits or with smaller embeddings
+#
+# Names identify how a folder was made, so that existing folders can be reused.
+
+
+def plan_steps(chains: Sequence[Chain], section: Any) -> tuple[Step, ...]:
+    """Every step of the alternatives, each once, after the steps that it needs; `section`: the recipe's compression."""
+    steps: dict[str, Step] = {}
+    for step in _steps(chains, section):
+        steps.setdefault(step.folder, step)
+    return tuple(steps.values())
+
+
+def _steps(chains: Sequence[Chain], section: Any) -> Iterator[Step]:
+    yield FP32_EXPORT.export(ORIGINAL, ())
+    base = next(FEWER_WORDS.networks(section, None), None)
+    if base is not None:
+        yield base
+    for chain in chains:
+        # None stands for the source itself
+        for network in [base] if chain.network is None else chain.network.networks(section, base):
+            needs: tuple[str, ...] = ()
+            if network is not None:
+                yield network
+                needs = (network.folder,)
+            export = FP32_EXPORT.export(ORIGINAL if network is None else network.name, needs)
+            yield export
+            yield from _graphs(chain.graphs, export, needs, section)
+
+
+def _graphs(
+    strategies: Sequence[GraphStrategy], before: Step, network: tuple[str, ...], section: Any
+) -> Iterator[Step]:
+    """The steps of strategies applied to a graph, one after the other."""
+    if strategies:
+        for made in strategies[0].graphs(before, network, section):
+            yield from made
+            yield from _graphs(strategies[1:], made[-1], network, section)
+
+
+@dataclass(frozen=True)
+class CompressRequest:
+    """What one command asks for: candidates of `source`, a model folder or an export, by `chains` of strategies.
+
+    `recipe`: with the student's own recipe (config/recipe_of.with_student). `output`: None for compress/ in the run.
+    What follows from these is worked out when it is first asked for, and then kept.
+    """
+
+    recipe: Recipe
+    source: str
+    chains: tuple[Chain, ...]
+    output: Path | None = None
+    overwrite: bool = False
+
+    @cached_property
+    def strategies(self) -> tuple[Strategy, ...]:
+        return strategies_of(self.chains, self.recipe.compression)
+
+    @cached_property
+    def steps(self) -> dict[str, Step]:
+        """Every step, by its folder, after the steps that it needs; the first is the export of the source itself."""
+        return {step.folder: step for step in plan_steps(self.chains, self.recipe.compression)}
+
+    @cached_property
+    def folder(self) -> Path:
+        """The output folder. UserError: none is given, and the model is not in a run."""
+        if self.output is not None:
+            return self.output
+        model = resolve_source(self.source).folder
+        if model is not None:
+            run = model.resolve().parent
+            if model.name in (MODEL, EXPORT) and (run / RECIPE).is_file():
+                return model.parent / COMPRESS
+        raise UserError("no output folder: the model is not in a run", where="-o", hint="use -o FOLDER")
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether a strategy trains, though the network may be there already."""
+        return trains(self.chains)
+
+    @cached_property
+    def still_trains(self) -> bool:
+        """Whether a network is still to be trained."""
+        return any(step.trains and (self.overwrite or not is_made(self.folder, step)) for step in self.steps.values())
+
+    @cached_property
+    def plan(self) -> CompressionPlan:
+        """What plan.json is to hold. UserError: the files of compression.input_infer_model_path are missing."""
+        return make_plan(self.recipe, self.source, static_model(self.recipe))
+
+
+def is_made(output: Path, step: Step) -> bool:
+    """Whether the folder of `step` is complete in `output`."""
+    if not step.is_network:
+        return (output / step.folder).is_dir()
+    return RunDirectory(output / step.folder).is_finished
+
+
+# 3. plan.json
 
 _OVER = "use --overwrite to discard existing results, or name another folder: -o FOLDER"
 SHOWN = 3  # most settings listed in a message
@@ -67,23 +245,23 @@ class CompressionPlan(Document):
     settings: Mapping[str, Any]
 
 
-def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = None) -> CompressionPlan:
+def make_plan(recipe: Recipe, source: Path | str, static: Path | None = None) -> CompressionPlan:
     """The plan of a command: checksums of source, data and student files, and the settings that determine folders.
 
-    `static_model`: the prefix of the graph that replaces the source's own.
+    `static`: the prefix of the graph that replaces the source's own.
     """
     folder = Path(source)
     files = parts_of(folder) if folder.is_dir() else []
-    files += [] if static_model is None else sorted(static_model.parent.glob(f"{static_model.name}.pd*"))
+    files += [] if static is None else sorted(static.parent.glob(f"{static.name}.pd*"))
     values = flat(recipe_values(recipe, everything=True))
     # The network is that of the source.
     settings = {name: value for name, value in values.items() if not _is_free(name) and use_of(name).role != "network"}
     return CompressionPlan(
         source=str(source),
         sha256={path.name: sha256_of(path) for path in files},
-        data=_sums(data_files(recipe)),
+        data=sums_of(path for _, path in data_files(recipe)),
         dataset=sums_of(dataset_files(recipe)),
-        networks=_sums(files_of_networks(recipe)),
+        networks=sums_of(path for _, path in files_of_networks(recipe)),
         settings=settings | _of_student(recipe),
     )
 
@@ -96,7 +274,7 @@ def check_plan(folder: Path, plan: CompressionPlan, recipe: Recipe, training: bo
     old, hint = CompressionPlan.load(folder / PLAN), CompressionPlan.REPAIR
     # older versions also noted settings that determine nothing, such as those of section search
     before = {name: value for name, value in old.settings.items() if not _is_free(name)}
-    now = _as_read(plan.settings)
+    now = json.loads(json.dumps(plan.settings))  # as read: lists in place of tuples
     if {name: value for name, value in old.sha256.items() if is_part(name)} != plan.sha256:
         what = f"another model ({old.source})"
         if before.get(_STATIC) != now.get(_STATIC):
@@ -138,10 +316,6 @@ def write_plan(folder: Path, plan: CompressionPlan) -> None:
     plan.save(folder / PLAN)
 
 
-def _sums(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
-    return sums_of(path for _, path in files)
-
-
 def _of_student(recipe: Recipe) -> dict[str, Any]:
     """The settings of the student's own recipe after extension; {} if there is none."""
     values = {} if recipe.student is None else flat(recipe_values(recipe.student, everything=True))
@@ -178,120 +352,77 @@ def _is_of_training(name: str) -> bool:
     return use_of(name).role == "weights" or name in of_training
 
 
-def _as_read(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` after a JSON round trip: lists instead of tuples."""
-    return json.loads(json.dumps(settings))
+def static_model(recipe: Recipe) -> Path | None:
+    """The prefix that compression.input_infer_model_path names, without .pdmodel; None if it is not set.
+
+    UserError if its files are missing.
+    """
+    given = recipe.compression.input_infer_model_path
+    if given is None:
+        return None
+    prefix = Path(given.removesuffix(PROGRAM))
+    for ending in (PROGRAM, PARAMETERS):
+        file = prefix.with_name(prefix.name + ending)
+        if not file.is_file():
+            near = sorted(path.name for path in prefix.parent.glob(f"*{PROGRAM}")) if prefix.parent.is_dir() else []
+            hint = f"there is {', '.join(near[:4])}" if near else "give the path of a model without .pdmodel"
+            raise UserError(f"there is no {file}", recipe.where(_STATIC), hint)
+    return prefix
 
 
-# The value of --strategy: "A+B,C" is two alternatives, of which the first applies A, then B.
-#
-# The names are those in strategies.py. Imports no Paddle.
-
-@dataclass(frozen=True)
-class Chain:
-    """One alternative: another network, then 8 bits, then smaller embeddings; each part is optional."""
-
-    strategies: tuple[Strategy, ...]
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        return tuple(strategy.name for strategy in self.strategies)
-
-    @property
-    def network(self) -> NetworkStrategy | None:
-        return next((each for each in self.strategies if isinstance(each, NetworkStrategy)), None)
-
-    @property
-    def graphs(self) -> tuple[GraphStrategy, ...]:
-        return tuple(each for each in self.strategies if isinstance(each, GraphStrategy))
+# The files that a compression reads next to its source: data, and the files that networks depend on. Each comes with
+# the place that names it, as Recipe.where gives it: `file:line`, a flag or a key.
 
 
-def parse_strategy(text: str | None) -> tuple[Chain, ...]:
-    """The alternatives of compression.strategy, each once, in their order. UserError for invalid ones."""
-    chains = [_chain(words.strip()) for words in (text or "").split(",") if words.strip()]
-    if not chains:
-        hint = f"name one or more, separated by commas, of {', '.join(strategies())}; A+B applies A, then B"
-        raise UserError("names no strategy", KEY, hint)
-    return tuple(dict.fromkeys(chains))
+def data_files(recipe: Recipe) -> list[tuple[str, Path]]:
+    """The files that determine the rows, including the modules of data.reader, map and filter; each with the place that
+    names it (Recipe.where)."""
+    data = recipe.data
+    files = [(recipe.where(f"data.{split}"), Path(name)) for split in SPLITS for name in files_of(data, split)]
+    for key, names in (("data.reader", (data.reader,)), ("data.map", data.map), ("data.filter", data.filter)):
+        for name in names:
+            files += _module_file(recipe, key, name)
+    return [(where, path) for where, path in files if path.is_file()]
 
 
-def strategies_of(chains: Sequence[Chain], section: Any) -> tuple[Strategy, ...]:
-    """All strategies in the alternatives and in the recipe's section compression, each once."""
-    found = [strategy for chain in chains for strategy in chain.strategies]
-    return tuple(dict.fromkeys([*found, *([FEWER_WORDS] if section.prune_embeddings else [])]))
+def files_of_networks(recipe: Recipe) -> list[tuple[str, Path]]:
+    """All files that networks depend on: those of a distillation, its student's model, compression.criterion.
+
+    Each with the place that names it (Recipe.where); the files of a student's model with the student's recipe.
+    """
+    section, student = recipe.distillation, recipe.student
+    files = [(recipe.where("distillation.unlabelled"), Path(path)) for path in section.unlabelled]
+    if section.student is None:
+        files += _files_of_model(section.model, "distillation.model", recipe)
+    else:
+        files.append((recipe.where("distillation.student"), Path(section.student)))
+        files += [] if student is None else _files_of_model(student.model, "model", student)
+    files += _module_file(recipe, "compression.criterion", recipe.compression.criterion)
+    files += _module_file(recipe, "training.criterion", recipe.training.criterion)
+    return [(where, path) for where, path in files if path.is_file()]
 
 
-def trains(chains: Sequence[Chain]) -> bool:
-    """Whether training data is needed for more than calibration."""
-    return any(strategy.trains for chain in chains for strategy in chain.strategies)
+def _files_of_model(model: ModelSection, key: str, recipe: Recipe) -> list[tuple[str, Path]]:
+    """The files named by a model section, `key` of `recipe`, including files in its folders."""
+    scratch = model.from_scratch
+    names = [
+        ("embeddings", model.embeddings),
+        ("from_scratch.dictionaries", None if scratch is None else scratch.dictionaries),
+        *((f"set_parameters.{name}", value) for name, value in model.set_parameters.items()),
+        ("add_tokens", model.add_tokens),
+    ]
+    paths = [(name, Path(value)) for name, value in names if isinstance(value, str)]
+    if model.name_or_path is not None and Path(model.name_or_path).is_dir():
+        folder = resolve_source(model.name_or_path).folder
+        paths += [] if folder is None else [("name_or_path", folder)]
+    return [
+        (recipe.where(f"{key}.{name}"), file)
+        for name, path in paths
+        for file in (parts_of(path) if path.is_dir() else [path])
+    ]
 
 
-def _chain(text: str) -> Chain:
-    known, names = strategies(), [part.strip() for part in text.split("+")]
-    for name in names:
-        if name not in known:
-            hint = f"one of {', '.join(known)}"
-            raise UserError(f"there is no strategy {name!r}{did_you_mean(name, known)}", KEY, hint)
-    parts = tuple(known[name] for name in names)
-    _check_kinds(text, parts)
-    for part in parts:
-        part.check_sum(text, parts)
-    return Chain(parts)
-
-
-def _check_kinds(text: str, parts: Sequence[Strategy]) -> None:
-    """UserError if a kind of step occurs twice or in the wrong order."""
-    for kind in Kind:
-        found = [part.name for part in parts if part.kind == kind]
-        if len(found) > 1:
-            hint = f"separate them by commas: {', '.join(dict.fromkeys(found))}"
-            raise UserError(f"{text!r} has two steps that make {kind.value}: {' and '.join(found)}", KEY, hint)
-    ordered = sorted(parts, key=lambda part: part.kind.place)
-    if list(parts) != ordered:
-        message = f"{text!r}: the order is network, then 8 bits, then embeddings"
-        raise UserError(message, KEY, f"write {'+'.join(part.name for part in ordered)}")
-
-
-# The folders of a strategy and their dependencies.
-#
-# networks/NAME     a network made from the source: width-0.75, student, original+qat, fewer-words
-# exports/NAME      a network's fp32 graphs: original, width-0.75, student, fewer-words
-# candidates/NAME   an export with one graph in 8 bits or with smaller embeddings
-#
-# Names identify how a folder was made, so that existing folders can be reused. Imports no Paddle.
-
-
-
-def plan_steps(chains: Sequence[Chain], section: Any) -> tuple[Step, ...]:
-    """Every step of the alternatives, each once, after the steps that it needs; `section`: the recipe's compression."""
-    steps: dict[str, Step] = {}
-    for step in _steps(chains, section):
-        steps.setdefault(step.folder, step)
-    return tuple(steps.values())
-
-
-def _steps(chains: Sequence[Chain], section: Any) -> Iterator[Step]:
-    yield FP32_EXPORT.export(ORIGINAL, ())
-    base = next(FEWER_WORDS.networks(section, None), None)
-    if base is not None:
-        yield base
-    for chain in chains:
-        # None stands for the source itself
-        for network in [base] if chain.network is None else chain.network.networks(section, base):
-            needs: tuple[str, ...] = ()
-            if network is not None:
-                yield network
-                needs = (network.folder,)
-            export = FP32_EXPORT.export(ORIGINAL if network is None else network.name, needs)
-            yield export
-            yield from _graphs(chain.graphs, export, needs, section)
-
-
-def _graphs(
-    strategies: Sequence[GraphStrategy], before: Step, network: tuple[str, ...], section: Any
-) -> Iterator[Step]:
-    """The steps of strategies applied to a graph, one after the other."""
-    if strategies:
-        for made in strategies[0].graphs(before, network, section):
-            yield from made
-            yield from _graphs(strategies[1:], made[-1], network, section)
+def _module_file(recipe: Recipe, key: str, name: str | None) -> list[tuple[str, Path]]:
+    """The module file of the function that `key` names; a wrong name is reported elsewhere."""
+    module = None if name is None else module_file(name)
+    return [] if module is None else [(recipe.where(key), module)]

@@ -1,4 +1,7 @@
-"""Checks of `nlpctl compress` before anything is made, and its default output folder."""
+"""What `nlpctl compress` refuses before it makes anything. The two tables below list all of it, in order.
+
+Each check takes what the command asks for, and raises UserError, or returns.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nlpctl import console
-from nlpctl.compress.input_files import data_files, files_of_networks
-from nlpctl.compress.plan import Chain, CompressionPlan, check_plan, strategies_of
-from nlpctl.compress.scorer import check_scorable
-from nlpctl.compress.source import require_fp32, static_model
+from nlpctl.compress.plan import Chain, CompressRequest, check_plan, data_files, files_of_networks, static_model
+from nlpctl.compress.source import require_fp32
 from nlpctl.compress.strategies import Distill, every_strategy
 from nlpctl.compress.user_functions import check_user_functions
-from nlpctl.config.checks import check
+from nlpctl.config.checks import check, refuse_half_precision_on_cpu
 from nlpctl.config.opened_files import refuse_files_outside
 from nlpctl.config.own_code import refuse_unnamed, require_rows_named
 from nlpctl.config.schema import ModelSection, Recipe
@@ -23,74 +24,233 @@ from nlpctl.engines.choice import obstacle
 from nlpctl.errors import Problem, UserError
 from nlpctl.export.export import ELSEWHERE, is_free
 from nlpctl.export.strategies import KEY, Kind, Strategy, int8_of_graphs
-from nlpctl.layout import COMPRESS, EXPORT, MODEL, PLAN, RECIPE
+from nlpctl.layout import PLAN
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import check_edits, check_export
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.outputs import note_inputs, refuse_inputs, refuse_lost_link
+from nlpctl.runtime.machine import cpu_info
 from nlpctl.runtime.process import ProcessSetup
 
 
-def refuse_early(recipe: Recipe, source: str, strategies: Sequence[Strategy]) -> None:
-    """UserError for problems that show without Paddle and without an output folder. `strategies`: all of the
-    command."""
+def refuse_before_paddle(request: CompressRequest) -> None:
+    """UserError for what files and settings can tell, before Paddle is imported."""
+    for refuse in (
+        refuse_sure_of_own_score,  # how sure a loss is, of a score that cannot be resampled
+        refuse_code,  # functions of section compression that cannot be imported; code that no recipe of the user names
+        refuse_source,  # an export without fp32 graphs; graphs alone for a strategy that changes a network
+        refuse_own_network,  # model.network, whose layers are not known, for a strategy that changes layers
+        refuse_without_dev,  # no rows to compare candidates on
+        refuse_by_strategies,  # whatever each strategy refuses itself
+        refuse_no_output,  # no folder to write to
+        refuse_training,  # a training that cannot work, or of files that somebody else's folder names
+        refuse_missing_files,  # data that a strategy or the scoring will read
+        refuse_output,  # a folder of something else, or of another plan; --overwrite of an input
+    ):
+        refuse(request)
+
+
+def refuse_with_paddle(request: CompressRequest, setup: ProcessSetup) -> None:
+    """UserError for what only Paddle and this machine can tell. The process must be set up."""
+    for refuse in (
+        refuse_unscorable,  # a task whose graphs give nothing that can be scored
+        refuse_networks,  # a kind of network that a strategy cannot work with
+        refuse_engines,  # a graph that no engine of this machine runs
+        refuse_half_precision,  # a training in 16 bits that this processor cannot do
+    ):
+        refuse(request, setup)
+
+
+# Before Paddle.
+
+
+def refuse_sure_of_own_score(request: CompressRequest) -> None:
+    recipe = request.recipe
     if recipe.compression.sure is not None and recipe.compression.evaluate is not None:
         message = "the score of compression.evaluate cannot be resampled, so nothing says how sure a loss in it is"
         raise UserError(message, recipe.where("compression.sure"), "leave one of the two out")
-    require_rows_named(recipe.data)
-    refuse_unnamed(recipe.model.network, "model.network")
-    check_user_functions(recipe)
-    found = resolve_source(source)
+
+
+def refuse_code(request: CompressRequest) -> None:
+    require_rows_named(request.recipe.data)
+    refuse_unnamed(request.recipe.model.network, "model.network")
+    check_user_functions(request.recipe)
+
+
+def refuse_source(request: CompressRequest) -> None:
+    source, recipe = resolve_source(request.source), request.recipe
     if static_model(recipe) is not None:
-        _refuse_networks(strategies, "a static model")
-    elif found.kind == "export":
-        check_export(recipe, manifest := read_manifest(found.folder))
-        require_fp32(manifest, found.folder)
-        _refuse_networks(strategies, "an export")
-    if recipe.model.network is not None:
-        _refuse_own_network(strategies)
-    if not has_split(recipe.data, "dev"):
-        check_scorable(recipe)  # tells so
-    for strategy in strategies:
-        strategy.refuse_early(recipe, strategies)
+        what = "a static model"
+    elif source.kind == "export" and source.folder is not None:
+        check_export(recipe, manifest := read_manifest(source.folder))
+        require_fp32(manifest, source.folder)
+        what = "an export"
+    else:
+        return
+    for strategy in request.strategies:
+        if strategy.on_network is not None:
+            hint = f"use the run or the model folder that it was made from, or one of {_names_of_int8()}"
+            raise UserError(f"{strategy.on_network}, and {what} holds graphs only", strategy.key, hint)
 
 
-def refuse_missing(recipe: Recipe, source: str, strategies: Sequence[Strategy], training: bool) -> None:
-    """UserError if a training cannot work or a file is missing; a missing test file would otherwise fail at the very
-    end.
+def refuse_own_network(request: CompressRequest) -> None:
+    if request.recipe.model.network is None:
+        return
+    for strategy in request.strategies:
+        if strategy.on_network is not None:
+            message = f"{strategy.on_network}, and model.network is a class of its own, whose layers are not known"
+            raise UserError(message, strategy.key, f"use {_names_of_int8()}, which change the exported graph")
 
-    `training`: whether a network is still to be trained.
-    """
-    reads_train = training or any(strategy.reads_rows for strategy in strategies)
-    if reads_train:
-        _refuse_files_outside(recipe, strategies)
-    if training:
-        # training starts from the source, so its own origin does not matter
-        folder = resolve_source(source).folder
-        model = recipe.model if folder is None else ModelSection(name_or_path=str(folder))
-        problems = check(dataclasses.replace(recipe, model=model), "train")
-        if problems:
-            raise UserError(problems=problems)
-        for start in filter(None, (strategy.starts_from(recipe) for strategy in strategies)):
-            check_edits(resolve_source(start), recipe)
-    for strategy in strategies:
+
+def _names_of_int8() -> str:
+    """The strategies that a graph suffices for, for hints."""
+    return ", ".join(strategy.name for strategy in int8_of_graphs())
+
+
+def refuse_without_dev(request: CompressRequest) -> None:
+    if not has_split(request.recipe.data, "dev"):
+        message = "there is no dev data: candidates are compared by their score on it"
+        raise UserError(message, request.recipe.where("data.dev"), "give it: --set data.dev=FILE")
+
+
+def refuse_by_strategies(request: CompressRequest) -> None:
+    for strategy in request.strategies:
+        strategy.refuse_early(request.recipe, request.strategies)
+
+
+def refuse_no_output(request: CompressRequest) -> None:
+    _ = request.folder  # raises
+
+
+def refuse_training(request: CompressRequest) -> None:
+    recipe = request.recipe
+    if _reads_train(request):
+        # Words or weights of a compressed model would be made of files that an opened run names, not the user. The
+        # teacher is made already, so that what it was made from is not read.
+        distils = any(isinstance(strategy, Distill) for strategy in request.strategies)
+        refuse_files_outside(recipe, trains=True, unread=("model.",) if distils else ("model.", "distillation."))
+        if distils and recipe.student is not None:
+            refuse_files_outside(recipe.student, trains=True, unread=("data.", "distillation."))
+    if not request.still_trains:
+        return
+    # training starts from the source, so its own origin does not matter
+    folder = resolve_source(request.source).folder
+    model = recipe.model if folder is None else ModelSection(name_or_path=str(folder))
+    problems = check(dataclasses.replace(recipe, model=model), "train")
+    if problems:
+        raise UserError(problems=problems)
+    for start in filter(None, (strategy.starts_from(recipe) for strategy in request.strategies)):
+        check_edits(resolve_source(start), recipe)
+
+
+def _reads_train(request: CompressRequest) -> bool:
+    """Whether this command reads training rows, for a training or for anything else."""
+    return request.still_trains or any(strategy.reads_rows for strategy in request.strategies)
+
+
+def refuse_missing_files(request: CompressRequest) -> None:
+    recipe = request.recipe
+    for strategy in request.strategies:
         strategy.refuse_missing(recipe)
-    for split in ("train", "dev", "test") if reads_train else ("dev", "test"):
+    # A missing test file would otherwise fail at the very end.
+    for split in ("train", "dev", "test") if _reads_train(request) else ("dev", "test"):
         if files_of(recipe.data, split):
             open_split(task_rows(recipe.task, recipe.data), split)
 
 
-def _refuse_files_outside(recipe: Recipe, strategies: Sequence[Strategy]) -> None:
-    """UserError for files that an opened run names and that words or weights of a compressed model would be made of."""
-    distils = any(isinstance(strategy, Distill) for strategy in strategies)
-    # The teacher is made already, so that what it was made from is not read.
-    refuse_files_outside(recipe, trains=True, unread=("model.",) if distils else ("model.", "distillation."))
-    if distils and recipe.student is not None:
-        refuse_files_outside(recipe.student, trains=True, unread=("data.", "distillation."))
+def refuse_output(request: CompressRequest) -> None:
+    folder, recipe = request.folder, request.recipe
+    plan = request.plan  # its sums need the files of the source, which may be missing
+    refuse_lost_link(folder)
+    if is_free(folder, request.source):
+        return
+    if not (folder / PLAN).is_file():
+        raise UserError("is not a folder of compressed models, so it is left alone", where=str(folder), hint=ELSEWHERE)
+    if not request.overwrite:
+        check_plan(folder, plan, recipe, request.trains)
+        return
+    named = {  # values may be folders or file prefixes
+        "compression.input_infer_model_path": static_model(recipe),
+        "distillation.student": recipe.distillation.student,
+    }
+    inputs = [(recipe.where(key), Path(path)) for key, path in named.items() if path is not None]
+    for where, path in [*inputs, *data_files(recipe), *files_of_networks(recipe)]:
+        note_inputs([path], where)
+    refuse_inputs(folder)
+
+
+# With Paddle.
+
+
+def refuse_unscorable(request: CompressRequest, setup: ProcessSetup) -> None:
+    from nlpctl.tasks.base import task_class
+
+    recipe = request.recipe
+    if not task_class(recipe.task).graph_scores:
+        message = f"a graph of {recipe.task} gives predictions that cannot be scored, so no candidate can be chosen"
+        raise UserError(message, recipe.where("task"), "compress the model of the task that is trained on it")
+
+
+def refuse_networks(request: CompressRequest, setup: ProcessSetup | None = None) -> None:
+    recipe, folder = request.recipe, resolve_source(request.source).folder
+    config = {} if folder is None else read_config(folder)
+    for strategy in request.strategies:
+        strategy.check(recipe, config)
+    for chain in request.chains:  # the graph of another network, such as a student's, is changed in its place
+        made = None if chain.network is None else chain.network.config(recipe)
+        if made is not None:
+            for strategy in chain.graphs:
+                strategy.check(recipe, made)
+
+
+def refuse_engines(request: CompressRequest, setup: ProcessSetup) -> None:
+    from nlpctl.engines.auto import this_machine
+
+    machine, chains = this_machine(setup), request.chains
+
+    def obstacle_here(strategy: Strategy) -> Problem | None:
+        way = strategy.way(setup.device)
+        return None if way is None else obstacle(*way, machine)
+
+    for strategy in (each for chain in chains for each in chain.strategies):
+        problem = obstacle_here(strategy)
+        if problem is None:
+            continue
+        if setup.device != "cpu":
+            hint = f"leave {strategy.name} out, or --device cpu, which reuses networks trained on the GPU"
+            raise UserError(problem.message, KEY, hint)
+        if usable := [each.name for each in int8_of_graphs() if obstacle_here(each) is None]:
+            possible = dict.fromkeys(_possible_chain(chain, obstacle_here, usable) for chain in chains)
+            hint = f"use --strategy {','.join(filter(None, possible)) or ','.join(usable)}"
+        else:
+            hint = f"leave {strategy.name} out; or pip install onnxruntime, for ort-dynamic and ort-static"
+        raise UserError(f"{strategy.name}: {problem.message}", KEY, hint)
+
+
+def _possible_chain(chain: Chain, obstacle_here: Callable[[Strategy], Problem | None], usable: Sequence[str]) -> str:
+    """A chain without what this machine cannot run. The first of `usable`, 8-bit methods that it can, takes the place
+    of another one, and has small embeddings already."""
+    parts: list[str] = []
+    replaced = False
+    for strategy in chain.strategies:
+        if obstacle_here(strategy) is None and not (replaced and strategy.kind is Kind.EMBEDDINGS):
+            parts.append(strategy.name)
+        elif strategy.kind is Kind.INT8 and usable:
+            parts.append(usable[0])
+            replaced = True
+    return "+".join(parts)
+
+
+def refuse_half_precision(request: CompressRequest, setup: ProcessSetup) -> None:
+    if request.still_trains and setup.device == "cpu":
+        refuse_half_precision_on_cpu(request.recipe, cpu_info().trains_in_bfloat16)
+
+
+# Not refused, but said.
 
 
 def warn_unread(recipe: Recipe, strategies: Sequence[Strategy]) -> None:
-    """Warn about flags that no strategy reads. Settings in the recipe may be for other strategies, so they are
+    """Warn about flags that none of `strategies` reads. Settings in the recipe may be for other strategies, so they are
     ignored."""
     readers: dict[str, list[Strategy]] = {}
     for strategy in every_strategy():
@@ -102,112 +262,6 @@ def warn_unread(recipe: Recipe, strategies: Sequence[Strategy]) -> None:
             names = " and ".join(strategy.name for strategy in known)
             console.warn(f"{origin.source} has no effect: it applies to {names}")
     for strategy in strategies:
-        told = strategy.unread(recipe, [each for each in strategies if each != strategy])
-        if told is not None:
-            console.warn(told)
-
-
-def _refuse_networks(strategies: Sequence[Strategy], what: str) -> None:
-    """UserError if a strategy needs a network and the source has graphs only."""
-    for strategy in strategies:
-        if strategy.on_network is not None:
-            enough = ", ".join(each.name for each in int8_of_graphs())
-            hint = f"use the run or the model folder that it was made from, or one of {enough}"
-            raise UserError(f"{strategy.on_network}, and {what} holds graphs only", strategy.key, hint)
-
-
-def _refuse_own_network(strategies: Sequence[Strategy]) -> None:
-    """UserError if a strategy changes the layers of a network, and the network is of the user's own class."""
-    for strategy in strategies:
-        if strategy.on_network is not None:
-            enough = ", ".join(each.name for each in int8_of_graphs())
-            message = f"{strategy.on_network}, and model.network is a class of its own, whose layers are not known"
-            raise UserError(message, strategy.key, f"use {enough}, which change the exported graph")
-
-
-def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
-    """UserError if a strategy cannot work with this network. Imports Paddle."""
-    folder = resolve_source(source).folder
-    config = {} if folder is None else read_config(folder)
-    for strategy in strategies_of(chains, recipe.compression):
-        strategy.check(recipe, config)
-    for chain in chains:
-        made = None if chain.network is None else chain.network.config(recipe)
-        for strategy in chain.graphs if made is not None else ():
-            strategy.check(recipe, made)
-
-
-def check_engines(setup: ProcessSetup, chains: Sequence[Chain]) -> None:
-    """UserError if no engine of this machine can run the graphs of a strategy. Imports Paddle."""
-    from nlpctl.engines.auto import this_machine
-
-    machine = this_machine(setup)
-
-    def found(strategy: Strategy) -> Problem | None:
-        way = strategy.way(setup.device)
-        return None if way is None else obstacle(*way, machine)
-
-    for strategy in (each for chain in chains for each in chain.strategies):
-        problem = found(strategy)
-        if problem is None:
-            continue
-        if setup.device != "cpu":
-            hint = f"leave {strategy.name} out, or --device cpu, which reuses networks trained on the GPU"
-            raise UserError(problem.message, KEY, hint)
-        if use := [each.name for each in int8_of_graphs() if found(each) is None]:
-            possible = dict.fromkeys(_possible(chain, found, use) for chain in chains)
-            hint = f"use --strategy {','.join(filter(None, possible)) or ','.join(use)}"
-        else:
-            hint = f"leave {strategy.name} out; or pip install onnxruntime, for ort-dynamic and ort-static"
-        raise UserError(f"{strategy.name}: {problem.message}", KEY, hint)
-
-
-def _possible(chain: Chain, found: Callable[[Strategy], Problem | None], use: Sequence[str]) -> str:
-    """A chain without what this machine cannot run. The first of `use`, 8-bit methods that it can, takes the place of
-    another one, and has small embeddings already."""
-    parts: list[str] = []
-    replaced = False
-    for strategy in chain.strategies:
-        if found(strategy) is None and not (replaced and strategy.kind is Kind.EMBEDDINGS):
-            parts.append(strategy.name)
-        elif strategy.kind is Kind.INT8 and use:
-            parts.append(use[0])
-            replaced = True
-    return "+".join(parts)
-
-
-def default_output(source: str) -> Path:
-    """compress/ in the run that holds `source`. UserError for a model outside a run."""
-    folder = resolve_source(source).folder
-    if folder is not None:
-        run = folder.resolve().parent
-        if folder.name in (MODEL, EXPORT) and (run / RECIPE).is_file():
-            return folder.parent / COMPRESS
-    raise UserError("no output folder: the model is not in a run", where="-o", hint="use -o FOLDER")
-
-
-def refuse_output(
-    folder: Path, source: str, plan: CompressionPlan, recipe: Recipe, *, overwrite: bool, training: bool
-) -> None:
-    """UserError if `folder` is not a compression, or holds results of another plan. `training`: see check_plan."""
-    refuse_lost_link(folder)
-    if is_free(folder, source):
-        return
-    if not (folder / PLAN).is_file():
-        raise UserError("is not a folder of compressed models, so it is left alone", where=str(folder), hint=ELSEWHERE)
-    if not overwrite:
-        check_plan(folder, plan, recipe, training)
-        return
-    for where, path in _inputs(recipe):
-        note_inputs([path], where)
-    refuse_inputs(folder)
-
-
-def _inputs(recipe: Recipe) -> list[tuple[str, Path]]:
-    """The input files of a compression besides its source, each with the place that names it: `file:line` or a key."""
-    named = {  # values may be folders or file prefixes
-        "compression.input_infer_model_path": static_model(recipe),
-        "distillation.student": recipe.distillation.student,
-    }
-    found = [(recipe.where(key), Path(path)) for key, path in named.items() if path is not None]
-    return [*found, *data_files(recipe), *files_of_networks(recipe)]
+        sentence = strategy.unread(recipe, [each for each in strategies if each != strategy])
+        if sentence is not None:
+            console.warn(sentence)

@@ -1,25 +1,85 @@
-"""The reports of a compression: report.json for programs, report.md and report.html for people."""
+"""The result of a compression and its reports: report.json for programs, report.md, report.html and the terminal.
+
+All of them draw the same three tables (`tables`). The page of a run (`nlpctl report`, `nlpctl ui`) shows a few lines of
+report.json (`read_compression`).
+"""
 
 from __future__ import annotations
 
 import math
 import platform
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nlpctl.compress.page import compress_page
-from nlpctl.compress.relative_speed import RelativeSpeed
-from nlpctl.compress.scores import OWN, Row
+from nlpctl.compress.scores import OWN, Failure, Metric, Row, TestScore
 from nlpctl.compress.selection import Aim, contenders, ordered, within
-from nlpctl.compress.tables import CompressResult, points_text, spread_text, table_sections, times_text
+from nlpctl.compress.timing import RelativeSpeed, RelativeSpeeds
 from nlpctl.engines.timing import conditions
-from nlpctl.files import write_json_atomic, write_text_atomic
+from nlpctl.errors import NlpctlError, UserError
+from nlpctl.files import json_of, write_json_atomic, write_text_atomic
+from nlpctl.layout import COMPRESS
+from nlpctl.models.export_folder import POINT
 from nlpctl.report.markdown import markdown_page
-from nlpctl.report.model import BulletList, Number, Part, Report, Section, Table
+from nlpctl.report.model import BulletList, Figure, KeyFigures, Number, Part, Report, Section, SideBySide, Table
+from nlpctl.report.page import html_page
+from nlpctl.report.plots import Dot, scatter
+from nlpctl.runs.runs import RunRecord
 
 FORMAT = 2
 JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
+PARTS = ("engine", "precision", "compression")  # fields of RelativeSpeed whose product is its `whole`
+
+_OF_CANDIDATES = (
+    "*: the best; !: loses more than allowed, or may (--sure). Scores are on dev, computed by the engine of the row. "
+    "Speeds are of the engine alone, on dev rows batched by length. Disk: the graph, in MB of 1024 x 1024 bytes. "
+    "Alike: the share of dev rows with the same decision as the uncompressed model."
+)
+_OF_THE_MACHINE = "Timed on {}, one after the other, while no candidate was made."
+_OF_PARTS = (
+    "engine x precision x compression. Engine: the uncompressed fp32 graph in the engine of the row. Compression: the "
+    "row's network, pruned or distilled, in fp32 against the uncompressed one. Precision: its graph in 8 bits or bf16 "
+    "against fp32."
+)
+_OF_THE_REST = (
+    "Points, 95 %: the interval of the difference in points, from resampled dev rows. p50: the median time of a batch, "
+    "of each the fastest round. Memory: the peak of the process, with Paddle where its engine needs it, in MB of 1024 "
+    "x 1024 bytes. Difference: the largest absolute difference of any output from the uncompressed model."
+)
+
+
+@dataclass(frozen=True)
+class CompressResult:
+    """The output folder, the table, the failures with reasons, and the best row, also on test data; the speeds of all
+    rows on one scale.
+
+    `failed`: the first error, if nothing that was asked for could be made.
+    """
+
+    folder: Path
+    rows: tuple[Row, ...]
+    failures: tuple[Failure, ...]
+    metric: Metric
+    aim: Aim
+    reference: Row
+    best: Row
+    test: TestScore | None
+    speeds: RelativeSpeeds
+    failed: NlpctlError | None = None
+
+    def is_uncompressed(self, row: Row) -> bool:
+        """Whether a row is the uncompressed network, in whatever engine and precision."""
+        return row.candidate == self.reference.candidate
+
+    def speed_at_sizes(self, row: Row) -> list[RelativeSpeed]:
+        """The speeds of a row, by batch size, in the order of the aim."""
+        return [self.speeds.speed(row, size) for size in self.aim.batch_sizes]
+
+    @property
+    def indistinct(self) -> list[Row]:
+        """The rows that the best was chosen from as the simplest, itself included."""
+        return contenders(self.rows, self.reference, self.metric, self.aim, self.speeds)
 
 
 def write_reports(result: CompressResult, source: str, task: str) -> None:
@@ -30,43 +90,122 @@ def write_reports(result: CompressResult, source: str, task: str) -> None:
     write_text_atomic(result.folder / HTML, compress_page(result, source, content["conditions"]))
 
 
-def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
-    """The content of report.json. Rows have the order of the table; "best" and "reference" name one row each."""
-    return {
-        "format": FORMAT,
-        "source": source,
-        "task": task,
-        "metric": asdict(result.metric),
-        "aim": asdict(result.aim),
-        "reference": result.reference.name,
-        "best": result.best.name,
-        "indistinct": [row.name for row in _indistinct(result)],
-        "baselines": {str(size): name for size, name in result.paces.baselines.items()},
-        "last_rounds": result.paces.rounds,
-        "rows": [_entry(row, result) for row in ordered(result.rows, result.aim, result.paces)],
-        "failures": [asdict(failure) for failure in result.failures],
-        "test": None if result.test is None else asdict(result.test),
-        "conditions": {**conditions(), "machine": platform.node()},
-    }
+# The tables.
 
 
-def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
-    figures = {name: value for name, value in row.report.items() if isinstance(value, int | float)}
-    figures |= {f"{OWN}.{name}": value for name, value in row.report.get(OWN, {}).items()}
-    folder = Path(row.folder)
-    values = {
-        "name": row.name,
-        **asdict(row),
-        "report": figures,
-        "speeds": [asdict(result.paces.of(row, size)) for size in result.aim.batch_sizes],
-        "drop": result.metric.drop(row.score, result.reference.score),
-        "drop_interval": None if row.drops is None else [row.likely_drop(0.025), row.likely_drop(0.975)],
-        "allowed": within(row, result.reference, result.metric, result.aim),
-    }
-    del values["drops"]
-    if folder.is_relative_to(result.folder):
-        values["folder"] = str(folder.relative_to(result.folder))
-    return values
+def tables(result: CompressResult) -> tuple[tuple[Table, str], ...]:
+    """Tables of all rows, in one order, and what their figures say: scores and speeds, where the speed comes from, and
+    the rest."""
+    rows = ordered(result.rows, result.aim, result.speeds)
+
+    def make(title: str, heads: list[str], cells: Callable[[Row, CompressResult], list[str]]) -> Table:
+        lines = [[_marked(row, result), row.way, *map(Number, cells(row, result))] for row in rows]
+        return Table(["candidate", "engine", *heads], lines, title)
+
+    sizes, way = result.aim.batch_sizes, result.reference.way
+    speeds = [head for size in sizes for head in (f"samples/s, {size}", "times", "spread")]
+    parts = [head for size in sizes for head in (f"times {way}, {size}", *PARTS)]
+    latencies = [f"p50 ms, {size}" for size in sizes]
+    more = ["points, 95 %", *latencies, "memory MB", "difference"]
+    return (
+        (
+            make("All candidates", [result.metric.name, "points", *speeds, "disk MB", "alike"], _cells),
+            f"{_OF_CANDIDATES} {_OF_THE_MACHINE.format(platform.node())} {_meaning_of_times(result)}",
+        ),
+        (make("Where the speed comes from", parts, _part_cells), f"Times {way} = {_OF_PARTS}"),
+        (make("Certainty, latency, memory, outputs", more, _more_cells), _OF_THE_REST),
+    )
+
+
+def table_sections(result: CompressResult) -> list[Section]:
+    """`tables` as sections of a report."""
+    return [Section(table.title, [replace(table, title=""), meaning]) for table, meaning in tables(result)]
+
+
+def _cells(row: Row, result: CompressResult) -> list[str]:
+    drop = result.metric.drop(row.score, result.reference.score)
+    speeds = [
+        cell
+        for speed in result.speed_at_sizes(row)
+        for cell in (f"{speed.samples_per_second:,.0f}", format_times(speed.times), format_spread(speed))
+    ]
+    return [f"{row.score:.4f}", format_points(drop), *speeds, f"{row.size_mb:,.1f}", f"{row.agreement:.2%}"]
+
+
+def _part_cells(row: Row, result: CompressResult) -> list[str]:
+    """The last three of a batch size multiply to the first."""
+    speeds = result.speed_at_sizes(row)
+    parts = [part for speed in speeds for part in (speed.whole, *(getattr(speed, name) for name in PARTS))]
+    return ["-" if part is None else format_times(part) for part in parts]
+
+
+def _more_cells(row: Row, result: CompressResult) -> list[str]:
+    latencies = [format_ms(speed.p50_ms) for speed in result.speed_at_sizes(row)]
+    difference = "-" if row.difference is None else f"{row.difference:.2g}"
+    return [format_points_range(row), *latencies, f"{row.peak_mb:,.0f}", difference]
+
+
+def _meaning_of_times(result: CompressResult) -> str:
+    """What the columns `times` and `spread` say."""
+    sizes_by_way: dict[str, list[str]] = {}
+    for size, name in result.speeds.baselines.items():
+        sizes_by_way.setdefault(name.partition(", ")[2], []).append(str(size))
+    baselines = " and ".join(f"{way} (batch {', '.join(sizes)})" for way, sizes in sizes_by_way.items())
+    meaning = f"Times: the multiple of the samples/s of the fastest uncompressed model that decides alike: {baselines}."
+    if not result.speeds.rounds:
+        return f"{meaning} Every row was compared with the uncompressed model alone, at a time of its own."
+    return (
+        f"{meaning} It is the median of {result.speeds.rounds} last rounds, in which the best rows took turns, and "
+        "spread its quartiles; a row without one was compared with the uncompressed model alone."
+    )
+
+
+def _marked(row: Row, result: CompressResult) -> str:
+    """The name of a candidate with its mark: * the best, ! a score below the limit."""
+    allowed = within(row, result.reference, result.metric, result.aim)
+    return ("* " if row == result.best else "" if allowed else "! ") + row.candidate
+
+
+def format_row(row: Row, reference: Row, metric: Metric) -> str:
+    """A progress line for one row, with its speed at the largest batch size."""
+    speed = max(row.speeds, key=lambda each: each.batch_size)
+    drop = format_points(metric.drop(row.score, reference.score))
+    return (
+        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f} times {reference.way} (batch "
+        f"{speed.batch_size}), {row.size_mb:,.1f} MB"
+    )
+
+
+def format_points(drop: float) -> str:
+    """The difference to the reference score in points: "+0.12"."""
+    return f"{-drop + 0:+.2f}"
+
+
+def format_points_range(row: Row) -> str:
+    """The 95 % interval of the difference in points: "-0.92 to +0.34"; "-" if it is not known."""
+    if row.drops is None:
+        return "-"
+    return f"{format_points(row.likely_drop(0.975))} to {format_points(row.likely_drop(0.025))}"
+
+
+def format_times(times: float) -> str:
+    """A multiple: 0.06, 2.41, 13.6."""
+    return f"{times:.1f}" if times >= 10 else f"{times:.2f}"
+
+
+def format_spread(speed: RelativeSpeed) -> str:
+    """The quartiles of `times`: "2.36-2.47"; "-" if the row did not take part in the last round."""
+    if speed.low is None or speed.high is None:
+        return "-"
+    return f"{format_times(speed.low)}-{format_times(speed.high)}"
+
+
+def format_ms(value: float) -> str:
+    """Milliseconds in three significant digits: 0.0412, 9.31, 128."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+# What they say in sentences.
 
 
 def summary(result: CompressResult) -> str:
@@ -75,34 +214,27 @@ def summary(result: CompressResult) -> str:
     if result.is_uncompressed(best):
         return f"No candidate is better than the uncompressed model in {best.way}{_surely(aim)}."
     drop = result.metric.drop(best.score, reference.score)
-    points = (
-        "as the uncompressed model" if abs(drop) < 0.005 else f"{abs(drop):.2f} points {_way(drop)} the uncompressed"
-    )
-    paces = [result.paces.of(best, size) for size in aim.batch_sizes]
-    speeds = " and ".join(f"{_headline(pace)} at batch {pace.batch_size}" for pace in paces)
+    points = "as the uncompressed model"
+    if abs(drop) >= 0.005:
+        points = f"{abs(drop):.2f} points {'below' if drop > 0 else 'above'} the uncompressed"
+    gains, wholes = [], []
+    for speed in result.speed_at_sizes(best):
+        spread = "" if speed.low is None else f" ({format_spread(speed)})"
+        gains.append(f"{format_times(speed.times)} times{spread} at batch {speed.batch_size}")
+        parts = [part for part in (speed.engine, speed.precision, speed.compression) if part is not None]
+        product = f" = {' x '.join(map(format_times, parts))}" if parts else ""
+        wholes.append(f"batch {speed.batch_size} {format_times(speed.whole)}{product}")
     sizes = f"{best.size_mb:,.1f} MB in place of {reference.size_mb:,.1f}"
-    wholes = "; ".join(f"batch {pace.batch_size} {_split(pace)}" for pace in paces)
     return (
-        f"{best.name}: {result.metric.name} {best.score:.4f} on dev, {points}; {speeds} the samples/s of the fastest "
-        f"uncompressed; {sizes}. Times {reference.way} = engine x precision x compression: {wholes}."
+        f"{best.name}: {result.metric.name} {best.score:.4f} on dev, {points}; {' and '.join(gains)} the samples/s of "
+        f"the fastest uncompressed; {sizes}. Times {reference.way} = engine x precision x compression: "
+        f"{'; '.join(wholes)}."
     )
 
 
-def _headline(pace: RelativeSpeed) -> str:
-    """The gain with its spread: "2.41 times (2.36-2.47)"."""
-    spread = "" if pace.low is None else f" ({spread_text(pace)})"
-    return f"{times_text(pace.times)} times{spread}"
-
-
-def _split(pace: RelativeSpeed) -> str:
-    """A factor and its parts: "13.6 = 4.20 x 1.54 x 2.10"."""
-    parts = [part for part in (pace.engine, pace.precision, pace.compression) if part is not None]
-    return " = ".join([times_text(pace.whole), *([" x ".join(map(times_text, parts))] if parts else [])])
-
-
-def tied(result: CompressResult) -> str:
+def ties(result: CompressResult) -> str:
     """A sentence about rows that nothing tells from the best; "" if there are none."""
-    others = [row.name for row in _indistinct(result) if row != result.best]
+    others = [row.name for row in result.indistinct if row != result.best]
     if not others:
         return ""
     return (
@@ -111,7 +243,7 @@ def tied(result: CompressResult) -> str:
     )
 
 
-def too_few(result: CompressResult) -> str:
+def too_few_rows(result: CompressResult) -> str:
     """A sentence where dev is too small to tell the allowed loss from chance; "" where it suffices, or nothing is lost.
 
     From the width of the interval of the best row, or of the least certain one where the uncompressed model is best.
@@ -125,54 +257,175 @@ def too_few(result: CompressResult) -> str:
     rows = result.reference.rows
     if half <= most:
         return ""
-    needed = math.ceil(rows * (half / most) ** 2)
+    needed = math.ceil(rows * (half / most) ** 2)  # the width falls with the root of the number of rows
     return f"{rows:,} dev rows cannot tell a loss of {most:g} points from chance; it takes about {needed:,}."
-
-
-def _indistinct(result: CompressResult) -> list[Row]:
-    """The rows that the best was chosen from as the simplest, itself included."""
-    return contenders(result.rows, result.reference, result.metric, result.aim, result.paces)
-
-
-def _way(drop: float) -> str:
-    return "below" if drop > 0 else "above"
-
-
-def markdown(result: CompressResult, source: str, conditions: dict[str, Any]) -> str:
-    """The text of report.md."""
-    aim = result.aim
-    allowed = f"at most {aim.max_drop:g} points below the uncompressed model{_surely(aim)}; among these, {_aimed(aim)}"
-    remarks = [remark for remark in (tied(result), too_few(result)) if remark]
-    last: list[Part] = []
-    if result.test is not None:
-        last += _test_table(result)
-    if result.failures:
-        failures = [f"{each.name}: {' '.join(each.reason.split())}" for each in result.failures]
-        last += ["Not in the table:", BulletList(failures)]
-    last.append(", ".join(f"{name} {value}" for name, value in conditions.items()) + ".")
-    sections = [Section("", [*remarks, f"Target: {allowed}."]), *table_sections(result), Section("", last)]
-    lead = f"**Best: {summary(result)}**"
-    return markdown_page(Report(f"Compression of {source}", lead, sections), aligned=True)
-
-
-def _test_table(result: CompressResult) -> list[Part]:
-    test = result.test
-    drop = Number(points_text(result.metric.drop(test.chosen, test.reference)))
-    rows = [
-        [result.reference.name, Number(f"{test.reference:.4f}"), None, None],
-        [result.best.name, Number(f"{test.chosen:.4f}"), drop, Number(f"{test.agreement:.2%}")],
-    ]
-    told = f"On test, which was not used for the choice ({test.rows:,} rows):"
-    return [told, Table(["", result.metric.name, "points", "alike"], rows)]
 
 
 def _surely(aim: Aim) -> str:
     return "" if aim.sure is None else f", in {aim.sure:.0%} of resampled dev splits"
 
 
-def _aimed(aim: Aim) -> str:
+# report.json
+
+
+def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
+    """The content of report.json. Rows have the order of the table; "best" and "reference" name one row each."""
     return {
+        "format": FORMAT,
+        "source": source,
+        "task": task,
+        "metric": asdict(result.metric),
+        "aim": asdict(result.aim),
+        "reference": result.reference.name,
+        "best": result.best.name,
+        "indistinct": [row.name for row in result.indistinct],
+        "baselines": {str(size): name for size, name in result.speeds.baselines.items()},
+        "last_rounds": result.speeds.rounds,
+        "rows": [_entry(row, result) for row in ordered(result.rows, result.aim, result.speeds)],
+        "failures": [asdict(failure) for failure in result.failures],
+        "test": None if result.test is None else asdict(result.test),
+        "conditions": {**conditions(), "machine": platform.node()},
+    }
+
+
+def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
+    numbers = {name: value for name, value in row.report.items() if isinstance(value, int | float)}
+    numbers |= {f"{OWN}.{name}": value for name, value in row.report.get(OWN, {}).items()}
+    folder = Path(row.folder)
+    values = {
+        "name": row.name,
+        **asdict(row),
+        "report": numbers,
+        "speeds": [asdict(speed) for speed in result.speed_at_sizes(row)],
+        "drop": result.metric.drop(row.score, result.reference.score),
+        "drop_interval": None if row.drops is None else [row.likely_drop(0.025), row.likely_drop(0.975)],
+        "allowed": within(row, result.reference, result.metric, result.aim),
+    }
+    del values["drops"]
+    if folder.is_relative_to(result.folder):
+        values["folder"] = str(folder.relative_to(result.folder))
+    return values
+
+
+# report.md
+
+
+def markdown(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> str:
+    """The text of report.md. `conditions`: of the measurement, by name."""
+    aim = result.aim
+    target = {
         "throughput": f"most samples per second at batch {aim.batch_size}",
         "latency": f"lowest latency at batch {aim.batch_size}",
         "size": "smallest size on disk",
     }[aim.target]
+    allowed = f"at most {aim.max_drop:g} points below the uncompressed model{_surely(aim)}; among these, {target}"
+    remarks = [remark for remark in (ties(result), too_few_rows(result)) if remark]
+    last: list[Part] = []
+    if result.test is not None:
+        last.append(f"On test, which was not used for the choice ({result.test.rows:,} rows):")
+        last.append(_test_table(result, result.test, "alike"))
+    if result.failures:
+        failures = [f"{failure.name}: {' '.join(failure.reason.split())}" for failure in result.failures]
+        last += ["Not in the table:", BulletList(failures)]
+    last.append(", ".join(f"{name} {value}" for name, value in conditions.items()) + ".")
+    sections = [Section("", [*remarks, f"Target: {allowed}."]), *table_sections(result), Section("", last)]
+    return markdown_page(Report(f"Compression of {source}", f"**Best: {summary(result)}**", sections), aligned=True)
+
+
+def _test_table(result: CompressResult, test: TestScore, agreement: str, title: str = "") -> Table:
+    """The uncompressed network and the best on test. `agreement`: what the last column is called."""
+    points = format_points(result.metric.drop(test.chosen, test.reference))
+    rows: list[list[Any]] = [
+        [result.reference.name, Number(f"{test.reference:.4f}"), None, None],
+        [result.best.name, Number(f"{test.chosen:.4f}"), Number(points), Number(f"{test.agreement:.2%}")],
+    ]
+    return Table(["", result.metric.name, "points", agreement], rows, title)
+
+
+# report.html
+
+
+def compress_page(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> str:
+    """The text of the page: the score against the speed, and the tables. `conditions`: as of `markdown`."""
+    best, reference, test = result.best, result.reference, result.test
+    figures = {
+        best.way: best.candidate,
+        f"{result.metric.name} on dev (uncompressed {reference.score:.4f})": f"{best.score:.4f}",
+        **{
+            f"times the fastest uncompressed, batch {speed.batch_size}": format_times(speed.times)
+            for speed in result.speed_at_sizes(best)
+        },
+        f"MB on disk (uncompressed {reference.size_mb:,.1f})": f"{best.size_mb:,.1f}",
+    }
+    first: list[Part] = [KeyFigures(figures)]
+    if test is not None:
+        caption = f"on test, which was not used for the choice: {test.rows:,} rows"
+        first.append(_test_table(result, test, "same decisions", caption))
+    failed = [f"{failure.name}: {failure.reason}" for failure in result.failures]
+    sections = [
+        Section("Best", first),
+        Section("Score against speed", [_plots(result)]),
+        *table_sections(result),
+        Section("Not in the table", [BulletList(failed)] if failed else []),
+        Section("Conditions", [Table(["what", "value"], [[name, str(value)] for name, value in conditions.items()])]),
+    ]
+    return html_page(Report("Compression", source, sections))
+
+
+def _plots(result: CompressResult) -> SideBySide:
+    """One plot per batch size, the largest first; a colour per engine and precision."""
+    reference, metric = result.reference, result.metric
+    points = result.aim.max_drop * POINT
+    least = reference.score - points if metric.greater_is_better else reference.score + points
+    levels = {f"{result.aim.max_drop:g} points below the uncompressed": least}
+    plots = []
+    for size in sorted(result.aim.batch_sizes, reverse=True):
+        series: dict[str, list[Dot]] = {}
+        for row in result.rows:
+            label = ""
+            if row == result.best:
+                label = f"best: {row.candidate}"
+            elif row.name == result.speeds.baselines[size]:
+                label = f"uncompressed, {row.way}"
+            dot = Dot(result.speeds.speed(row, size).times, row.score, row.name, label)
+            series.setdefault(f"{row.engine} {row.precision}", []).append(dot)
+        speed = f"times the samples/s of the fastest uncompressed, batch size {size}"
+        plot = scatter(series, speed, metric.name, y_format=lambda value: f"{value:.4g}", levels=levels)
+        plots.append(Figure(plot))
+    return SideBySide(plots)
+
+
+# On the page of the run.
+
+
+def read_compression(record: RunRecord) -> list[Table]:
+    """The section on the run's compressed models; empty if there are none. UserError: report.json is damaged."""
+    file = record.run.path / COMPRESS / JSON
+    try:
+        return _section_of_run(json_of(file)) if file.exists() else []
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        hint = "delete the file to see the rest, or call `nlpctl compress` again, which writes it anew"
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"the compression cannot be read ({reason})", where=str(file), hint=hint) from None
+
+
+def _section_of_run(content: Mapping[str, Any]) -> list[Table]:
+    """The uncompressed model and the best, from the content of report.json. KeyError or TypeError for anything else."""
+    sizes = [int(speed["batch_size"]) for speed in content["rows"][0]["speeds"]]
+    rows = [
+        [
+            entry["name"],
+            float(entry["score"]),
+            *[Number(format_times(speed["times"])) for speed in entry["speeds"]],
+            Number(f"{entry['size_mb']:,.1f}"),
+        ]
+        for name in dict.fromkeys([content["reference"], content["best"]])
+        for entry in content["rows"]
+        if entry["name"] == name
+    ]
+    # reports of earlier versions compare with the reference
+    one = "the fastest uncompressed" if "baselines" in content else content["reference"]
+    speeds = [f"times {one}, batch {size}" for size in sizes]
+    heads = ["", content["metric"]["name"], *speeds, "disk MB"]
+    caption = f"the best of {len(content['rows'])} candidates; compress/report.html shows all"
+    return [Table(heads, rows, caption)]

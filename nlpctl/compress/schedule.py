@@ -1,4 +1,8 @@
-"""Which steps are made side by side: those of different options, as far as the budget goes. Imports no Paddle."""
+"""What is made next, and beside what, within the budget. Imports no Paddle.
+
+`Costs` knows how long steps take, measured or estimated. An `Explorer` puts the candidates that are missing into order,
+and finds smaller forms of what does not fit. A `StepSchedule` keeps account of what is begun, made, and not scored yet.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +21,13 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.documents import Document, Finite, whole_content
 from nlpctl.export.strategies import CANDIDATES, EXPORTS, ORIGINAL, CalibratedInt8, Step, Strategy
 
-# The time budget of a compression and the expected times of its steps. Imports no Paddle.
-
 TIMES = "times.json"
 WAYS = {EXPORTS: 3, CANDIDATES: 1}  # number of engines and precisions per folder
 FINALISTS = {EXPORTS: 2, CANDIDATES: 1}  # how many of them take part in the last round
+SAFETY = 1.2  # safety factor on the expected time of a step
+
+
+# The budget, and the expected times of steps.
 
 
 class Clock:
@@ -54,24 +60,25 @@ class Costs:
     factors: dict[str, float] = field(default_factory=dict)
     slowdown: float = 1.0
 
-    def of(self, step: Step) -> float:
+    def total(self, step: Step) -> float:
         """Seconds to make the folder of a step, and to score it."""
         return self.making(step) + self.to_score(step)
 
     def making(self, step: Step) -> float:
-        made = self.measured.get(step.work)
-        return self._estimated(step) * self.factors.get(step.method, 1.0) if made is None else made
+        """Seconds to make the folder of a step."""
+        measured = self.measured.get(step.work)
+        return self._estimate(step) * self.factors.get(step.method, 1.0) if measured is None else measured
 
     def to_score(self, step: Step) -> float:
-        """Seconds, also in the last round; nothing else runs meanwhile."""
+        """Seconds to score a step, also in the last round; nothing else runs meanwhile."""
         return WAYS[step.kind] * self.scoring + FINALISTS[step.kind] * self.turns if step.scored else 0.0
 
     def learn(self, step: Step, seconds: float) -> None:
         """Remember how long a step took, also to correct the estimate of other forms of it."""
         self.measured[step.work] = seconds
-        self.factors[step.method] = seconds / self._estimated(step)
+        self.factors[step.method] = seconds / self._estimate(step)
 
-    def _estimated(self, step: Step) -> float:
+    def _estimate(self, step: Step) -> float:
         rows = self.rows.get(step.work, self.rows.get(step.method, 0.0))
         return step.made_by.seconds(step, self.speed / self.slowdown, rows)
 
@@ -110,7 +117,7 @@ def write_times(folder: Path, times: Mapping[str, float]) -> None:
     StepTimes(times).save(folder / TIMES)
 
 
-def told(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """A time for messages: 40 s, 12 min."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
@@ -150,14 +157,14 @@ class Explorer:
 
     def options(self, made: set[str], lost: set[str], rows: Sequence[Row]) -> list[Option]:
         """What could be made, the most promising first. `made`, `lost`: folders that exist, or that cannot be made."""
-        found = []
+        options = []
         for step in self.steps.values():
             missing = self._missing(step, made)
             if step.scored and missing and not any(each.folder in lost for each in missing):
-                seconds = SAFETY * sum(self.costs.of(each) for each in missing)
-                found.append(Option(step, missing, seconds))
+                seconds = SAFETY * sum(self.costs.total(each) for each in missing)
+                options.append(Option(step, missing, seconds))
         gains = self._gains(rows)
-        return sorted(found, key=lambda option: self._rank(option, gains))
+        return sorted(options, key=lambda option: self._rank(option, gains))
 
     def shrink(
         self,
@@ -173,12 +180,12 @@ class Explorer:
         first. A form that is smaller than one that `is_made` is not taken.
         """
         for option in options:
-            step = max(option.missing, key=self.costs.of)
+            step = max(option.missing, key=self.costs.total)
             for form in forms(step):
                 if is_made(form):
                     break
                 smaller = with_form(option.missing, step, form)
-                cost = SAFETY * sum(self.costs.of(each) for each in smaller)
+                cost = SAFETY * sum(self.costs.total(each) for each in smaller)
                 if form.folder not in self.steps and cost <= seconds:
                     self.steps.update({each.folder: each for each in with_form(self.steps.values(), step, form)})
                     return step, form
@@ -192,13 +199,13 @@ class Explorer:
 
     def _gains(self, rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
         """By candidate name: its best gain over the reference, and the points lost with it."""
-        found: dict[str, tuple[float, float]] = {}
-        least = self.aim.gain(self.reference)
+        gains: dict[str, tuple[float, float]] = {}
+        of_reference = self.aim.gain(self.reference)
         for row in rows:
-            gain = self.aim.gain(row) / least
-            if row.candidate not in found or gain > found[row.candidate][0]:
-                found[row.candidate] = gain, self.metric.drop(row.score, self.reference.score)
-        return found
+            gain = self.aim.gain(row) / of_reference
+            if row.candidate not in gains or gain > gains[row.candidate][0]:
+                gains[row.candidate] = gain, self.metric.drop(row.score, self.reference.score)
+        return gains
 
     def _rank(self, option: Option, gains: Mapping[str, tuple[float, float]]) -> tuple[float, ...]:
         """Sort key; lower comes first."""
@@ -213,12 +220,12 @@ class Explorer:
 
     def _method_gains(self, made_by: str, gains: Mapping[str, tuple[float, float]]) -> list[tuple[float, float]]:
         """The effect of the same change on other networks: gain as a factor, and points lost."""
-        found = []
+        effects = []
         for name, (gain, loss) in gains.items():
             network, _, method = name.partition("+")
             if made_by and method == made_by and network in gains:
-                found.append((gain / gains[network][0], loss - gains[network][1]))
-        return found
+                effects.append((gain / gains[network][0], loss - gains[network][1]))
+        return effects
 
     def _too_narrow(self, network: str, gains: Mapping[str, tuple[float, float]]) -> bool:
         """Whether the network, or a wider one, already lost too much in fp32."""
@@ -236,8 +243,8 @@ class Explorer:
 
 def with_form(steps: Iterable[Step], step: Step, form: Step) -> tuple[Step, ...]:
     """The steps, in their order, with `form` in the place of `step`, and with other names for those that need it."""
-    renamed: dict[str, Step] = {}
-    found = []
+    renamed: dict[str, Step] = {}  # by the folder of the step in whose place it comes
+    replaced = []
     for each in steps:
         if each == step:
             renamed[each.folder] = form
@@ -245,10 +252,11 @@ def with_form(steps: Iterable[Step], step: Step, form: Step) -> tuple[Step, ...]
             needs = tuple(renamed[name].folder if name in renamed else name for name in each.needs)
             name = form.name + each.name.removeprefix(step.name)
             renamed[each.folder] = replace(each, name=name, needs=needs)
-        found.append(renamed.get(each.folder, each))
-    return tuple(found)
+        replaced.append(renamed.get(each.folder, each))
+    return tuple(replaced)
 
 
+# What is being made.
 
 
 @dataclass
@@ -277,7 +285,7 @@ class StepSchedule:
         if waiting is None and len(self._begun) < self.size:
             claimed = {step.folder for each in self._begun for step in each.steps}
             free = (each for each in options if not claimed & {step.folder for step in each.missing})
-            option = next((each for each in free if left is None or self._needs(each) + reserve <= left), None)
+            option = next((each for each in free if left is None or self._seconds(each) + reserve <= left), None)
             if option is not None:
                 waiting = _Begun(list(option.missing))
                 self._begun.append(waiting)
@@ -288,7 +296,7 @@ class StepSchedule:
 
     def done(self, step: Step) -> None:
         """A step is made."""
-        begun = self._of(step)
+        begun = self._begun_with(step)
         del begun.steps[0]
         begun.runs = False
         if not begun.steps:
@@ -298,24 +306,25 @@ class StepSchedule:
 
     def drop(self, step: Step) -> None:
         """A step cannot be made, and so no other of its option."""
-        self._begun.remove(self._of(step))
+        self._begun.remove(self._begun_with(step))
 
-    def taken_to_score(self) -> list[Step]:
-        """What is made and not scored, which is scored now."""
-        found, self._unscored = self._unscored, []
-        return found
+    def take_unscored(self) -> list[Step]:
+        """The steps that are made and not scored; the caller scores them now."""
+        steps, self._unscored = self._unscored, []
+        return steps
 
     def others_to_score(self, step: Step) -> float:
         """Seconds to score what is made, or is being made beside the option of `step`."""
-        others = (other for each in self._begun if each is not self._of(step) for other in each.steps)
+        others = (other for each in self._begun if each is not self._begun_with(step) for other in each.steps)
         return SAFETY * sum(map(self.costs.to_score, (*self._unscored, *others)))
 
-    def _needs(self, option: Option) -> float:
+    def _seconds(self, option: Option) -> float:
         """Seconds until the option is made beside the others, and all are scored one by one."""
         making = [each.steps for each in self._begun] + [option.missing]
         to_score = (step for steps in (self._unscored, *making) for step in steps)
         longest = max(sum(map(self.costs.making, steps)) for steps in making)
         return SAFETY * (longest + sum(map(self.costs.to_score, to_score)))
 
-    def _of(self, step: Step) -> _Begun:
+    def _begun_with(self, step: Step) -> _Begun:
+        """The begun option whose current step this is."""
         return next(each for each in self._begun if each.steps[0] == step)

@@ -1,7 +1,7 @@
 """Score and time compressed exports in every engine and precision, next to the uncompressed network.
 
 Every combination runs in its own process. The reference, the uncompressed network in fp32, stays open and is timed in
-alternating rounds with it. Results are cached and reused until an input of the measurement changes (scorer.py).
+alternating rounds with it. Results are stored, and reused until an input of the measurement changes (`score_key`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.checksums import sha256_of, sha256_of_text
-from nlpctl.compress.interleaved_timing import Field, Timing, is_complete, play, timed_in_turns
-from nlpctl.compress.relative_speed import LastRound, read_last_round
 from nlpctl.compress.scores import (
     OWN,
     Failure,
@@ -35,6 +32,15 @@ from nlpctl.compress.scores import (
     score_file,
     write_row,
     write_test_score,
+)
+from nlpctl.compress.timing import (
+    LastRound,
+    Participants,
+    Timing,
+    is_complete,
+    read_last_round,
+    time_against_reference,
+    time_last_round,
 )
 from nlpctl.compress.user_functions import Rows, user_scores
 from nlpctl.config.own_code import module_file
@@ -62,12 +68,318 @@ if TYPE_CHECKING:
     from nlpctl.engines.choice import Choice
     from nlpctl.models.engine_speeds import Conditions
 
-
     Outputs = Sequence[tuple[np.ndarray, ...]]  # one entry per batch
 
+MB = 1024 * 1024
+QUANTILES = 200  # steps of Row.drops
+LAST_ROUND = "last-round.json"
+REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first of these graphs in the uncompressed export
+BUSY = 1.0  # load above the number of cores; the previous candidate may still count as 1
 
-# The cache key of a score: everything that the score of a compressed export depends on. If it changes, scoring
-# repeats.
+
+class Scorer:
+    """Scores export folders one after the other. Use it as a context: it holds the reference's process.
+
+    The recipe gives data, device and threads; text is encoded with each folder's own recipe. Results are cached as
+    files in `scores`.
+    """
+
+    def __init__(self, recipe: Recipe, setup: ProcessSetup, original: Path, scores: Path, timing: Timing):
+        """`original`: the export of the uncompressed network. UserError if it holds no fp32 graph that runs here."""
+        self.recipe = recipe
+        self.setup = setup
+        self.original = original
+        self.scores = scores
+        self.timing = timing
+        self.metric: Metric = metric_of(recipe)
+        self._reference_choice = _reference_choice(original, setup)
+        remove_leftovers(scores)
+        self._stack = ExitStack()
+        self._warned = False
+        self._reference: _Opened | None = None
+        self._recipes: dict[Path, Recipe] = {}  # by export
+
+    def __enter__(self) -> Scorer:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.release()
+
+    def score(self, folder: Path) -> Scored:
+        """A row per engine and precision that can run the export `folder` here; a failure loses only its own row.
+
+        UserError if the folder is not an export or is damaged.
+        """
+        rows, failures = [], []
+        for choice in _choices(folder, self.setup):
+            try:
+                rows.append(self._row(folder, choice))
+            except NlpctlError as error:
+                console.warn(f"{folder.name}, {choice.name}: {error}")
+                failures.append(Failure(folder.name, choice.name, str(error)))
+        return Scored(tuple(rows), tuple(failures))
+
+    def reference(self) -> Row:
+        """The row of the uncompressed network in fp32. RunFailed, or the UserError of compression.evaluate, if it
+        cannot be scored: then no comparison is possible."""
+        return self._row(self.original, self._reference_choice)
+
+    def stored_round(self, field: Participants) -> LastRound | None:
+        """The stored last round of these rows; None if there is none, or not of all of them."""
+        last = read_last_round(self._round_file, self._round_key(field))
+        return last if is_complete(field, last) else None
+
+    def last_round(self, field: Participants) -> LastRound:
+        """Time the rows in turns; an interrupted last round of the same rows is continued. RunFailed if the
+        uncompressed network fails."""
+        self.release()  # its process takes part like the others
+        self._warn_of_load()
+        key = self._round_key(field)
+        stored = read_last_round(self._round_file, key)
+
+        def open_process(row: Row) -> TimedProcess:
+            return self._process(Path(row.folder), self._choice(row))
+
+        return time_last_round(field, open_process, self._round_file, key, stored)
+
+    def on_test(self, row: Row) -> TestScore | None:
+        """The scores of `row` and of the reference on test; None if the recipe has no test data.
+
+        RunFailed if an engine fails.
+        """
+        if not has_split(self.recipe.data, "test"):
+            return None
+        folder, choice = Path(row.folder), self._choice(row)
+        file, key = score_file(self.scores, row.candidate, row.way, "test"), self._key(folder, choice, "test")
+        score = read_test_score(file, key)
+        if score is None:
+            console.note(f"scoring {row.name} on test, next to the uncompressed network")
+            score = self._measure_on_test(folder, choice)
+            write_test_score(file, score, key)
+        return score
+
+    def _measure_on_test(self, folder: Path, choice: Choice) -> TestScore:
+        reference = self._open_reference().process.ask(split_score, "test")
+        chosen = reference
+        if not self._is_reference(folder, choice):
+            with self._process(folder, choice) as process:
+                process.open()
+                chosen = process.ask(split_score, "test")
+        return TestScore(
+            rows=int(reference.report["rows"]),
+            reference=self.metric.value(reference.report),
+            chosen=self.metric.value(chosen.report),
+            agreement=agreement(reference.decisions, chosen.decisions),
+        )
+
+    def release(self) -> None:
+        """Close the reference's process to free its memory, e.g. before a training; it reopens when needed."""
+        self._reference = None
+        self._stack.close()
+
+    def _row(self, folder: Path, choice: Choice) -> Row:
+        """The cached row, or a new measurement."""
+        file, key = score_file(self.scores, folder.name, choice.name), self._key(folder, choice, "dev")
+        row = read_row(file, key)
+        if row is None:
+            console.note(f"scoring {folder.name}, {choice.name}")
+            self._warn_of_load()
+            try:
+                row = self._measure(folder, choice)
+            except BaseException:
+                if self._reference is None or self._reference.process.failed:
+                    self.release()  # the next measurement opens it again
+                raise
+            write_row(file, row, key)
+        return row
+
+    def _measure(self, folder: Path, choice: Choice) -> Row:
+        started = time.monotonic()
+        reference = self._open_reference()
+        if self._is_reference(folder, choice):
+            own, speeds = reference, time_against_reference(reference.process, reference.process, self.timing)
+        else:
+            with self._process(folder, choice) as process:
+                process.open()
+                speeds = time_against_reference(process, reference.process, self.timing)
+                own = _measure_outputs(process, self.timing)
+        return Row(
+            candidate=folder.name,
+            folder=str(folder),
+            engine=choice.engine,
+            precision=choice.precision,
+            method=choice.graph.method,
+            score=self.metric.value(own.score.report),
+            report=own.score.report,
+            difference=largest_difference(reference.outputs, own.outputs),
+            agreement=agreement(reference.score.decisions, own.score.decisions),
+            size_mb=sum((folder / name).stat().st_size for name in choice.graph.files) / MB,
+            peak_mb=own.peak_mb,
+            load_seconds=own.load_seconds,
+            speeds=speeds,
+            seconds=time.monotonic() - started,
+            drops=self._drops(reference.score, own.score),
+            calibration=own.score.calibration,
+        )
+
+    def _drops(self, reference: SplitScore, own: SplitScore) -> tuple[float, ...] | None:
+        """The quantiles of Row.drops."""
+        from nlpctl.tasks.intervals import difference_quantiles
+
+        if self.metric.own or reference.tallies is None or own.tallies is None:
+            return None
+        shares = [step / QUANTILES for step in range(QUANTILES + 1)]
+        quantiles = difference_quantiles(reference.tallies, own.tallies, self.metric.name, shares)
+        return None if quantiles is None else tuple(sorted(self.metric.drop(each, 0.0) for each in quantiles.tolist()))
+
+    def _open_reference(self) -> _Opened:
+        if self._reference is None:
+            process = self._stack.enter_context(self._process(self.original, self._reference_choice))
+            process.open()
+            for size in self.timing.batch_sizes:
+                process.seconds(size)
+            self._reference = _measure_outputs(process, self.timing)
+        return self._reference
+
+    def _warn_of_load(self) -> None:
+        """Warn once if other load on the machine makes speeds unreliable."""
+        load, cores = os.getloadavg()[0], physical_cores()
+        if self._warned or load <= cores + BUSY:
+            return
+        self._warned = True
+        console.warn(f"the machine is busy (load {load:.1f} on {cores} cores): speeds are less certain")
+
+    def _process(self, folder: Path, choice: Choice) -> TimedProcess:
+        texts = Texts(None, self.timing.rows, None)
+        if folder not in self._recipes:
+            self._recipes[folder] = recipe_for_export(self.recipe, folder)
+        candidate = Candidate(f"{folder.name}, {choice.name}", str(folder), self._recipes[folder], choice)
+        return TimedProcess(candidate, texts, self.timing.batch_sizes)
+
+    def _is_reference(self, folder: Path, choice: Choice) -> bool:
+        return folder.resolve() == self.original.resolve() and choice.name == self._reference_choice.name
+
+    @property
+    def _round_file(self) -> Path:
+        return self.scores / LAST_ROUND
+
+    def _round_key(self, field: Participants) -> str:
+        keys = {row.name: self._key(Path(row.folder), self._choice(row), "dev") for row in field.rows}
+        return sha256_of_text(json.dumps(keys, sort_keys=True))
+
+    def _choice(self, row: Row) -> Choice:
+        """The way that a row was scored in."""
+        return next(each for each in _choices(Path(row.folder), self.setup) if each.name == row.way)
+
+    def _key(self, folder: Path, choice: Choice, split: str) -> str:
+        graphs = ((folder, choice), (self.original, self._reference_choice))
+        return score_key(self.recipe, graphs, split, [asdict(self.metric), asdict(self.timing)], self._conditions)
+
+    @functools.cached_property
+    def _conditions(self) -> Conditions:
+        from nlpctl.engines.speeds import conditions
+
+        return conditions(self.setup)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """An open candidate after timing, with its outputs for the rows."""
+
+    process: TimedProcess
+    load_seconds: float
+    peak_mb: float
+    outputs: Outputs
+    score: SplitScore
+
+
+def _measure_outputs(process: TimedProcess, timing: Timing) -> _Opened:
+    peak_mb = process.peak_mb()  # measured before the dev rows are loaded, which would count as memory of the model
+    outputs = process.outputs(max(timing.batch_sizes))
+    assert process.opened is not None
+    return _Opened(process, process.opened.load_seconds, peak_mb, outputs, process.ask(split_score, "dev"))
+
+
+def _choices(folder: Path, setup: ProcessSetup) -> list[Choice]:
+    from nlpctl.engines.auto import choices
+
+    return choices(read_manifest(folder), setup)
+
+
+def _reference_choice(original: Path, setup: ProcessSetup) -> Choice:
+    choices = {(choice.engine, choice.precision): choice for choice in _choices(original, setup)}
+    for pair in REFERENCES:
+        if pair in choices:
+            return choices[pair]
+    hint = "export the model again: nlpctl export"
+    raise UserError("holds no fp32 graph that runs here, to compare with", str(original), hint)
+
+
+def largest_difference(expected: Outputs, given: Outputs) -> float | None:
+    """The largest absolute difference; None if the shapes differ, e.g. with another tokenizer."""
+    from nlpctl.engines.parity import output_difference
+
+    pairs = [pair for one, other in zip(expected, given, strict=False) for pair in zip(one, other, strict=False)]
+    if len(expected) != len(given) or any(one.shape != other.shape for one, other in pairs):
+        return None
+    return max(output_difference(one, other)[0] for one, other in pairs)
+
+
+# The score of a candidate on labelled data, in the process that it runs in.
+
+
+@dataclass(frozen=True)
+class SplitScore:
+    """The task's report on a labelled split, with what compression.evaluate says of it under that name; what was
+    decided of each row: equal where two would answer alike; and what each row adds to the scores. `calibration`: one
+    of its own, where the probabilities of the candidate are further off than those of the network."""
+
+    report: dict[str, Any]
+    decisions: tuple[str, ...]
+    tallies: Tallies | None
+    calibration: dict[str, Any] | None = None
+
+
+def split_score(subject: Subject, split: str) -> SplitScore:
+    """The score on a labelled split of the recipe's data."""
+    recipe, task = subject.recipe, subject.model.task
+    examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
+    predictions = subject.model.predictions(examples, recipe.training.per_device_eval_batch_size)
+    decisions = tuple(_decision_key(decision) for decision in task.decisions(examples, predictions))
+    groups = groups_of(task_rows(recipe.task, recipe.data), split, task.labels, len(examples))
+    fitted = recalibrated(task, examples, predictions, split) if split == "dev" else task
+    report, tallies = full_report(fitted, examples, predictions, groups)
+    if recipe.compression.evaluate is not None:
+        report[OWN] = _own_scores(subject, split)
+    own = None if fitted is task or fitted.calibration is None else fitted.calibration.to_json()
+    return SplitScore(report, decisions, tallies, own)
+
+
+def _own_scores(subject: Subject, split: str) -> dict[str, float]:
+    """What the user's function makes of the good rows of the split and the answers to them."""
+    recipe = subject.recipe
+    readers, size = task_rows(recipe.task, recipe.data), recipe.training.per_device_eval_batch_size
+    reader = ExampleReader(readers, subject.model.task.labels)
+    rows = [row for row in open_split(readers, split) if not isinstance(row, BadRow)]
+    good = [row.values for row in rows if not isinstance(reader.read(row), BadRow)]
+
+    from nlpctl.engines.pipeline import WINDOW, windows
+
+    def predict(rows: Rows) -> list[dict[str, Any]]:
+        examples = [readers.read(values, None) for values in rows]
+        parts = subject.pipeline.stream(windows(examples, max(WINDOW, size)), size, subject.answered)
+        return [answer for part in parts for answer in part]
+
+    return user_scores(recipe, predict, good)
+
+
+def _decision_key(decision: Any) -> str:
+    """A decision as a text of some bytes: those of a long tagged text take many."""
+    return sha256_of_text(repr(decision))[:16]
+
+
+# The key of a stored score: all that the score of a compressed export depends on. If it changes, scoring repeats.
+
 
 def score_key(
     recipe: Recipe, graphs: Iterable[tuple[Path, Choice]], split: str, how: Any, conditions: Conditions
@@ -103,313 +415,3 @@ def _function(name: str | None) -> list[str] | None:
 def _stamp(file: Path) -> tuple[str, int, int]:
     stat = file.stat()
     return str(file), stat.st_size, stat.st_mtime_ns
-
-
-# The score of a candidate on labelled data, in the process that it runs in.
-
-@dataclass(frozen=True)
-class SplitScore:
-    """The task's report on a labelled split, with what compression.evaluate says of it under that name; what was
-    decided of each row: equal where two would answer alike; and what each row adds to the scores. `calibration`: one
-    of its own, where the probabilities of the candidate are further off than those of the network."""
-
-    report: dict[str, Any]
-    decisions: tuple[str, ...]
-    tallies: Tallies | None
-    calibration: dict[str, Any] | None = None
-
-
-def split_score(subject: Subject, split: str) -> SplitScore:
-    """The score on a labelled split of the recipe's data."""
-    recipe, task = subject.recipe, subject.model.task
-    examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
-    predictions = subject.model.predictions(examples, recipe.training.per_device_eval_batch_size)
-    decisions = tuple(_told(decision) for decision in task.decisions(examples, predictions))
-    groups = groups_of(task_rows(recipe.task, recipe.data), split, task.labels, len(examples))
-    fitted = recalibrated(task, examples, predictions, split) if split == "dev" else task
-    report, tallies = full_report(fitted, examples, predictions, groups)
-    if recipe.compression.evaluate is not None:
-        report[OWN] = _own_scores(subject, split)
-    own = None if fitted is task or fitted.calibration is None else fitted.calibration.to_json()
-    return SplitScore(report, decisions, tallies, own)
-
-
-def _own_scores(subject: Subject, split: str) -> dict[str, float]:
-    """What the user's function makes of the good rows of the split and the answers to them."""
-    recipe = subject.recipe
-    readers, size = task_rows(recipe.task, recipe.data), recipe.training.per_device_eval_batch_size
-    reader = ExampleReader(readers, subject.model.task.labels)
-    good = [row for row in open_split(readers, split) if not isinstance(reader.read(row), BadRow)]
-
-    from nlpctl.engines.pipeline import WINDOW, windows
-
-    def predict(rows: Rows) -> list[dict[str, Any]]:
-        examples = [readers.read(values, None) for values in rows]
-        parts = subject.pipeline.stream(windows(examples, max(WINDOW, size)), size, subject.answered)
-        return [answer for part in parts for answer in part]
-
-    return user_scores(recipe, predict, [row.values for row in good])
-
-
-def _told(decision: Any) -> str:
-    """A decision as a text of some bytes: those of a long tagged text take many."""
-    return sha256_of_text(repr(decision))[:16]
-
-
-
-MB = 1024 * 1024
-QUANTILES = 200  # steps of Row.drops
-LAST_ROUND = "last-round.json"
-REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first of these graphs in the uncompressed export
-BUSY = 1.0  # load above the number of cores; the previous candidate may still count as 1
-
-
-def check_scorable(recipe: Recipe) -> None:
-    """UserError if candidates cannot be compared: no dev data, or graphs of the task cannot be scored.
-
-    Imports Paddle, so the process must be set up before.
-    """
-    if not has_split(recipe.data, "dev"):
-        message = "there is no dev data: candidates are compared by their score on it"
-        raise UserError(message, recipe.where("data.dev"), "give it: --set data.dev=FILE")
-    from nlpctl.tasks.base import task_class
-
-    if not task_class(recipe.task).graph_scores:
-        message = f"a graph of {recipe.task} gives predictions that cannot be scored, so no candidate can be chosen"
-        raise UserError(message, recipe.where("task"), "compress the model of the task that is trained on it")
-
-
-class Scorer:
-    """Scores export folders one after the other. Use it as a context: it holds the reference's process.
-
-    The recipe gives data, device and threads; text is encoded with each folder's own recipe. Results are cached as
-    files in `scores`.
-    """
-
-    def __init__(self, recipe: Recipe, setup: ProcessSetup, original: Path, scores: Path, timing: Timing):
-        """`original`: the export of the uncompressed network. UserError if it holds no fp32 graph that runs here."""
-        self.recipe = recipe
-        self.setup = setup
-        self.original = original
-        self.scores = scores
-        self.timing = timing
-        self.metric: Metric = metric_of(recipe)
-        self._reference_choice = _reference_choice(original, setup)
-        remove_leftovers(scores)
-        self._stack = ExitStack()
-        self._warned = False
-        self._reference: _Opened | None = None
-
-    def __enter__(self) -> Scorer:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
-        self.release()
-
-    def score(self, folder: Path) -> Scored:
-        """A row per engine and precision that can run the export `folder` here; a failure loses only its own row.
-
-        UserError if the folder is not an export or is damaged.
-        """
-        rows, failures = [], []
-        for choice in _choices(folder, self.setup):
-            try:
-                rows.append(self._row(folder, choice))
-            except NlpctlError as error:
-                console.warn(f"{folder.name}, {choice.name}: {error}")
-                failures.append(Failure(folder.name, choice.name, str(error)))
-        return Scored(tuple(rows), tuple(failures))
-
-    def reference(self) -> Row:
-        """The row of the uncompressed network in fp32. RunFailed, or the UserError of compression.evaluate, if it
-        cannot be scored: then no comparison is possible."""
-        return self._row(self.original, self._reference_choice)
-
-    def stored_round(self, field: Field) -> LastRound | None:
-        """The stored last round of these rows; None if there is none, or not of all of them."""
-        last = read_last_round(self._round_file, self._round_key(field))
-        return last if is_complete(field, last) else None
-
-    def last_round(self, field: Field) -> LastRound:
-        """Time the rows in turns; an interrupted last round of the same rows is continued. RunFailed if the
-        uncompressed network fails."""
-        self.release()  # its process takes part like the others
-        self._warn_of_load()
-        key = self._round_key(field)
-        kept = read_last_round(self._round_file, key)
-        return play(field, lambda row: self._process(Path(row.folder), self._choice(row)), self._round_file, key, kept)
-
-    def on_test(self, row: Row) -> TestScore | None:
-        """The scores of `row` and of the reference on test; None if the recipe has no test data.
-
-        RunFailed if an engine fails.
-        """
-        if not has_split(self.recipe.data, "test"):
-            return None
-        folder, choice = Path(row.folder), self._choice(row)
-        file, key = score_file(self.scores, row.candidate, row.way, "test"), self._key(folder, choice, "test")
-        found = read_test_score(file, key)
-        if found is None:
-            console.note(f"scoring {row.name} on test, next to the uncompressed network")
-            found = self._on_test(folder, choice)
-            write_test_score(file, found, key)
-        return found
-
-    def _on_test(self, folder: Path, choice: Choice) -> TestScore:
-        reference = self._open_reference().process.ask(split_score, "test")
-        chosen = reference
-        if not self._is_reference(folder, choice):
-            with self._process(folder, choice) as process:
-                process.open()
-                chosen = process.ask(split_score, "test")
-        of = self.metric.of
-        alike = agreement(reference.decisions, chosen.decisions)
-        return TestScore(int(reference.report["rows"]), of(reference.report), of(chosen.report), alike)
-
-    def release(self) -> None:
-        """Close the reference's process to free its memory, e.g. before a training; it reopens when needed."""
-        self._reference = None
-        self._stack.close()
-
-    def _row(self, folder: Path, choice: Choice) -> Row:
-        """The cached row, or a new measurement."""
-        file, key = score_file(self.scores, folder.name, choice.name), self._key(folder, choice, "dev")
-        row = read_row(file, key)
-        if row is None:
-            console.note(f"scoring {folder.name}, {choice.name}")
-            self._warn_of_load()
-            try:
-                row = self._measured(folder, choice)
-            except BaseException:
-                if self._reference is None or self._reference.process.failed:
-                    self.release()  # the next measurement opens it again
-                raise
-            write_row(file, row, key)
-        return row
-
-    def _measured(self, folder: Path, choice: Choice) -> Row:
-        started = time.monotonic()
-        reference = self._open_reference()
-        if self._is_reference(folder, choice):
-            own, speeds = reference, timed_in_turns(reference.process, reference.process, self.timing)
-        else:
-            with self._process(folder, choice) as process:
-                process.open()
-                speeds = timed_in_turns(process, reference.process, self.timing)
-                own = _looked_at(process, self.timing)
-        return Row(
-            candidate=folder.name,
-            folder=str(folder),
-            engine=choice.engine,
-            precision=choice.precision,
-            method=choice.graph.method,
-            score=self.metric.of(own.score.report),
-            report=own.score.report,
-            difference=largest_difference(reference.outputs, own.outputs),
-            agreement=agreement(reference.score.decisions, own.score.decisions),
-            size_mb=sum((folder / name).stat().st_size for name in choice.graph.files) / MB,
-            peak_mb=own.peak_mb,
-            load_seconds=own.process.opened.load_seconds,
-            speeds=speeds,
-            seconds=time.monotonic() - started,
-            drops=self._drops(reference.score, own.score),
-            calibration=own.score.calibration,
-        )
-
-    def _drops(self, reference: SplitScore, own: SplitScore) -> tuple[float, ...] | None:
-        """The quantiles of Row.drops."""
-        from nlpctl.tasks.intervals import difference_quantiles
-
-        if self.metric.own or reference.tallies is None or own.tallies is None:
-            return None
-        shares = [step / QUANTILES for step in range(QUANTILES + 1)]
-        found = difference_quantiles(reference.tallies, own.tallies, self.metric.name, shares)
-        return None if found is None else tuple(sorted(self.metric.drop(each, 0.0) for each in found.tolist()))
-
-    def _open_reference(self) -> _Opened:
-        if self._reference is None:
-            process = self._stack.enter_context(self._process(self.original, self._reference_choice))
-            process.open()
-            for size in self.timing.batch_sizes:
-                process.seconds(size)
-            self._reference = _looked_at(process, self.timing)
-        return self._reference
-
-    def _warn_of_load(self) -> None:
-        """Warn once if other load on the machine makes speeds unreliable."""
-        load, cores = os.getloadavg()[0], physical_cores()
-        if self._warned or load <= cores + BUSY:
-            return
-        self._warned = True
-        console.warn(f"the machine is busy (load {load:.1f} on {cores} cores): speeds are less certain")
-
-    def _process(self, folder: Path, choice: Choice) -> TimedProcess:
-        texts = Texts(None, self.timing.rows, None)
-        recipe = recipe_for_export(self.recipe, folder)
-        candidate = Candidate(f"{folder.name}, {choice.name}", str(folder), recipe, choice)
-        return TimedProcess(candidate, texts, self.timing.batch_sizes)
-
-    def _is_reference(self, folder: Path, choice: Choice) -> bool:
-        return folder.resolve() == self.original.resolve() and choice.name == self._reference_choice.name
-
-    @property
-    def _round_file(self) -> Path:
-        return self.scores / LAST_ROUND
-
-    def _round_key(self, field: Field) -> str:
-        keys = {row.name: self._key(Path(row.folder), self._choice(row), "dev") for row in field.rows}
-        return sha256_of_text(json.dumps(keys, sort_keys=True))
-
-    def _choice(self, row: Row) -> Choice:
-        """The way that a row was scored in."""
-        return next(each for each in _choices(Path(row.folder), self.setup) if each.name == row.way)
-
-    def _key(self, folder: Path, choice: Choice, split: str) -> str:
-        graphs = ((folder, choice), (self.original, self._reference_choice))
-        return score_key(self.recipe, graphs, split, [asdict(self.metric), asdict(self.timing)], self._conditions)
-
-    @functools.cached_property
-    def _conditions(self) -> Conditions:
-        from nlpctl.engines.speeds import conditions
-
-        return conditions(self.setup)
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """An open candidate after timing, with its outputs for the rows."""
-
-    process: TimedProcess
-    peak_mb: float
-    outputs: Outputs
-    score: SplitScore
-
-
-def _looked_at(process: TimedProcess, timing: Timing) -> _Opened:
-    peak_mb = process.peak_mb()  # measured before the dev rows are loaded, which would count as memory of the model
-    return _Opened(process, peak_mb, process.outputs(max(timing.batch_sizes)), process.ask(split_score, "dev"))
-
-
-def _choices(folder: Path, setup: ProcessSetup) -> list[Choice]:
-    from nlpctl.engines.auto import choices
-
-    return choices(read_manifest(folder), setup)
-
-
-def _reference_choice(original: Path, setup: ProcessSetup) -> Choice:
-    found = {(each.engine, each.precision): each for each in _choices(original, setup)}
-    for pair in REFERENCES:
-        if pair in found:
-            return found[pair]
-    hint = "export the model again: nlpctl export"
-    raise UserError("holds no fp32 graph that runs here, to compare with", str(original), hint)
-
-
-def largest_difference(expected: Outputs, given: Outputs) -> float | None:
-    """The largest absolute difference; None if the shapes differ, e.g. with another tokenizer."""
-    from nlpctl.engines.parity import output_difference
-
-    pairs = [pair for one, other in zip(expected, given, strict=False) for pair in zip(one, other, strict=False)]
-    if len(expected) != len(given) or any(one.shape != other.shape for one, other in pairs):
-        return None
-    return max(output_difference(one, other)[0] for one, other in pairs)

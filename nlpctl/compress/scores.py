@@ -1,6 +1,6 @@
-"""Scores of candidates (score, speed, size and memory in one engine and precision) and their files.
+"""What is measured of a candidate (score, speed, size and memory in one engine and precision), and the files of it.
 
-Imports neither Paddle nor NumPy.
+scorer.py measures it. Imports neither Paddle nor NumPy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Metric:
     greater_is_better: bool = True
     own: bool = False
 
-    def of(self, report: Mapping[str, Any]) -> float:
+    def value(self, report: Mapping[str, Any]) -> float:
         """The value of the metric in a report on dev or test."""
         return float(next(iter(report[OWN].values())) if self.own else report[self.name])
 
@@ -171,8 +171,8 @@ def metric_of(recipe: Recipe) -> Metric:
 
 def score_file(folder: Path, candidate: str, way: str, split: str = "dev") -> Path:
     """The file of a candidate's score: scores/width-0.75+ptq.paddle-int8-ptq.json."""
-    told = way.replace(" (", "-").replace(")", "").replace(" ", "-")
-    return folder / f"{candidate}.{told}{'' if split == 'dev' else f'.{split}'}.json"
+    name = way.replace(" (", "-").replace(")", "").replace(" ", "-")
+    return folder / f"{candidate}.{name}{'' if split == 'dev' else f'.{split}'}.json"
 
 
 def write_row(file: Path, row: Row, key: str) -> None:

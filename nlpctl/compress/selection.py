@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nlpctl.compress.relative_speed import RelativeSpeeds
 from nlpctl.compress.scores import Metric, Row
 from nlpctl.compress.strategies import simplicity
+from nlpctl.compress.timing import RelativeSpeeds
 from nlpctl.files import staged_dir
 from nlpctl.layout import EXPORT_MANIFEST, REPORTS
 from nlpctl.models.confidence import Calibration, write_calibration
@@ -53,9 +53,9 @@ class Aim:
         return speed.p50_times if self.target == "latency" else speed.times
 
 
-def ordered(rows: Sequence[Row], aim: Aim, paces: RelativeSpeeds) -> list[Row]:
+def ordered(rows: Sequence[Row], aim: Aim, speeds: RelativeSpeeds) -> list[Row]:
     """The rows in the order of the table: best in terms of the target first."""
-    return sorted(rows, key=lambda row: (-_gain(row, aim, paces)[1], row.name))
+    return sorted(rows, key=lambda row: (-_gain(row, aim, speeds)[1], row.name))
 
 
 def within(row: Row, reference: Row, metric: Metric, aim: Aim) -> bool:
@@ -64,16 +64,21 @@ def within(row: Row, reference: Row, metric: Metric, aim: Aim) -> bool:
     return drop <= aim.max_drop + _ROUNDING
 
 
-def select(rows: Sequence[Row], reference: Row, metric: Metric, aim: Aim, paces: RelativeSpeeds) -> Row:
+def select(rows: Sequence[Row], reference: Row, metric: Metric, aim: Aim, speeds: RelativeSpeeds) -> Row:
     """The best row: the simplest of the `contenders`; of equally simple ones the best score, then the smaller graph."""
 
     def key(row: Row) -> tuple:
-        return simplicity(row.candidate), metric.drop(row.score, reference.score), row.size_mb, -_speed(row, aim, paces)
+        return (
+            simplicity(row.candidate),
+            metric.drop(row.score, reference.score),
+            row.size_mb,
+            -_speed(row, aim, speeds),
+        )
 
-    return min(contenders(rows, reference, metric, aim, paces), key=key)
+    return min(contenders(rows, reference, metric, aim, speeds), key=key)
 
 
-def contenders(rows: Sequence[Row], reference: Row, metric: Metric, aim: Aim, paces: RelativeSpeeds) -> list[Row]:
+def contenders(rows: Sequence[Row], reference: Row, metric: Metric, aim: Aim, speeds: RelativeSpeeds) -> list[Row]:
     """The rows within the allowed loss that neither speed nor score tells from the best; the reference, which is one of
     `rows`, if no other qualifies.
 
@@ -81,12 +86,12 @@ def contenders(rows: Sequence[Row], reference: Row, metric: Metric, aim: Aim, pa
     are equal, and then the fastest count. Of rows alike in speed, those stay whose score dev cannot tell from the best.
     """
     allowed = [row for row in rows if within(row, reference, metric, aim)] or [reference]
-    gains = {row.name: _gain(row, aim, paces) for row in allowed}
+    gains = {row.name: _gain(row, aim, speeds) for row in allowed}
     low, most, _ = max(gains.values(), key=lambda gain: gain[1])
     if aim.target == "size":
         alike = [row for row in allowed if gains[row.name][1] == most]
-        fastest = max(_speed(row, aim, paces) for row in alike)
-        return [row for row in alike if _speed(row, aim, paces) >= fastest / (1 + ALIKE)]
+        fastest = max(_speed(row, aim, speeds) for row in alike)
+        return [row for row in alike if _speed(row, aim, speeds) >= fastest / (1 + ALIKE)]
     alike = [row for row in allowed if gains[row.name][2] >= low or gains[row.name][1] >= most / (1 + ALIKE)]
     first = min(alike, key=lambda row: metric.drop(row.score, reference.score))
     behind = {row.name: metric.drop(row.score, first.score) for row in alike}
@@ -103,22 +108,23 @@ def indistinct(one: Row, other: Row) -> float:
     return 2 * math.sqrt(differing / one.rows) / POINT
 
 
-def _gain(row: Row, aim: Aim, paces: RelativeSpeeds) -> tuple[float, float, float]:
+def _gain(row: Row, aim: Aim, speeds: RelativeSpeeds) -> tuple[float, float, float]:
     """The figure that the target is about, larger is better, with its lower and upper end in the last round."""
     if aim.target == "size":
         return (1 / row.size_mb,) * 3
-    pace = paces.of(row, aim.batch_size)
-    gain = pace.p50_times if aim.target == "latency" else pace.times
-    if pace.low is None or pace.high is None:
+    speed = speeds.speed(row, aim.batch_size)
+    gain = speed.p50_times if aim.target == "latency" else speed.times
+    if speed.low is None or speed.high is None:
         return gain, gain, gain
-    return gain * pace.low / pace.times, gain, gain * pace.high / pace.times
+    return gain * speed.low / speed.times, gain, gain * speed.high / speed.times
 
 
-def _speed(row: Row, aim: Aim, paces: RelativeSpeeds) -> float:
-    return paces.of(row, max(aim.batch_sizes)).times
+def _speed(row: Row, aim: Aim, speeds: RelativeSpeeds) -> float:
+    return speeds.speed(row, max(aim.batch_sizes)).times
 
 
 # best/: the chosen candidate as a separate export that records its engine and precision.
+
 
 def write_best(row: Row, best: Path) -> None:
     """Write or replace the export `best` atomically: the graph of the row's candidate and the files it needs.

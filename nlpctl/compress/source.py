@@ -18,27 +18,8 @@ from nlpctl.models.export_folder import ExportManifest, Graph, read_manifest, wr
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runtime.versions import graph_versions
 
-KEY = "compression.input_infer_model_path"
 NOT_GRAPHS = (EXPORT_MANIFEST, *REPORTS)
 _WEIGHTS = (".pdparams", ".safetensors", ".bin", ".pdmodel", ".pdiparams", ".onnx", ".info", ".index.json")
-
-
-def static_model(recipe: Recipe) -> Path | None:
-    """The prefix that compression.input_infer_model_path names, without .pdmodel; None if it is not set.
-
-    UserError if its files are missing.
-    """
-    given = recipe.compression.input_infer_model_path
-    if given is None:
-        return None
-    prefix = Path(given.removesuffix(PROGRAM))
-    for ending in (PROGRAM, PARAMETERS):
-        file = prefix.with_name(prefix.name + ending)
-        if not file.is_file():
-            near = sorted(path.name for path in prefix.parent.glob(f"*{PROGRAM}")) if prefix.parent.is_dir() else []
-            hint = f"there is {', '.join(near[:4])}" if near else "give the path of a model without .pdmodel"
-            raise UserError(f"there is no {file}", recipe.where(KEY), hint)
-    return prefix
 
 
 def copy_fp32(export: Path, folder: Path) -> None:
@@ -47,17 +28,18 @@ def copy_fp32(export: Path, folder: Path) -> None:
     kept = require_fp32(manifest, export)
     dropped = {name for graph in manifest.graphs if graph not in kept for name in graph.files}
     copy_files(export, folder, dropped)
-    only = {"chosen": None, "speeds": None, "dev": None}
-    write_manifest(folder, dataclasses.replace(manifest, graphs=kept, source=str(export), **only))
+    # What was found out about the export as a whole does not hold for a part of it.
+    of_part = dataclasses.replace(manifest, graphs=kept, source=str(export), chosen=None, speeds=None, dev=None)
+    write_manifest(folder, of_part)
 
 
 def require_fp32(manifest: ExportManifest, export: Path) -> tuple[Graph, ...]:
     """The fp32 graphs of an export. UserError if it has none, as a compressed export."""
-    found = tuple(graph for graph in manifest.graphs if graph.precision == "fp32" and graph.method is None)
-    if not found:
+    graphs = tuple(graph for graph in manifest.graphs if graph.precision == "fp32" and graph.method is None)
+    if not graphs:
         hint = "use the run, the model folder or the export that it was made from"
         raise UserError("this export holds no fp32 graph to start from", str(export), hint)
-    return found
+    return graphs
 
 
 def copy_files(export: Path, folder: Path, dropped: Collection[str]) -> None:
@@ -74,6 +56,7 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
     UserError if its inputs or outputs are not those of the task's network.
     """
     from nlpctl.engines.samples import read_description, sample_batches
+    from nlpctl.formats.program import read_program
     from nlpctl.graphs.to_static import input_specs, name_outputs
 
     described = resolve_source(source).folder
@@ -86,7 +69,8 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
     for ending in (PROGRAM, PARAMETERS):
         shutil.copyfile(prefix.with_name(prefix.name + ending), folder / f"{PREFIX}{ending}")
     task, own = read_description(folder, recipe)[0], recipe_of(folder)
-    feeds, fetches = _ends(folder / f"{PREFIX}{PROGRAM}")
+    program = read_program(folder / f"{PREFIX}{PROGRAM}")
+    feeds, fetches = program.feeds, program.fetches
     batch = sample_batches(folder, own, 1, 1)[0]
     unknown = sorted(set(feeds) - set(batch))
     if unknown or len(fetches) != len(task.output_names):
@@ -127,10 +111,3 @@ def add_onnx(folder: Path) -> None:
         (folder / ONNX).unlink(missing_ok=True)
         return
     write_manifest(folder, dataclasses.replace(manifest, graphs=(*manifest.graphs, Graph("onnx", "fp32", (ONNX,)))))
-
-
-def _ends(program: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    from nlpctl.formats.program import read_program
-
-    found = read_program(program)
-    return found.feeds, found.fetches

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.compress.input_files import student_model, usable_student
+from nlpctl.config.recipe_of import student_model, usable_student
 from nlpctl.config.schema import Recipe, parse_width
 from nlpctl.data.open_split import has_split
 from nlpctl.errors import UserError
@@ -184,6 +184,7 @@ def width_name(width: Fraction) -> str:
 
 # qat: 8 bits for Paddle Inference, by quantisation-aware training.
 
+
 class Qat(Int8Strategy):
     name = "qat"
     help = "8 bits for Paddle Inference, by quantisation-aware training"
@@ -223,9 +224,7 @@ class Qat(Int8Strategy):
 
 
 # compression.prune_embeddings: a network without the vocabulary entries that no training text uses; others are made of
-# it.
-#
-# No word of --strategy, but a setting, which holds for all of them.
+# it. No word of --strategy, but a setting, which holds for all of them.
 
 FEWER_WORDS_NAME = "fewer-words"
 
@@ -263,7 +262,6 @@ class FewerWords(NetworkStrategy):
         from nlpctl.compress.networks.prune_embeddings import prune_vocabulary
 
         prune_vocabulary(recipe, source, run, setup)
-
 
 
 # Names for --strategy.

@@ -15,7 +15,8 @@ from typing import Any
 from nlpctl.config.keys import keys_of, use_of
 from nlpctl.config.load import load_recipe
 from nlpctl.config.own_code import of_folder, with_names_of
-from nlpctl.config.schema import DataSection, Recipe, with_value
+from nlpctl.config.schema import DataSection, ModelSection, Recipe, with_value
+from nlpctl.errors import UserError
 
 
 def recipe_of(folder: Path, named_by: Recipe | None = None) -> Recipe:
@@ -31,7 +32,11 @@ def recipe_of(folder: Path, named_by: Recipe | None = None) -> Recipe:
 
 def recipe_for_export(recipe: Recipe, export: Path) -> Recipe:
     """`recipe` for an export whose text encoding may differ, as that of a student; data and runtime are kept."""
-    own = recipe_of(export, named_by=recipe)
+    return read_like(recipe, recipe_of(export, named_by=recipe))
+
+
+def read_like(recipe: Recipe, own: Recipe) -> Recipe:
+    """`recipe`, reading text as the network does that was trained or exported with the recipe `own`."""
     return dataclasses.replace(recipe, model=own.model, data=with_reading(recipe.data, own.data))
 
 
@@ -41,9 +46,9 @@ def with_reading(data: DataSection, own: DataSection) -> DataSection:
     return dataclasses.replace(data, **{name: getattr(own, name) for name in tokens})
 
 
-def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
-    """The recipe that a network of a compression was trained with in `run`, for the process that `recipe` asks for."""
-    own = recipe_of(run, named_by=recipe)
+def with_process_of(own: Recipe, recipe: Recipe) -> Recipe:
+    """`own`, the recipe that a network was trained with, for the process that `recipe`, that of the command, asks
+    for."""
     return dataclasses.replace(own, runtime=recipe.runtime, inference=recipe.inference)
 
 
@@ -57,6 +62,25 @@ def with_student(recipe: Recipe) -> Recipe:
         return dataclasses.replace(recipe, student=None)
     student, opened = load_recipe(name, purpose="apply"), recipe.origins["distillation.student"].opened
     return dataclasses.replace(recipe, student=student if opened is None else of_folder(student, opened))
+
+
+def usable_student(recipe: Recipe) -> Recipe | None:
+    """The student's own recipe, Recipe.student; None if distillation.student is not set. UserError: it cannot be
+    used."""
+    name, student = recipe.distillation.student, recipe.student
+    if name is not None and student is None:
+        hint = "relative paths start at the recipe"
+        raise UserError("there is no such recipe", recipe.where("distillation.student"), hint)
+    if student is not None and student.task != recipe.task:
+        message = f"the student's task is {student.task}, the teacher's {recipe.task}"
+        raise UserError(message, str(name), "give it the same task")
+    return student
+
+
+def student_model(recipe: Recipe) -> ModelSection:
+    """The model section of the student: from its own recipe, else distillation.model. UserError: see usable_student."""
+    student = usable_student(recipe)
+    return recipe.distillation.model if student is None else student.model
 
 
 def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:

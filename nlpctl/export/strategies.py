@@ -11,10 +11,10 @@ compress/strategies.py and an entry of STRATEGIES there:
 
 Define `name` and `help`, and override what else applies: by default nothing is needed, read or refused. Settings in
 `reads` are fields of section compression: PaddleNLP's, or one added to config/schema.py.
-tests/compress/test_new_strategy.py has two complete examples. The parser, the
-plan, the budget, the checks, `nlpctl export` and the help read these attributes. Import Paddle only inside `check`,
-`make_network` and `make_graph`: `check` runs before anything is made, the others run in a separate process. A step is
-pickled with its strategy, so your module only has to be importable. An instance has no state.
+tests/compress/test_new_strategy.py has two complete examples. The parser, the plan, the budget, the checks, `nlpctl
+export` and the help read these attributes. Import Paddle only inside `check`, `make_network` and `make_graph`: `check`
+runs before anything is made, the others run in a separate process. A step is pickled with its strategy, so your module
+only has to be importable. An instance has no state.
 """
 
 from __future__ import annotations
@@ -118,8 +118,9 @@ class Step:
     @property
     def work(self) -> str:
         """The kind of work, whatever its input: steps with the same work take similar times."""
-        told = "".join(f"-{key}={value}" for key, value in self.settings)
-        return f"{self.method}{told}" if self.calibration is None else f"{self.method}-{self.calibration.name}"
+        if self.calibration is not None:
+            return f"{self.method}-{self.calibration.name}"
+        return self.method + "".join(f"-{key}={value}" for key, value in self.settings)
 
     def in_form(self, settings: Mapping[str, float], share: float = 1.0) -> Step:
         """A smaller form of this step, with other values of keys of the recipe; its name tells them: student-epochs-1.
@@ -170,11 +171,11 @@ class Making:
 
     def fp32(self, format: str) -> Path:
         """The fp32 graph in a format: the file of ONNX, the prefix of Paddle's files. UserError: there is none."""
-        found = next((each for each in self.graphs if (each.format, each.precision) == (format, FP32)), None)
-        if found is None:
+        graph = next((each for each in self.graphs if (each.format, each.precision) == (format, FP32)), None)
+        if graph is None:
             message = f"there is no fp32 graph in format {format}"
             raise UserError(message, str(self.origin), "see the warnings above")
-        return self.prefix(found) if format == "paddle" else self.origin / found.files[0]
+        return self.prefix(graph) if format == "paddle" else self.origin / graph.files[0]
 
     def prefix(self, graph: Graph) -> Path:
         """The prefix of the files of a Paddle graph."""
@@ -251,6 +252,14 @@ class Strategy:
             for share in SHARES:
                 yield step.in_form({key: part_of(whole, share)})
 
+    def make_network(self, recipe: Recipe, source: str, step: Step, run: RunDirectory, setup: ProcessSetup) -> None:
+        """Make the network of `step` from the model folder `source` in `run`; resumes an interrupted training."""
+        raise NotImplementedError(f"{self.name} makes no network")
+
+    def make_graph(self, making: Making) -> Graph:
+        """Write the files of a graph into `making.folder`; returns their description."""
+        raise NotImplementedError(f"{self.name} makes no graph")
+
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
 
@@ -308,8 +317,8 @@ class GraphStrategy(Strategy, ABC):
 
     def candidate(self, before: Step, calibration: CalibrationRows | None = None) -> Step:
         """A step of this strategy, for `graphs`."""
-        told = "" if calibration is None else f"-{calibration.name}"
-        return Step(CANDIDATES, f"{before.name}+{self.name}{told}", self, (before.folder,), None, calibration)
+        ending = "" if calibration is None else f"-{calibration.name}"
+        return Step(CANDIDATES, f"{before.name}+{self.name}{ending}", self, (before.folder,), None, calibration)
 
 
 class Int8Strategy(GraphStrategy):
@@ -400,8 +409,7 @@ def part_of(whole: float, share: float) -> float:
 
 # The fp32 graphs of a network, the input of all other graphs. Not a name for --strategy: every chain has this step.
 #
-# compress/step_executor.py writes them like `nlpctl export`.
-
+# compress/steps.py writes them like `nlpctl export`.
 
 
 class Fp32Export(Strategy):
@@ -415,7 +423,6 @@ class Fp32Export(Strategy):
 
 
 # bf16: makes nothing. Every fp32 graph is also scored in bf16 if the machine supports it.
-
 
 
 class Bf16(Strategy):
@@ -436,7 +443,6 @@ class Bf16(Strategy):
 # The common base of strategies for ONNX Runtime.
 
 
-
 class OnnxInt8(Int8Strategy):
     """8 bits for ONNX Runtime, embedding tables included."""
 
@@ -454,7 +460,6 @@ class OnnxInt8(Int8Strategy):
 # ort-dynamic: 8 bits for ONNX Runtime, with activations scaled at run time.
 
 
-
 class OrtDynamic(OnnxInt8):
     name = "ort-dynamic"
     help = "8 bits for ONNX Runtime, without calibration"
@@ -468,7 +473,6 @@ class OrtDynamic(OnnxInt8):
 
 
 # ort-static: 8 bits for ONNX Runtime, by calibration.
-
 
 
 class OrtStatic(OnnxInt8, CalibratedInt8):
@@ -536,7 +540,6 @@ def _settings(recipe: Recipe, algorithm: str | None, names: Sequence[str]) -> Ca
 
 
 # embeddings: the large embedding tables of a graph for Paddle Inference in 8 bits, after any other change.
-
 
 
 class Embeddings(GraphStrategy):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.checksums import sha256_of
-from nlpctl.compress.page import read_compression
+from nlpctl.compress.report import read_compression
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info

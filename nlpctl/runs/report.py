@@ -285,7 +285,7 @@ def _manifest(record: RunRecord) -> Iterator[Part]:
 
 _OUTPUT = "-o REPORT.html"
 
-# The section on the models that `nlpctl compress` made of a run, which compress/page.py draws.
+# The section on the models that `nlpctl compress` made of a run, which compress/report.py draws.
 Compression = Callable[[RunRecord], Sequence[Part]]
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from nlpctl import console
-from nlpctl.compress.page import read_compression
+from nlpctl.compress.report import read_compression
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json

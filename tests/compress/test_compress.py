@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,14 +16,13 @@ from scored import rounds_of, scored
 
 from nlpctl.cli.compress import show
 from nlpctl.compress import compress
-from nlpctl.compress import step_pool as makers
-from nlpctl.compress.interleaved_timing import Timing
-from nlpctl.compress.plan import CompressionPlan, parse_strategy, plan_steps, strategies_of
+from nlpctl.compress import steps as making
+from nlpctl.compress.plan import CompressionPlan, CompressRequest, parse_strategy, plan_steps, strategies_of
 from nlpctl.compress.refusals import refuse_output, warn_unread
-from nlpctl.compress.relative_speed import LastRound
 from nlpctl.compress.schedule import Clock
 from nlpctl.compress.scores import Metric, Scored
-from nlpctl.compress.step_worker import TimeIsUp
+from nlpctl.compress.steps import TimeIsUp
+from nlpctl.compress.timing import LastRound, Timing
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.strategies import Step
@@ -123,16 +123,16 @@ def compression(tmp_path, monkeypatch):
         recipe = dataclasses.replace(recipe, compression=section)
         bench = Bench(tmp_path, breaks)
         best: list[str] = []
-        monkeypatch.setattr(makers, "StepProcess", bench)
+        monkeypatch.setattr(making, "StepProcess", bench)
         monkeypatch.setattr(compress, "Scorer", bench)
-        monkeypatch.setattr(makers, "time", SimpleNamespace(monotonic=lambda: bench.now))
+        monkeypatch.setattr(making, "time", SimpleNamespace(monotonic=lambda: bench.now))
         monkeypatch.setattr(compress, "write_best", lambda row, folder: best.append(row.candidate))
         monkeypatch.setattr(compress, "write_reports", lambda *_: None)
         steps = {step.folder: step for step in plan_steps(parse_strategy(strategy), section)}
         clock = Clock(budget, lambda: bench.now)
         places = WorkerSlots((recipe.runtime,) * workers, False, float(workers), HERE)
-        call = compress._Compression(recipe, SETUP, "model", tmp_path, steps, clock, places)
-        return SimpleNamespace(run=call.run, bench=bench, best=best)
+        call = partial(compress._make_and_choose, recipe, SETUP, "model", tmp_path, steps, clock, places)
+        return SimpleNamespace(run=call, bench=bench, best=best)
 
     return make
 
@@ -316,12 +316,12 @@ def test_the_last_round_is_of_all_candidates_and_not_repeated(compression):
     found = compression()
     result = found.run()
     (last,) = found.bench.rounds
-    assert set(last.rounds[0]) == {row.name for row in result.rows} and result.paces.rounds == 2
+    assert set(last.rounds[0]) == {row.name for row in result.rows} and result.speeds.rounds == 2
     again = compression("ort-dynamic")
     again.bench.rounds.append(last)
-    assert again.run().paces == result.paces and len(again.bench.rounds) == 1  # of earlier commands too
+    assert again.run().speeds == result.speeds and len(again.bench.rounds) == 1  # of earlier commands too
     more = compression("ort-dynamic,ptq", budget=1.0)
-    assert more.run().paces.rounds == 0  # no time, and none was kept
+    assert more.run().speeds.rounds == 0  # no time, and none was kept
 
 
 def test_a_last_round_that_fails_keeps_the_table(compression, monkeypatch, capsys):
@@ -331,7 +331,7 @@ def test_a_last_round_that_fails_keeps_the_table(compression, monkeypatch, capsy
         raise RunFailed("its process ended")
 
     monkeypatch.setattr(found.bench, "last_round", dies)
-    assert found.run().paces.rounds == 0
+    assert found.run().speeds.rounds == 0
     assert "the last round: its process ended" in capsys.readouterr().err
 
 
@@ -359,7 +359,7 @@ def test_a_budget_is_used_for_smaller_forms(compression, capsys):
     assert f"left for it: {form} in its place, with training.num_train_epochs: {share} in place of 1" in told
     reasons = {failure.name: failure.reason for failure in result.failures}
     assert f"; {form} was made in its place, with training" in reasons["width-0.75"]
-    assert result.paces.rounds and found.bench.now <= 150.0  # the last round fits too
+    assert result.speeds.rounds and found.bench.now <= 150.0  # the last round fits too
     again = compression("dynabert+ort-dynamic", budget=150.0)
     again.run()
     assert again.bench.made and not set(again.bench.made) & set(found.bench.made)  # larger ones, as far as they fit
@@ -433,7 +433,7 @@ def test_what_is_to_be_read_is_not_deleted(tmp_path):
     for name in ("model_state.pdparams", "vocab.txt"):
         (tmp_path / "model" / name).write_text("something")
     with inputs_noted(), pytest.raises(UserError, match="this holds an input"):
-        refuse_output(tmp_path / "out", str(tmp_path / "model"), {}, recipe, overwrite=True, training=True)
+        refuse_output(CompressRequest(recipe, str(tmp_path / "model"), (), tmp_path / "out", overwrite=True))
 
 
 def test_a_flag_that_no_strategy_reads_is_told(tmp_path, capsys):

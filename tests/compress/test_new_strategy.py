@@ -17,7 +17,7 @@ from nlpctl.compress import strategies as registry
 from nlpctl.compress.plan import parse_strategy, plan_steps, strategies_of, trains
 from nlpctl.compress.refusals import warn_unread
 from nlpctl.compress.schedule import Costs
-from nlpctl.compress.step_executor import StepExecutor
+from nlpctl.compress.steps import StepExecutor
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import CompressionSection
 from nlpctl.errors import UserError
@@ -100,7 +100,7 @@ def test_the_parser_and_the_plan_know_it(registered):
         "candidates/twin+one-scale",
     ]
     costs = Costs(500.0, {}, 9.0)
-    assert costs.of(steps[1]) > 0 and costs.of(steps[2]) > 0 and steps[1].made_by.gain == 1.5
+    assert costs.total(steps[1]) > 0 and costs.total(steps[2]) > 0 and steps[1].made_by.gain == 1.5
     assert pickle.loads(pickle.dumps(steps)) == steps  # it goes to the process that makes it
 
 
@@ -163,7 +163,7 @@ def test_a_network_is_made(registered, tmp_path, capsys):
 # Words that are also something else: PaddleNLP's flag and a precision, a key of recipes.
 OTHER_MEANINGS = {
     "bf16": {"compress/networks/qat.py", "export/request.py"},
-    "embeddings": {"compress/input_files.py"},
+    "embeddings": {"compress/plan.py"},
 }
 ROOMS = ("compress", "export", "graphs")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.compress import compress
-from nlpctl.compress.plan import CompressionPlan, carried_over, check_plan, make_plan, write_plan
+from nlpctl.compress.plan import CompressionPlan, CompressRequest, carried_over, check_plan, make_plan, write_plan
 from nlpctl.compress.refusals import refuse_output
 from nlpctl.compress.scorer import score_key
 from nlpctl.config.load import Override, load_recipe
@@ -65,12 +65,12 @@ def test_overwriting_spares_what_the_student_starts_from(tmp_path, source):
     (tmp_path / "student.yaml").write_text(f"task: sequence_classification\nmodel:\n  name_or_path: {start}\n")
     recipe = recipe_in(tmp_path, f"distillation.student={tmp_path / 'student.yaml'}")
     with inputs_noted(), pytest.raises(UserError, match="this holds an input") as told:
-        refuse_output(out, source, {}, recipe, overwrite=True, training=True)
+        refuse_output(CompressRequest(recipe, source, (), out, overwrite=True))
     assert "student.yaml:3 (model.name_or_path)" in str(told.value)
     recipe = recipe_in(tmp_path, f"distillation.model.name_or_path={start}")
     with inputs_noted(), pytest.raises(UserError, match="this holds an input.*distillation.model.name_or_path"):
-        refuse_output(out, source, {}, recipe, overwrite=True, training=True)
-    refuse_output(out, source, {}, recipe_in(tmp_path), overwrite=True, training=True)
+        refuse_output(CompressRequest(recipe, source, (), out, overwrite=True))
+    refuse_output(CompressRequest(recipe_in(tmp_path), source, (), out, overwrite=True))
 
 
 @pytest.mark.parametrize("key", ["data.dev", "distillation.unlabelled"])
@@ -80,7 +80,7 @@ def test_overwriting_spares_rows(tmp_path, source, key):
     (out / "best" / "rows.tsv").write_text("text\tlabel\na\tx\n")
     recipe = recipe_in(tmp_path, f"{key}={out / 'best' / 'rows.tsv'}")
     with inputs_noted(), pytest.raises(UserError, match=f"this holds an input.*{key}"):
-        refuse_output(out, source, {}, recipe, overwrite=True, training=True)
+        refuse_output(CompressRequest(recipe, source, (), out, overwrite=True))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_networks_go_last(tmp_path, monkeypatch):
 
 def test_what_workers_wrote_goes_too(tmp_path):
     """A log is opened to be added to, and would begin with what an earlier command wrote."""
-    log = compress.log_of(tmp_path, 1)
+    log = compress.worker_log(tmp_path, 1)
     log.write_text("earlier")
     with compress._taken(tmp_path, False, NOTHING_PLANNED):
         assert log.exists()

@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from scored import paced, scored
+from scored import scored, speeds_of
 
 from nlpctl.compress import compress
-from nlpctl.compress.plan import Chain, parse_strategy, strategies_of
-from nlpctl.compress.refusals import check_engines, refuse_early, refuse_missing, warn_unread
-from nlpctl.compress.report import report
+from nlpctl.compress.plan import CompressRequest, parse_strategy
+from nlpctl.compress.refusals import (
+    refuse_engines,
+    refuse_missing_files,
+    refuse_sure_of_own_score,
+    refuse_unscorable,
+    refuse_without_dev,
+    warn_unread,
+)
+from nlpctl.compress.report import CompressResult, report
 from nlpctl.compress.scores import OWN, Failure, Metric
 from nlpctl.compress.selection import Aim
-from nlpctl.compress.tables import CompressResult
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.engines.choice import Machine
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.export.strategies import Ptq, Strategy
+from nlpctl.export.strategies import Ptq
 from nlpctl.runtime.machine import CpuInfo
 
 CPU = CpuInfo("AuthenticAMD", "an older one", ("avx2",))
 OLDER = Machine(CPU, "cpu", onnxruntime=True, onnxruntime_gpu=True, gpu_bf16=True, tensorrt=False)
 
 
-def strategies(recipe: Recipe, text: str | None = None) -> tuple[Strategy, ...]:
-    """Those that a recipe asks for, or `text` in its place."""
-    return strategies_of(parse_strategy(text or recipe.compression.strategy), recipe.compression)
-
-
-def chains(recipe: Recipe) -> tuple[Chain, ...]:
-    return parse_strategy(recipe.compression.strategy)
+def request(recipe: Recipe, text: str | None = None) -> CompressRequest:
+    """That of a command with these strategies; None: those of the recipe."""
+    chains = parse_strategy(text or recipe.compression.strategy)
+    return CompressRequest(recipe, "outputs/run/model", chains, Path("outputs/small"))
 
 
 @pytest.fixture
@@ -50,25 +54,35 @@ def recipe(tmp_path):
 
 def test_files_that_will_be_read_are_there(recipe, tmp_path):
     with pytest.raises(UserError, match="test.tsv does not exist"):
-        refuse_missing(given := recipe("ort-dynamic"), str(tmp_path), strategies(given), False)
+        refuse_missing_files(request(recipe("ort-dynamic")))
     (tmp_path / "test.tsv").write_text("text\tlabel\na\tx\n")
     given = recipe("ort-dynamic,ptq")
     (tmp_path / "train.tsv").unlink()
-    refuse_missing(given, str(tmp_path), strategies(given, "ort-dynamic"), False)  # reads no training rows
+    refuse_missing_files(request(given, "ort-dynamic"))  # reads no training rows
     with pytest.raises(UserError, match="train.tsv does not exist"):
-        refuse_missing(given, str(tmp_path), strategies(given, "ptq"), False)
+        refuse_missing_files(request(given, "ptq"))
     words = Override("compression.prune_embeddings", "true", "--prune_embeddings")
     with pytest.raises(UserError, match="train.tsv does not exist"):
         fewer = load_recipe(tmp_path / "recipe.yaml", (words,), "apply")
-        refuse_missing(fewer, str(tmp_path), strategies(fewer, "ort-dynamic"), False)
+        refuse_missing_files(request(fewer, "ort-dynamic"))
 
 
 def test_a_score_of_the_users_own_is_never_sure(recipe, tmp_path):
     flags = [Override("compression.sure", "0.9", "--sure"), Override("compression.evaluate", "mine:score", "--set")]
     given = recipe("ort-dynamic", *flags)
     with pytest.raises(UserError, match="cannot be resampled") as told:
-        refuse_early(given, str(tmp_path), strategies(given))
+        refuse_sure_of_own_score(request(given))
     assert told.value.problems[0].where == "--sure (compression.sure)"
+
+
+def test_what_cannot_be_compared_is_told_before_anything_is_made(recipe):
+    given = recipe("ort-dynamic")
+    with pytest.raises(UserError, match="no dev data"):
+        refuse_without_dev(request(dataclasses.replace(given, data=dataclasses.replace(given.data, dev=()))))
+    with pytest.raises(UserError, match="cannot be scored"):
+        refuse_unscorable(request(dataclasses.replace(given, task="masked_language_model")), None)
+    refuse_without_dev(request(given))
+    refuse_unscorable(request(given), None)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +99,9 @@ def test_a_score_of_the_users_own_is_never_sure(recipe, tmp_path):
 )
 def test_a_machine_that_does_not_compute_natively(recipe, monkeypatch, part, hint):
     monkeypatch.setattr("nlpctl.engines.auto.this_machine", lambda _: OLDER)
-    check_engines(SimpleNamespace(device="cpu"), chains(recipe("dynabert,distill+ort-static,ort-dynamic")))
+    refuse_engines(request(recipe("dynabert,distill+ort-static,ort-dynamic")), SimpleNamespace(device="cpu"))
     with pytest.raises(UserError, match="does not compute in (int8|bf16) natively") as told:
-        check_engines(SimpleNamespace(device="cpu"), chains(recipe(part)))
+        refuse_engines(request(recipe(part)), SimpleNamespace(device="cpu"))
     assert told.value.problems[0].hint == hint
 
 
@@ -95,14 +109,14 @@ def test_a_machine_without_onnxruntime_is_told_to_install_it(recipe, monkeypatch
     machine = dataclasses.replace(OLDER, onnxruntime=False)
     monkeypatch.setattr("nlpctl.engines.auto.this_machine", lambda _: machine)
     with pytest.raises(UserError) as told:
-        check_engines(SimpleNamespace(device="cpu"), chains(recipe("ptq")))
+        refuse_engines(request(recipe("ptq")), SimpleNamespace(device="cpu"))
     assert told.value.problems[0].hint.startswith("leave ptq out; or pip install onnxruntime")
 
 
 def test_a_card_is_told_how_to_go_on(recipe, monkeypatch):
     monkeypatch.setattr("nlpctl.engines.auto.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
     with pytest.raises(UserError) as told:
-        check_engines(SimpleNamespace(device="gpu"), chains(recipe("dynabert+ptq")))
+        refuse_engines(request(recipe("dynabert+ptq")), SimpleNamespace(device="gpu"))
     assert "on a GPU" in str(told.value) and "--device cpu" in told.value.problems[0].hint
 
 
@@ -112,23 +126,23 @@ def test_beside_qat_the_type_of_activations_is_its_own(recipe):
         given = recipe(text, flag)
         alone = pytest.raises(UserError, match="no effect on calibration") if text == "ptq" else nullcontext()
         with alone:
-            Ptq().refuse_early(given, strategies(given))
+            Ptq().refuse_early(given, request(given).strategies)
 
 
 def test_what_fails_on_test_does_not_cost_the_table():
     def fails(_):
         raise RunFailed("out of memory")
 
-    course = SimpleNamespace(failures={})
+    command = SimpleNamespace(failures={}, scorer=SimpleNamespace(on_test=fails))
     best = scored("original+ort-dynamic", 0.88, 2.0)
-    assert compress._Compression._on_test(course, SimpleNamespace(on_test=fails), best) is None
-    assert course.failures == {"test": (Failure(best.candidate, f"{best.way} on test", "out of memory"),)}
+    assert compress._Compression.score_on_test(command, best) is None
+    assert command.failures == {"test": (Failure(best.candidate, f"{best.way} on test", "out of memory"),)}
 
 
 def test_all_scores_of_the_users_function_are_reported(tmp_path):
     row = scored("original", 0.88)
     row = dataclasses.replace(row, report={**row.report, OWN: {"f1": 0.9, "recall": 0.8}})
-    result = CompressResult(tmp_path, (row,), (), Metric("f1", own=True), Aim(), row, row, None, paced([row]))
+    result = CompressResult(tmp_path, (row,), (), Metric("f1", own=True), Aim(), row, row, None, speeds_of([row]))
     (entry,) = report(result, "outputs/run", "sequence_classification")["rows"]
     assert entry["report"]["compression.evaluate.f1"] == 0.9 and entry["report"]["compression.evaluate.recall"] == 0.8
 
@@ -136,7 +150,7 @@ def test_all_scores_of_the_users_function_are_reported(tmp_path):
 def test_a_card_trains_for_8_bits(recipe, monkeypatch):
     """Its graph is made in the same folder with --device cpu."""
     monkeypatch.setattr("nlpctl.engines.auto.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
-    check_engines(SimpleNamespace(device="gpu"), chains(recipe("dynabert+qat")))
+    refuse_engines(request(recipe("dynabert+qat")), SimpleNamespace(device="gpu"))
 
 
 @pytest.mark.parametrize(
@@ -146,5 +160,5 @@ def test_a_card_trains_for_8_bits(recipe, monkeypatch):
 def test_a_loss_that_nothing_weighs_is_told(recipe, capsys, strategy, hard, told):
     given = {"compression.criterion": "my_losses:mine", "distillation.hard": str(hard)}
     of_the_recipe = [Override(name, text, "recipe.yaml:3") for name, text in given.items()]
-    warn_unread(given := recipe(strategy, *of_the_recipe), strategies(given))
+    warn_unread(given := recipe(strategy, *of_the_recipe), request(given).strategies)
     assert ("distill weights it" in capsys.readouterr().err) is told

@@ -6,12 +6,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from scored import paced, rounds_of, scored
+from scored import rounds_of, scored, speeds_of
 
-from nlpctl.compress.report import markdown, report, summary, too_few, write_reports
+from nlpctl.compress.report import CompressResult, markdown, report, summary, tables, too_few_rows, write_reports
 from nlpctl.compress.scores import Failure, Metric, TestScore
 from nlpctl.compress.selection import Aim, select
-from nlpctl.compress.tables import CompressResult, tables
 
 
 @pytest.fixture
@@ -25,8 +24,8 @@ def result(tmp_path) -> CompressResult:
     rows = (reference, best, network, wrong)
     failures = (Failure("student", "", "no <text>\nto learn from"), Failure("original+qat", "paddle int8", "died"))
     test = TestScore(1821, 0.8874, 0.8852, 0.981)
-    paces = paced(rows, rounds_of(rows, {}, {}, {}, {"width-0.75+ptq": 0.8}, {"width-0.75+ptq": 0.6}))
-    return CompressResult(tmp_path, rows, failures, Metric("accuracy"), Aim(), reference, best, test, paces)
+    speeds = speeds_of(rows, rounds_of(rows, {}, {}, {}, {"width-0.75+ptq": 0.8}, {"width-0.75+ptq": 0.6}))
+    return CompressResult(tmp_path, rows, failures, Metric("accuracy"), Aim(), reference, best, test, speeds)
 
 
 def lines(result: CompressResult) -> list[dict[str, list[str]]]:
@@ -58,11 +57,11 @@ def test_how_sure_the_loss_is(result):
     result = replace(result, best=best, rows=tuple(best if row == result.best else row for row in result.rows))
     assert lines(result)[2]["width-0.75+ptq"][2] == "-1.35 to +0.55"
     told = "200 dev rows cannot tell a loss of 0.5 points from chance; it takes about 722."
-    assert too_few(result) == told and told in markdown(result, "outputs/run", {"cores": 2})
+    assert too_few_rows(result) == told and told in markdown(result, "outputs/run", {"cores": 2})
     rows = report(result, "outputs/run", "sequence_classification")["rows"]
     entry = next(row for row in rows if row["drop_interval"])
     assert entry["name"] == best.name and "drops" not in entry
-    assert too_few(replace(result, aim=Aim(1.0))) == ""
+    assert too_few_rows(replace(result, aim=Aim(1.0))) == ""
 
 
 def test_the_page_for_reading(result):
@@ -109,7 +108,7 @@ def test_nothing_was_better_and_there_is_no_test_data(result):
         result.reference,
         result.reference,
         None,
-        paced([result.reference]),
+        speeds_of([result.reference]),
     )
     assert "uncompressed model in paddle fp32" in summary(alone)
     assert report(alone, "run", "sequence_classification")["test"] is None
@@ -121,9 +120,9 @@ def test_rows_that_nothing_tells_apart_are_named(result):
     """The untouched network in bf16 is as fast as the narrow one in 8 bits, so it is taken."""
     bf16 = scored("original", 0.879, 4.2, single=2.5, precision="bf16")
     rows = (*result.rows, bf16)
-    best = select(rows, result.reference, result.metric, result.aim, paced(rows))
+    best = select(rows, result.reference, result.metric, result.aim, speeds_of(rows))
     assert best == bf16
-    text = markdown(replace(result, rows=rows, best=best, paces=paced(rows)), "run", {})
+    text = markdown(replace(result, rows=rows, best=best, speeds=speeds_of(rows)), "run", {})
     assert "No candidate is better than the uncompressed model in paddle bf16." in text
     assert "Neither speed nor score tells it from width-0.75+ptq, paddle int8 (ptq)." in text
     assert "compared with the uncompressed model alone, at a time of its own" in text

@@ -11,10 +11,10 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.compress import scorer as score_candidates
-from nlpctl.compress.scorer import Scorer, Timing, check_scorable, largest_difference
+from nlpctl.compress.scorer import Scorer, largest_difference
+from nlpctl.compress.timing import Timing
 from nlpctl.config.recipe_of import recipe_for_export
 from nlpctl.config.schema import Recipe
-from nlpctl.errors import UserError
 from nlpctl.export.export import export
 from nlpctl.export.request import ExportRequest
 from nlpctl.inference.evaluate import evaluate
@@ -122,15 +122,6 @@ def test_an_engine_that_fails_costs_its_row_only(run, original, tmp_path, monkey
 def only_fp32(choices):
     """bf16 takes a process more, and says nothing more."""
     return lambda folder, recipe: [choice for choice in choices(folder, recipe) if choice.precision == "fp32"]
-
-
-def test_what_cannot_be_compared_is_told_before_anything_is_made(run):
-    without = dataclasses.replace(run, data=dataclasses.replace(run.data, dev=()))
-    with pytest.raises(UserError, match="no dev data"):
-        check_scorable(without)
-    with pytest.raises(UserError, match="cannot be scored"):
-        check_scorable(dataclasses.replace(run, task="masked_language_model"))
-    check_scorable(run)
 
 
 def test_outputs_of_other_shapes_are_not_compared():

@@ -37,8 +37,8 @@ def test_what_candidates_are_compared_by(tmp_path):
 
 def test_a_figure_of_a_report():
     report = {"rows": 3, "accuracy": 0.5, OWN: {"kappa": 0.25, "other": 1.0}}
-    assert Metric("accuracy").of(report) == 0.5
-    assert Metric("kappa", own=True).of(report) == 0.25
+    assert Metric("accuracy").value(report) == 0.5
+    assert Metric("kappa", own=True).value(report) == 0.25
 
 
 @pytest.mark.parametrize(("greater", "drop"), [(True, 2.0), (False, -2.0)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scored import paced, rounds_of, scored
+from scored import rounds_of, scored, speeds_of
 
 from nlpctl.compress.scores import Metric, Row
 from nlpctl.compress.selection import Aim, contenders, indistinct, ordered, select, within
@@ -18,7 +18,7 @@ SURE = {"report": {"rows": 1_000_000, "accuracy": 0.0}}  # so many dev rows that
 
 
 def best(rows: list[Row], metric: Metric = ACCURACY, aim: Aim | None = None, last=None) -> Row:
-    return select(rows, REFERENCE, metric, aim or Aim(), paced(rows, last))
+    return select(rows, REFERENCE, metric, aim or Aim(), speeds_of(rows, last))
 
 
 @pytest.mark.parametrize(("target", "expected"), [("throughput", FAST), ("latency", SINGLE), ("size", SINGLE)])
@@ -40,8 +40,8 @@ def test_how_sure_the_loss_is():
     unsure, sure = scored("a", 0.878, 4.0, drops=wide), scored("b", 0.878, 2.0, drops=narrow)
     reference = scored("original", 0.880, drops=(0.0,) * 201)
     rows = [reference, unsure, sure]
-    assert select(rows, reference, ACCURACY, Aim(), paced(rows)) == unsure
-    assert select(rows, reference, ACCURACY, Aim(sure=0.9), paced(rows)) == sure
+    assert select(rows, reference, ACCURACY, Aim(), speeds_of(rows)) == unsure
+    assert select(rows, reference, ACCURACY, Aim(sure=0.9), speeds_of(rows)) == sure
     assert unsure.likely_drop(0.9) == pytest.approx(1.16)
 
 
@@ -75,7 +75,7 @@ def test_the_batch_size_that_a_target_is_about():
 
 
 def test_a_table_begins_with_the_best():
-    assert ordered(ROWS, Aim(target="latency"), paced(ROWS))[:2] == [FAST_BUT_WRONG, SINGLE]
+    assert ordered(ROWS, Aim(target="latency"), speeds_of(ROWS))[:2] == [FAST_BUT_WRONG, SINGLE]
 
 
 def test_among_equals_the_simplest():
@@ -84,7 +84,7 @@ def test_among_equals_the_simplest():
     int8 = scored("original+ptq", 0.880, 4.05, precision="int8", size_mb=40.0)
     student = scored("student+ptq", 0.881, 4.1, precision="int8", size_mb=20.0)
     rows = [REFERENCE, student, int8, bf16]
-    assert contenders(rows, REFERENCE, ACCURACY, Aim(), paced(rows)) == [student, int8, bf16]
+    assert contenders(rows, REFERENCE, ACCURACY, Aim(), speeds_of(rows)) == [student, int8, bf16]
     assert best(rows) == bf16
     assert best([REFERENCE, student, int8]) == int8  # without training
     parts = scored("original+ptq+embeddings", 0.882, 4.1, precision="int8", size_mb=10.0)

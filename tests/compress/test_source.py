@@ -12,9 +12,8 @@ import paddle
 import pytest
 from made_runs import make_run
 
-from nlpctl.compress.plan import check_plan, make_plan, write_plan
-from nlpctl.compress.source import static_model
-from nlpctl.compress.step_executor import StepExecutor
+from nlpctl.compress.plan import check_plan, make_plan, static_model, write_plan
+from nlpctl.compress.steps import StepExecutor, calibration_batches
 from nlpctl.compress.strategies import FP32_EXPORT
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
@@ -58,20 +57,20 @@ def sums(folder: Path) -> dict[str, str]:
 
 def test_an_export_is_copied_and_gets_the_graph_that_it_lacks(run, exported, tmp_path):
     before = sums(exported)
-    bench = StepExecutor(given(run, exported), set_up_process(run), str(exported), tmp_path)
-    bench.make(ORIGINAL)
+    executor = StepExecutor(given(run, exported), set_up_process(run), str(exported), tmp_path)
+    executor.make(ORIGINAL)
     manifest = read_manifest(tmp_path / "exports" / "original")
     assert [(graph.format, graph.precision) for graph in manifest.graphs] == [("paddle", "fp32"), ("onnx", "fp32")]
     assert (tmp_path / "exports/original/model.pdmodel").read_bytes() == (exported / "model.pdmodel").read_bytes()
     step = Step(CANDIDATES, "x", OrtStatic(), ("exports/original",), calibration=CalibrationRows(None, 4, 2))
-    bench.make(dataclasses.replace(step, name="original+ort-static-4x2"))
+    executor.make(dataclasses.replace(step, name="original+ort-static-4x2"))
     (graph,) = read_manifest(tmp_path / "candidates" / "original+ort-static-4x2").graphs
     assert (graph.format, graph.precision, graph.method) == ("onnx", "int8", "static")
     (check,) = graph.checks
     assert check.agreement > 0.8 and check.difference > 0
     assert sums(exported) == before
     everything = dataclasses.replace(step, calibration=CalibrationRows(None, 4, None))
-    batches = bench._calibration_batches(everything, tmp_path / "exports" / "original")
+    batches = calibration_batches(everything, given(run, exported), tmp_path / "exports" / "original")
     rows = Path(run.data.train[0]).read_text(encoding="utf-8").splitlines()
     assert sum(len(batch["input_ids"]) for batch in batches) == len(rows)
 
@@ -103,16 +102,16 @@ def test_a_broken_disk_is_no_network_that_onnx_cannot_have(run, exported, tmp_pa
         except OSError as error:  # as of a file that cannot be read
             raise UserError(str(error)) from error
 
-    bench = StepExecutor(run, set_up_process(run), find_trained_model(run), tmp_path)
+    executor = StepExecutor(run, set_up_process(run), find_trained_model(run), tmp_path)
     if from_export:
-        bench = StepExecutor(given(run, exported), set_up_process(run), str(exported), tmp_path)
+        executor = StepExecutor(given(run, exported), set_up_process(run), str(exported), tmp_path)
     for module in ("nlpctl.graphs.onnx", "nlpctl.export.write_export"):
         monkeypatch.setattr(f"{module}.write_onnx_graph", broken)
     with pytest.raises((UserError, OSError), match="Input/output error"):
-        bench.make(ORIGINAL)
+        executor.make(ORIGINAL)
     assert not (tmp_path / "exports" / "original").exists()
     monkeypatch.undo()
-    bench.make(ORIGINAL)
+    executor.make(ORIGINAL)
     assert len(read_manifest(tmp_path / "exports" / "original").graphs) == 2
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from nlpctl.compress.plan import parse_strategy, plan_steps, trains
+from nlpctl.compress.strategies import simplicity
 from nlpctl.errors import UserError
 
 # Those that PaddleNLP's trainer_compress.py names, and ours.
@@ -106,3 +107,17 @@ def test_fewer_words_come_first():
         "candidates/fewer-words-width-0.75+ort-dynamic",
         "exports/fewer-words",
     ]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("original", (0, 0)),
+        ("original+ort-dynamic original+ptq-avg-32x16 fewer-words", (1, 1)),
+        ("original+ptq-avg-32x16+embeddings fewer-words+ort-static-32x16", (1, 2)),
+        ("width-0.75 student original+qat somebody-elses", (2, 1)),
+        ("student+ort-static-32xall fewer-words-width-0.75", (2, 2)),
+    ],
+)
+def test_what_is_simpler(names, expected):
+    assert {simplicity(name) for name in names.split()} == {expected}

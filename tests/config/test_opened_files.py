@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.compress.plan import parse_strategy, strategies_of, trains
-from nlpctl.compress.refusals import refuse_missing
+from nlpctl.compress.plan import CompressRequest, parse_strategy
+from nlpctl.compress.refusals import refuse_training
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.task_file import COPIED
@@ -235,13 +235,12 @@ def test_a_compression_makes_models_of_files_that_the_run_knows(model, secret, s
     (run / "recipe.yaml").write_text(f"task: sequence_classification\ndata: {{train: {secret}}}\n"
                                      f"distillation: {{unlabelled: [{secret}]}}\n")  # fmt: skip
     recipe = load_recipe(run, [Override("compression.strategy", strategy, "--strategy")], "apply")
-    chains = parse_strategy(strategy)
-    used = strategies_of(chains, recipe.compression)
-    if not trains(chains):
-        refuse_missing(recipe, str(model), used, False)
+    request = CompressRequest(recipe, str(model), parse_strategy(strategy), run / "compress")
+    if not request.trains:
+        refuse_training(request)
         return
     with pytest.raises(UserError, match="data.train: run names .*secret, which has changed since") as told:
-        refuse_missing(recipe, str(model), used, True)
+        refuse_training(request)
     keys = [problem.message.partition(":")[0] for problem in told.value.problems]
     assert keys == ["data.train", *(["distillation.unlabelled"] if strategy == "distill" else [])]
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.compress.input_files import usable_student
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.load import load_recipe, recipe_of_values
-from nlpctl.config.recipe_of import recipe_of, recipe_of_network, with_settings, with_student
+from nlpctl.config.recipe_of import recipe_of, usable_student, with_process_of, with_settings, with_student
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.folder import kept_values
@@ -28,7 +27,7 @@ def test_a_network_is_read_as_it_was_trained_in_the_process_that_is_asked_for(tm
     (tmp_path / "recipe.yaml").write_text(f"task: text_matching\n{DATA}runtime: {{threads: 3}}\n")
     asked = recipe_of_values({"task": "text_matching", "runtime": {"threads": 1}, "inference": {"precision": "fp32"}})
     assert recipe_of(tmp_path).run_dir == tmp_path
-    found = recipe_of_network(asked, tmp_path)
+    found = with_process_of(recipe_of(tmp_path), asked)
     assert (found.data, found.runtime, found.inference) == (recipe_of(tmp_path).data, asked.runtime, asked.inference)
 
 

@@ -20,8 +20,8 @@ from made_runs import make_run
 
 from nlpctl.checksums import sha256_of
 from nlpctl.cli.app import main
-from nlpctl.compress import interleaved_timing as last_round
-from nlpctl.compress.step_worker import StepProcess, TimeIsUp
+from nlpctl.compress import timing
+from nlpctl.compress.steps import StepProcess, TimeIsUp
 from nlpctl.errors import RunFailed
 from nlpctl.export.strategies import CANDIDATES, EXPORTS, OrtDynamic, Step
 from nlpctl.models.export_folder import read_manifest
@@ -45,7 +45,7 @@ def sums(folder: Path) -> dict[str, str]:
 def compressed(run: Path, *words: str) -> dict[str, Any]:
     """report.json of a command that succeeds. Its turns are short: nobody looks at its speeds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(last_round, "TURN", 0.0)
+        patch.setattr(timing, "TURN", 0.0)
         assert main(["compress", str(run), *words]) == 0
     return json.loads((run / "compress" / "report.json").read_text())
 

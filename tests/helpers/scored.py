@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nlpctl.compress.relative_speed import LastRound, RelativeSpeeds, paces_of
 from nlpctl.compress.scores import Row, Speed
+from nlpctl.compress.timing import LastRound, RelativeSpeeds, relative_speeds
 
 
 def scored(candidate: str, score: float, times: float = 1.0, **given: Any) -> Row:
@@ -33,9 +33,9 @@ def scored(candidate: str, score: float, times: float = 1.0, **given: Any) -> Ro
     return Row(candidate=candidate, score=score, speeds=speeds, **values)
 
 
-def paced(rows: Sequence[Row], last: LastRound | None = None) -> RelativeSpeeds:
+def speeds_of(rows: Sequence[Row], last: LastRound | None = None) -> RelativeSpeeds:
     """The speeds of rows of which the first is the reference."""
-    return paces_of(rows, rows[0], 0.99, last)
+    return relative_speeds(rows, rows[0], 0.99, last)
 
 
 def rounds_of(rows: Sequence[Row], *factors: dict[str, float]) -> LastRound:

@@ -19,7 +19,6 @@ import paddle
 import paddle.nn.functional as F
 
 from nlpctl import console
-from nlpctl.compress.input_files import extra_files, usable_student
 from nlpctl.compress.networks.layer_losses import PROJECTION, LayerLosses
 from nlpctl.compress.networks.soft_targets import mean_over_words
 from nlpctl.compress.networks.student import (
@@ -46,6 +45,7 @@ from nlpctl.compress.networks.teacher import (
 )
 from nlpctl.compress.networks.training import read_data, train_network
 from nlpctl.compress.user_functions import label_loss
+from nlpctl.config.recipe_of import usable_student
 from nlpctl.config.schema import DistillationSection, Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.batches.collate import Batch
@@ -179,7 +179,6 @@ def taught(task: Task, recipe: Recipe, answers: Answers, criterion: Loss | None,
     return found
 
 
-
 ANSWERS = ".answers"  # suffix of the folder next to the student's run that caches the teacher's answers
 
 
@@ -258,4 +257,5 @@ def _lessons(recipe: Recipe, teacher: Teacher, data: TrainingData, folder: Path)
     new = [key for key in asked if key not in known]
     labelled = teacher.labelled([asked[key] for key in new], [answers[key] for key in new])
     train = ExampleList([*rows, *labelled])
-    return replace(data, train=train, files=(*data.files, *extra_files(recipe))), answers
+    more_files = [*section.unlabelled, *([section.student] if section.student else [])]
+    return replace(data, train=train, files=(*data.files, *map(Path, more_files))), answers

@@ -48,6 +48,7 @@ from nlpctl.training.user_loss import Loss
 # of `out_proj`; that of a neuron is one element of the input of `linear2`. As in DynaBERT (Hou et al., 2020, section
 # 2.1) parts are ranked within their layer, and every layer keeps the same share.
 
+
 @dataclass(frozen=True)
 class Importance:
     """Per layer, float64 [heads] and [neurons]: the mean over the rows, in the units of the loss."""
@@ -133,7 +134,6 @@ def _effects(passed: paddle.Tensor) -> np.ndarray:
 
 def _largest(values: np.ndarray, count: int) -> tuple[int, ...]:
     return tuple(sorted(np.argsort(-values, kind="stable")[:count].tolist()))
-
 
 
 IMPORTANCE_ROWS = 512  # training rows, evenly spread, for estimating importance

@@ -13,11 +13,11 @@ import paddle
 import paddle.nn as nn
 
 from nlpctl import console
-from nlpctl.compress.input_files import student_model, usable_student
 from nlpctl.compress.networks.dynabert import narrowed
 from nlpctl.compress.networks.layer_losses import LayerLosses, spread_layers
 from nlpctl.compress.networks.teacher import Teacher
 from nlpctl.compress.networks.training import START, load_source, network_recipe
+from nlpctl.config.recipe_of import student_model, usable_student
 from nlpctl.config.schema import DistillationSection, Recipe
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.splits import TrainingData
@@ -126,8 +126,6 @@ def _first_tokens(batches: Sequence[Batch], pad_id: int) -> Iterator[tuple[Batch
 
 def _count(used: Sequence[tuple[Batch, np.ndarray]]) -> int:
     return sum(int(real.sum()) for _, real in used)
-
-
 
 
 def is_made_of_layers(section: DistillationSection) -> bool:

@@ -144,7 +144,6 @@ def _at(words: Words, place: int) -> str:
 # Further texts for a student besides the training rows: the user's files, and variations of the rows.
 
 
-
 def unlabelled_examples(recipe: Recipe, rows: TaskRows) -> list[Any]:
     """The examples of distillation.unlabelled, without labels. UserError: a file or row that cannot be read."""
     found = []
@@ -224,7 +223,6 @@ def _joined(texts: Sequence[Words]) -> Iterator[str]:
 
 def _unspaced(text: str) -> bool:
     return any(map(is_ideograph, text))
-
 
 
 AT_ONCE = 2048  # texts sorted by length together; their answers form one file

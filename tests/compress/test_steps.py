@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from nlpctl.compress import step_worker as compress_worker
-from nlpctl.compress.step_worker import TimeIsUp
+from nlpctl.compress import steps
+from nlpctl.compress.steps import StepProcess, TimeIsUp
 from nlpctl.errors import UserError
 from nlpctl.export.strategies import CANDIDATES, OrtDynamic, Step
 from nlpctl.runtime import worker
 
 
-class Bench:
+class Executor:
     def __init__(self, *_):
         self.folders: list[str] = []
 
@@ -30,17 +30,16 @@ class Bench:
 
 def test_what_a_process_answers_and_where_its_temporary_files_lie(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", None)  # restored afterwards
-    for name in ("listen_for_interrupts", "set_up_process"):
-        monkeypatch.setattr(compress_worker, name, lambda *_: None)
+    for name in ("child_main", "set_up_process"):
+        monkeypatch.setattr(steps, name, lambda *_: None)
     monkeypatch.setattr(worker, "die_with_parent", lambda *_: None)
-    monkeypatch.setattr(os, "setsid", lambda: None)
     monkeypatch.setattr(os, "dup2", lambda *_: None)
-    monkeypatch.setattr(compress_worker, "StepExecutor", Bench)
+    monkeypatch.setattr(steps, "StepExecutor", Executor)
     here, there = multiprocessing.Pipe()
     for name in ("ill", "wrong", "good"):
         here.send(Step(CANDIDATES, name, OrtDynamic()))
     here.send(None)
-    worker._serve(there, os.getpid(), compress_worker._opened, (str(tmp_path), None, "source", tmp_path))
+    worker._serve(there, os.getpid(), steps._open_executor, (str(tmp_path), None, "source", tmp_path))
     ill, wrong, folder = (here.recv() for _ in range(3))
     assert ill.reason == "ValueError: a library's own" and str(wrong) == "the user's"
     assert os.path.dirname(str(folder)) == str(tmp_path)
@@ -61,7 +60,7 @@ def test_only_a_step_that_goes_on_is_interrupted(tmp_path, error, raised, interr
         ended.append(interrupt)
 
     worker_ = SimpleNamespace(start=lambda: None, alive=True, ask=ask, end=end)
-    with compress_worker.StepProcess(None, "source", tmp_path, make=lambda *_, **__: worker_) as process:
+    with StepProcess(None, "source", tmp_path, make=lambda *_, **__: worker_) as process:
         with pytest.raises(raised):
             process.make(Step(CANDIDATES, "bad", OrtDynamic()), seconds=1.0)
         assert ended == [interrupted]

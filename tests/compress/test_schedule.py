@@ -8,7 +8,17 @@ import pytest
 from scored import scored
 
 from nlpctl.compress.plan import parse_strategy, plan_steps
-from nlpctl.compress.schedule import FINALISTS, SAFETY, WAYS, Clock, Costs, Explorer, read_times, told, write_times
+from nlpctl.compress.schedule import (
+    FINALISTS,
+    SAFETY,
+    WAYS,
+    Clock,
+    Costs,
+    Explorer,
+    format_seconds,
+    read_times,
+    write_times,
+)
 from nlpctl.compress.scores import Metric
 from nlpctl.compress.selection import Aim
 from nlpctl.export.strategies import CANDIDATES, EXPORTS, TRAINING
@@ -141,9 +151,9 @@ def test_a_measured_training_corrects_the_estimate_of_others(explorer):
     (network,) = [step for step in found.steps.values() if step.trains]
     form = network.in_form({"training.num_train_epochs": 0.5})
     found.costs.rows[form.work] = 5_000.0
-    assert found.costs.of(form) == pytest.approx(90)
+    assert found.costs.total(form) == pytest.approx(90)
     found.costs.learn(form, 45.0)
-    assert found.costs.of(form) == 45.0 and found.costs.of(network) == pytest.approx(170 / 2)
+    assert found.costs.total(form) == 45.0 and found.costs.total(network) == pytest.approx(170 / 2)
 
 
 def test_the_clock():
@@ -159,4 +169,4 @@ def test_times_are_kept(tmp_path):
     assert read_times(tmp_path) == {"export": 3.5}
     (tmp_path / "times.json").write_text("[1]")
     assert read_times(tmp_path) == {}
-    assert [told(seconds) for seconds in (40.2, 99.0, 720.0)] == ["40 s", "99 s", "12 min"]
+    assert [format_seconds(seconds) for seconds in (40.2, 99.0, 720.0)] == ["40 s", "99 s", "12 min"]
