@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nlpctl.compress.relative_speed import StoredRounds
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.compress.plan import CompressionPlan
 from nlpctl.compress.schedule import StepTimes
 from nlpctl.compress.scores import StoredRow
+from nlpctl.compress.timing import StoredRounds
 from nlpctl.config.task_file import TaskFile
 from nlpctl.documents import Document
 from nlpctl.experiments.series import SeriesFile
