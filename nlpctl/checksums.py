@@ -68,6 +68,11 @@ def sums_in(folder: Path, names: Iterable[str]) -> dict[str, str]:
     return {name: sha256_of(folder / name) for name in names}
 
 
+def changed_sums(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names in `now`, in its order, that had another sum before, or none. Names that are gone do not count."""
+    return [name for name, digest in now.items() if before.get(name) != digest]
+
+
 def damage_of_file(path: Path, size: int, sha256: str) -> str | None:
     """What is wrong with a file of which size and sum are known, in words; None if it is the one that was written.
 

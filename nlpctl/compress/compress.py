@@ -49,12 +49,12 @@ from nlpctl.config.schema import Recipe, parse_budget
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.export.export import ELSEWHERE
 from nlpctl.export.strategies import CANDIDATES, EXPORTS, NETWORKS, Step
-from nlpctl.files import remove_dir, remove_leftovers, writing
+from nlpctl.files import remove_dir, writing
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.names import counted
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.process import ProcessSetup, one_process, process_kept, set_up_process
+from nlpctl.runtime.work_folder import WorkFolder
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
 from nlpctl.tasks.useless import useless_reason, warn_of_useless
 
@@ -106,26 +106,19 @@ def _taken(folder: Path, overwrite: bool, plan: CompressionPlan) -> Iterator[Non
     """Lock `folder` for this command, remove leftovers of a killed one, and write plan.json."""
     with writing(folder, ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)
-    lock = take_lock(folder)
-    if lock is None:
-        raise UserError("another command is writing to this folder", where=str(folder), hint="wait for it, or stop it")
-    try:
+    work = WorkFolder(folder, (NETWORKS, EXPORTS, CANDIDATES, SCORES))
+    with work.held(UserError("another command is writing to this folder", str(folder), "wait for it, or stop it")):
         with writing(folder, ELSEWHERE):
             if overwrite:
                 # Networks last: as long as they are there, what else is left is known to be of a training.
-                for name in (BEST, SCORES, CANDIDATES, EXPORTS, NETWORKS):
-                    remove_dir(folder / name)
-                for file in (folder / TIMES, *folder.glob("worker-*.log")):  # a log is only added to
-                    file.unlink(missing_ok=True)
+                made = (folder / name for name in (BEST, SCORES, CANDIDATES, EXPORTS, NETWORKS, TIMES))
+                work.remove((*made, *folder.glob("worker-*.log")))  # a log is only added to
             for path in (folder / NETWORKS).glob("*/manifest.json"):
                 if not has_learned(path.parent):  # its start may come from other settings
                     remove_dir(path.parent)
             write_plan(folder, plan)
-            for name in (".", NETWORKS, EXPORTS, CANDIDATES, SCORES):
-                remove_leftovers(folder / name)
+            work.remove_leftovers()
         yield
-    finally:
-        lock.release()
 
 
 def _make_and_choose(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nlpctl import console
-from nlpctl.checksums import sums_of
+from nlpctl.checksums import changed_sums, sums_of
 from nlpctl.config.checks import refuse_wrong_sharding
 from nlpctl.config.dump import changed_keys, dump_recipe
 from nlpctl.config.paths import further_files, parameter_files
@@ -40,9 +40,6 @@ from nlpctl.data.splits import groups_of, read_labelled_split, resolve_labels
 from nlpctl.documents import Document, whole_content
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.files import (
-    STAGING_PREFIX,
-    remove_dir,
-    remove_leftovers,
     staged_file,
     write_text_atomic,
     writing,
@@ -51,12 +48,12 @@ from nlpctl.launch.launch import processes_wanted
 from nlpctl.layout import RECIPE, SERIES, is_inside, is_run, is_series
 from nlpctl.models.families import OWN
 from nlpctl.names import and_more, differing
-from nlpctl.outputs import refuse_inputs, refuse_lost_link, refuse_part
+from nlpctl.outputs import refuse_lost_link, refuse_part
 from nlpctl.runtime.device import choose_device, visible_devices
-from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.process import prepare_process, set_up_process
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.work_folder import WorkFolder
 from nlpctl.training.run_setup import refuse_changed_functions
 from nlpctl.training.train import train
 
@@ -139,7 +136,7 @@ def refuse_early(recipe: Recipe, kind: str, *, resume: bool, overwrite: bool, gr
         flag = "--output_dir" if kind == "folds" else "-o"
         hint = f"name another folder, such as {flag} {display(folder)}-{kind}"
         raise UserError("the folder holds a single run, which is not replaced", str(folder), hint)
-    elif folder.is_dir() and _holds_more(folder):
+    elif folder.is_dir() and WorkFolder(folder).holds_more():
         message = "the folder is not empty and was not written by this command; nlpctl does not write into it"
         raise UserError(message, where=str(folder), hint=elsewhere(kind))
     elif folder.exists() and not folder.is_dir():
@@ -173,26 +170,22 @@ def open_folder(
     folder = Path(os.path.abspath(recipe.run_dir))
     with writing(folder, FREE_SPACE):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = take_lock(folder)
-    if lock is None:
-        raise UserError("another command is writing here", str(folder), f"wait for it, or {elsewhere(kind)}")
-    try:
+    work = WorkFolder(folder)
+    with work.held(UserError("another command is writing here", str(folder), f"wait for it, or {elsewhere(kind)}")):
         # now that nobody else can change it
         refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=grows)
         with writing(folder, FREE_SPACE):
-            remove_leftovers(folder)
+            work.remove_leftovers()
         known = {"kind": kind, "plan": dict(plan), "data": sums_of(files)}
         known["others"] = sums_of([*parameter_files(recipe.model), *further_files(recipe)])
         known["functions"] = part_sums(recipe)
-        if resume and is_series(folder) and _holds_more(folder, SERIES):  # else it was killed as it began
+        if resume and is_series(folder) and work.holds_more(SERIES):  # else it was killed as it began
             _refuse_changes(recipe, folder, known)
             with writing(folder, FREE_SPACE):
                 write_text_atomic(folder / RECIPE, dump_recipe(recipe))  # it may ask for more
         else:
-            _begin(recipe, folder, known, names, own)
+            _begin(recipe, work, known, names, own)
         yield folder
-    finally:
-        lock.release()
 
 
 def finish(folder: Path, **facts: Any) -> None:
@@ -200,34 +193,22 @@ def finish(folder: Path, **facts: Any) -> None:
     SeriesFile.from_json({**read_series(folder).content, "state": "finished", **facts}).save(folder / SERIES)
 
 
-def _begin(recipe: Recipe, folder: Path, known: Mapping[str, Any], names: Sequence[str], own: Sequence[str]) -> None:
+def _begin(
+    recipe: Recipe, work: WorkFolder, known: Mapping[str, Any], names: Sequence[str], own: Sequence[str]
+) -> None:
+    folder = work.path
     with writing(folder, FREE_SPACE):
         if is_series(folder):  # --overwrite; series.json stays to the end, so that a killed command can be called again
             old: list[str] = []
             with contextlib.suppress(UserError):
                 series = read_series(folder)
                 old = [*series.runs, *series.own]  # another command's, too
-            _clear(folder, [*old, *names, *own])
+            paths = [folder / name for name in (*old, *names, *own, DATA)]
+            # Not those of a damaged series.json; the parent of folder/.. is folder.
+            work.remove(path for path in paths if path.parent == folder and path.name != "..")
         content = {"state": "running", **known, "runs": list(names), "own": list(own)}
         SeriesFile.from_json(content).save(folder / SERIES)  # first: by it the folder is known as this command's
         write_text_atomic(folder / RECIPE, dump_recipe(recipe))
-
-
-def _holds_more(folder: Path, *names: str) -> bool:
-    """Whether there is anything but `names`, and what killed commands left, in `folder`."""
-    return any(path.name not in names and not path.name.startswith(STAGING_PREFIX) for path in folder.iterdir())
-
-
-def _clear(folder: Path, names: Iterable[str]) -> None:
-    paths = [folder / str(name) for name in (*names, DATA)]
-    # Not those of a damaged series.json; the parent of folder/.. is folder.
-    paths = [path for path in paths if path.parent == folder and path.name != ".."]
-    refuse_inputs(*paths)
-    for path in paths:
-        if path.is_dir():
-            remove_dir(path)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any]) -> None:
@@ -241,7 +222,7 @@ def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any]) -> N
     if began.plan != known["plan"]:
         told = ", ".join(f"{name} {value}" for name, value in began.plan.items())
         raise UserError(f"the runs began with {told}", str(folder), f"resume with the same flags, or {again}")
-    files = sorted(name for name, digest in known["data"].items() if began.data.get(name) != digest)
+    files = sorted(changed_sums(began.data, known["data"]))
     # Older versions did not note other files, such as those of starting values, nor the source of the user's own parts.
     files += [] if began.others is None else differing(began.others, known["others"])
     if files:

@@ -24,10 +24,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from nlpctl.checksums import sums_of
+from nlpctl.checksums import changed_sums, sums_of
 from nlpctl.documents import Count, Document, Moment, whole_content
 from nlpctl.errors import Interrupted, NlpctlError, Pruned, RunFailed, UserError, remedy
-from nlpctl.files import STAGING_PREFIX, remove_dir, remove_leftovers, write_json_atomic, write_text_atomic
+from nlpctl.files import remove_dir, write_json_atomic, write_text_atomic
 from nlpctl.layout import (
     CARD,
     CHECKPOINTS,
@@ -47,7 +47,7 @@ from nlpctl.layout import (
 from nlpctl.names import and_more, differing
 from nlpctl.outputs import is_signed, refuse_inputs, refuse_lost_link, refuse_part
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.lock import Lock, take_lock
+from nlpctl.runtime.work_folder import WorkFolder
 
 RunState = Literal["running", "finished", "failed", "interrupted", "pruned"]
 FURTHER = "further_files"  # in the manifest: what a training depends on besides its data
@@ -119,7 +119,7 @@ class RunDirectory:
     def __init__(self, path: Path, elsewhere: str = "use another training.output_dir"):
         """`elsewhere`: for hints, how to name another folder."""
         self.path, self._elsewhere = Path(path), elsewhere
-        self._lock: Lock | None = None  # held from `begin` to the end of `recorded`
+        self._folder = WorkFolder(self.path, (CHECKPOINTS,))  # held from `begin` to the end of `recorded`
 
     @property
     def manifest_file(self) -> Path:
@@ -235,7 +235,7 @@ class RunDirectory:
                 refuse_inputs(self.checkpoints, *folders, *files)
             else:
                 self._refuse_to_replace("killed" if old.state == "running" else old.state, resume)
-        elif self.path.exists() and any(not path.name.startswith(STAGING_PREFIX) for path in self.path.iterdir()):
+        elif self.path.exists() and self._folder.holds_more():
             raise UserError(
                 "the folder is not empty and is not a run directory; nlpctl does not write into it",
                 where=str(self.path),
@@ -254,14 +254,14 @@ class RunDirectory:
             self.check(resume=resume, overwrite=overwrite)  # now that nobody else can change the folder
             self._write_beginning(manifest, recipe_yaml, overwrite)
         except OSError as error:
-            self._let_go()
+            self._folder.release()
             raise UserError(
                 f"cannot write the run directory ({error.strerror})",
                 where=str(self.path),
                 hint=f"free space and make it writable, or {self._elsewhere}",
             ) from None
         except BaseException:  # Ctrl-C too: in a notebook the process goes on
-            self._let_go()
+            self._folder.release()
             raise
 
     def _write_beginning(self, manifest: Mapping[str, Any], recipe_yaml: str, overwrite: bool) -> None:
@@ -292,8 +292,7 @@ class RunDirectory:
             self._clear()
         self.checkpoints.mkdir(exist_ok=True)
         # Only the holder of the lock may do this: a running process may be staging files.
-        remove_leftovers(self.path)
-        remove_leftovers(self.checkpoints)
+        self._folder.remove_leftovers()
         write_text_atomic(self.recipe_file, recipe_yaml)
 
     def _refuse_to_replace(self, state: str, resume: bool) -> None:
@@ -313,33 +312,25 @@ class RunDirectory:
             )
 
     def _refuse_if_in_progress(self) -> None:
-        if self._lock is None:
+        if not self._folder.is_held:
             self._take()
-            self._let_go()
+            self._folder.release()
 
     def _take(self) -> None:
         """Lock the folder; UserError if another run holds the lock."""
-        if self._lock is not None:
-            return
-        self._lock = take_lock(self.path)
-        if self._lock is None:
+        if not self._folder.take():
             raise UserError(
                 f"the run is in progress (process {self.read_manifest().pid})",
                 where=str(self.path),
                 hint=f"wait for it, stop it, or {self._elsewhere}",
             )
 
-    def _let_go(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
     def refuse_if_different(self, old: RunManifest, new: Mapping[str, Any], otherwise: str) -> None:
         """UserError if a run with the manifest `new`, which goes on from `old`, would see other data.
 
         The caller compares the recipe and the processes. `otherwise`: for the hint.
         """
-        changed = [name for name, digest in new["data"].items() if old.data.get(name) != digest]
+        changed = changed_sums(old.data, new["data"])
         if old.further_files is not None:
             changed += differing(old.further_files, new.get(FURTHER, {}))
         if changed:
@@ -357,10 +348,7 @@ class RunDirectory:
     def _clear(self) -> None:
         """Remove the other files of an earlier run, except the manifest and files that nlpctl did not write."""
         folders, files = self._results
-        for folder in folders:
-            remove_dir(folder)
-        for file in files:
-            file.unlink(missing_ok=True)
+        self._folder.remove((*folders, *files))
         if is_signed(self.path / CARD):
             (self.path / CARD).unlink()
 
@@ -388,7 +376,7 @@ class RunDirectory:
         else:
             self._end("finished", None)
         finally:
-            self._let_go()
+            self._folder.release()
 
     def _resume_hint(self) -> str:
         if self.made_by == OF_ENSEMBLE["made_by"]:

@@ -18,6 +18,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.engine_speeds import Conditions
 from nlpctl.outputs import inputs_noted
+from nlpctl.runtime import work_folder
 
 STUDENT = "task: sequence_classification\nmodel:\n  from_scratch: {architecture: bilstm}\n"
 READER = 'def read(path):\n    yield {"text": "a", "label": "x"}\n'
@@ -115,7 +116,7 @@ def test_networks_go_last(tmp_path, monkeypatch):
     kinds = ("networks", "exports", "candidates", "scores", "best")
     for name in kinds:
         (tmp_path / name / "x").mkdir(parents=True)
-    remove, deleted = compress.remove_dir, []
+    remove, deleted = work_folder.remove_dir, []
 
     def stopped(folder: Path) -> None:
         if len(deleted) == len(kinds) - 1:
@@ -123,7 +124,7 @@ def test_networks_go_last(tmp_path, monkeypatch):
         deleted.append(folder.name)
         remove(folder)
 
-    monkeypatch.setattr(compress, "remove_dir", stopped)
+    monkeypatch.setattr(work_folder, "remove_dir", stopped)
     with pytest.raises(KeyboardInterrupt), compress._taken(tmp_path, True, NOTHING_PLANNED):
         pass
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"networks"}

@@ -17,7 +17,7 @@ from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.files import STAGING_PREFIX
 from nlpctl.layout import checkpoints_in
 from nlpctl.models.source import resolve_source
-from nlpctl.runtime import run_directory
+from nlpctl.runtime import run_directory, work_folder
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
@@ -115,6 +115,8 @@ def test_killed_while_overwriting(run, monkeypatch, steps):
     begin(run)
     finish(run)
     (run.checkpoints / "checkpoint-1").mkdir()
+    for folder in (run.model, run.logs, run.path / "tallies"):
+        folder.mkdir(exist_ok=True)
     left = iter(range(steps))
 
     def may_be_killed(do):
@@ -126,8 +128,12 @@ def test_killed_while_overwriting(run, monkeypatch, steps):
         return step
 
     with monkeypatch.context() as patched:
-        for name in ("remove_dir", "write_json_atomic", "remove_leftovers", "write_text_atomic"):
-            patched.setattr(run_directory, name, may_be_killed(vars(run_directory)[name]))
+        for module, names in {
+            run_directory: ("remove_dir", "write_json_atomic", "write_text_atomic"),
+            work_folder: ("remove_dir", "remove_leftovers"),
+        }.items():
+            for name in names:
+                patched.setattr(module, name, may_be_killed(vars(module)[name]))
         with pytest.raises(KeyboardInterrupt):
             begin(run, overwrite=True, data={"a.tsv": "new"})
     is_new = run.read_manifest().data == {"a.tsv": "new"}
@@ -172,7 +178,7 @@ def test_a_killed_run_is_resumed(run):
 @pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}])
 def test_a_run_in_progress_is_left_alone(run, how):
     begin(run)
-    run._let_go()
+    run._folder.release()
     held = take_lock(run.path)  # as another process would hold it
     refused(run, "in progress .process", **how)
     held.release()
