@@ -309,8 +309,8 @@ class _Search:
         caught: list[list[Any]] = [[None] * len(parts) for parts in features]
 
         def watch(places: Sequence[tuple[int, int]], batch: Any, outputs: tuple[np.ndarray, ...]) -> None:
-            found = task.probabilities(outputs, [features[i][part] for i, part in places])
-            for (i, part), share, vector in zip(places, found, vectors.read(batch), strict=True):
+            probabilities = task.probabilities(outputs, [features[i][part] for i, part in places])
+            for (i, part), share, vector in zip(places, probabilities, vectors.read(batch), strict=True):
                 shares[i][part], caught[i][part] = share, vector
 
         predictions = pipeline.predictions(examples, self._batch_size, watch)

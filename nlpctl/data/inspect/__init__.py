@@ -1,4 +1,4 @@
 """Data inspection before training: labels, lengths, repetitions, contradictions, suspicious rows.
 
-rows.read_rows --> lengths, duplicates (near_duplicates), suspicious --> profile.inspect --> page
+    rows.inspect_split --> lengths, duplicates (data/near_duplicates.py), suspicious --> report.inspect_rows --> page
 """

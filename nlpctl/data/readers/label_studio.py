@@ -194,11 +194,13 @@ def results_of(text: str, labels: Sequence[str] | None, marks: Sequence[Mark], t
             return []
         value: dict[str, Any] = {"choices": list(labels)}
         return [{"id": "choice", "from_name": CHOICES, "to_name": to_name, "type": "choices", "value": value}]
-    found = []
+    results = []
     for number, (start, end, label) in enumerate(marks):
         value = {"start": start, "end": end, "text": text[start:end], "labels": [label]}
-        found.append({"id": f"span{number}", "from_name": LABELS, "to_name": to_name, "type": "labels", "value": value})
-    return found
+        results.append(
+            {"id": f"span{number}", "from_name": LABELS, "to_name": to_name, "type": "labels", "value": value}
+        )
+    return results
 
 
 def interface(fields: Sequence[str], labels: Sequence[str], *, spans: bool, several: bool) -> str:
