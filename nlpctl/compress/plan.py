@@ -254,8 +254,9 @@ def make_plan(recipe: Recipe, source: Path | str, static: Path | None = None) ->
     files = parts_of(folder) if folder.is_dir() else []
     files += [] if static is None else sorted(static.parent.glob(f"{static.name}.pd*"))
     values = flat(recipe_values(recipe, everything=True))
-    # The network is that of the source.
-    settings = {name: value for name, value in values.items() if not _is_free(name) and use_of(name).role != "network"}
+    # The network is that of the source. Section search determines nothing; plan.json has always noted it.
+    noted = [name for name in values if name.startswith("search.") or not _is_free(name)]
+    settings = {name: values[name] for name in noted if use_of(name).role != "network"}
     return CompressionPlan(
         source=str(source),
         sha256={path.name: sha256_of(path) for path in files},
@@ -272,9 +273,10 @@ def check_plan(folder: Path, plan: CompressionPlan, recipe: Recipe, training: bo
     `training`: whether this command trains; otherwise existing networks are used, whatever their settings.
     """
     old, hint = CompressionPlan.load(folder / PLAN), CompressionPlan.REPAIR
-    # older versions also noted settings that determine nothing, such as those of section search
-    before = {name: value for name, value in old.settings.items() if not _is_free(name)}
-    now = json.loads(json.dumps(plan.settings))  # as read: lists in place of tuples
+    as_read = json.loads(json.dumps(plan.settings))  # lists in place of tuples
+    before, now = (
+        {name: value for name, value in settings.items() if not _is_free(name)} for settings in (old.settings, as_read)
+    )
     if {name: value for name, value in old.sha256.items() if is_part(name)} != plan.sha256:
         what = f"another model ({old.source})"
         if before.get(_STATIC) != now.get(_STATIC):

@@ -183,11 +183,10 @@ def nearest_by(name: str, known: Iterable[str]) -> str | None:
 
 
 def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
-    parts = (
-        typing.get_args(annotation)
-        if isinstance(annotation, types.UnionType) or _is_union(annotation)
-        else (annotation,)
-    )
+    """What a field of the schema declares by its type, its default and its metadata."""
+    # `int | None` is a UnionType, `Literal["a"] | None` a Union
+    is_union = isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
+    parts = typing.get_args(annotation) if is_union else (annotation,)
     kinds = [part for part in parts if part is not type(None)]
     choices = tuple(field.metadata["choices"]) if "choices" in field.metadata else ()
     scalar: type | None = None
@@ -224,7 +223,3 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
     return Key(
         dotted, default, help, use, path, choices, optional, scalar, item, section, free, entry, lists, axes, all_item
     )
-
-
-def _is_union(annotation: Any) -> bool:
-    return typing.get_origin(annotation) is typing.Union

@@ -82,7 +82,10 @@ def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog
     _refuse_not_utf8(tree)
     task = _task(tree, log)
     sections = coerce_sections(tree, log)
-    sections["training"] = _with_metric(_absolute_output_dir(sections["training"]), task, log)
+    output_dir = sections["training"].output_dir
+    if output_dir:  # an empty one is reported by the checks; the default one is relative to the current folder, too
+        sections["training"] = dataclasses.replace(sections["training"], output_dir=absolute(output_dir, Path.cwd()))
+    sections["training"] = _with_metric(sections["training"], task, log)
     sections["data"] = _labels_of_dictionaries(sections["model"], sections["data"])
     recipe = Recipe(task=task, **sections, origins=dict(log.origins), path=path)
     log.problems += check(recipe, purpose, log.broken)
@@ -122,13 +125,6 @@ def _note_inputs(recipe: Recipe, purpose: Purpose, log: LoadLog) -> None:
         note_inputs([path], recipe.where(dotted))
         if purpose == "train" and dotted in NAMES and (Path(path) / MODEL).is_dir():  # of a run, this is what is read
             note_inputs([Path(path) / MODEL], recipe.where(dotted))
-
-
-def _absolute_output_dir(training: Any) -> Any:
-    """The default run directory is relative to the current directory too."""
-    if not training.output_dir:
-        return training  # reported by the checks
-    return dataclasses.replace(training, output_dir=absolute(training.output_dir, Path.cwd()))
 
 
 def _labels_of_dictionaries(model: ModelSection, data: DataSection) -> DataSection:

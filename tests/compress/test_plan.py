@@ -265,3 +265,12 @@ def test_what_has_learned_nothing_begins_anew(tmp_path):
     (tmp_path / "networks" / "student.answers").mkdir()
     with compress._taken(tmp_path, False, NOTHING_PLANNED):
         assert {path.name for path in (tmp_path / "networks").iterdir()} == {"begun", "done", "student.answers"}
+
+
+def test_what_a_sweep_would_try_is_noted_and_does_not_count(tmp_path, source):
+    out = planned(tmp_path / "out", recipe_in(tmp_path), source)
+    other = recipe_in(tmp_path, "search.trials=7")
+    assert make_plan(other, source).settings["search.trials"] == 7
+    check(out, other, source)
+    with pytest.raises(UserError, match="these models were made with data.max_seq_length"):
+        check(out, recipe_in(tmp_path, "data.max_seq_length=9"), source)
