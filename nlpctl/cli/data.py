@@ -431,7 +431,7 @@ def curve(
     """
     numbers = _numbers(shares, "--shares")
     resolved = load_command_recipe(recipe, ctx)
-    from nlpctl.experiments.curve import learning_curve
+    from nlpctl.experiments.learning_curve import learning_curve
     from nlpctl.layout import REPORT
 
     with located(resolved):

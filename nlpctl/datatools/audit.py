@@ -42,7 +42,7 @@ from nlpctl.datatools.corrections import (
 )
 from nlpctl.datatools.wrong_labels import find_outliers, wrong_classes, wrong_label_sets, wrong_tags
 from nlpctl.errors import UserError
-from nlpctl.experiments.held_out import PREDICTIONS, PROBABILITIES, HeldOutProbabilities, read_lines, read_shares
+from nlpctl.experiments.held_out import PREDICTIONS, PROBABILITIES, HeldOutProbabilities, read_lines, read_probabilities
 from nlpctl.experiments.series import SeriesFile, TrainingRows, read_rows, read_series
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.names import counted
@@ -119,7 +119,7 @@ def audit(
     if changed:
         hint = "restore the file, or train the folds again: nlpctl train RECIPE --folds N --overwrite"
         raise UserError("the data changed since the folds were trained", changed[0], hint)
-    shares, labels = read_shares(folder / PROBABILITIES)
+    shares, labels = read_probabilities(folder / PROBABILITIES)
     lines = read_lines(folder / PREDICTIONS)
     if labels != rows.labels.names or len(shares.ends) != len(rows) or not _fit(lines, rows, shares):
         hint = "train the folds again with --overwrite"
@@ -173,7 +173,7 @@ class _Auditor:
         self, recipe: Recipe, rows: TrainingRows, shares: HeldOutProbabilities, lines: Sequence[dict[str, Any]]
     ):
         self._recipe, self._rows, self._lines = recipe, rows, lines
-        self._shares = shares.of_rows()
+        self._shares = shares.rows()
         self._examples = rows.examples(range(len(rows)))
         self._targets = list(_targets(rows, task_class(recipe.task).independent))
 

@@ -38,23 +38,23 @@ def best_text(
     line set is written out, too. Where the text cannot be changed safely, the resolved recipe is written in its place.
     """
     changed = with_settings(recipe, {**values, _OUTPUT: str(output)})
-    wanted = dataclasses.replace(changed, search=SearchSection())
+    best = dataclasses.replace(changed, search=SearchSection())
     typed = {
         key: str(origin) for key, origin in recipe.origins.items()
         if origin.source.startswith("-") and not key.startswith("search.") and key not in values and key != "task"
     }  # fmt: skip
-    settings = {key: value_of(wanted, key) for key in _leaves(typed)} | dict(values) | {_OUTPUT: str(output)}
-    told = {key: f"from the command line: {flag}" for key, flag in typed.items()} | dict(comments)
-    told[_OUTPUT] = "the run directory of a new training; the trials have their own"
+    settings = {key: value_of(best, key) for key in _leaves(typed)} | dict(values) | {_OUTPUT: str(output)}
+    notes = {key: f"from the command line: {flag}" for key, flag in typed.items()} | dict(comments)
+    notes[_OUTPUT] = "the run directory of a new training; the trials have their own"
     if own is not None:
         with contextlib.suppress(yaml.YAMLError):  # an anchor went with what was changed
             with_paths = _with_absolute_paths(own, recipe)
-            text = None if with_paths is None else _with_values(without(with_paths, "search"), settings, told)
-            if text is not None and _says(text, wanted, file):
+            text = None if with_paths is None else _with_values(without(with_paths, "search"), settings, notes)
+            if text is not None and _reads_as(best, text, file):
                 return text
     head = "# The best recipe of a sweep: every value that differs from its default, with absolute paths.\n"
-    body = dump_recipe(wanted).partition("\ntask: ")
-    text = _with_values(f"{head}task: {body[2]}", settings, told)
+    body = dump_recipe(best).partition("\ntask: ")
+    text = _with_values(f"{head}task: {body[2]}", settings, notes)
     assert text is not None  # our own layout
     return text
 
@@ -95,8 +95,8 @@ def _with_absolute_paths(text: str, recipe: Recipe) -> str | None:
         return changed
     names = parents if isinstance(parents, list) else [parents]
     folder = recipe.path.parent
-    found = [each if each.startswith(PREFIX) else os.path.abspath(folder / os.path.expanduser(each)) for each in names]
-    return edited(changed, (), {"extends": _exact(found if isinstance(parents, list) else found[0])})
+    whole = [each if each.startswith(PREFIX) else os.path.abspath(folder / os.path.expanduser(each)) for each in names]
+    return edited(changed, (), {"extends": _exact(whole if isinstance(parents, list) else whole[0])})
 
 
 def _exact(value: Any) -> str:
@@ -104,14 +104,14 @@ def _exact(value: Any) -> str:
     return repr(value) if isinstance(value, float) else value_text(value)
 
 
-def _says(text: str, wanted: Recipe, file: Path) -> bool:
-    """Whether `text`, as a file beside `file`, is the recipe that is wanted."""
+def _reads_as(recipe: Recipe, text: str, file: Path) -> bool:
+    """Whether `text`, as a file beside `file`, is read as this recipe."""
     trial = staged_path(file)
     trial.write_text(text, encoding="utf-8", newline="")
     try:
-        found = load_recipe(trial, purpose="apply")
+        loaded = load_recipe(trial, purpose="apply")
     except UserError:
         return False
     finally:
         trial.unlink()
-    return dataclasses.replace(found, search=SearchSection()) == wanted
+    return dataclasses.replace(loaded, search=SearchSection()) == recipe

@@ -49,8 +49,8 @@ class Ensemble:
     metrics: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        found = {"run": self.run.path, "model": self.run.model, "members": list(self.members)}
-        return {**found, "metrics": self.metrics}
+        members = list(self.members)
+        return {"run": self.run.path, "model": self.run.model, "members": members, "metrics": self.metrics}
 
 
 @dataclass(frozen=True)
@@ -96,16 +96,21 @@ def ensemble(
     run = RunDirectory(recipe.run_dir, "name another folder: -o")
     run.check(resume=False, overwrite=overwrite)
     setup = set_up_process(recipe)
+
+    from nlpctl.models.ensemble import join
+    from nlpctl.models.folder import save_model_folder
+
     data = _data(recipe)
     loaded = [_load(part) for part in parts]
-    network, tokenizer = _joined(recipe, parts, loaded)
+    network, tokenizer = join(loaded, [part.name for part in parts], info.pool, crf=recipe.model.head == "crf")
     facts = {**OF_ENSEMBLE, "device": setup.device, "processes": 1, "members": [each.name for each in parts]}
     facts[MEMBER_RUNS] = runs = [str(part.folder.parent) for part in parts if is_run(part.folder.parent)]
     begin_run(recipe, run, facts, data, command=command, resume=False, overwrite=overwrite)
     with run.recorded():
         # Thresholds and calibration of a member are not those of the mean, which gets its own where there is dev.
         card = replace(parts[0].card, thresholds=None, calibration=None)
-        _write(run, card, network, tokenizer)
+        with staged_dir(run.model) as staged:
+            save_model_folder(staged, network, tokenizer, card)
         metrics = _score(run, recipe, data, runs)
         write_json_atomic(run.metrics_file, metrics)
     write_report(run.path)
@@ -128,13 +133,13 @@ def _expanded(models: Sequence[str]) -> Iterator[str]:
 
 def _part(name: str, given: Sequence[Override]) -> _Part:
     recipe = load_recipe(named_model(name), given, "apply")
-    found = resolve_source(find_model(recipe))
-    if found.kind != "nlpctl":
+    source = resolve_source(find_model(recipe))
+    if source.kind != "nlpctl":
         hint = "name runs, or model folders of nlpctl"
         raise UserError("this is no model that nlpctl trained, or an export of one", name, hint)
     if recipe.model.network is not None:
         raise UserError("networks of a class of your own cannot be joined", name, "leave this model out")
-    return _Part(name, recipe, found.folder, read_trained_card(found.folder))
+    return _Part(name, recipe, source.folder, read_trained_card(source.folder))
 
 
 def _refuse_unlike(parts: Sequence[_Part]) -> None:
@@ -182,22 +187,6 @@ def _load(part: _Part) -> LoadedModel:
     return task_class(part.recipe.task).class_for(part.recipe).load_trained(part.recipe, str(part.folder))
 
 
-def _joined(recipe: Recipe, parts: Sequence[_Part], loaded: Sequence[LoadedModel]) -> tuple[Any, Any]:
-    """The network and its tokenizer."""
-    from nlpctl.models.ensemble import join
-
-    info = task_info(recipe.task)
-    names = [part.name for part in parts]
-    return join(loaded, names, info.pool, crf=recipe.model.head == "crf")
-
-
-def _write(run: RunDirectory, card: ModelCard, network: Any, tokenizer: Any) -> None:
-    from nlpctl.models.folder import save_model_folder
-
-    with staged_dir(run.model) as staged:
-        save_model_folder(staged, network, tokenizer, card)
-
-
 def _score(
     run: RunDirectory, recipe: Recipe, data: TrainingData | None, members: Sequence[str]
 ) -> dict[str, Any]:
@@ -211,5 +200,3 @@ def _score(
     splits = {"dev": data.dev, "test": data.test}
     warn_of_seen_rows(members, data.rows, {name: each for name, each in splits.items() if each is not None})
     return score_run(run, data, model, recipe.training.per_device_eval_batch_size)
-
-

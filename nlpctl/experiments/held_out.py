@@ -51,28 +51,28 @@ class HeldOutProbabilities:
     values: np.ndarray
     ends: np.ndarray
 
-    def of_rows(self) -> list[np.ndarray]:
-        """[units, labels] of each row."""
+    @classmethod
+    def from_rows(cls, rows: Sequence[np.ndarray]) -> HeldOutProbabilities:
+        """`rows`: float [units, labels] each."""
+        ends = np.cumsum([len(each) for each in rows])
+        return cls(np.concatenate(rows).astype(np.float32), ends)
+
+    def rows(self) -> list[np.ndarray]:
+        """float32 [units, labels] of each row."""
         return np.split(self.values, self.ends[:-1])
 
 
-def shares_of(rows: Sequence[np.ndarray]) -> HeldOutProbabilities:
-    """`rows`: [units, labels] each."""
-    ends = np.cumsum([len(each) for each in rows])
-    return HeldOutProbabilities(np.concatenate(rows).astype(np.float32), ends)
-
-
-def write_shares(file: Path, shares: HeldOutProbabilities, labels: Sequence[str]) -> None:
+def write_probabilities(file: Path, probabilities: HeldOutProbabilities, labels: Sequence[str]) -> None:
     with staged_file(file) as stream:
-        arrays = {"values": shares.values, "ends": shares.ends, "labels": json.dumps(list(labels))}
+        arrays = {"values": probabilities.values, "ends": probabilities.ends, "labels": json.dumps(list(labels))}
         write_npz(stream, arrays, compressed=True)
 
 
-def read_shares(file: Path) -> tuple[HeldOutProbabilities, tuple[str, ...]]:
-    """What `write_shares` wrote, and the labels. UserError: the file is missing or damaged."""
+def read_probabilities(file: Path) -> tuple[HeldOutProbabilities, tuple[str, ...]]:
+    """What `write_probabilities` wrote, and the labels. UserError: the file is missing or damaged."""
     try:
-        found = read_npz(file)
-        values, ends, labels = found["values"], found["ends"], tuple(parse_json(str(found["labels"])))
+        arrays = read_npz(file)
+        values, ends, labels = arrays["values"], arrays["ends"], tuple(parse_json(str(arrays["labels"])))
         if values.ndim != 2 or values.shape[1] != len(labels) or ends.ndim != 1 or ends[-1] != len(values):
             raise ValueError("its parts do not fit together")
         if ends.dtype.kind != "i" or (np.diff(ends, prepend=0) < 0).any():
@@ -103,12 +103,12 @@ def predict_held_out(recipe: Recipe, rows: TrainingRows, chosen: Sequence[int], 
     # As probabilities.npz has them: each run has another calibration, and none of them is that of a mean.
     task, examples = model.task.calibrated(None), rows.examples(chosen)
     features = [task.features(example, model.encoder) for example in examples]
-    found: list[list[Any]] = [[None] * len(parts) for parts in features]
+    probabilities: list[list[Any]] = [[None] * len(parts) for parts in features]  # of each feature of each example
 
     def watch(places: Sequence[tuple[int, int]], batch: Any, outputs: tuple[np.ndarray, ...]) -> None:
-        shares = task.probabilities(outputs, [features[i][part] for i, part in places])
-        for (i, part), share in zip(places, shares or [None] * len(places), strict=True):
-            found[i][part] = share
+        of_batch = task.probabilities(outputs, [features[i][part] for i, part in places])
+        for (i, part), own in zip(places, of_batch or [None] * len(places), strict=True):
+            probabilities[i][part] = own
 
     pipeline = scoring(task, model.encoder, model.predictor)
     predictions = pipeline.predictions(examples, recipe.training.per_device_eval_batch_size, watch)
@@ -117,9 +117,9 @@ def predict_held_out(recipe: Recipe, rows: TrainingRows, chosen: Sequence[int], 
     with writing(folder, ROOM), staged_dir(folder) as staged:
         lines = _lines(rows, chosen, task.labelled_answers(examples, predictions), [fold] * len(chosen))
         _write_lines(staged / PREDICTIONS, lines)
-        if found[0][0] is not None:
-            shares = shares_of([np.concatenate(parts) for parts in found])
-            write_shares(staged / PROBABILITIES, shares, task.labels.names)
+        if probabilities[0][0] is not None:
+            whole = HeldOutProbabilities.from_rows([np.concatenate(parts) for parts in probabilities])
+            write_probabilities(staged / PROBABILITIES, whole, task.labels.names)
         write_json_atomic(staged / SCORES, task.report(examples, predictions))
 
 
@@ -134,8 +134,7 @@ def gather(series: Series, folds: Sequence[Sequence[int]], seeds: Sequence[int])
     """
     file = series.folder / PREDICTIONS
     count = len(series.rows)
-    place_of = series.folder / HELD
-    held = [[place_of / fold_name(seed, fold, seeds) for fold in range(len(folds))] for seed in seeds]
+    held = [[series.folder / HELD / fold_name(seed, fold, seeds) for fold in range(len(folds))] for seed in seeds]
     lines: list[Any] = [None] * count
     for folder, chosen in zip(held[0], folds, strict=True):
         for row, line in zip(chosen, read_lines(folder / PREDICTIONS), strict=True):
@@ -145,11 +144,11 @@ def gather(series: Series, folds: Sequence[Sequence[int]], seeds: Sequence[int])
         means: list[Any] = [0.0] * count
         for folders in held:
             for folder, chosen in zip(folders, folds, strict=True):
-                shares, labels = read_shares(folder / PROBABILITIES)
-                for row, share in zip(chosen, shares.of_rows(), strict=True):
-                    means[row] = means[row] + share / len(seeds)
+                probabilities, labels = read_probabilities(folder / PROBABILITIES)
+                for row, own in zip(chosen, probabilities.rows(), strict=True):
+                    means[row] = means[row] + own / len(seeds)
         with writing(file, ROOM):
-            write_shares(series.folder / PROBABILITIES, shares_of(means), labels)
+            write_probabilities(series.folder / PROBABILITIES, HeldOutProbabilities.from_rows(means), labels)
         if len(seeds) > 1:
             for fold, chosen in enumerate(folds):
                 names = [fold_name(seed, fold, seeds) for seed in seeds]
@@ -171,10 +170,10 @@ def _decided(
     from nlpctl.tasks.base import make_task
 
     tuned = [read_labels(RunDirectory(series.folder / name).model)[1] for name in names]
-    found = [each for each in tuned if each is not None]
-    thresholds = tuple(np.mean(found, 0).tolist()) if found else None
+    thresholds_of_runs = [each for each in tuned if each is not None]
+    thresholds = tuple(np.mean(thresholds_of_runs, 0).tolist()) if thresholds_of_runs else None
     task: Task = make_task(series.recipe, series.rows.labels, thresholds)
-    answers = task.labelled_answers(series.rows.examples(chosen), [[task.prediction_from(share)] for share in means])
+    answers = task.labelled_answers(series.rows.examples(chosen), [[task.prediction_from(mean)] for mean in means])
     yield from _lines(series.rows, chosen, answers, [fold] * len(chosen))
 
 

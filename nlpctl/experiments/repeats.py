@@ -106,7 +106,7 @@ OWN = (HELD, PREDICTIONS, PROBABILITIES, SUMMARY, REPORT, LOGS)
 
 
 @dataclass(frozen=True)
-class Trained:
+class RepeatsResult:
     """The folder of all runs, their names, and the spread of their scores by split; "held out": rows of no training.
 
     `predictions`: one for every training row; None without folds.
@@ -118,8 +118,8 @@ class Trained:
     predictions: Path | None
 
     def to_json(self) -> dict[str, Any]:
-        found = {"folder": self.folder, "runs": list(self.runs), "scores": as_json(self.scores)}
-        return {**found, "predictions": self.predictions, "report": self.folder / REPORT}
+        content = {"folder": self.folder, "runs": list(self.runs), "scores": as_json(self.scores)}
+        return {**content, "predictions": self.predictions, "report": self.folder / REPORT}
 
 
 def train_many(
@@ -132,7 +132,7 @@ def train_many(
     resume: bool = False,
     overwrite: bool = False,
     command: Sequence[str] = (),
-) -> Trained:
+) -> RepeatsResult:
     """Train `recipe` once per fold and seed, in folders of recipe.run_dir, with `workers` runs side by side.
 
     `folds`: how many; None: every run trains on all rows. `seeds`: by default that of the recipe. A row is in one fold,
@@ -145,23 +145,23 @@ def train_many(
     runs = (folds or 1) * len(seeds)
     division = ParallelConfig(None if workers is None else min(workers, runs), cluster)
     with contextlib.ExitStack() as stack:
-        places = None
+        slots = None
         if division.divides:
-            places = stack.enter_context(worker_slots(recipe.runtime, division, runs))
+            slots = stack.enter_context(worker_slots(recipe.runtime, division, runs))
             recipe = replace(recipe, runtime=replace(recipe.runtime, devices=()))  # each worker has its own card
-        return _train_many(recipe, places, folds, seeds, resume, overwrite, command)
+        return _train_many(recipe, slots, folds, seeds, resume, overwrite, command)
 
 
 def _train_many(
     recipe: Recipe,
-    places: WorkerSlots | None,
+    slots: WorkerSlots | None,
     folds: int | None,
     seeds: Sequence[int],
     resume: bool,
     overwrite: bool,
     command: Sequence[str],
-) -> Trained:
-    """`places`: where the runs are trained; None: in this process."""
+) -> RepeatsResult:
+    """`slots`: where the runs are trained; None: in this process."""
     recipe = resolve_values(recipe)
     refuse_early(recipe, KIND, resume=resume, overwrite=overwrite)
     rows = read_rows(recipe)
@@ -177,19 +177,19 @@ def _train_many(
             fold = members.index(member) % len(parts)
             return parts[fold], fold + 1
 
-        if places is not None:
-            train_side_by_side(series, places, held, command)
+        if slots is not None:
+            train_side_by_side(series, slots, held, command)
         else:
             _train_here(series, held, command)
         predictions = None if parts is None else gather(series, parts, seeds)
         metrics = _metrics(series)
-        found = spreads(metrics)
+        by_split = spreads(metrics)
         _warn_of_useless(recipe.task, metrics)
-        write_json_atomic(series.folder / SUMMARY, as_json(found))
+        write_json_atomic(series.folder / SUMMARY, as_json(by_split))
         sizes = None if parts is None else [len(part) for part in parts]
-        write_text_atomic(series.folder / REPORT, repeats_page(series, metrics, found, sizes))
+        write_text_atomic(series.folder / REPORT, repeats_page(series, metrics, by_split, sizes))
         series.finish()
-    return Trained(series.folder, tuple(member.name for member in members), found, predictions)
+    return RepeatsResult(series.folder, tuple(member.name for member in members), by_split, predictions)
 
 
 def _refuse(recipe: Recipe, folds: int | None, seeds: Sequence[int]) -> None:

@@ -128,9 +128,9 @@ class Study:
         """The trial `number`. What a killed call has written of its values stays."""
         from optuna.samplers import PartialFixedSampler, RandomSampler
 
-        found = self._values(number)
+        values = self._values(number)
         # The values are drawn elsewhere first: a sampler that goes on in the middle of a trial would draw others.
-        fixed = {name: _told_to_optuna(self._section.space[name], value) for name, value in found.items()}
+        fixed = {name: _to_optuna(self._section.space[name], value) for name, value in values.items()}
         self._study.sampler = PartialFixedSampler(fixed, RandomSampler(self._seed_of(number)))
         trial = begin()
         assert trial.number == number
@@ -152,7 +152,7 @@ class Study:
         values: dict[str, Any] = {}
         for name, axis in ordered(self._section.space):
             if applies(axis, values):
-                values[name] = _read(name, axis, _suggested(trial, name, axis))
+                values[name] = _from_optuna(name, axis, _suggested(trial, name, axis))
         return values
 
     def _seed_of(self, number: int) -> int:
@@ -160,8 +160,8 @@ class Study:
 
         return int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
 
-    def worth(self, number: int, evaluation: int, score: float) -> bool:
-        """Whether the trial is worth going on with, which has `score` at this evaluation."""
+    def worth_continuing(self, number: int, evaluation: int, score: float) -> bool:
+        """Whether a trial that has `score` at this evaluation goes on; the pruner compares it with the others."""
         with self._lock, _quiet():
             reported = self._study.get_trials(deepcopy=False)[number].intermediate_values
             if reported and evaluation < max(reported):  # resumed from a checkpoint before: this was decided already
@@ -190,34 +190,35 @@ class Study:
         from optuna.trial import TrialState
 
         states = {TrialState.COMPLETE: FINISHED, TrialState.PRUNED: PRUNED, TrialState.FAIL: FAILED}
-        found = []
+        records = []
         with self._lock:
             for trial in self._study.get_trials(deepcopy=False):
                 state, about = states.get(trial.state, RUNNING), trial.user_attrs
                 axes = ((name, self._section.space[name]) for name in self._section.space if name in trial.params)
-                values = {name: _read(name, axis, trial.params[name]) for name, axis in axes}
+                values = {name: _from_optuna(name, axis, trial.params[name]) for name, axis in axes}
                 score = trial.value if state == FINISHED else None
-                found.append(
+                records.append(
                     TrialRecord(trial.number, values, state, score, about.get(_SECONDS), about.get(_REASON, ""))
                 )
-        return found
+        return records
 
     def importance(self) -> dict[str, float]:
         """The share of the variance of the scores that each key explains by itself or with others (fANOVA; Hutter et
         al., 2014), the largest first. Keys that only some finished trials have are left out; {}: too few trials."""
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
-        finished = [told for told in self.trials() if told.state == FINISHED]
-        if len({told.score for told in finished}) < 2:
+        finished = [record for record in self.trials() if record.state == FINISHED]
+        if len({record.score for record in finished}) < 2:
             return {}
         varied = [
             name for name in self._section.space
-            if all(name in told.values for told in finished) and len({str(told.values[name]) for told in finished}) > 1
+            if all(name in record.values for record in finished)
+            and len({str(record.values[name]) for record in finished}) > 1
         ]  # fmt: skip
         with self._lock, _quiet():
             evaluator = FanovaImportanceEvaluator(seed=_FOREST)
-            found = get_param_importances(self._study, evaluator=evaluator, params=varied) if varied else {}
-        return {name: float(share) for name, share in found.items()}
+            shares = get_param_importances(self._study, evaluator=evaluator, params=varied) if varied else {}
+        return {name: float(share) for name, share in shares.items()}
 
 
 class _FolderIsLocked:
@@ -261,28 +262,28 @@ def _quiet() -> Iterator[None]:
 
 def _suggested(trial: Any, name: str, axis: Axis) -> Any:
     if axis.choices is not None:
-        return trial.suggest_categorical(name, [_told_to_optuna(axis, value) for value in axis.choices])
+        return trial.suggest_categorical(name, [_to_optuna(axis, value) for value in axis.choices])
     low, high = axis.ends
     if axis.whole:
         return trial.suggest_int(name, int(low), int(high), step=int(axis.step or 1), log=axis.log is not None)
     return trial.suggest_float(name, low, high, step=axis.step, log=axis.log is not None)
 
 
-def _told_to_optuna(axis: Axis, value: Any) -> Any:
-    """Of a list, which Optuna does not take, its text."""
+def _to_optuna(axis: Axis, value: Any) -> Any:
+    """A value of the recipe as Optuna takes it: a list is none, but its text is."""
     if axis.choices is None or value is None or isinstance(value, str | int | float):
         return value
     return value_text(value)
 
 
-def _read(name: str, axis: Axis, found: Any) -> Any:
+def _from_optuna(name: str, axis: Axis, drawn: Any) -> Any:
     """What Optuna drew, as the recipe has it."""
     if axis.choices is not None:
-        return next(value for value in axis.choices if _same(_told_to_optuna(axis, value), found))
+        return next(value for value in axis.choices if _same(_to_optuna(axis, value), drawn))
     if isinstance(axis.points, Steps):  # Optuna's sums of steps give 0.30000000000000004
-        return axis.points.nearest(found)
+        return axis.points.nearest(drawn)
     key = find_key(name)
-    return float(found) if key is not None and key.scalar is float else found
+    return float(drawn) if key is not None and key.scalar is float else drawn
 
 
 def _same(one: Any, other: Any) -> bool:

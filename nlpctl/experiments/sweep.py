@@ -79,15 +79,15 @@ def sweep(
     require_optuna()
     if not division.divides:
         return _sweep(original, recipe, None, resume, overwrite, command)
-    with worker_slots(recipe.runtime, division, trials_wanted(recipe.search)) as places:
+    with worker_slots(recipe.runtime, division, trials_wanted(recipe.search)) as slots:
         recipe = replace(recipe, runtime=replace(recipe.runtime, devices=()))  # each worker has its own card
-        return _sweep(original, recipe, places, resume, overwrite, command)
+        return _sweep(original, recipe, slots, resume, overwrite, command)
 
 
 def _sweep(
-    original: Recipe, recipe: Recipe, places: WorkerSlots | None, resume: bool, overwrite: bool, command: Sequence[str]
+    original: Recipe, recipe: Recipe, slots: WorkerSlots | None, resume: bool, overwrite: bool, command: Sequence[str]
 ) -> SweepResult:
-    """`places`: where the trials are trained; None: in this process. `original`: the recipe that best.yaml is
+    """`slots`: where the trials are trained; None: in this process. `original`: the recipe that best.yaml is
     written from."""
     text = own_text(original)
     recipe = resolve_values(recipe)
@@ -99,27 +99,27 @@ def _sweep(
     if not resume and not any(use_of(key).role == "rows" for key in recipe.search.space):
         read_training_data(task_rows(recipe.task, recipe.data))  # bad rows would end every trial
     with open_folder(recipe, files, KIND, (), {"metric": metric}, **flags) as folder:
-        text = _kept(text, folder / GIVEN)
+        text = _text_at_the_start(text, folder / GIVEN)
         study = Study(section, folder / JOURNAL, recipe.training.seed, better)
         _refuse_missing(study, folder)
         _refuse_done(study, folder, wanted)
         if section.pruner != "none" and recipe.training.evaluation_strategy == EVALUATES_NEVER:
             console.note("no trial is stopped early: training.evaluation_strategy is no, so nothing is compared")
-        _tell_few(section, wanted)
+        _note_few_points(section, wanted)
         clock = Clock(None if section.budget is None else parse_budget(section.budget))
         trials = Trials(recipe, folder, study, wanted, clock, metric, command)
-        if places is None:
+        if slots is None:
             trials.train_here()
         else:
             own = () if recipe.data.dataset is not None else files  # a named data set is downloaded once per node
-            trials.train_side_by_side(places, *map(str, own))
-        found = _swept(recipe, folder, study, metric, better)
-        best = best_text(original, text, found.best.values, _comments(found), folder / BEST, Path(f"{folder}-best"))
+            trials.train_side_by_side(slots, *map(str, own))
+        result = _result(recipe, folder, study, metric, better)
+        best = best_text(original, text, result.best.values, _comments(result), folder / BEST, Path(f"{folder}-best"))
         write_text_atomic(folder / BEST, best)
-        write_text_atomic(folder / REPORT, sweep_page(found, best, (folder / RECIPE).read_text(encoding="utf-8")))
-        write_json_atomic(folder / RESULT, console.json_ready(found.to_json()))  # the last, see _refuse_done
-        finish(folder, runs=[f"{TRIALS}/{each.name}" for each in found.ranking])
-    return found
+        write_text_atomic(folder / REPORT, sweep_page(result, best, (folder / RECIPE).read_text(encoding="utf-8")))
+        write_json_atomic(folder / RESULT, console.json_ready(result.to_json()))  # the last, see _refuse_done
+        finish(folder, runs=[f"{TRIALS}/{each.name}" for each in result.ranking])
+    return result
 
 
 def _refuse(recipe: Recipe, division: ParallelConfig) -> None:
@@ -134,7 +134,7 @@ def _refuse(recipe: Recipe, division: ParallelConfig) -> None:
         raise UserError("a trial is trained on one card", recipe.where("runtime.devices"), hint)
 
 
-def _tell_few(section: SearchSection, wanted: int | None) -> None:
+def _note_few_points(section: SearchSection, wanted: int | None) -> None:
     """Note a space with fewer points than trials: a sampler draws some of them again."""
     if section.sampler == "grid" or any(axis.points is None for axis in section.space.values()):
         return
@@ -143,7 +143,7 @@ def _tell_few(section: SearchSection, wanted: int | None) -> None:
         console.note(f"there are {counted(points, 'combinations')} only: search.sampler: grid tries each of them once")
 
 
-def _kept(text: str | None, file: Path) -> str | None:
+def _text_at_the_start(text: str | None, file: Path) -> str | None:
     """The recipe's text as it was when the sweep began, which `file` keeps: its owner may go on writing it."""
     if file.exists():
         return file.read_bytes().decode(errors="replace")
@@ -175,29 +175,29 @@ def _refuse_missing(study: Study, folder: Path) -> None:
 
 def _refuse_done(study: Study, folder: Path, wanted: int | None) -> None:
     """UserError if there is nothing left to do."""
-    told = study.trials()
-    ended = sum(each.state != RUNNING for each in told)
-    if wanted is not None and len(told) == ended >= wanted and _written(folder) == ended:
+    records = study.trials()
+    ended = sum(each.state != RUNNING for each in records)
+    if wanted is not None and len(records) == ended >= wanted and _reported_trials(folder) == ended:
         hint = f"ask for more: --trials {2 * ended}; or use --overwrite to begin again"
         raise UserError(f"all {counted(ended, 'trials')} are done; there is nothing to resume", str(folder), hint)
 
 
-def _written(folder: Path) -> int:
-    """How many trials the results of the folder tell of: fewer where a command was killed before it wrote them."""
+def _reported_trials(folder: Path) -> int:
+    """How many trials sweep.json tells of: fewer where a command was killed before it wrote them."""
     try:
         return len(read_json(folder / RESULT)["trials"])
     except (UserError, KeyError, TypeError):  # there is none, or it is damaged, and written anew
         return 0
 
 
-def _swept(recipe: Recipe, folder: Path, study: Study, metric: str, better: bool) -> SweepResult:
-    """What is found, once all trials have ended. RunFailed if none finished."""
-    told = study.trials()
-    ranked = ranking(told, better)
+def _result(recipe: Recipe, folder: Path, study: Study, metric: str, better: bool) -> SweepResult:
+    """What the trials say, once all have ended. RunFailed if none finished."""
+    records = study.trials()
+    ranked = ranking(records, better)
     if not ranked:
-        reasons = [each.reason for each in told if each.reason]
+        reasons = [each.reason for each in records if each.reason]
         reason = f", the last one: {reasons[-1]}" if reasons else ""
-        raise RunFailed(f"none of {counted(len(told), 'trials')} finished{reason}", str(folder), "try other values")
+        raise RunFailed(f"none of {counted(len(records), 'trials')} finished{reason}", str(folder), "try other values")
     second = None
     if len(ranked) > 1:
         first, other = (open_run(folder / TRIALS / each.name) for each in ranked[:2])
@@ -205,7 +205,7 @@ def _swept(recipe: Recipe, folder: Path, study: Study, metric: str, better: bool
         second = pair.scores.get(metric) if pair is not None and not isinstance(pair, str) else None
     test = _on_test(recipe, folder, ranked[0])
     importance = study.importance()
-    return SweepResult(folder, metric, better, recipe.search, tuple(told), tuple(ranked), importance, second, test)
+    return SweepResult(folder, metric, better, recipe.search, tuple(records), tuple(ranked), importance, second, test)
 
 
 def _on_test(recipe: Recipe, folder: Path, best: TrialRecord) -> dict[str, Any] | None:
@@ -234,7 +234,7 @@ def _known_on_test(folder: Path, best: TrialRecord) -> dict[str, Any] | None:
     return report if isinstance(report, dict) else None
 
 
-def _comments(found: SweepResult) -> dict[str, str]:
+def _comments(result: SweepResult) -> dict[str, str]:
     """Where each value of the best recipe came from, by key."""
-    of = f"best of {counted(len(found.trials), 'trials')}, trial {found.best.name}"
-    return {key: f"sweep: {of}; tried {found.space.space[key].text}" for key in found.best.values}
+    best = f"best of {counted(len(result.trials), 'trials')}, trial {result.best.name}"
+    return {key: f"sweep: {best}; tried {result.space.space[key].text}" for key in result.best.values}

@@ -108,9 +108,6 @@ class Trials:
         run = RunDirectory(self.folder / TRIALS / trial.name)
         return run.manifest_file.exists() and bool(run.read_manifest().resumed)
 
-    def worth(self, trial: Trial, evaluation: int, score: float) -> bool:
-        return self.study.worth(trial.number, evaluation, score)
-
     def done(self, trial: Trial, state: str, reason: str) -> None:
         """Record how a trial ended. RunFailed after too many failures in a row."""
         run, score = RunDirectory(self.folder / TRIALS / trial.name), None
@@ -142,7 +139,8 @@ class Trials:
             with sigterm_interrupts():
                 while (taken := self.take()) is not None:
                     trial, recipe = taken
-                    self.done(trial, *train_trial(recipe, self.metric, partial(self.worth, trial), self.command))
+                    worth = partial(self.study.worth_continuing, trial.number)
+                    self.done(trial, *train_trial(recipe, self.metric, worth, self.command))
         except (KeyboardInterrupt, Interrupted):
             raise Interrupted("interrupted", str(self.folder), AGAIN) from None
 
@@ -158,7 +156,7 @@ class Trials:
                 while len(trials) < pool.size and (taken := self.take()) is not None:
                     trial, recipe = taken
                     arguments = (recipe, self.metric, self.command)
-                    job = Job(TrialWorker.train, arguments, f"trial {trial.name}", answer=self._pruning_of(trial))
+                    job = Job(TrialWorker.train, arguments, f"trial {trial.name}", answer=partial(self._judge, trial))
                     trials[job] = trial
                     pool.submit(job)
                 if not trials:
@@ -167,9 +165,9 @@ class Trials:
                 trial = trials.pop(job)
                 self.done(trial, *_outcome(trial, job))
 
-    def _pruning_of(self, trial: Trial) -> Callable[[tuple[int, float]], bool]:
-        """What answers a trial that asks, after each evaluation, whether it is worth going on with."""
-        return lambda evaluated: self.worth(trial, *evaluated)
+    def _judge(self, trial: Trial, evaluated: tuple[int, float]) -> bool:
+        """Answer a trial that asks, after an evaluation, whether it is worth going on with."""
+        return self.study.worth_continuing(trial.number, *evaluated)
 
 
 def _outcome(trial: Trial, job: Job) -> tuple[str, str]:
@@ -230,12 +228,12 @@ def train_trial(
     except Pruned as pruned:
         return PRUNED, pruned.problems[0].message
     except Exception as error:  # also a library's, at values that nobody tried before; the others may work
-        told = error.problems[0] if isinstance(error, NlpctlError) else Problem(f"{type(error).__name__}: {error}")
+        problem = error.problems[0] if isinstance(error, NlpctlError) else Problem(f"{type(error).__name__}: {error}")
         cause = _of_the_machine(error)
         again = isinstance(cause, MemoryError) and f"{type(cause).__name__}: {cause}" == before
         if cause is not None and not again:
-            raise RunFailed(told.message, told.where or str(run.path), _then_again(remedy(cause))) from error
-        return FAILED, str(told)
+            raise RunFailed(problem.message, problem.where or str(run.path), _then_again(remedy(cause))) from error
+        return FAILED, str(problem)
     return FINISHED, ""
 
 
@@ -264,13 +262,13 @@ def _seconds(run: RunDirectory) -> float | None:
     return (datetime.fromisoformat(manifest.ended) - datetime.fromisoformat(manifest.started)).total_seconds()
 
 
-def best_of(told: Sequence[TrialRecord], greater_is_better: bool) -> TrialRecord | None:
+def best_of(records: Sequence[TrialRecord], greater_is_better: bool) -> TrialRecord | None:
     """The finished trial with the best score, the first of several; None: none is finished."""
-    ranked = ranking(told, greater_is_better)
+    ranked = ranking(records, greater_is_better)
     return ranked[0] if ranked else None
 
 
-def ranking(told: Sequence[TrialRecord], greater_is_better: bool) -> list[TrialRecord]:
+def ranking(records: Sequence[TrialRecord], greater_is_better: bool) -> list[TrialRecord]:
     """The finished trials, the best first."""
-    finished = [each for each in told if each.state == FINISHED and each.score is not None]
+    finished = [each for each in records if each.state == FINISHED and each.score is not None]
     return sorted(finished, key=lambda each: -each.score if greater_is_better else each.score)

@@ -86,9 +86,9 @@ def _program(file: Path) -> None:
 
 
 def _npz(file: Path) -> None:
-    from nlpctl.experiments.held_out import shares_of, write_shares
+    from nlpctl.experiments.held_out import HeldOutProbabilities, write_probabilities
 
-    write_shares(file, shares_of([np.full((2, 2), 0.5), np.full((1, 2), 0.5)]), ["a", "b"])
+    write_probabilities(file, HeldOutProbabilities.from_rows([np.full((2, 2), 0.5), np.full((1, 2), 0.5)]), ["a", "b"])
 
 
 def _tallies(file: Path) -> None:
@@ -205,7 +205,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any], Callable[[Path], Any]]] = {
     "raw tensors": ("a", _raw_tensors, _static),
     "program": ("__model__", _program, _called("nlpctl.formats.program", "read_program")),
     "npy": ("a.npy", lambda file: np.save(file, WEIGHTS["w"]), _called("nlpctl.formats.array_files", "read_numpy")),
-    "npz": ("a.npz", _npz, _called("nlpctl.experiments.held_out", "read_shares")),
+    "npz": ("a.npz", _npz, _called("nlpctl.experiments.held_out", "read_probabilities")),
     "tallies": ("a.npz", _tallies, _called("nlpctl.tasks.tallies", "load_tallies")),
     "zip": ("a.zip", _zip, _unpack),
     "tar": ("a.tar", _tar(""), _unpack),

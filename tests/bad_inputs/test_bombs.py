@@ -20,7 +20,7 @@ from onnx import helper, numpy_helper
 from onnx_graphs import write_graph
 
 from nlpctl.errors import UserError
-from nlpctl.experiments.held_out import read_shares, shares_of, write_shares
+from nlpctl.experiments.held_out import HeldOutProbabilities, read_probabilities, write_probabilities
 from nlpctl.files import write_npz
 from nlpctl.formats import lod_tensor, program
 from nlpctl.formats.array_files import read_npz, read_numpy
@@ -96,10 +96,10 @@ def test_probabilities_that_are_a_zip_bomb(tmp_path: Path) -> None:
     file = tmp_path / "probabilities.npz"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("values.npy", npy_head((25 << 20, 1)) + bytes(100 << 20))
-    refused(read_shares, "its files claim", file)
-    zeros = shares_of([np.zeros((20 << 20, 1))])
-    write_shares(file, zeros, ["a"])
-    assert len(read_shares(file)[0].values) == 20 << 20
+    refused(read_probabilities, "its files claim", file)
+    zeros = HeldOutProbabilities.from_rows([np.zeros((20 << 20, 1))])
+    write_probabilities(file, zeros, ["a"])
+    assert len(read_probabilities(file)[0].values) == 20 << 20
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_damaged_probabilities(tmp_path: Path, values: list, ends: list, message
     arrays = {"values": np.array(values, np.float32), "ends": np.array(ends), "labels": '["a", "b"]'}
     with (tmp_path / "p.npz").open("wb") as stream:
         write_npz(stream, arrays)
-    refused(read_shares, message, tmp_path / "p.npz")
+    refused(read_probabilities, message, tmp_path / "p.npz")
 
 
 # -- graphs -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nlpctl.experiments.held_out import read_shares
+from nlpctl.experiments.held_out import read_probabilities
 
 QUICK = ("--max_steps", "3", "--evaluation_strategy", "no", "--save_strategy", "no", "--no-load_best_model_at_end")
 WORDS = ("train", "recipe.yaml", "--folds", "2", "--set", "data.train=noisy.tsv", "--output_dir", "folds")
@@ -30,7 +30,7 @@ def test_every_row_is_predicted_by_a_run_that_did_not_see_it(work, folds):
         seen = (work / "folds" / "data" / f"train-fold-{line['fold']}.tsv").read_text()
         assert f"\n{line['texts']['text']}\t" not in seen
         assert max(line["probabilities"], key=line["probabilities"].get) == line["label"]
-    shares, labels = read_shares(work / "folds" / "probabilities.npz")
+    shares, labels = read_probabilities(work / "folds" / "probabilities.npz")
     assert labels == ("neg", "pos") and len(shares.values) == len(rows)
     told = [[line["probabilities"][name] for name in labels] for line in found]
     assert np.allclose(shares.values, told, atol=1e-5)
@@ -92,7 +92,7 @@ def test_seeds_that_are_joined_decide_by_their_mean_thresholds(work):
         )
         for fold in (1, 2)
     ]
-    shares, names = read_shares(work / "sets" / "probabilities.npz")
+    shares, names = read_probabilities(work / "sets" / "probabilities.npz")
     found = lines(work / "sets" / "predictions.jsonl")
     given = [[name in line["labels"] for name in names] for line in found]
     assert given == [

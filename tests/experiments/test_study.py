@@ -102,15 +102,15 @@ def test_worse_than_the_median_is_not_worth_going_on(study) -> None:
     found = study(sampler="random")
     for number in range(5):
         trial = found.draw()
-        assert all(found.worth(trial.number, step, number / 10 + step / 100) for step in (1, 2, 3))
+        assert all(found.worth_continuing(trial.number, step, number / 10 + step / 100) for step in (1, 2, 3))
         found.tell(trial.number, FINISHED, number / 10, 1.0)
     better, worse = found.draw(), found.draw()
-    assert found.worth(better.number, 1, 0.3) and found.worth(worse.number, 1, 0.215)
-    assert not found.worth(worse.number, 2, 0.1)
+    assert found.worth_continuing(better.number, 1, 0.3) and found.worth_continuing(worse.number, 1, 0.215)
+    assert not found.worth_continuing(worse.number, 2, 0.1)
     found.tell(worse.number, PRUNED, seconds=1.0, reason="worse")
     found = study(sampler="random")  # resumed from a checkpoint before the second evaluation
     assert found.unfinished() == [better]
-    assert found.worth(better.number, 1, 0.3) and found.worth(better.number, 2, 0.3)
+    assert found.worth_continuing(better.number, 1, 0.3) and found.worth_continuing(better.number, 2, 0.3)
     assert [told.state for told in found.trials()] == [FINISHED] * 5 + [RUNNING, PRUNED]
 
 
