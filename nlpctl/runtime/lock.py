@@ -3,6 +3,9 @@
 It is one of `flock`, since one of `fcntl.lockf` needs a file open for writing, which a folder never is, and is lost as
 soon as the process closes any other descriptor of the file. `flock` locks what a forked process shares with its parent,
 as the workers of a data loader do; so these close their copy at once. Programs that are started do not get one.
+
+The package filelock would not do: it opens files for writing, and a run, a series, or a compression is locked as the
+folder that it is. Nor does it leave the number of the holder where the next one can tell it.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def run_python(*arguments: str, environ: dict[str, str] | None = None, seconds: 
     try:
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=env, timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        told = (error.stdout or b"").decode("utf-8", errors="replace").strip()
-        return Answer(told, f"no answer within {seconds:g} s", None)
+        output = (error.stdout or b"").decode("utf-8", errors="replace").strip()
+        return Answer(output, f"no answer within {seconds:g} s", None)
     output, errors = (stream.decode("utf-8", errors="replace").strip() for stream in (done.stdout, done.stderr))
     return Answer(output, errors, done.returncode)
 
@@ -387,12 +387,12 @@ def _safe_path() -> Iterator[None]:
     """What multiprocessing starts in this context gets parent.SAFE_PATH, as a variable: it takes no options. The new
     process removes it.
     """
-    asked = _SAFE_PATH in os.environ  # by the user: hers stays, in the new processes too
+    set_by_user = _SAFE_PATH in os.environ  # hers stays, in the new processes too
     os.environ.setdefault(_SAFE_PATH, _OURS)
     try:
         yield
     finally:
-        if not asked:
+        if not set_by_user:
             os.environ.pop(_SAFE_PATH, None)
 
 
