@@ -60,6 +60,10 @@ class MissingDocument(DamagedDocument):
     """There is no such file."""
 
 
+class OtherFormat(DamagedDocument):
+    """The document is of another format than this version of nlpctl reads."""
+
+
 class Mismatch(ValueError):
     """A value that does not fit its annotation; str() of it says where and why."""
 
@@ -98,7 +102,10 @@ class Document:
 
     @classmethod
     def load(cls: type[D], path: Path, repair: str = "") -> D:
-        """Read the document. DamagedDocument (MissingDocument): it cannot be read. `repair`: in place of REPAIR."""
+        """Read the document. `repair`: in place of REPAIR.
+
+        DamagedDocument (MissingDocument, OtherFormat): it cannot be read.
+        """
         repair = repair or cls.REPAIR
         refuse_pipe(path)
         try:
@@ -118,7 +125,7 @@ class Document:
             raise DamagedDocument('was not written by nlpctl: it has no "format"', str(path), repair)
         if cls.FORMAT is not None and content["format"] != cls.FORMAT:
             problem = f"has format {_shorten(content['format'])}; this version of nlpctl reads format {cls.FORMAT}"
-            raise DamagedDocument(problem, str(path), f"update nlpctl, or {cls.UPDATE or repair}")
+            raise OtherFormat(problem, str(path), f"update nlpctl, or {cls.UPDATE or repair}")
         try:
             return cls.from_json(content)
         except Mismatch as error:

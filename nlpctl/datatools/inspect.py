@@ -26,8 +26,9 @@ from nlpctl.data.records import Records
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.split_rows import as_written, cut, label_counts, no_row_left, read_split_rows
 from nlpctl.data.splits import resolve_labels
+from nlpctl.documents import Document
 from nlpctl.errors import UserError
-from nlpctl.files import json_of, staged_file, write_text_atomic, writing
+from nlpctl.files import staged_file, write_text_atomic, writing
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.source import resolve_source
 from nlpctl.outputs import refuse_output
@@ -161,13 +162,19 @@ def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     return sizes
 
 
+@dataclass(frozen=True)
+class SplitManifest(Document):
+    """split.json of `nlpctl data split`: how many rows of the data each part got, by its name."""
+
+    rows: Mapping[str, Any]
+
+
 def _refuse_older_parts(folder: Path, files: Mapping[str, Path]) -> None:
     """UserError if a file of an earlier split would remain: its rows would be in the new files too."""
-    try:
-        earlier = json_of(folder / MANIFEST)["rows"]
-    except (OSError, ValueError, KeyError, TypeError):
+    earlier = SplitManifest.load_if_valid(folder / MANIFEST)
+    if earlier is None:
         return
-    for path in (path for part in PARTS if part in earlier for path in sorted(folder.glob(f"{part}.*"))):
+    for path in (path for part in PARTS if part in earlier.rows for path in sorted(folder.glob(f"{part}.*"))):
         if path not in files.values():
             message = "this file of an earlier split would remain, and its rows are in the new files too"
             raise UserError(message, where=str(path), hint="delete it, or name another folder: -o")

@@ -27,7 +27,7 @@ from nlpctl.data.open_split import has_split
 from nlpctl.data.split_rows import cut
 from nlpctl.errors import UserError
 from nlpctl.experiments.series import Member, TrainingRows, open_series, read_rows, refuse_early, resolve_values
-from nlpctl.files import read_json, write_json_atomic, write_text_atomic
+from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.layout import REPORT
 from nlpctl.names import listed
 from nlpctl.report.html import element
@@ -80,7 +80,7 @@ def learning_curve(
     ) as series:
         for member in members:
             series.train(member, command)
-        metrics = [read_json(series.run(member).metrics_file)[split] for member in members]
+        metrics = [series.run(member).read_metrics()[split] for member in members]
         metric = _metric(recipe, metrics)
         values = [float(single_scores(report)[metric]) for report in metrics]
         curve = fit(sizes, [values[runs] for runs in by_size])

@@ -250,5 +250,5 @@ def _metrics(series: Series) -> dict[str, dict[str, Any]]:
     for member in series.members:
         held = series.folder / HELD / member.name / SCORES
         own = {"held out": read_json(held)} if held.is_file() else {}
-        found[member.name] = own | read_json(series.run(member).metrics_file)
+        found[member.name] = own | dict(series.run(member).read_metrics())
     return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from nlpctl.config.tasks import greater_is_better
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import read_training_data
+from nlpctl.documents import Document
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.experiments.best_recipe import best_text, own_text
 from nlpctl.experiments.series import (
@@ -41,7 +42,7 @@ from nlpctl.experiments.series import (
 from nlpctl.experiments.study import FINISHED, RUNNING, Study, TrialRecord, require_optuna
 from nlpctl.experiments.sweep_result import BEST, TRIALS, SweepResult, sweep_page
 from nlpctl.experiments.trials import Trials, ranking, watched_metric
-from nlpctl.files import read_json, write_json_atomic, write_text_atomic, writing
+from nlpctl.files import write_json_atomic, write_text_atomic, writing
 from nlpctl.layout import LOGS, RECIPE, REPORT
 from nlpctl.names import counted
 from nlpctl.runs.runs import open_run, paired
@@ -182,12 +183,19 @@ def _refuse_done(study: Study, folder: Path, wanted: int | None) -> None:
         raise UserError(f"all {counted(ended, 'trials')} are done; there is nothing to resume", str(folder), hint)
 
 
+@dataclass(frozen=True)
+class SweepFile(Document):
+    """sweep.json: the result of a sweep (SweepResult.to_json), of which a later call of the command needs these."""
+
+    trials: tuple[Any, ...] = ()
+    best: str | None = None
+    test: dict[str, Any] | None = None
+
+
 def _reported_trials(folder: Path) -> int:
     """How many trials sweep.json tells of: fewer where a command was killed before it wrote them."""
-    try:
-        return len(read_json(folder / RESULT)["trials"])
-    except (UserError, KeyError, TypeError):  # there is none, or it is damaged, and written anew
-        return 0
+    written = SweepFile.load_if_valid(folder / RESULT)  # a damaged one is written anew
+    return 0 if written is None else len(written.trials)
 
 
 def _result(recipe: Recipe, folder: Path, study: Study, metric: str, better: bool) -> SweepResult:
@@ -226,12 +234,8 @@ def _on_test(recipe: Recipe, folder: Path, best: TrialRecord) -> dict[str, Any] 
 
 def _known_on_test(folder: Path, best: TrialRecord) -> dict[str, Any] | None:
     """The report of `best` on test from before more trials were asked for."""
-    try:
-        before = read_json(folder / RESULT)
-    except UserError:  # there is none, or it is damaged, and written anew
-        return None
-    report = before.get("test") if before.get("best") == best.name else None
-    return report if isinstance(report, dict) else None
+    before = SweepFile.load_if_valid(folder / RESULT)  # a damaged one is written anew
+    return before.test if before is not None and before.best == best.name else None
 
 
 def _comments(result: SweepResult) -> dict[str, str]:

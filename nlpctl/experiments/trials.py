@@ -21,7 +21,6 @@ from nlpctl.experiments.series import AGAIN
 from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, Study, Trial, TrialRecord
 from nlpctl.experiments.sweep_result import TRIALS
 from nlpctl.experiments.training_pool import training_pool
-from nlpctl.files import read_json
 from nlpctl.report.score_tables import single_scores
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import LET_GO, wait_until_free
@@ -112,7 +111,7 @@ class Trials:
         """Record how a trial ended. RunFailed after too many failures in a row."""
         run, score = RunDirectory(self.folder / TRIALS / trial.name), None
         if state == FINISHED:
-            score = single_scores(read_json(run.metrics_file).get("dev", {})).get(self.metric)
+            score = single_scores(run.read_metrics().get("dev", {})).get(self.metric)
         self.study.tell(trial.number, state, score, _seconds(run), reason)
         records = self.study.trials()
         self._note_end(records, records[trial.number])

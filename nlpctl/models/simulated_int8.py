@@ -18,6 +18,7 @@ from typing import Any
 import paddle
 import paddle.nn.functional as F
 
+from nlpctl.documents import Mismatch, convert
 from nlpctl.errors import UserError
 from nlpctl.upstream.changed_in_place import save, saved
 
@@ -53,12 +54,9 @@ def read_simulation(config: Mapping[str, Any], where: str) -> Simulation | None:
     if value is None:
         return None
     try:
-        shared = tuple(tuple(str(name) for name in names) for names in value["shared"])
-        found = Simulation(
-            str(value["weights"]), str(value["inputs"]), float(value["moving_rate"]), bool(value["clipped"]), shared
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        message = f'its "{KEY}" is incomplete or damaged ({type(error).__name__}: {error})'
+        found = convert(value, Simulation)
+    except Mismatch as error:
+        message = f'its "{KEY}" is incomplete or damaged ({error})'
         raise UserError(message, where=where, hint=_HINT) from None
     if found.weights not in WEIGHTS or found.inputs not in INPUTS:
         message = f'its "{KEY}" names {found.weights} and {found.inputs}, which this version of nlpctl does not know'

@@ -14,7 +14,7 @@ import numpy as np
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import ModelSection, Recipe, RuntimeSection
 from nlpctl.errors import UserError
-from nlpctl.files import read_json, staged_dir, staged_file, write_npz, writing
+from nlpctl.files import staged_dir, staged_file, write_npz, writing
 from nlpctl.inference.named_model import model_with_weights
 from nlpctl.layout import CALIBRATION, MANIFEST, RECIPE, config_file, real_path, runs_around
 from nlpctl.models.model_manifest import (
@@ -31,6 +31,7 @@ from nlpctl.models.weights import Weights, read_weights_file, to_float32
 from nlpctl.outputs import NO_ARRAYS, refuse_inputs, refuse_output, refuse_part, refuse_stream
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
+from nlpctl.runtime.run_directory import RunManifest
 
 if TYPE_CHECKING:
     from nlpctl.models.families import Family
@@ -116,20 +117,13 @@ def _listed(
 def _of_run(folder: Path, arrays: Mapping[str, np.ndarray]) -> Mapping[str, str]:
     """How the run that `folder`, a model folder or checkpoint, belongs to trained each parameter; else {}."""
     for place in runs_around(folder)[:1]:
-        facts = _content(place / MANIFEST).get("parameters")
-        if isinstance(facts, dict) and (place / RECIPE).is_file():
-            lists = [facts.get(kind) for kind in ("unreached", "fitted")]
+        manifest = RunManifest.load_if_valid(place / MANIFEST)
+        if manifest is not None and (place / RECIPE).is_file():
+            lists = [manifest.parameters.get(kind) for kind in ("unreached", "fitted")]
             return training_of(
                 arrays, recipe_of(place).model, *(names if isinstance(names, list) else () for names in lists)
             )
     return {}
-
-
-def _content(file: Path) -> Mapping[str, Any]:
-    try:
-        return read_json(file)
-    except UserError:
-        return {}
 
 
 def training_of(

@@ -32,8 +32,8 @@ from nlpctl.config.checks import INSTALL_MLFLOW, MLFLOW
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
+from nlpctl.documents import Document, whole_content
 from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
-from nlpctl.files import json_of, write_json_atomic
 from nlpctl.layout import CARD, INTERVALS
 from nlpctl.parent import SAFE_PATH
 from nlpctl.report.score_tables import without_counts
@@ -235,7 +235,7 @@ class _Sender:
             begun, name = _milliseconds(record.manifest["started"]), record.run.path.resolve().name
             found = self._client.create_run(self._experiment(), start_time=begun, run_name=name)
             record.run.logs.mkdir(exist_ok=True)
-            write_json_atomic(record.run.logs / "mlflow.json", {**known, self.shown: found.info.run_id})
+            MlflowFile({**known, self.shown: found.info.run_id}).save(record.run.logs / "mlflow.json")
         elif record.state == "running" and found.info.status != "RUNNING":  # a resumed run
             self._client.update_run(found.info.run_id, status="RUNNING")
         if not found.data.params:  # new, or cut off after it was made
@@ -323,13 +323,17 @@ class _Sender:
         self._client.set_tag(self._run_id, _COMPLETE, ended)
 
 
+@dataclass(frozen=True)
+class MlflowFile(Document):
+    """logs/mlflow.json of a run: the MLflow runs that this run is, by server, so that it is not sent twice."""
+
+    runs: Mapping[str, Any] = whole_content()
+
+
 def _known(run: RunDirectory) -> dict[str, str]:
     """The MLflow runs that this run is, by server."""
-    try:
-        found = json_of(run.logs / "mlflow.json")
-    except (OSError, ValueError):
-        return {}
-    return {uri: each for uri, each in found.items() if isinstance(each, str)} if isinstance(found, dict) else {}
+    file = MlflowFile.load_if_valid(run.logs / "mlflow.json")
+    return {} if file is None else {uri: each for uri, each in file.runs.items() if isinstance(each, str)}
 
 
 def _milliseconds(time: str | None) -> int | None:

@@ -113,6 +113,15 @@ class RunManifest(Document):
     content: Mapping[str, Any] = whole_content()
 
 
+@dataclass(frozen=True)
+class MetricsFile(Document):
+    """metrics.json of a run: the report of each split that its model was scored on, at the end of the training."""
+
+    REPAIR: ClassVar[str] = "score the model again: nlpctl eval, or train again"
+
+    splits: Mapping[str, Mapping[str, Any]] = whole_content()
+
+
 class RunDirectory:
     """One run on disk. Only the process that called `begin` changes its state; process 0 of several may add facts."""
 
@@ -209,6 +218,10 @@ class RunDirectory:
         return RunManifest.load(
             self.manifest_file, f"{self._elsewhere}, or delete this folder if it is not needed"
         )
+
+    def read_metrics(self) -> Mapping[str, Mapping[str, Any]]:
+        """metrics.json: the scores by split. UserError when it cannot be read."""
+        return MetricsFile.load(self.metrics_file).splits
 
     def last_checkpoint(self) -> Path | None:
         """The newest complete checkpoint, or None."""

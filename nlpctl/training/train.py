@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +79,7 @@ def train(
     else:
         _train_in_this_process(recipe, run, options, device, pruner)
     holds_run = not is_child() and (nodes is None or nodes.is_head)
-    metrics = json.loads(run.metrics_file.read_text(encoding="utf-8")) if holds_run else {}
+    metrics = dict(run.read_metrics()) if holds_run else {}
     return TrainResult(run, metrics)
 
 

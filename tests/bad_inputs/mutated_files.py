@@ -180,6 +180,17 @@ def _lines(file: Path) -> int:
         return sum(1 for _ in file_lines(stream, str(file), "jsonl"))
 
 
+def _document(path: str, name: str, content: str) -> tuple[str, Callable[[Path], Any], Callable[[Path], Any]]:
+    """A document of nlpctl's own, with entries of every kind that it may have."""
+
+    def load(file: Path) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module(path), name).load(file)
+
+    return "a.json", lambda file: file.write_text(content, encoding="utf-8"), load
+
+
 def _called(path: str, *names: str) -> Callable[[Path], Any]:
     def read(file: Path) -> Any:
         from importlib import import_module
@@ -192,6 +203,24 @@ def _called(path: str, *names: str) -> Callable[[Path], Any]:
 WEIGHT_READERS = _called("nlpctl.formats.safe_pickle", "load_pdparams")
 TORCH = _called("nlpctl.formats.torch_file", "load_torch_file")
 RAW = WEIGHTS["w"].tobytes()
+
+EXPORT_JSON = """{"format": 1, "task": "a", "inputs": [{"name": "x", "dtype": "int64", "shape": [null, 8]}],
+"outputs": [], "max_seq_length": 8, "graphs": [{"format": "onnx", "precision": "fp32", "files": ["m.onnx"],
+"method": null, "checks": [{"engine": "e", "precision": "fp32", "difference": Infinity, "agreement": 1.0}]}], "rows": 3,
+"source": "m", "versions": {"paddle": "2"}, "speeds": {"conditions": {"processor": "p", "instruction_sets": ["avx"],
+"device": "cpu", "threads": 2, "versions": {}, "cores": 2}, "rows_per_second": {"w": {"1": 2.5}}, "failed": {}},
+"dev": {"metric": "f1", "rows": 9, "falling": false, "fp32": 0.5, "scores": {"w": 0.4}}, "sha256": {"m.onnx": "1"}}"""
+CALIBRATION_JSON = """{"format": 1, "method": "temperature", "names": [], "scales": [0.7], "shifts": [0], "power": 0.5,
+"split": "dev", "rows": 70, "ece": [0.2, 0.1], "ways": {"w": {"method": "logistic", "names": ["P", "L"],
+"scales": [0.5, 2], "shifts": [0, 1], "power": 0, "split": "dev", "rows": 70, "ece": [0.2, 0.1]}}}"""
+RUN_JSON = """{"format": 1, "state": "failed", "pid": 7, "host": "h", "started": "2026-01-02T03:04:05+00:00",
+"ended": null, "error": "e", "resumed": [{"at": "t", "was": "s"}], "processes": 2, "command": ["nlpctl"],
+"data": {"a.tsv": "1"}, "functions": {"k": {"n": "1"}}, "skipped_rows": {"train": {"total": 0}},
+"continues": {"run": "r", "checkpoint": "checkpoint-1", "best": null, "step": 1}}"""
+STATE_JSON = """{"global_step": 8, "epoch": 1.5, "best_metric": 0.5, "best_model_checkpoint": "checkpoint-8",
+"log_history": [{"loss": 0.5, "step": 4}, {"eval_loss": NaN, "step": 8}], "trial_params": null}"""
+PLAN_JSON = """{"identity": {"a": [1]}, "engine": ["e", "fp32"], "shard_rows": 64, "ranges": [[0, 0, null, 1]],
+"scanned": [[64, 0, [[9, 10]]]]}"""
 
 FORMATS: dict[str, tuple[str, Callable[[Path], Any], Callable[[Path], Any]]] = {
     "pickle 2": ("a.pdparams", _pickled(2), WEIGHT_READERS),
@@ -214,6 +243,12 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any], Callable[[Path], Any]]] = {
     "onnx": ("a.onnx", _onnx, _called("nlpctl.graphs.onnx_graph", "read_graph")),
     "flat index": ("a.faiss", _index("flat"), _search("flat")),
     "hnsw index": ("a.faiss", _index("hnsw"), _search("hnsw")),
+    "export.json": _document("nlpctl.models.export_folder", "ExportManifest", EXPORT_JSON),
+    "calibration.json": _document("nlpctl.models.confidence", "Calibration", CALIBRATION_JSON),
+    "labels.json": _document("nlpctl.models.folder", "LabelsFile", '{"labels": ["a", "b"], "thresholds": [0.5, 0.25]}'),
+    "manifest.json": _document("nlpctl.runtime.run_directory", "RunManifest", RUN_JSON),
+    "trainer_state.json": _document("nlpctl.training.checkpoint_choice", "SavedTrainerState", STATE_JSON),
+    "plan.json": _document("nlpctl.inference.shard_folder", "ShardPlan", PLAN_JSON),
     "gzip": ("a.jsonl.gz", lambda file: file.write_bytes(gzip.compress(b'{"text": "a"}\n' * 50, mtime=0)), _lines),
 }
 

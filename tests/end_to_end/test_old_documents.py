@@ -16,8 +16,10 @@ from nlpctl.compress.schedule import StepTimes
 from nlpctl.compress.scores import StoredRow
 from nlpctl.compress.timing import StoredRounds
 from nlpctl.config.task_file import TaskFile
+from nlpctl.data.text.stored_tokenizer import StoredTokenizerFile
 from nlpctl.documents import Document
 from nlpctl.experiments.series import SeriesFile
+from nlpctl.experiments.sweep import SweepFile
 from nlpctl.inference.index_folder import IndexManifest
 from nlpctl.inference.predict import PartialNote
 from nlpctl.inference.shard_folder import PartNote, ShardPlan
@@ -26,7 +28,7 @@ from nlpctl.models.export_folder import ExportManifest
 from nlpctl.models.folder import LabelsFile
 from nlpctl.models.model_manifest import ModelManifest
 from nlpctl.runs.run_files import MistakesFile, SlicesFile
-from nlpctl.runtime.run_directory import RunManifest
+from nlpctl.runtime.run_directory import MetricsFile, RunManifest
 from nlpctl.training.checkpoint_choice import CheckpointSums, SavedTrainerState
 from nlpctl.training.checkpoints import ReachedParameters
 
@@ -35,12 +37,15 @@ BY_NAME: dict[str, type[Document]] = {
     "calibration.json": Calibration,
     "checksums.json": CheckpointSums,
     "export.json": ExportManifest,
+    "fast_tokenizer.json": StoredTokenizerFile,
     "labels.json": LabelsFile,
     "last-round.json": StoredRounds,
+    "metrics.json": MetricsFile,
     "mistakes.json": MistakesFile,
     "reached_parameters.json": ReachedParameters,
     "series.json": SeriesFile,
     "slices.json": SlicesFile,
+    "sweep.json": SweepFile,
     "task.json": TaskFile,
     "times.json": StepTimes,
     "trainer_state.json": SavedTrainerState,
@@ -81,8 +86,11 @@ def test_each_is_read_and_written_again_as_it_was(folders, tmp_path):
         if kind is None:
             continue
         seen[kind] += 1
-        kind.load(file).save(tmp_path / "again.json")
+        document = kind.load(file)
+        if kind is SweepFile:  # only read: it names the entries that a later call needs
+            continue
         again = tmp_path / "again.json"
+        document.save(again)
         # PaddleNLP sorts the entries of its own document.
         assert json.loads(again.read_text(encoding="utf-8")) == before, file
         assert kind is SavedTrainerState or again.read_bytes() == file.read_bytes(), file

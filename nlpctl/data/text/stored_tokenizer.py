@@ -10,15 +10,14 @@ from __future__ import annotations
 import functools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from nlpctl.errors import UserError
-from nlpctl.files import read_json, write_json_atomic
+from nlpctl.documents import Count, Document, MissingDocument, OtherFormat
 
 FILE = "fast_tokenizer.json"
-FORMAT = 1
 _RANGES = (range(0xD800), range(0xE000, 0x10000), range(0x1F000, 0x1FC00))  # the first plane, and emoji
 _SAME, _ALONE, _GONE, _SPACE, _OTHER = range(5)  # kinds of runs of characters
 
@@ -74,37 +73,71 @@ def stored_runs(table: Mapping[int, str]) -> tuple[list[tuple[int, int]], dict[i
     return runs, others
 
 
+def _character_kind(value: int) -> None:
+    if not 0 <= value <= _OTHER:
+        raise ValueError(f"is {value}, no kind of characters")
+
+
+@dataclass(frozen=True)
+class StoredTokenizerFile(Document):
+    """fast_tokenizer.json of an export: what a StoredTokenizer needs, written by `nlpctl export`.
+
+    `ids`: of [PAD] and the like; `pieces`: the vocabulary, index = id, and `added`: tokens beside it; `runs`, `others`:
+    as in StoredCharacters. The other entries are attributes of PaddleNLP's tokenizer.
+    """
+
+    FORMAT: ClassVar[int | None] = 1
+    REPAIR: ClassVar[str] = "copy the export again, or make it again with `nlpctl export`"
+
+    model_input_names: list[str]
+    pad_token_type_id: int
+    do_lower_case: bool
+    mask_token: str | None
+    all_special_tokens: list[str]
+    unique_no_split_tokens: list[str]
+    all_special_ids: list[int]
+    ids: Mapping[str, int | None]
+    added: Mapping[str, int]
+    unk_token: str
+    max_input_chars_per_word: int
+    pieces: list[str]
+    runs: list[tuple[Count, Annotated[int, _character_kind]]]
+    others: Mapping[int, str]
+
+    def __post_init__(self) -> None:
+        if not self.runs or self.runs[0][0] != 0:
+            raise ValueError("is damaged: its runs of characters are not whole")
+
+
 class StoredTokenizer:
     """What encoders and tasks ask of a PaddleNLP WordPiece tokenizer: [CLS] text [SEP], or [CLS] text [SEP] pair [SEP].
 
     What it does not have is an attribute of `full`, PaddleNLP's own tokenizer, which is opened for it.
     """
 
-    def __init__(self, content: Mapping[str, Any], full: Callable[[], Any], beyond: Callable[[Any], Mapping[int, str]]):
-        """`beyond`: from PaddleNLP's tokenizer to its table of characters. KeyError, TypeError, ValueError: damaged."""
+    def __init__(
+        self, content: StoredTokenizerFile, full: Callable[[], Any], beyond: Callable[[Any], Mapping[int, str]]
+    ):
+        """`full` opens PaddleNLP's tokenizer; `beyond`: from that to its table of characters."""
         self._full = functools.cache(full)
-        self.model_input_names = list(content["model_input_names"])
-        self.pad_token_type_id = int(content["pad_token_type_id"])
-        self.do_lower_case = bool(content["do_lower_case"])
-        self.mask_token = content["mask_token"]
-        self.all_special_tokens = list(map(str, content["all_special_tokens"]))
-        self.unique_no_split_tokens = list(map(str, content["unique_no_split_tokens"]))
-        self.all_special_ids = list(map(int, content["all_special_ids"]))
-        for name, value in content["ids"].items():
+        self.model_input_names = content.model_input_names
+        self.pad_token_type_id = content.pad_token_type_id
+        self.do_lower_case = content.do_lower_case
+        self.mask_token = content.mask_token
+        self.all_special_tokens = content.all_special_tokens
+        self.unique_no_split_tokens = content.unique_no_split_tokens
+        self.all_special_ids = content.all_special_ids
+        for name, value in content.ids.items():
             setattr(self, f"{name}_token_id", value)
-        pieces = list(map(str, content["pieces"]))
-        self._added = {str(token): int(id) for token, id in content["added"].items()}
-        self._tokens = dict(enumerate(pieces)) | {id: token for token, id in self._added.items()}
+        self._added = dict(content.added)
+        self._tokens = dict(enumerate(content.pieces)) | {id: token for token, id in self._added.items()}
         self.wordpiece_tokenizer = SimpleNamespace(
-            vocab=SimpleNamespace(token_to_idx={piece: id for id, piece in enumerate(pieces)}),
-            unk_token=str(content["unk_token"]),
-            max_input_chars_per_word=int(content["max_input_chars_per_word"]),
+            vocab=SimpleNamespace(token_to_idx={piece: id for id, piece in enumerate(content.pieces)}),
+            unk_token=content.unk_token,
+            max_input_chars_per_word=content.max_input_chars_per_word,
         )
-        runs = [(int(start), int(kind)) for start, kind in content["runs"]]
-        others = {int(code_point): str(form) for code_point, form in content["others"].items()}
-        if not runs or runs[0][0] != 0 or not all(kind in range(_OTHER + 1) for _, kind in runs):
-            raise ValueError("its runs of characters are not whole")
-        self.characters = StoredCharacters(runs, others, functools.cache(lambda: beyond(self._full())))
+        characters = functools.cache(lambda: beyond(self._full()))
+        self.characters = StoredCharacters(content.runs, content.others, characters)
 
     @property
     def full(self) -> Any:
@@ -140,36 +173,31 @@ def write_stored_tokenizer(folder: Path, tokenizer: Any, table: Mapping[int, str
     """Write `tokenizer`, PaddleNLP's, of a class whose `unsupported_reason` is None; `table`: its characters."""
     runs, others = stored_runs(table)
     pieces = sorted(tokenizer.wordpiece_tokenizer.vocab.token_to_idx.items(), key=lambda entry: entry[1])
-    content = {
-        "format": FORMAT,
-        "model_input_names": list(tokenizer.model_input_names),
-        "pad_token_type_id": tokenizer.pad_token_type_id,
-        "do_lower_case": tokenizer.do_lower_case,
-        "mask_token": tokenizer.mask_token,
-        "all_special_tokens": list(map(str, tokenizer.all_special_tokens)),
-        "unique_no_split_tokens": list(map(str, tokenizer.unique_no_split_tokens)),
-        "all_special_ids": list(tokenizer.all_special_ids),
-        "ids": {name: getattr(tokenizer, f"{name}_token_id") for name in ("pad", "unk", "cls", "sep", "mask")},
-        "added": tokenizer.get_added_vocab(),
-        "unk_token": tokenizer.wordpiece_tokenizer.unk_token,
-        "max_input_chars_per_word": tokenizer.wordpiece_tokenizer.max_input_chars_per_word,
-        "pieces": [piece for piece, _ in pieces],
-        "runs": runs,
-        "others": others,
-    }
-    write_json_atomic(folder / FILE, content)
+    names = ("pad", "unk", "cls", "sep", "mask")
+    StoredTokenizerFile(
+        model_input_names=list(tokenizer.model_input_names),
+        pad_token_type_id=tokenizer.pad_token_type_id,
+        do_lower_case=tokenizer.do_lower_case,
+        mask_token=tokenizer.mask_token,
+        all_special_tokens=list(map(str, tokenizer.all_special_tokens)),
+        unique_no_split_tokens=list(map(str, tokenizer.unique_no_split_tokens)),
+        all_special_ids=list(tokenizer.all_special_ids),
+        ids={name: getattr(tokenizer, f"{name}_token_id") for name in names},
+        added=tokenizer.get_added_vocab(),
+        unk_token=tokenizer.wordpiece_tokenizer.unk_token,
+        max_input_chars_per_word=tokenizer.wordpiece_tokenizer.max_input_chars_per_word,
+        pieces=[piece for piece, _ in pieces],
+        runs=runs,
+        others=others,
+    ).save(folder / FILE)
 
 
 def read_stored_tokenizer(
     folder: Path, full: Callable[[], Any], beyond: Callable[[Any], Mapping[int, str]]
 ) -> StoredTokenizer | None:
-    """The tokenizer in `folder`; None if there is none, as in exports of an older nlpctl. UserError: it is damaged."""
-    file = folder / FILE
-    if not file.is_file():
-        return None
+    """The tokenizer in `folder`; None if there is none, or of another format, as in exports of another nlpctl.
+    UserError: it is damaged."""
     try:
-        content = read_json(file)
-        return StoredTokenizer(content, full, beyond) if content["format"] == FORMAT else None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        message = f"is damaged ({type(error).__name__}: {error})"
-        raise UserError(message, str(file), "copy the export again, or make it again with `nlpctl export`") from None
+        return StoredTokenizer(StoredTokenizerFile.load(folder / FILE), full, beyond)
+    except (MissingDocument, OtherFormat):
+        return None
