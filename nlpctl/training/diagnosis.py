@@ -73,7 +73,7 @@ def _rows(bad: BadStep, trainer: RecipeTrainer, parts: Sequence[Sequence[Placed]
     suspects = [
         placed
         for part, features in zip(bad.parts, parts, strict=True)
-        if bad.figure != "loss" or bad.usual is not None or not math.isfinite(float(part.loss))
+        if bad.figure != "loss" or bad.usual is not None or part.loss is None or not math.isfinite(float(part.loss))
         for placed in features
     ]
     losses = _own_losses(trainer, [placed.item for placed in suspects])

@@ -30,7 +30,8 @@ class Patience:
                 # NaN, such as a correlation of equal predictions, is never an improvement.
                 improved = value == value and (best is None or value > best + self.section.min_delta)
                 best, waited = (value, 0) if improved else (best, waited + 1)
-        return waited >= self.section.patience
+        patience = self.section.patience
+        return patience is not None and waited >= patience
 
 
 def patience_of(recipe: Recipe) -> Patience | None:

@@ -104,22 +104,24 @@ class StepGuard(TrainerCallback):
         """`loss`: the micro-batch's share of the update's loss, detached."""
         self.parts[-1].loss = loss
 
-    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs) -> None:
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         self.begin_step()
 
     def on_optimizer_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, scaler=None, **kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, scaler: Any = None, **kwargs: Any
     ) -> None:
         if self.unreached is None:
             self.unreached = unreached(kwargs["model"])
         section = self.section
         if not section.finite and section.loss_factor is None and section.gradient_factor is None:
             return
-        loss, norm = self._figures(kwargs["model"], with_gradient=scaler is None)
+        summed, norm = self._figures(kwargs["model"], with_gradient=scaler is None)
         step = state.global_step + 1
         # Of this process's own rows, which are more or fewer than its share in the last step of an epoch.
         share = statistics.fmean(part.weight for part in self.parts)
-        loss = loss / share if share else None
+        loss = summed / share if share else None
         if loss is not None:
             self._judge(step, "loss", loss, self._losses, section.loss_factor)
         if scaler is None:  # fp16: the scaler itself finds overflowing gradients and skips their updates
@@ -130,7 +132,7 @@ class StepGuard(TrainerCallback):
 
     def _figures(self, model: paddle.nn.Layer, with_gradient: bool) -> tuple[float, float]:
         """The step's loss and gradient norm on this process, copied from the device together."""
-        sums = [part.loss.astype("float32").reshape([1]) for part in self.parts]
+        sums = [part.loss.astype("float32").reshape([1]) for part in self.parts if part.loss is not None]
         gradients = [parameter.grad for parameter in model.parameters() if with_gradient]
         squares = [
             paddle._C_ops.squared_l2_norm(gradient).astype("float32").reshape([1])

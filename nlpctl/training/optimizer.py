@@ -51,8 +51,8 @@ def settings(network: Any, section: OptimizerSection, learning_rate: float, weig
         if not names:
             message = f"{', '.join(group.match)} matches frozen parameters only"
             raise UserError(message, where=where, hint="remove the group, or let model.freeze match less")
-        own = {"learning_rate": group.learning_rate, "weight_decay": group.weight_decay}
-        own = {field: value for field, value in own.items() if value is not None}
+        given = {"learning_rate": group.learning_rate, "weight_decay": group.weight_decay}
+        own = {field: value for field, value in given.items() if value is not None}
         by_name |= {name: replace(by_name[name], **own) for name in names}
     return by_name
 
@@ -151,7 +151,7 @@ class Reached(TrainerCallback):
         self._parameters = list(parameters.values())
         self.names: set[str] = set()
 
-    def on_optimizer_begin(self, args, state, control, **kwargs) -> None:
+    def on_optimizer_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         for name, parameter in self._parameters:
             if parameter.grad is not None:
                 self.names.add(name)

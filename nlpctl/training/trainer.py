@@ -92,6 +92,7 @@ class GuardedTrainer(Trainer):
     """
 
     recipe: Recipe
+    optimizer: Any  # PaddleNLP's Trainer makes it before the first step
     checkpoint: Path | None
     guard: StepGuard
     events: EventLog

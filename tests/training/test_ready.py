@@ -1,4 +1,4 @@
-"""The warning before a training whose rows are cut."""
+"""What is told before a training begins: how many rows are cut."""
 
 from __future__ import annotations
 
