@@ -229,7 +229,7 @@ BELOW = ("training", *ORDER[ORDER.index("launch") :])
 BEGINNINGS = {
     "nlpctl.training.refusals",
     "nlpctl.training.continued",
-    "nlpctl.training.several_nodes",
+    "nlpctl.training.several_machines",
     "nlpctl.engines.measure",
 }
 OF_TOPS = {"nlpctl.config.load.load_recipe", "nlpctl.runtime.process.set_up_process"}

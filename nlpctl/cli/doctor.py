@@ -4,36 +4,50 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nlpctl import console
-from nlpctl.cli.nodes import MasterOption, NnodesOption, NodeRankOption, WaitOption, place_here
+from nlpctl.cli.nodes import (
+    MasterOption,
+    NnodesOption,
+    NodeRankOption,
+    WaitOption,
+    machines_of,
+    peers_of,
+    refuse_meeting,
+)
 from nlpctl.cli.output import Json, give
+from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import EXIT_FAILED, EXIT_OK, UserError
-from nlpctl.launch.nodes import WAIT_SECONDS, meeting
-from nlpctl.launch.schedulers import NodeRank
+from nlpctl.launch.peers import WAIT_SECONDS, Peers
 from nlpctl.names import counted
 from nlpctl.runtime.doctor import Check, run_checks
 
 
 def doctor(
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="ADDRESS", help="Machines of a Ray cluster: auto, or ray://HOST:PORT."),
+    ] = None,
     nnodes: NnodesOption = None,
     master: MasterOption = None,
     node_rank: NodeRankOption = None,
     wait: WaitOption = WAIT_SECONDS,
     recipe: Annotated[
-        str | None, typer.Option("--recipe", metavar="RECIPE", help="Compare this recipe between the nodes, too.")
+        str | None, typer.Option("--recipe", metavar="RECIPE", help="Compare this recipe between the machines, too.")
     ] = None,
     devices: Annotated[
-        str | None, typer.Option("--devices", metavar="0,1,...", help="The cards of this node that compute.")
+        str | None, typer.Option("--devices", metavar="0,1,...", help="The cards of this machine that compute.")
     ] = None,
     json: Json = False,
 ) -> int:
     """Check this machine: versions, device, threads, disk. Each line is ok, warning or failure, with the remedy.
 
-    With --nnodes, run on every node: the way between the nodes instead, and whether they are alike. Node 0 tells.
+    With --nnodes, the way between several machines instead, and whether they are alike: on a Ray cluster, or with the
+    same command as every process, of which process 0 tells.
 
     Exit code 1 when anything fails.
 
@@ -43,20 +57,20 @@ def doctor(
 
       nlpctl doctor --json
 
+      nlpctl doctor --cluster auto --nnodes 2
+
       nlpctl doctor --nnodes 2 --master node0:29417 --node_rank 0
     """
-    place = place_here(nnodes, master, node_rank)
-    for flag, value in (("--recipe", recipe), ("--devices", devices)):
+    for flag, value in (("--recipe", recipe), ("--devices", devices), ("--cluster", cluster)):
         if nnodes is None and value is not None:
-            raise UserError("this is for several nodes", flag, "add --nnodes N, or leave it out")
-    found = run_checks() if place is None else _between(place, wait, recipe, devices)
-    checks = []
-    for check in found:
-        checks.append(check)
-        if not json:
-            console.result(f"{check.status:7}  {check.name}: {check.detail}")
-            if check.remedy:
-                console.result(f"         -> {check.remedy}")
+            raise UserError("this is for several machines", flag, "add --nnodes N, or leave it out")
+    if cluster is not None:
+        refuse_meeting(master, node_rank)
+        return _on_cluster(cluster, machines_of(nnodes or ""), recipe, devices, json)
+    with peers_of(nnodes, master, node_rank, wait) as peers:
+        checks = _told(run_checks() if peers is None else _between(peers, recipe, devices), json)
+        if peers is not None and not peers.first:
+            return EXIT_OK
     counts = {status: sum(check.status == status for check in checks) for status in ("ok", "warning", "failure")}
     if json:
         give({"counts": counts, "checks": [dataclasses.asdict(check) for check in checks]})
@@ -66,19 +80,39 @@ def doctor(
     return EXIT_FAILED if counts["failure"] else EXIT_OK
 
 
-def _between(place: NodeRank, wait: float, recipe: str | None, devices: str | None) -> Iterator[Check]:
-    """The checks between nodes, of which this one is at `place`."""
-    from nlpctl.launch.nodes_doctor import name_check, nodes_checks
-    from nlpctl.runtime.device import choose_device
-    from nlpctl.training.several_nodes import doctor_facts
+def _told(found: Iterator[Check], json: bool) -> list[Check]:
+    """All checks, each of which is shown as soon as it is done."""
+    checks = []
+    for check in found:
+        checks.append(check)
+        if not json:
+            console.result(f"{check.status:7}  {check.name}: {check.detail}")
+            if check.remedy:
+                console.result(f"         -> {check.remedy}")
+    return checks
 
-    yield name_check(place)
-    cards = _cards(devices)
-    if cards:
-        choose_device("auto", cards)  # refuses what is not there or cannot be used, before the others wait
-    with meeting(place, wait) as nodes:
-        facts = doctor_facts(recipe)
-        yield from nodes_checks(nodes, facts, tuple(facts), cards)
+
+def _between(peers: Peers, recipe: str | None, devices: str | None) -> Iterator[Check]:
+    """The checks between this process and its peers."""
+    from nlpctl.launch.machines_doctor import machines_checks, name_check
+    from nlpctl.training.several_machines import doctor_facts
+
+    if peers.first:
+        yield name_check(peers.place)
+    yield from machines_checks(peers, doctor_facts(recipe), _cards(devices))
+
+
+def _on_cluster(cluster: str, machines: int, recipe: str | None, devices: str | None, json: bool) -> int:
+    """The same checks by a process on each of the machines, of which process 0 tells."""
+    from nlpctl.launch.ray_launch import ray_ranks
+
+    if devices is not None:
+        raise UserError("Ray gives every process its card", "--devices", "leave it out")
+    arguments = ["doctor", "--nnodes", "auto"]
+    if recipe is not None:
+        arguments += ["--recipe", str(Path(recipe).absolute()) if Path(recipe).exists() else recipe]
+    with ray_ranks(cluster, machines, 1, RuntimeSection()) as ranks:
+        return ranks.launch([*arguments, *(["--json"] if json else [])], None)
 
 
 def _cards(text: str | None) -> tuple[int, ...]:

@@ -1,48 +1,54 @@
-"""The options of commands that run on several nodes at once."""
+"""The options of commands that run as several processes, each of them started by a scheduler or by hand."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Annotated
 
 import typer
 
+from nlpctl.errors import UserError
 from nlpctl.launch.launch import forget_launchers
-from nlpctl.launch.nodes import Nodes, meeting
-from nlpctl.launch.schedulers import NodeRank, place_of
+from nlpctl.launch.peers import Peers
+from nlpctl.launch.schedulers import MOST_PROCESSES, rank_of
 from nlpctl.runtime.device import restart_if_needed
 
 NnodesOption = Annotated[
     str | None,
-    typer.Option("--nnodes", metavar="N", help="Nodes, each with the same command; auto: as the scheduler says."),
+    typer.Option("--nnodes", metavar="N", help="Machines of --cluster; else processes that are started one by one."),
 ]
 MasterOption = Annotated[
-    str | None, typer.Option("--master", metavar="HOST:PORT", help="Where the nodes meet: an address of node 0.")
+    str | None, typer.Option("--master", metavar="HOST:PORT", help="Where the processes meet: an address of process 0.")
 ]
 NodeRankOption = Annotated[
-    int | None, typer.Option("--node_rank", metavar="R", help="Which node this is, from 0; schedulers say it.")
+    int | None, typer.Option("--node_rank", metavar="R", help="Which process this is, from 0; schedulers say it.")
 ]
-WaitOption = Annotated[float, typer.Option("--wait", metavar="SECONDS", help="How long to wait for the other nodes.")]
+WaitOption = Annotated[float, typer.Option("--wait", metavar="SECONDS", help="How long to wait for the other ones.")]
 
 
-def place_here(nnodes: str | None, master: str | None, node_rank: int | None) -> NodeRank | None:
-    """This node among those of the command; None: it is alone. UserError."""
-    place = place_of(nnodes, master, node_rank, os.environ)
+def peers_of(
+    nnodes: str | None, master: str | None, node_rank: int | None, wait: float
+) -> AbstractContextManager[Peers | None]:
+    """This process among those of the command; it gives None if this one is alone. UserError."""
+    place = rank_of(nnodes, master, node_rank, os.environ)
     if nnodes is not None:
-        # Now: later the other nodes would take it for the end of this one, and the variables of the scheduler are gone.
+        # Now: later the others would take it for the end of this one, and the variables of the scheduler are gone.
         restart_if_needed()
         forget_launchers()
-    return place
+    return contextlib.nullcontext() if place is None else Peers(place, wait)
 
 
-@contextlib.contextmanager
-def nodes_of(nnodes: str | None, master: str | None, node_rank: int | None, wait: float) -> Iterator[Nodes | None]:
-    """The nodes of this command, which have met; None: this one is alone. UserError."""
-    place = place_here(nnodes, master, node_rank)
-    if place is None:
-        yield None
-        return
-    with meeting(place, wait) as nodes:
-        yield nodes
+def machines_of(nnodes: str) -> int:
+    """The number of machines of a cluster. UserError."""
+    if not nnodes.isdecimal() or not 1 <= int(nnodes) <= MOST_PROCESSES:
+        raise UserError(f"{nnodes!r} is not a number of machines", "--nnodes", "write a number from 1")
+    return int(nnodes)
+
+
+def refuse_meeting(master: str | None, node_rank: int | None) -> None:
+    """UserError for what only processes need that are started one by one."""
+    for flag, value in (("--master", master), ("--node_rank", node_rank)):
+        if value is not None:
+            raise UserError(f"{flag} and --cluster cannot be combined", flag, "leave it out: Ray starts the processes")

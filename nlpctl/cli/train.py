@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from nlpctl import console
-from nlpctl.cli.nodes import MasterOption, NnodesOption, NodeRankOption, WaitOption, nodes_of
+from nlpctl.cli.nodes import (
+    MasterOption,
+    NnodesOption,
+    NodeRankOption,
+    WaitOption,
+    machines_of,
+    peers_of,
+    refuse_meeting,
+)
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.output import Json, give, score_tables
 from nlpctl.cli.values import LARGEST
 from nlpctl.config.own_code import with_names_of
 from nlpctl.config.positions import display, located
 from nlpctl.errors import UserError
-from nlpctl.launch.nodes import WAIT_SECONDS, Nodes
-from nlpctl.layout import REPORT, is_run
+from nlpctl.launch.peers import WAIT_SECONDS
+from nlpctl.layout import REPORT
 from nlpctl.report.text import show_table
 from nlpctl.runtime.ranks import is_child
-
-if TYPE_CHECKING:
-    from nlpctl.training.train import TrainResult
 
 
 def train(
@@ -52,7 +58,7 @@ def train(
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option("--cluster", metavar="ADDRESS", help="The same on a Ray cluster: auto, or ray://HOST:PORT."),
+        typer.Option("--cluster", metavar="ADDRESS", help="A Ray cluster for these, or for --nnodes: auto, ray://HOST:PORT."),
     ] = None,
     nnodes: NnodesOption = None,
     master: MasterOption = None,
@@ -65,7 +71,7 @@ def train(
     Everything is written to training.output_dir: recipe, manifest, events, checkpoints, model, metrics, and
     report.html, a page of all of this.
 
-    On several nodes, run the same command on each of them (docs/cluster.md).
+    On several machines, take a Ray cluster, or let a scheduler start this command once per process (docs/cluster.md).
 
     Examples:
 
@@ -81,7 +87,9 @@ def train(
 
       nlpctl train my.yaml --folds 5 --workers 2
 
-      nlpctl train my.yaml --nnodes 2 --master node0:29417 --node_rank 0 --devices 0,1
+      nlpctl train my.yaml --cluster auto --nnodes 2 --nproc 4
+
+      srun nlpctl train my.yaml --nnodes auto
     """
     many = {"--folds": folds, "--seeds": seeds}
     if overfit:
@@ -97,47 +105,44 @@ def train(
         flags = {"workers": workers, "cluster": cluster, "resume": resume, "overwrite": overwrite}
         _train_many(recipe, ctx, folds, seeds, flags, json)
         return
-    for name, value in (("--workers", workers), ("--cluster", cluster)):
+    for name, value in (("--workers", workers), ("--cluster", cluster if nnodes is None else None)):
         if value is not None:
             hint = "a single run takes several cards with --devices, and several machines with --nnodes"
             raise UserError(f"{name} is for the runs of --folds and --seeds", name, hint)
-    with nodes_of(nnodes, master, node_rank, wait) as nodes:
-        result = _trained(recipe, ctx, resume, more, overwrite, nodes)
-    if is_child():
-        return
-    told = {"run": result.run.path, "model": result.run.model, "metrics": result.metrics}
-    if nodes is not None and not nodes.is_head:
-        told = {"node": nodes.place.rank}
-    if json:
-        give(told)
-    elif "model" in told:
-        score_tables(result.metrics)
-        console.note(f"model: {result.run.model}")
+    with contextlib.ExitStack() as stack:
+        peers, ranks = None, None
+        if cluster is None:
+            peers = stack.enter_context(peers_of(nnodes, master, node_rank, wait))
+        else:
+            refuse_meeting(master, node_rank)
+        origin, given, own = None, [], None
+        if more is not None:
+            from nlpctl.training.continued import longer, run_to_continue
 
-
-def _trained(
-    recipe: str, ctx: typer.Context, resume: bool, more: int | None, overwrite: bool, nodes: Nodes | None
-) -> TrainResult:
-    """Train by what `recipe` names, with the flags."""
-    origin, given, own = None, [], None
-    if more is not None:
-        from nlpctl.training.continued import longer, recipe_to_continue, run_to_continue
-
-        if nodes is None or nodes.is_head:
             origin, own = run_to_continue(recipe)
             recipe, given = str(origin.run.path), longer(origin.recipe, origin.run.path, more)
-        else:  # node 0 alone needs the finished run
-            before = own = recipe_to_continue(recipe)
-            given = longer(before, before.run_dir, more)
-            recipe = str(before.run_dir) if is_run(before.run_dir) else recipe
-    resolved = load_command_recipe(recipe, ctx, given)
-    resolved = resolved if own is None else with_names_of(resolved, own)  # the user's recipe named it, not its run
-    from nlpctl.training.train import train as run_training
+        resolved = load_command_recipe(recipe, ctx, given)
+        resolved = resolved if own is None else with_names_of(resolved, own)  # the user's recipe named it, not its run
+        stack.enter_context(located(resolved))
+        if cluster is not None:
+            from nlpctl.launch.ray_launch import ray_ranks
 
-    with located(resolved):
-        return run_training(
-            resolved, resume=resume, overwrite=overwrite, origin=origin, command=sys.argv, nodes=nodes
+            machines, runtime = machines_of(nnodes or ""), resolved.runtime
+            if runtime.devices:
+                raise UserError("Ray gives every process its card", "runtime.devices", "say how many: --nproc K")
+            ranks = stack.enter_context(ray_ranks(cluster, machines, runtime.nproc, runtime))
+        from nlpctl.training.train import train as run_training
+
+        result = run_training(
+            resolved, resume=resume, overwrite=overwrite, origin=origin, command=sys.argv, peers=peers, ranks=ranks
         )
+        if is_child() and (peers is None or not peers.first):
+            return
+    if json:
+        give({"run": result.run.path, "model": result.run.model, "metrics": result.metrics})
+        return
+    score_tables(result.metrics)
+    console.note(f"model: {result.run.model}")
 
 
 def _train_many(

@@ -66,9 +66,9 @@ def refuse_half_precision_on_cpu(recipe: Recipe, computes_bf16: bool) -> None:
     _refuse(recipe, _half_precision(recipe, computes_bf16))
 
 
-def refuse_wrong_sharding(recipe: Recipe, several_nodes: bool = False) -> None:
+def refuse_wrong_sharding(recipe: Recipe, several_machines: bool = False) -> None:
     """Raise UserError if the optimizer cannot be spread over all processes. For commands, which know of other nodes."""
-    _refuse(recipe, _sharding_processes(recipe, several_nodes))
+    _refuse(recipe, _sharding_processes(recipe, several_machines))
 
 
 def _refuse(recipe: Recipe, findings: Iterable[Finding]) -> None:
@@ -955,16 +955,16 @@ def _processes(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("runtime.devices",), "runtime.devices names a card twice", "one process per card: name it once")
 
 
-def _sharding_processes(recipe: Recipe, several_nodes: bool) -> Iterator[Finding]:
+def _sharding_processes(recipe: Recipe, several_machines: bool) -> Iterator[Finding]:
     """Sharding spreads the optimizer over all processes of a training, of which there must be several."""
     training, processes = recipe.training, max(len(recipe.runtime.devices), recipe.runtime.nproc)
-    if training.sharding and processes == 1 and not several_nodes:
+    if training.sharding and processes == 1 and not several_machines:
         keys: tuple[str, ...] = ("training.sharding", "runtime.devices", "runtime.nproc")
         hint = "set runtime.devices: [0, 1] (--devices 0,1) or runtime.nproc: 2 (--nproc 2), train on several nodes "
         hint += "(--nnodes 2), or leave it out"
         yield Finding(keys, "training.sharding needs several processes to spread the optimizer over", hint)
     degree = training.sharding_parallel_degree
-    if degree > 1 and (several_nodes or not (training.sharding and degree == processes)):
+    if degree > 1 and (several_machines or not (training.sharding and degree == processes)):
         keys = ("training.sharding_parallel_degree", "training.sharding", "runtime.devices", "runtime.nproc")
         message = f"training.sharding_parallel_degree is {degree}: nlpctl spreads over all processes or not at all"
         yield Finding(keys, message, "leave it out; training.sharding: stage1 uses all processes")

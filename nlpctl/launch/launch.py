@@ -6,9 +6,6 @@
 
 Every rank writes LOG_DIR/rank-N.log. Rank 0's stdout arrives on our stdout, its stderr on our stderr. No process is
 left running in any case.
-
-On several nodes this happens on each of them; node 0 says when (launch/node_launch.py). Paddle's launcher starts the
-ranks of its own node only, and rank_main gives them their numbers among all.
 """
 
 from __future__ import annotations
@@ -23,13 +20,12 @@ from pathlib import Path
 from nlpctl import console
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
-from nlpctl.launch.node_launch import Coordinator, Participant, Team
 from nlpctl.launch.rank_monitor import RankMonitor
 from nlpctl.parent import SAFE_PATH
 from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.machine import physical_cores, refuse_processes
-from nlpctl.runtime.ranks import is_child
+from nlpctl.runtime.ranks import EXCHANGE, is_child
 from nlpctl.runtime.worker import module_path
 
 PORTS = 3
@@ -49,8 +45,13 @@ _LAUNCHER_VARIABLES = """
 """.split()
 
 
+def without_launchers(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ` without the variables of other launchers."""
+    return {name: value for name, value in environ.items() if name not in _LAUNCHER_VARIABLES}
+
+
 def forget_launchers() -> None:
-    """Take the variables of other launchers out of this process, which is the parent on its node and no rank."""
+    """Take the variables of other launchers out of this process."""
     for name in _LAUNCHER_VARIABLES:
         os.environ.pop(name, None)
 
@@ -82,81 +83,49 @@ def launch(
     devices: tuple[int, ...],
     log_dir: Path,
     program: Sequence[str] = ("-m", "nlpctl"),
-    head: Coordinator | None = None,
 ) -> int:
     """Run `python PROGRAM ARGV` in `nproc` processes, one per card of `devices`, or on CPU without any.
 
-    `head`: the other nodes, which launch theirs at its order. Returns 0 when all ranks ended well, 130 when
-    interrupted, else the exit code (1 or 2) of the rank that failed first, after showing its last lines. Raises
-    UserError for cards that do not exist; RunFailed if other programs take the port at which the ranks are to meet,
-    PORTS times, or a node is lost.
+    Returns 0 when all ranks ended well, 130 when interrupted, else the exit code (1 or 2) of the rank that failed
+    first, after showing its last lines. Raises UserError for cards that do not exist; RunFailed if other programs take
+    the port at which the ranks are to meet, PORTS times.
     """
-    _prepare(devices, log_dir)
-    for _ in range(PORTS):
-        if head is not None:
-            head.begin()
-        code = _launch_once(argv, nproc, devices, log_dir.absolute(), program, head)
-        if code is not None:
-            return code
-        console.note("the port of the processes was taken: all of them start again, with another port")
-    hint = "start it again; PORT_RANGE=20000:30000 in the environment names the ports to take"
-    raise RunFailed(f"the processes could not meet: other programs took their port {PORTS} times", str(log_dir), hint)
-
-
-def follow(
-    argv: Sequence[str],
-    nproc: int,
-    devices: tuple[int, ...],
-    log_dir: Path,
-    follower: Participant,
-    program: Sequence[str] = ("-m", "nlpctl"),
-) -> None:
-    """Do on this node what `launch` does on node 0, as often as it orders, until the run is over.
-
-    Raises the error that ended the run, wherever it happened.
-    """
-    _prepare(devices, log_dir)
-    while follower.begin():
-        words = [*argv, *(["--resume"] if follower.resume else [])]
-        code = _launch_once(words, nproc, devices, log_dir.absolute(), program, follower)
-        follower.finished(EXIT_FAILED if code is None else code)
-
-
-def _prepare(devices: tuple[int, ...], log_dir: Path) -> None:
     if devices:
         choose_device("gpu", devices)
     log_dir.mkdir(parents=True, exist_ok=True)
+    for _ in range(PORTS):
+        code = _launch_once(argv, nproc, devices, log_dir.absolute(), program)
+        if code is not None:
+            return code
+        console.note("the port of the processes was taken: all of them start again, with another port")
+    raise port_lost(log_dir)
+
+
+def port_lost(log_dir: Path) -> RunFailed:
+    """The error when other programs have taken the port of the ranks PORTS times."""
+    hint = "start it again; PORT_RANGE=20000:30000 in the environment names the ports to take"
+    return RunFailed(f"the processes could not meet: other programs took their port {PORTS} times", str(log_dir), hint)
 
 
 def _launch_once(
-    argv: Sequence[str],
-    nproc: int,
-    devices: tuple[int, ...],
-    log_dir: Path,
-    program: Sequence[str],
-    team: Team | None = None,
+    argv: Sequence[str], nproc: int, devices: tuple[int, ...], log_dir: Path, program: Sequence[str]
 ) -> int | None:
     """The exit code; None if the ranks could not meet, since their port was taken."""
     with tempfile.TemporaryDirectory(prefix="nlpctl-launch-") as folder:
         exchange = Path(folder)
         os.mkfifo(exchange / "stdout")
-        environment = _environment(nproc, devices, log_dir, exchange, os.environ)
-        ranks, world = range(nproc), nproc
-        if team is not None:
-            ranks, world, team.exchange = team.ranks, team.world, exchange
-            environment |= team.environment()
         with (exchange / "launcher.log").open("wb") as output:
             launcher = subprocess.Popen(
                 _command(argv, nproc, exchange, program),
-                env=environment,
+                env=_environment(nproc, devices, log_dir, exchange, os.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a new session: Ctrl-C reaches only this process, which passes it on
             )
-        with sigterm_interrupts(), RankMonitor(launcher, ranks, world, exchange, log_dir, team) as watch:
-            code = watch.until_end()
-        return None if watch.port_taken and code == EXIT_FAILED else code
+        with sigterm_interrupts(), RankMonitor(launcher, nproc, exchange, log_dir) as monitor:
+            code = monitor.until_end()
+        return None if monitor.port_taken and code == EXIT_FAILED else code
 
 
 def _command(argv: Sequence[str], nproc: int, exchange: Path, program: Sequence[str]) -> list[str]:
@@ -177,13 +146,12 @@ def _environment(
     nproc: int, devices: tuple[int, ...], log_dir: Path, exchange: Path, environ: Mapping[str, str]
 ) -> dict[str, str]:
     """The launcher's environment, which the ranks inherit."""
-    kept = {name: value for name, value in environ.items() if name not in _LAUNCHER_VARIABLES}
     added = {
         # The ranks find the same modules as this process.
         "PYTHONPATH": module_path(),
         "PYTHONIOENCODING": "utf-8",
         "NLPCTL_PARENT": str(os.getpid()),
-        "NLPCTL_EXCHANGE": str(exchange),
+        EXCHANGE: str(exchange),
         "NLPCTL_LOG_DIR": str(log_dir),
         "NLPCTL_ON_CPU": "0" if devices else "1",
         "PORT_RANGE": environ.get("PORT_RANGE", _PORT_RANGE),
@@ -198,4 +166,4 @@ def _environment(
         # If this variable is set, the launcher assigns one GPU of it per rank; otherwise it counts all GPUs, even those
         # it must not use. Placeholders work on CPU and GPU builds.
         added |= {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * nproc), "PADDLE_DISTRI_BACKEND": "gloo"}
-    return {**kept, **added}
+    return {**without_launchers(environ), **added}

@@ -1,12 +1,11 @@
 """The start of one rank: `python -m nlpctl.launch.rank_main PROGRAM...` runs `python PROGRAM...` in place.
 
-It adds its number among the ranks of all nodes, a log per rank (rank 0's stdout goes to the pipe that `launch` reads),
-files with process id and exit code for `launch`, and termination together with the launcher.
+It adds a log per rank (rank 0's stdout goes to the pipe that `launch` reads), files with process id and exit code for
+`launch`, and termination together with the launcher.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import runpy
 import sys
@@ -14,13 +13,12 @@ import traceback
 from pathlib import Path
 
 from nlpctl.parent import die_with_parent
-from nlpctl.runtime.ranks import WORLD, on_several_nodes, rank
+from nlpctl.runtime.ranks import EXCHANGE, rank
 
 
 def main() -> None:
     die_with_parent(int(os.environ["NLPCTL_PARENT"]))
-    _join_the_others()
-    exchange = Path(os.environ["NLPCTL_EXCHANGE"])
+    exchange = Path(os.environ[EXCHANGE])
     _open_log(exchange)
     _leave(exchange / f"{rank()}.pid", os.getpid())
     _mend_environment()
@@ -29,16 +27,6 @@ def main() -> None:
     sys.stderr.flush()
     _leave(exchange / f"{rank()}.exit", code)
     sys.exit(code)
-
-
-def _join_the_others() -> None:
-    """On several nodes: what Paddle's launcher has set for the ranks of this node, for the ranks of all of them."""
-    if not on_several_nodes():
-        return
-    os.environ.update(json.loads(os.environ[WORLD]))
-    number = int(os.environ["NLPCTL_FIRST_RANK"]) + rank()
-    os.environ |= {"PADDLE_TRAINER_ID": str(number), "PADDLE_GLOBAL_RANK": str(number)}
-    os.environ["PADDLE_CURRENT_ENDPOINT"] = os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")[number]
 
 
 def _run(program: list[str]) -> int:

@@ -34,6 +34,7 @@ class Ended:
     rank: int
     code: int | None
     when: float
+    where: str = ""  # " on node HOST", of several
 
     @property
     def blame(self) -> tuple[int, float, int]:
@@ -46,24 +47,20 @@ class Ended:
         return (1 if self.code is None else 2, self.when, self.rank)
 
 
-class NoPeers:
-    """The ranks on other nodes, as a Watch asks for them: there are none (launch/node_launch.py has those that are)."""
+def tell_failure(ended: Sequence[Ended], world: int, log: Callable[[int], tuple[str, Sequence[str]]]) -> int:
+    """Show which of the processes that failed did so first, with its last lines; the exit code for the whole.
 
-    over = False  # the ranks elsewhere are to end, and so are these
-    interrupted = False  # another node was asked to stop
-    failures: Sequence[Ended] = ()  # of ranks elsewhere
-    done = True  # all ranks elsewhere ended well
-    settled = True  # every other node has told how its ranks ended
-
-    def poll(self, ended: Callable[[], list[Ended]]) -> None:
-        """Exchange what is new. `ended`: gives the ranks of this node that ended. RunFailed: a node is lost."""
-
-    def interrupt(self) -> None:
-        """Tell the other nodes to stop."""
-
-    def where(self, rank: int) -> str:
-        """The node of a rank, for messages."""
-        return ""
+    `log`: where a rank's log is, and its last lines. Rank 0's lines were shown as they came.
+    """
+    # The others often fail only because the first one left a collective operation.
+    first = min(ended, key=lambda each: each.blame)
+    how = f"exit code {first.code}" if first.code is not None else "it was killed or crashed"
+    where, lines = log(first.rank)
+    console.error(Problem(f"process {first.rank} of {world}{first.where} failed ({how})", where))
+    if first.rank != 0:
+        for line in lines:
+            console.note(line)
+    return first.code if first.code in (EXIT_USER, EXIT_INTERRUPTED) else EXIT_FAILED
 
 
 class RankMonitor:
@@ -72,26 +69,21 @@ class RankMonitor:
     def __init__(
         self,
         launcher: subprocess.Popen[Any],
-        ranks: range,
-        world: int,
+        nproc: int,
         exchange: Path,
         log_dir: Path,
-        others: NoPeers | None = None,
     ):
-        """`ranks`: those of this node, of `world` in all. `others`: those of the other nodes."""
-        self._launcher, self._ranks, self._world = launcher, ranks, world
-        self._exchange, self._log_dir, self._others = exchange, log_dir, others or NoPeers()
-        self._log_starts = [_size(self._log(rank)) for rank in range(world)]  # a resumed run appends
+        self._launcher, self._nproc, self._exchange, self._log_dir = launcher, nproc, exchange, log_dir
+        self._log_starts = [_size(self._log(rank)) for rank in range(nproc)]  # a resumed run appends
         # Opened for writing too: so opening does not block, and the pipe has no end of file when rank 0 exits.
         self._pipe = os.open(exchange / "stdout", os.O_RDWR | os.O_NONBLOCK)
-        self._stdout, self._stderr = _Relay(sys.stdout), _Relay(sys.stderr)
+        self._stdout, self._stderr = Relay(sys.stdout), Relay(sys.stderr)
         self._log_read = self._log_starts[0]
 
     def __enter__(self) -> RankMonitor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._others = NoPeers()  # whatever happens there, the ranks here are ended
         try:
             self._end_all()
         finally:
@@ -103,21 +95,16 @@ class RankMonitor:
             while True:
                 self._relay()
                 ended = self._ended()
-                if self._others.interrupted:
-                    raise KeyboardInterrupt
-                if self._others.over:
-                    return EXIT_FAILED
-                if self._others.failures or any(each.code != 0 for each in ended):
+                if any(each.code != 0 for each in ended):
                     return self._failed()
-                if len(ended) == len(self._ranks) and self._others.done:
+                if len(ended) == self._nproc:
                     self._wait(lambda: not self._running(), TERM_SECONDS)
                     return EXIT_OK
-                stopped = len(ended) < len(self._ranks) and self._launcher.poll() is not None
+                stopped = self._launcher.poll() is not None
                 if stopped and not self._wait(self._any_failed, SETTLE_SECONDS):
                     return self._lost()
         except KeyboardInterrupt:
             console.note("interrupted: all processes stop after a common step; Ctrl-C again to stop now")
-            self._others.interrupt()
             for rank in self._running():
                 os.kill(self._process(rank), signal.SIGINT)
             self._wait(lambda: bool(self._ended()), STOP_SECONDS + TERM_SECONDS)
@@ -131,19 +118,11 @@ class RankMonitor:
 
     def _failed(self) -> int:
         """Show the rank that failed first; the rest is ended on leaving the context."""
-        self._wait(lambda: not self._running() and self._others.settled, SETTLE_SECONDS)
+        self._wait(lambda: not self._running(), SETTLE_SECONDS)
         if self.port_taken:  # `launch` starts again
             return EXIT_FAILED
-        # The others often fail only because the first one left a collective operation.
-        failed = [*self._others.failures, *(each for each in self._ended() if each.code != 0)]
-        first = min(failed, key=lambda each: each.blame)
-        how = f"exit code {first.code}" if first.code is not None else "it was killed or crashed"
-        failed_one = f"process {first.rank} of {self._world}{self._others.where(first.rank)} failed ({how})"
-        console.error(Problem(failed_one, str(self._log(first.rank))))
-        if first.rank != 0:  # rank 0's lines were shown as they came
-            for line in self._last_lines(first.rank):
-                console.note(line)
-        return first.code if first.code in (EXIT_USER, EXIT_INTERRUPTED) else EXIT_FAILED
+        failed = [each for each in self._ended() if each.code != 0]
+        return tell_failure(failed, self._nproc, lambda rank: (str(self._log(rank)), self._last_lines(rank)))
 
     def _lost(self) -> int:
         """The launcher ended without any exit code of a rank, so they never started."""
@@ -156,7 +135,7 @@ class RankMonitor:
 
     def _ended(self) -> list[Ended]:
         found = []
-        for rank in self._ranks:
+        for rank in range(self._nproc):
             pid, code = self._exchange / f"{rank}.pid", self._exchange / f"{rank}.exit"
             alive = not pid.exists() or is_alive(int(pid.read_text()))  # before the code, which is written first
             if code.exists():
@@ -169,7 +148,7 @@ class RankMonitor:
         return any(each.code != 0 for each in self._ended())
 
     def _running(self) -> list[int]:
-        started = [rank for rank in self._ranks if (self._exchange / f"{rank}.pid").exists()]
+        started = [rank for rank in range(self._nproc) if (self._exchange / f"{rank}.pid").exists()]
         return [rank for rank in started if is_alive(self._process(rank))]
 
     def _process(self, rank: int) -> int:
@@ -199,11 +178,10 @@ class RankMonitor:
 
     def _relay(self) -> None:
         """Pass on what rank 0 wrote since the last time; waits up to POLL_SECONDS for more."""
-        self._others.poll(self._ended)
         if select.select([self._pipe], [], [], POLL_SECONDS)[0]:
             while block := _read(self._pipe):
                 self._stdout.write(block)
-        if 0 in self._ranks and self._log(0).exists():
+        if self._log(0).exists():
             with self._log(0).open("rb") as stream:
                 stream.seek(self._log_read)
                 self._stderr.write(stream.read())
@@ -218,7 +196,7 @@ class RankMonitor:
         return self._log_dir / f"rank-{rank}.log"
 
 
-class _Relay:
+class Relay:
     """Forwards bytes of a rank to a text stream; an incomplete character waits for its remaining bytes."""
 
     def __init__(self, stream: TextIO):

@@ -1,7 +1,7 @@
-"""This node among the nodes of a run: from flags, or from the variables that a scheduler sets.
+"""This process among those of a training that a scheduler, or a person in several shells, has started.
 
-A flag wins over a variable. `--nnodes auto` takes everything from the scheduler; nothing is taken without --nnodes,
-since a scheduler may also have started several independent commands.
+Flags win over the variables of a scheduler. `--nnodes auto` takes everything from it; nothing is taken without
+--nnodes, since a scheduler may also have started several independent commands.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ from nlpctl.errors import UserError
 
 AUTO = "auto"
 DEFAULT_PORT = 29417
-MOST_NODES = 10_000
-_PORTS = (20_000, 30_000)  # of Slurm jobs, by their number, so that two jobs on a node do not meet
+MOST_PROCESSES = 10_000
+_PORTS = (20_000, 30_000)  # of Slurm jobs, by their number, so that two jobs on a machine do not meet
 
 Environ = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class NodeRank:
-    """This node: one of `nodes`, from 0, and the address of node 0, where all meet."""
+class ProcessRank:
+    """This process: `rank` of `world`, and the address of process 0, where all meet.
 
-    nodes: int
+    `local_rank` of `local_size`: among those on the same machine; None where nobody says.
+    """
+
+    world: int
     rank: int
     host: str
     port: int
+    local_rank: int | None = None
+    local_size: int | None = None
 
     @property
     def master(self) -> str:
@@ -38,82 +43,83 @@ class NodeRank:
 class Scheduler:
     """A scheduler by its variables. Each function returns "" for what the environment does not tell.
 
-    `nodes`: how many; `rank`: which one this is; `master`: HOST or HOST:PORT of node 0; `tasks`: how many processes it
-    has started on this node, of which only one may be nlpctl.
+    `world`: how many processes; `rank`: which one this is; `master`: HOST or HOST:PORT of process 0; `local_rank`,
+    `local_size`: as of `ProcessRank`.
     """
 
     name: str
     marks: tuple[str, ...]  # variables of which it sets one
-    nodes: Callable[[Environ], str]
+    world: Callable[[Environ], str]
     rank: Callable[[Environ], str]
     master: Callable[[Environ], str]
-    tasks: Callable[[Environ], str]
-    one_task: str  # how to ask it for one process per node
+    local_rank: Callable[[Environ], str]
+    local_size: Callable[[Environ], str]
 
 
-def place_of(nnodes: str | None, master: str | None, node_rank: int | None, environ: Environ) -> NodeRank | None:
-    """The place that the flags and the environment give this node; None: it is alone. UserError: they do not say."""
+def rank_of(nnodes: str | None, master: str | None, node_rank: int | None, environ: Environ) -> ProcessRank | None:
+    """This process by the flags and the environment; None: it is alone. UserError: they do not say."""
     if nnodes is None:
-        _refuse_alone(master, node_rank)
+        for flag, value in (("--master", master), ("--node_rank", node_rank)):
+            if value is not None:
+                raise UserError("this is for several processes", flag, "add --nnodes N, or leave it out")
         return None
-    found = scheduler(environ)
-    nodes = _nodes(nnodes, found, environ)
-    rank = _rank(node_rank, found, environ, nodes)
-    if nodes == 1:
+    scheduler = scheduler_of(environ)
+    world = _world(nnodes, scheduler, environ)
+    rank = _rank(node_rank, scheduler, environ, world)
+    if world == 1:
         return None
-    if found is not None and int(found.tasks(environ) or 1) > 1:
-        message = f"{found.name} has started {found.tasks(environ)} processes on this node, and nlpctl starts its own"
-        raise UserError(message, "--nnodes", f"ask for one per node: {found.one_task}; --nproc or --devices for more")
-    host, port = _master(master, found, environ)
-    return NodeRank(nodes, rank, host, port)
+    host, port = _master(master, scheduler, environ)
+    local_rank, local_size = (None, None) if scheduler is None or node_rank is not None else (
+        _number(scheduler.local_rank(environ)), _number(scheduler.local_size(environ))
+    )  # fmt: skip
+    return ProcessRank(world, rank, host, port, local_rank, local_size)
 
 
-def scheduler(environ: Environ) -> Scheduler | None:
+def scheduler_of(environ: Environ) -> Scheduler | None:
     """The scheduler that started this process, or None."""
     return next((each for each in SCHEDULERS if any(map(environ.get, each.marks))), None)
 
 
-def _refuse_alone(master: str | None, node_rank: int | None) -> None:
-    for flag, value in (("--master", master), ("--node_rank", node_rank)):
-        if value is not None:
-            raise UserError("this is for several nodes", flag, "add --nnodes N, or leave it out")
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
 
 
-def _nodes(nnodes: str, found: Scheduler | None, environ: Environ) -> int:
+def _world(nnodes: str, scheduler: Scheduler | None, environ: Environ) -> int:
     if nnodes != AUTO:
-        if not nnodes.isdecimal() or not 1 <= int(nnodes) <= MOST_NODES:
-            raise UserError(f"{nnodes!r} is not a number of nodes", "--nnodes", f"write a number from 1, or {AUTO}")
+        if not nnodes.isdecimal() or not 1 <= int(nnodes) <= MOST_PROCESSES:
+            raise UserError(f"{nnodes!r} is not a number of processes", "--nnodes", f"write a number from 1, or {AUTO}")
         return int(nnodes)
-    told = found.nodes(environ) if found is not None else ""
-    if not told.isdecimal() or int(told) < 1:
-        by = f"{found.name} does not say" if found is not None else "no scheduler says"
+    text = scheduler.world(environ) if scheduler is not None else ""
+    if not text.isdecimal() or int(text) < 1:
+        by = f"{scheduler.name} does not say" if scheduler is not None else "no scheduler says"
         known = ", ".join(each.name for each in SCHEDULERS)
-        raise UserError(f"{by} how many nodes there are", "--nnodes", f"write the number; {AUTO} knows {known}")
-    return int(told)
+        hint = f"write the number; {AUTO} knows {known}"
+        raise UserError(f"{by} how many processes there are", "--nnodes", hint)
+    return int(text)
 
 
-def _rank(given: int | None, found: Scheduler | None, environ: Environ, nodes: int) -> int:
-    told = str(given) if given is not None else found.rank(environ) if found is not None else ""
-    where = "--node_rank" if given is not None or found is None else found.name
-    if not told and nodes == 1:
+def _rank(given: int | None, scheduler: Scheduler | None, environ: Environ, world: int) -> int:
+    text = str(given) if given is not None else scheduler.rank(environ) if scheduler is not None else ""
+    where = "--node_rank" if given is not None or scheduler is None else scheduler.name
+    if not text and world == 1:
         return 0
-    if not told:
-        raise UserError("which node this is, is not known", where, "give --node_rank, from 0 on")
-    if not told.isdecimal() or int(told) >= nodes:
-        raise UserError(f"{told} is not one of {nodes} nodes", where, f"nodes count from 0 to {nodes - 1}")
-    return int(told)
+    if not text:
+        raise UserError("which process this is, is not known", where, "give --node_rank, from 0 on")
+    if not text.isdecimal() or int(text) >= world:
+        raise UserError(f"{text} is not one of {world} processes", where, f"they count from 0 to {world - 1}")
+    return int(text)
 
 
-def _master(given: str | None, found: Scheduler | None, environ: Environ) -> tuple[str, int]:
-    told = given if given is not None else found.master(environ) if found is not None else ""
-    if not told:
-        hint = "give --master HOST:PORT: the address of node 0, the same on every node"
-        raise UserError("where the nodes are to meet is not known", "--master", hint)
-    host, colon, port = told.rpartition(":")
+def _master(given: str | None, scheduler: Scheduler | None, environ: Environ) -> tuple[str, int]:
+    text = given if given is not None else scheduler.master(environ) if scheduler is not None else ""
+    if not text:
+        hint = "give --master HOST:PORT: the address of process 0, the same in all of them"
+        raise UserError("where the processes are to meet is not known", "--master", hint)
+    host, colon, port = text.rpartition(":")
     if not colon:
-        host, port = told, str(DEFAULT_PORT)
+        host, port = text, str(DEFAULT_PORT)
     if not host or ":" in host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise UserError(f"{told!r} is not HOST:PORT", "--master", "write it as node01:29417 or 10.0.0.1:29417")
+        raise UserError(f"{text!r} is not HOST:PORT", "--master", "write it as node01:29417 or 10.0.0.1:29417")
     try:
         host.encode("idna")  # as getaddrinfo does, whose UnicodeError is no OSError
     except UnicodeError:
@@ -132,19 +138,19 @@ def node_names(text: str) -> list[str]:
 
 def _expanded(part: str, whole: str) -> list[str]:
     """`part` with its first brackets replaced by each of their numbers, and so on."""
-    found = re.search(r"\[([^\]]*)\]", part)
-    if found is None:
+    brackets = re.search(r"\[([^\]]*)\]", part)
+    if brackets is None:
         return [part]
     made: list[str] = []
-    for item in found[1].split(","):
+    for item in brackets[1].split(","):
         first, dash, last = item.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise _unknown_list(whole)
         numbers = range(int(first), int(last or first) + 1)
-        if not 0 < len(numbers) <= MOST_NODES:
+        if not 0 < len(numbers) <= MOST_PROCESSES:
             raise _unknown_list(whole)
         for number in numbers:  # 01-03 keeps its zeros
-            name = part[: found.start()] + str(number).zfill(len(first)) + part[found.end() :]
+            name = part[: brackets.start()] + str(number).zfill(len(first)) + part[brackets.end() :]
             made += _expanded(name, whole)
     return made
 
@@ -168,23 +174,18 @@ def _slurm_master(environ: Environ) -> str:
     return f"{node_names(listed)[0]}:{port}"
 
 
-def _slurm_tasks(environ: Environ) -> str:
-    """SLURM_TASKS_PER_NODE is "2(x3),1": two on each of three nodes."""
-    told = _first("SLURM_STEP_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE")(environ)
-    counts = [int(count) for count in re.findall(r"(\d+)(?:\(x\d+\))?(?:,|$)", told)]
-    return str(max(counts)) if counts else ""
-
-
-def _open_mpi_nodes(environ: Environ) -> str:
-    """With one process per node, as `one_task` asks, there are as many nodes as processes."""
-    return environ.get("OMPI_COMM_WORLD_SIZE", "")
+def _slurm_local_size(environ: Environ) -> str:
+    """Of "2(x3),1", two on each of three nodes and one on a fourth, the number on this node."""
+    text = _first("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")(environ)
+    counts = [count for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text) for _ in range(int(times or 1))]
+    node = environ.get("SLURM_NODEID", "")
+    return counts[int(node)] if node.isdecimal() and int(node) < len(counts) else ""
 
 
 def _paddle_rank(environ: Environ) -> str:
-    """PADDLE_RANK, or PADDLE_TRAINER_ID of the older operator. Kubeflow's PaddleJob numbers its pods by name alone."""
-    told = _first("PADDLE_RANK", "PADDLE_TRAINER_ID")(environ)
+    """PADDLE_TRAINER_ID, or the number of the pod: Kubeflow's PaddleJob numbers its pods by name alone."""
     pod = re.search(r"-worker-(\d+)$", environ.get("HOSTNAME", ""))
-    return told or (pod[1] if pod else "")
+    return _first("PADDLE_TRAINER_ID", "PADDLE_RANK")(environ) or (pod[1] if pod else "")
 
 
 def _paddle_master(environ: Environ) -> str:
@@ -199,38 +200,38 @@ def _nothing(environ: Environ) -> str:
 SCHEDULERS = (
     Scheduler(
         "PaddleJob",
-        ("PADDLE_JOB_ID", "PADDLE_TRAINERS_NUM"),  # of Kubeflow's operator, and of the older one
-        nodes=_first("PADDLE_NNODES", "PADDLE_TRAINERS_NUM"),
+        ("PADDLE_JOB_ID", "PADDLE_TRAINERS_NUM"),  # of Kubeflow's operator; of the older one and of Paddle's launcher
+        world=_first("PADDLE_TRAINERS_NUM", "PADDLE_NNODES"),
         rank=_paddle_rank,
         master=_paddle_master,
-        tasks=_nothing,
-        one_task="one container per pod",
+        local_rank=_first("PADDLE_LOCAL_RANK"),
+        local_size=_first("PADDLE_LOCAL_SIZE"),
     ),
     Scheduler(
         "Open MPI",
         ("OMPI_COMM_WORLD_SIZE",),
-        nodes=_open_mpi_nodes,
+        world=_first("OMPI_COMM_WORLD_SIZE"),
         rank=_first("OMPI_COMM_WORLD_RANK"),
         master=_slurm_master,  # mpirun in a job of Slurm; it has no variable of its own for this
-        tasks=_first("OMPI_COMM_WORLD_LOCAL_SIZE"),
-        one_task="mpirun --map-by ppr:1:node",
+        local_rank=_first("OMPI_COMM_WORLD_LOCAL_RANK"),
+        local_size=_first("OMPI_COMM_WORLD_LOCAL_SIZE"),
     ),
     Scheduler(
         "Slurm",
         ("SLURM_JOB_ID",),
-        nodes=_first("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
-        rank=_first("SLURM_NODEID"),
+        world=_first("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+        rank=_first("SLURM_PROCID"),
         master=_slurm_master,
-        tasks=_slurm_tasks,
-        one_task="srun --ntasks-per-node=1",
+        local_rank=_first("SLURM_LOCALID"),
+        local_size=_slurm_local_size,
     ),
     Scheduler(
         "Kubernetes",
         ("JOB_COMPLETION_INDEX",),
-        nodes=_nothing,  # an indexed job does not tell its pods how many there are
+        world=_nothing,  # an indexed job does not tell its pods how many there are
         rank=_first("JOB_COMPLETION_INDEX"),
         master=_nothing,
-        tasks=_nothing,
-        one_task="one container per pod",
+        local_rank=_nothing,
+        local_size=_nothing,
     ),
 )

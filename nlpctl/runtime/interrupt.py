@@ -10,18 +10,13 @@ import contextlib
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType
 
 from nlpctl.console import is_main_rank
-from nlpctl.runtime.ranks import is_child, on_several_nodes, rank
+from nlpctl.runtime.ranks import is_child
 
-STOP, STOP_KNOWN = "stop", "stop.known"  # files in NLPCTL_EXCHANGE
 STOP_SECONDS = 25.0  # seconds from the first signal to a forced stop; many systems kill after 30
-
-_POLL_SECONDS = 0.02
 
 
 @contextlib.contextmanager
@@ -54,54 +49,23 @@ def sigterm_waits() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class StopNote:
-    """The step after which all processes stop: a file in the folder that those of a node share.
-
-    The nodes pass it on (launch/node_launch.py). Process 0 goes on only when all of them have it, and no other
-    process can finish the step without process 0.
-    """
-
-    def __init__(self, exchange: Path, several_nodes: bool = False):
-        self._file, self._known = exchange / STOP, exchange / STOP_KNOWN
-        self._several_nodes = several_nodes
-
-    def read(self) -> int | None:
-        return int(self._file.read_text(encoding="ascii")) if self._file.exists() else None
-
-    def write(self, step: int) -> None:
-        """Returns once all nodes have the note."""
-        # Renamed, so that another process never reads half a number.
-        staged = self._file.with_suffix(".new")
-        staged.write_text(str(step), encoding="ascii")
-        staged.rename(self._file)
-        while self._several_nodes and not self._known.exists():
-            time.sleep(_POLL_SECONDS)
-
-
 class StopRequest:
-    """Decides whether training stops, and after which step.
+    """Decides after every step whether training stops. Several processes stop after the same step."""
 
-    A single process stops after the step in which the signal came. Several processes must stop after the same step:
-    process 0 writes down the step after its current one. Every step ends with an exchange of gradients, so no other
-    process can have finished that step before it was written down.
-    """
-
-    def __init__(self, note: StopNote | None):
-        """`note`: where the run's processes read the step; None: there is one process."""
+    def __init__(self) -> None:
         self.asked = False
-        self._note = note
-        self._step: int | None = None
 
-    def due(self, step: int) -> bool:
-        """Whether to stop now that `step` steps are completed. Every process has to ask after every step."""
-        if self._note is None:
+    def due(self) -> bool:
+        """Whether to stop now. Every process of a run has to ask after every step: they tell each other."""
+        if not is_child():
             return self.asked
-        if self._step is None:
-            self._step = self._note.read()
-            if self._step is None and self.asked and rank() == 0:
-                self._step = step + 1
-                self._note.write(self._step)
-        return self._step is not None and step >= self._step
+        import paddle
+
+        # Signals reach the processes at different moments, and one that stops alone would leave the others waiting
+        # for its gradients. A file or a store that all of them see could be read too early by one of them.
+        asked = paddle.to_tensor([int(self.asked)], dtype="int32")
+        paddle.distributed.all_reduce(asked, op=paddle.distributed.ReduceOp.MAX)
+        return bool(asked)
 
 
 @contextlib.contextmanager
@@ -111,8 +75,7 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
 
     In a thread other than the main one signals do what they did before.
     """
-    note = StopNote(Path(os.environ["NLPCTL_EXCHANGE"]), on_several_nodes()) if is_child() else None
-    stop = StopRequest(note)
+    stop = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return

@@ -1,17 +1,27 @@
-"""Rank and world size, from the environment variables of paddle.distributed.launch, and how the ranks meet."""
+"""Rank and world size, from the environment variables of Paddle, and how the ranks meet.
+
+paddle.distributed.launch sets these variables for the processes of one machine; for those of several, nlpctl does.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
-from collections.abc import Iterator
+import random
+import socket
+import struct
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nlpctl.errors import RunFailed, UserError
 
-PORT_TAKEN = "port-taken"  # a file in NLPCTL_EXCHANGE, for `launch`
+PORT_TAKEN = "port-taken"  # a file in EXCHANGE, for the launcher
 RANK, WORLD_SIZE = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"
-WORLD = "NLPCTL_WORLD"  # the launcher's variables for the ranks of all nodes, as JSON
+EXCHANGE = "NLPCTL_EXCHANGE"  # a folder of the launcher, if there is one
+GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
+_GET_ADDRESS = 0x8915  # SIOCGIFADDR
+_FIRST_PORT, _LAST_PORT = 20_000, 32_000  # below those that the system gives to outgoing connections
 
 
 def rank() -> int:
@@ -42,22 +52,74 @@ def is_child() -> bool:
     return world_size() > 1
 
 
-def on_several_nodes() -> bool:
-    """True in a launched process whose run has processes on other machines too."""
-    return WORLD in os.environ
+def rank_variables(
+    rank: int, endpoints: Sequence[str], master: str, local_rank: int, local_size: int
+) -> dict[str, str]:
+    """The variables that Paddle's launcher sets for process `rank` of several, without those of its device.
+
+    `endpoints`: HOST:PORT of every process; nothing listens there, but Paddle downloads once per host. `master`: where
+    process 0 opens the store in which they meet. `local_rank`, `local_size`: among those of the same machine.
+    """
+    world = str(len(endpoints))
+    return {
+        RANK: str(rank),
+        WORLD_SIZE: world,
+        "PADDLE_GLOBAL_RANK": str(rank),
+        "PADDLE_GLOBAL_SIZE": world,
+        "PADDLE_LOCAL_RANK": str(local_rank),
+        "PADDLE_RANK_IN_NODE": str(local_rank),
+        "PADDLE_LOCAL_SIZE": str(local_size),
+        "PADDLE_NNODES": str(len({endpoint.rpartition(":")[0] for endpoint in endpoints})),
+        "PADDLE_MASTER": master,
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        "PADDLE_CURRENT_ENDPOINT": endpoints[rank],
+    }
+
+
+def free_port() -> int:
+    """A port of this machine that is free now; PORT_RANGE=FIRST:LAST names others, as for Paddle's launcher."""
+    first, _, last = os.environ.get("PORT_RANGE", f"{_FIRST_PORT}:{_LAST_PORT}").partition(":")
+    drawn = random.SystemRandom()  # by the seed of a recipe, all runs would draw the same
+    for _ in range(100):
+        port = drawn.randint(int(first), int(last))
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
+    raise RunFailed("no port is free", "PORT_RANGE", "name other ports: PORT_RANGE=20000:30000")
+
+
+def interface_of(address: str) -> str | None:
+    """The network interface that has `address`, such as eth0; None if none has."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # one without an address
+                told = fcntl.ioctl(asking.fileno(), _GET_ADDRESS, struct.pack("256s", name.encode()[:15]))
+                if socket.inet_ntoa(told[20:24]) == address:
+                    return name
+    return None
+
+
+def gloo_variables(address: str) -> dict[str, str]:
+    """The interface by which gloo reaches other machines, where this one has `address`; {} if the user has set it.
+
+    By itself gloo takes the address of the host's name, which is often 127.0.1.1 and leads nowhere else.
+    """
+    interface = interface_of(address)
+    return {} if interface is None or GLOO_INTERFACE in os.environ else {GLOO_INTERFACE: interface}
 
 
 @contextlib.contextmanager
 def meeting() -> Iterator[None]:
-    """Around what lets the processes of a run meet at the port that the launcher has chosen.
+    """Around what lets the processes of a run meet at the port that was chosen for them.
 
-    RunFailed if another program has taken it since; `launch` then starts all of them again.
+    RunFailed if another program has taken it since; a launcher of ours then starts all of them again.
     """
     try:
         yield
     except Exception as error:
         if not is_child() or "Bind network" not in str(error):
             raise
-        (Path(os.environ["NLPCTL_EXCHANGE"]) / PORT_TAKEN).touch()
         message = "another program has taken the port at which the processes were to meet"
+        if EXCHANGE not in os.environ:
+            raise RunFailed(message, os.environ["PADDLE_MASTER"], "start all of them again, with --resume") from None
+        (Path(os.environ[EXCHANGE]) / PORT_TAKEN).touch()
         raise RunFailed(message, hint="they start again, with another port") from None

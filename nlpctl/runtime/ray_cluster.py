@@ -95,12 +95,7 @@ class RayCluster:
     def place(self, runtime: RuntimeSection, workers: int | None) -> ResourceRequest:
         """A worker has a card, or `runtime.threads` cores, by default one, of one node. UserError: there is no room
         for `workers`."""
-        if runtime.device == "gpu" or (runtime.device == "auto" and any(cards for _, cards in self.nodes)):
-            place = ResourceRequest(dataclasses.replace(runtime, devices=()), 1, 1, sum(map(min, self.nodes)))
-        else:
-            threads = runtime.threads or 1
-            own = dataclasses.replace(runtime, device="cpu", devices=(), threads=threads)
-            place = ResourceRequest(own, threads, 0, sum(cores // threads for cores, _ in self.nodes))
+        place = self._request(runtime)
         if (workers or 1) > place.room:
             each = "a card and a core" if place.cards else counted(place.cores, "cores")
             has = f"{counted(sum(cores for cores, _ in self.nodes), 'cores')} and "
@@ -108,6 +103,14 @@ class RayCluster:
             message = f"the cluster has {has}: room for {counted(place.room, 'workers')} with {each} of one node"
             raise UserError(message, "--workers", "ask for fewer, or for fewer --threads of each")
         return place
+
+    def _request(self, runtime: RuntimeSection) -> ResourceRequest:
+        """As `place`, also where there is no room."""
+        if runtime.device == "gpu" or (runtime.device == "auto" and any(cards for _, cards in self.nodes)):
+            return ResourceRequest(dataclasses.replace(runtime, devices=()), 1, 1, sum(map(min, self.nodes)))
+        threads = runtime.threads or 1
+        own = dataclasses.replace(runtime, device="cpu", devices=(), threads=threads)
+        return ResourceRequest(own, threads, 0, sum(cores // threads for cores, _ in self.nodes))
 
     def worker(
         self,
@@ -120,17 +123,56 @@ class RayCluster:
     ) -> RayWorker:
         """As `Worker`, on any node with as much free as `place` says."""
         ground = dataclasses.replace(ground, device=place.runtime.device)
+        return RayWorker(lambda: self._actor(place, _Keeper), ground, opened, *arguments, grace=grace, name=name)
+
+    def _actor(self, place: ResourceRequest, kind: type, **options: Any) -> ActorHandle:
         wanted = {"num_cpus": place.cores, "num_gpus": place.cards, "max_restarts": 0, "max_concurrency": _CALLS}
+        with _connected():
+            return ActorHandle(self._ray, self._ray.remote(**wanted, **options)(kind).remote())
 
-        def actor() -> _Actor:
+    @contextlib.contextmanager
+    def gang(
+        self, runtime: RuntimeSection, machines: int, each: int, ground: NodeRequirements, kind: type[NodeActor]
+    ) -> Iterator[tuple[ResourceRequest, list[ActorHandle]]]:
+        """`each` actors of `kind` on each of `machines` nodes, those of a node one after the other; all or none.
+
+        Each may use what the request says. UserError: the cluster is too small; NoRoom: it is busy; UnfitNode.
+        """
+        from ray.util import placement_group, remove_placement_group
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        request = self._request(runtime)
+        fitting = sum(cores >= request.cores * each and cards >= request.cards * each for cores, cards in self.nodes)
+        if fitting < machines:
+            needed = counted(each, "cards") if request.cards else counted(request.cores * each, "cores")
+            message = f"the cluster has {counted(fitting, 'machines')} with {needed}, not {machines}"
+            raise UserError(message, "--nnodes", "ask for fewer, or for fewer --nproc or --threads of each")
+        bundle = {"CPU": float(request.cores * each), **({"GPU": float(request.cards * each)} if request.cards else {})}
+        with _connected():
+            group = placement_group([bundle] * machines, strategy="STRICT_SPREAD")
+        actors: list[ActorHandle] = []
+        try:
             with _connected():
-                return _Actor(self._ray, self._ray.remote(**wanted)(_Keeper).remote())
+                if not group.wait(_ROOM_SECONDS):
+                    message = f"{counted(machines, 'machines')} with room are not free"
+                    raise NoRoom(message, _FLAG, "ray status shows what the cluster has left")
+            for rank in range(machines * each):
+                where = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank // each)
+                actors.append(self._actor(request, kind, scheduling_strategy=where))
+            for actor in actors:  # all of them start at once
+                actor.begin("meet", ground)
+            for actor in actors:
+                actor.meet(ground)
+            yield request, actors
+        finally:
+            for actor in actors:
+                actor.kill()
+            with contextlib.suppress(Exception):  # the connection may be lost
+                remove_placement_group(group)
 
-        return RayWorker(actor, ground, opened, *arguments, grace=grace, name=name)
 
-
-class _Actor:
-    """An actor of Ray, a `_Keeper`, which this process ends."""
+class ActorHandle:
+    """An actor of Ray, a `NodeActor`, which this process ends."""
 
     def __init__(self, ray: Any, actor: Any):
         self.ray, self._actor = ray, actor
@@ -193,11 +235,16 @@ class RayWorker:
     """A process that an actor keeps on its node: a `RemoteProcess` of runtime/worker.py."""
 
     def __init__(
-        self, actor: Callable[[], _Actor], ground: NodeRequirements, *opened: Any, grace: float, name: str = _A_WORKER
+        self,
+        actor: Callable[[], ActorHandle],
+        ground: NodeRequirements,
+        *opened: Any,
+        grace: float,
+        name: str = _A_WORKER,
     ):
         self.name = name
         self._hire, self._ground, self._opened, self._grace = actor, ground, opened, grace
-        self._actor: _Actor | None = None
+        self._actor: ActorHandle | None = None
 
     def start(self) -> None:
         """NoRoom, UnfitNode; WorkerLost in the middle of it."""
@@ -248,7 +295,7 @@ class RayWorker:
 class _RayChannel:
     """A `Channel` to the process that an actor keeps: after each thing that is sent, one comes."""
 
-    def __init__(self, actor: _Actor):
+    def __init__(self, actor: ActorHandle):
         self._actor = actor
         self._next: Any = None
 
@@ -273,6 +320,15 @@ def _connected() -> Iterator[None]:
         raise ClusterLost(message, _FLAG, hint) from None
 
 
+class NodeActor:
+    """What runs in a worker of Ray, on any node. Several of its methods run at a time."""
+
+    def meet(self, ground: NodeRequirements) -> tuple[str, Any]:
+        """The version of nlpctl, and what is missing on this node; None: nothing."""
+        missing = outcome(_naming_node, ground.enter)
+        return nlpctl.__version__, missing if isinstance(missing, NlpctlError) else None
+
+
 @dataclass(frozen=True)
 class _Ended:
     """In place of an answer: the process has ended."""
@@ -281,16 +337,8 @@ class _Ended:
     node: str
 
 
-class _Keeper:
-    """The actor: it runs in a worker of Ray, and keeps a process there, which can be interrupted while it answers.
-
-    Several of its methods run at a time.
-    """
-
-    def meet(self, ground: NodeRequirements) -> tuple[str, Any]:
-        """The version of nlpctl, and what is missing on this node; None: nothing."""
-        missing = outcome(_naming_node, ground.enter)
-        return nlpctl.__version__, missing if isinstance(missing, NlpctlError) else None
+class _Keeper(NodeActor):
+    """Keeps a process on its node, which can be interrupted while it answers."""
 
     def open(self, grace: float, *opened: Any) -> None:
         self._worker = Worker(_open_there, *opened, grace=grace, daemon=False)

@@ -20,7 +20,7 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_text_atomic
-from nlpctl.layout import checkpoint_step, is_run
+from nlpctl.layout import checkpoint_step
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.checkpoint_choice import SavedTrainerState, damage_of
 from nlpctl.training.early_stopping import patience_of
@@ -143,21 +143,6 @@ def run_to_continue(source: str) -> tuple[Finished, Recipe | None]:
     run = RunDirectory(folder if recipe is None else recipe.run_dir)
     require_finished(run)
     return finished_run(run, recipe_of(run.path)), recipe
-
-
-def recipe_to_continue(source: str) -> Recipe:
-    """The recipe of that run, on a node that need not have it: there `source` names the recipe."""
-    folder = Path(source)
-    if folder.is_dir():
-        return recipe_of(folder)
-    try:
-        recipe = load_recipe(source, purpose="apply")
-    except UserError:
-        if folder.exists():
-            raise
-        hint = "name its recipe here, or keep the run on storage that every node sees"
-        raise UserError("neither the finished run nor a recipe is on this node", source, hint) from None
-    return recipe_of(recipe.run_dir, named_by=recipe) if is_run(recipe.run_dir) else recipe
 
 
 def longer(recipe: Recipe, run: Path, more: int) -> list[Override]:

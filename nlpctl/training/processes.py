@@ -1,10 +1,10 @@
-"""One training in several processes, of one node or several: the parent, which trains nothing itself.
+"""One training in several processes, of this machine or of a Ray cluster: the parent, which trains nothing itself.
 
     the parent     holds the run directory; starts the processes, and starts them again after out-of-memory
       a process    runs `nlpctl train` as well (train.py), as one rank of all
 
-Of several nodes, each has such a parent; that of node 0 holds the run directory, and the others follow it
-(several_nodes.py). A parent stays without Paddle, which would take memory of the cards.
+The parent stays without Paddle, which would take memory of the cards. Processes that a scheduler starts have none: they
+meet as peers (launch/peers.py).
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.launch.launch import launch
-from nlpctl.launch.node_launch import Coordinator
-from nlpctl.launch.nodes import Nodes
+from nlpctl.launch.ray_launch import RayRanks
 from nlpctl.layout import RECIPE
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.process import one_process, prepare_process
@@ -34,7 +33,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker import Worker, listen_for_interrupts
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.run_setup import TrainOptions, take_run
-from nlpctl.training.several_nodes import agree, follow_node_0, head_of
+from nlpctl.training.several_machines import compare_machines, launch_on_machines
 from nlpctl.training.user_loss import import_loss
 
 CRITERION = part_of("training.criterion")
@@ -42,31 +41,25 @@ _GRACE = 5.0  # seconds for the process that imports the user's own parts to end
 
 
 def train_in_processes(
-    recipe: Recipe, run: RunDirectory, options: TrainOptions, processes: int, device: str, nodes: Nodes | None
+    recipe: Recipe, run: RunDirectory, options: TrainOptions, processes: int, device: str, ranks: RayRanks | None
 ) -> None:
-    """Train in `processes` of this node, and in those of the other `nodes`. On any but node 0 nothing is written.
+    """Train in `processes`: of this machine, or `ranks` of a Ray cluster.
 
     Raises what `train` does. RunFailed, UserError or KeyboardInterrupt for the process that failed first.
     """
     check_imports(recipe)
     # A named data set is read with Paddle, so it is left to the processes.
     data = None if recipe.data.dataset is not None else read_full_batches(recipe, processes)
-    world, head = processes, None
-    if nodes is not None:
-        world = agree(nodes, recipe, data, processes, device)
-        if not nodes.is_head:
-            follow_node_0(nodes, recipe, processes)
-            return
-    with take_run(recipe, run, options, data, device=device, processes=world) as resume:
-        if nodes is not None:
-            head = head_of(nodes, run)
-        code = launch_again_after_oom(recipe, run, processes, resume, head)
+    if ranks is not None:
+        compare_machines(ranks, recipe, data, run)
+    with take_run(recipe, run, options, data, device=device, processes=processes) as resume:
+        code = launch_again_after_oom(recipe, run, processes, resume, ranks)
         if code == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
         if code != EXIT_OK:
             kind = UserError if code == EXIT_USER else RunFailed
             raise kind(
-                f"training in {world} processes ended with exit code {code}",
+                f"training in {processes} processes ended with exit code {code}",
                 where=str(run.logs),
                 hint="the failing process's last lines are above; this folder holds one log per process",
             )
@@ -83,12 +76,12 @@ def read_full_batches(recipe: Recipe, processes: int) -> TrainingData:
 
 
 def launch_again_after_oom(
-    recipe: Recipe, run: RunDirectory, processes: int, resume: bool, head: Coordinator | None
+    recipe: Recipe, run: RunDirectory, processes: int, resume: bool, ranks: RayRanks | None
 ) -> int:
     """Run all processes until they end, and return the exit code of the first that failed, else 0.
 
     One that runs out of memory notes smaller micro-batches in events.jsonl and fails, since the others wait for its
-    gradients; then all start again from the last checkpoint, with these. `head`: the other nodes.
+    gradients; then all start again from the last checkpoint, with these.
     """
     log = EventLog(run.events_file)
     # Not the run's recipe.yaml: what only that names is no code to run. This one was checked, and is the user's.
@@ -98,10 +91,11 @@ def launch_again_after_oom(
         write_text_atomic(file, dump_recipe(recipe))
     while True:
         before = recorded_division(log, sys.maxsize)
-        argv = ["train", str(file), *(["--resume"] if resume else [])]
-        if head is not None:
-            head.resume = resume
-        code = launch(argv, processes, recipe.runtime.devices, run.logs, head=head)
+        if ranks is not None:
+            code = launch_on_machines(ranks, recipe, run, resume)
+        else:
+            argv = ["train", str(file), *(["--resume"] if resume else [])]
+            code = launch(argv, processes, recipe.runtime.devices, run.logs)
         division = recorded_division(log, sys.maxsize)
         if code != EXIT_FAILED or division is None or division == before:
             return code

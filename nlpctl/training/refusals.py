@@ -14,7 +14,8 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.launch.launch import processes_wanted
-from nlpctl.launch.nodes import Nodes
+from nlpctl.launch.peers import Peers
+from nlpctl.launch.ray_launch import RayRanks
 from nlpctl.layout import real_path
 from nlpctl.models.find import check_edits
 from nlpctl.models.source import resolve_source
@@ -27,35 +28,43 @@ from nlpctl.runtime.ranks import RANK, WORLD_SIZE, is_child
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.continued import stops_at
 from nlpctl.training.run_setup import TrainOptions
-from nlpctl.training.several_nodes import refuse_unnamed_cards
+from nlpctl.training.several_machines import refuse_nproc
 
 
 def check_before_reading(
-    recipe: Recipe, run: RunDirectory, options: TrainOptions, nodes: Nodes | None = None
+    recipe: Recipe,
+    run: RunDirectory,
+    options: TrainOptions,
+    peers: Peers | None = None,
+    ranks: RayRanks | None = None,
 ) -> tuple[int, str]:
-    """The number of processes to start on this node (1: train in this one) and the device, "gpu" or "cpu".
+    """The number of processes to start (1: train in this one) and the device, "gpu" or "cpu".
 
     UserError for the first thing that is wrong. `run`: only the process that will hold it looks into it: not a rank,
-    whose parent does, and not a node other than 0.
+    whose parent does, and of `peers` the first.
     """
     # The machine.
-    processes = processes_wanted(recipe.runtime)
-    cards = () if is_child() else recipe.runtime.devices  # a launched process sees only its own GPU
-    # Several processes without a list of GPUs run on the CPU.
-    device = choose_device("cpu" if processes > 1 and not cards else recipe.runtime.device, cards)
-    if nodes is not None:
-        refuse_unnamed_cards(recipe, device)
+    if peers is not None:
+        refuse_nproc(recipe)
+        peers.take_card(recipe.runtime.devices, recipe.runtime.device)
+    if ranks is not None:
+        processes, device = ranks.world, ranks.device
+    else:
+        processes = processes_wanted(recipe.runtime)
+        cards = () if is_child() else recipe.runtime.devices  # a launched process sees only its own GPU
+        # Several processes without a list of GPUs run on the CPU.
+        device = choose_device("cpu" if processes > 1 and not cards else recipe.runtime.device, cards)
     if device == "cpu":
         refuse_half_precision_on_cpu(recipe, cpu_info().trains_in_bfloat16)
-    if is_child():
+    if is_child() and peers is None:
         # The variable is a leftover, or another launcher's.
         if not run.manifest_file.is_file() or run.read_manifest().state != "running":
             message = f"{WORLD_SIZE} says that this is one of several processes, but nlpctl has not started them"
             hint = f"unset {WORLD_SIZE} {RANK}; for several: --nproc, --devices"
             raise UserError(message, where=WORLD_SIZE, hint=hint)
         return processes, device
-    refuse_wrong_sharding(recipe, nodes is not None)
-    if nodes is not None and not nodes.is_head:
+    refuse_wrong_sharding(recipe, peers is not None or ranks is not None)
+    if peers is not None and not peers.first:
         _check_model(recipe)
         return processes, device
 

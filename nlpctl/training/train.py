@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ from nlpctl.config.tasks import resolved
 from nlpctl.data.functions import parts_blamed
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import read_training_data
-from nlpctl.launch.nodes import Nodes
+from nlpctl.launch.peers import Peers
+from nlpctl.launch.ray_launch import RayRanks
 from nlpctl.runtime.interrupt import stops_later
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.ranks import is_child
@@ -34,6 +36,7 @@ from nlpctl.training.early_stopping import TrialPruner
 from nlpctl.training.processes import read_full_batches, train_in_processes
 from nlpctl.training.refusals import check_before_reading
 from nlpctl.training.run_setup import TrainOptions, take_run
+from nlpctl.training.several_machines import agree, led
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
@@ -57,11 +60,13 @@ def train(
     overwrite: bool = False,
     origin: Finished | None = None,
     command: Sequence[str] = (),
-    nodes: Nodes | None = None,
+    peers: Peers | None = None,
+    ranks: RayRanks | None = None,
     pruner: TrialPruner | None = None,
 ) -> TrainResult:
     """Train as `recipe` says; the result is on disk in `recipe.run_dir`. `origin`: the finished run to go on from.
-    `nodes`: the other nodes of a training on several; on any but node 0, nothing is written and there are no scores.
+    `peers`: the other processes of the training, if somebody else has started them; in any but the first nothing is
+    written, and there are no scores. `ranks`: actors of a Ray cluster, which are to train in place of this process.
     `pruner`: of a training in this process alone; Pruned if it says that it is not worth going on.
 
     Raises UserError for mistakes in recipe or data, before anything is written; RunFailed when the training itself
@@ -73,27 +78,35 @@ def train(
     recipe = resolved(recipe)  # the run directory holds this one
     run = RunDirectory(recipe.run_dir)
     options = TrainOptions(resume, overwrite, origin, command)
-    processes, device = check_before_reading(recipe, run, options, nodes)
-    if processes > 1 or nodes is not None:
-        train_in_processes(recipe, run, options, processes, device, nodes)
+    processes, device = check_before_reading(recipe, run, options, peers, ranks)
+    if processes > 1 or ranks is not None:
+        train_in_processes(recipe, run, options, processes, device, ranks)
     else:
-        _train_in_this_process(recipe, run, options, device, pruner)
-    holds_run = not is_child() and (nodes is None or nodes.is_head)
+        _train_in_this_process(recipe, run, options, device, pruner, peers)
+    holds_run = not is_child() or (peers is not None and peers.first)
     metrics = dict(run.read_metrics()) if holds_run else {}
     return TrainResult(run, metrics)
 
 
 def _train_in_this_process(
-    recipe: Recipe, run: RunDirectory, options: TrainOptions, device: str, pruner: TrialPruner | None
+    recipe: Recipe,
+    run: RunDirectory,
+    options: TrainOptions,
+    device: str,
+    pruner: TrialPruner | None,
+    peers: Peers | None,
 ) -> None:
+    has_parent = is_child() and peers is None  # which holds the run directory
     setup = prepare_process(recipe.runtime, recipe.training.seed)  # before the data: a named set imports Paddle
-    if is_child():
+    if has_parent:
         data = read_training_data(task_rows(recipe.task, recipe.data))
         if setup.rank == 0:  # the parent does not read a named data set, and writes the manifest only before and after
             run.update_manifest(skipped_rows=data.skipped)
     else:
-        data = read_full_batches(recipe, processes=1)
+        data = read_full_batches(recipe, processes=setup.world_size)
     configure_paddle(setup, recipe.training.seed)
+    if peers is not None:
+        agree(peers, recipe, data, device)
 
     # Imported only now: device, threads and flags had to be set before Paddle was.
     from nlpctl.tasks.base import make_task
@@ -105,11 +118,14 @@ def _train_in_this_process(
         ready = make_ready(recipe, setup, make_task(recipe, data.labels), data)
         if setup.rank == 0:
             warn_of_cut_rows(ready, data)
-        # From here on things are written. The run directory of several processes was taken by their parent.
-        taken = (
-            contextlib.nullcontext(options.resume) if is_child()
-            else take_run(recipe, run, options, data, device=device, processes=1)
+        # From here on things are written. The run directory of several processes was taken by their parent, or is by
+        # the first of them.
+        taken: AbstractContextManager[bool] = (
+            contextlib.nullcontext(options.resume) if has_parent
+            else take_run(recipe, run, options, data, device=device, processes=setup.world_size)
         )  # fmt: skip
+        if peers is not None:
+            taken = led(peers, taken, run)
         with taken as goes_on:
             if goes_on and run.last_checkpoint() is None:
                 console.note(f"no checkpoint in {run.path}: starting from the beginning")

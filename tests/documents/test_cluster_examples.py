@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from nlpctl.cli import app
-from nlpctl.launch.schedulers import NodeRank, place_of
+from nlpctl.launch.schedulers import ProcessRank, rank_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "cluster"
@@ -36,12 +36,11 @@ SERVICE = {
     "apiVersion": ("v1",), "kind": ("Service",), "metadata": {"name": str},
     "spec": {"clusterIP": ("None",), "publishNotReadyAddresses": bool, "selector": {"job-name": str}},
 }  # fmt: skip
-RULE = {"action": ("FailJob",), "onExitCodes": {"containerName": str, "operator": ("In",), "values": [int]}}
 JOB = {
     "apiVersion": ("batch/v1",), "kind": ("Job",), "metadata": {"name": str},
     "spec": {
-        "completionMode": ("Indexed",), "completions": int, "parallelism": int, "backoffLimit": int,
-        "podFailurePolicy": {"rules": [RULE]}, "template": {"spec": POD},
+        "completionMode": ("Indexed",), "completions": int, "parallelism": int, "backoffLimitPerIndex": int,
+        "maxFailedIndexes": int, "template": {"spec": POD},
     },
 }  # fmt: skip
 PADDLE = {
@@ -49,7 +48,7 @@ PADDLE = {
     "spec": {
         "runPolicy": {"backoffLimit": int, "cleanPodPolicy": ("None", "Running", "All")},
         "paddleReplicaSpecs": {
-            "Worker": {"replicas": int, "restartPolicy": ("OnFailure",), "template": {"spec": POD}},
+            "Worker": {"replicas": int, "restartPolicy": ("Never", "OnFailure"), "template": {"spec": POD}},
         },
     },
 }  # fmt: skip
@@ -92,8 +91,8 @@ def calls(script: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def placed(params: dict[str, Any], environ: dict[str, str]) -> NodeRank | None:
-    return place_of(params["nnodes"], params["master"], params["node_rank"], environ)
+def placed(params: dict[str, Any], environ: dict[str, str]) -> ProcessRank | None:
+    return rank_of(params["nnodes"], params["master"], params["node_rank"], environ)
 
 
 @pytest.mark.parametrize("file", [SLURM, KUBERNETES, PADDLE_JOB])
@@ -117,20 +116,21 @@ def test_the_batch_file_of_slurm():
     text = SLURM.read_text(encoding="utf-8")
     options = dict(line.removeprefix("#SBATCH --").partition("=")[::2] for line in re.findall(r"#SBATCH .*", text))
     assert text.index("#SBATCH --output") < text.index("set -eu"), "sbatch reads no line behind the first command"
-    assert options["ntasks-per-node"] == "1" and options["signal"] == "TERM@120"
-    nodes = int(options["nodes"])
+    assert options["signal"] == "TERM@120" and text.count("srun --kill-on-bad-exit=1 nlpctl") == 2
+    nodes, each = int(options["nodes"]), int(options["ntasks-per-node"])
     environ = {
-        "SLURM_JOB_ID": "70123", "SLURM_NNODES": str(nodes), "SLURM_JOB_NODELIST": "gpu[11-12]",
-        "SLURM_NTASKS_PER_NODE": options["ntasks-per-node"], "SLURM_STEP_NUM_NODES": str(nodes),
-        "SLURM_STEP_NODELIST": "gpu[11-12]", "SLURM_STEP_TASKS_PER_NODE": f"1(x{nodes})",
+        "SLURM_JOB_ID": "70123", "SLURM_NTASKS": str(nodes * each), "SLURM_JOB_NODELIST": "gpu[11-12]",
+        "SLURM_STEP_NUM_TASKS": str(nodes * each), "SLURM_STEP_NODELIST": "gpu[11-12]",
+        "SLURM_STEP_TASKS_PER_NODE": f"{each}(x{nodes})",
     }  # fmt: skip
     commands = calls(text)
     assert list(commands) == ["doctor", "train"]
     for params in commands.values():
-        for rank in range(nodes):
-            expected = NodeRank(nodes, rank, "gpu11", 20123)
-            assert placed(params, {**environ, "SLURM_NODEID": str(rank)}) == expected
-    assert options["gpus-per-node"] == "4" and commands["doctor"]["devices"] == "0,1,2,3"
+        for rank in range(nodes * each):
+            place = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank % each), "SLURM_NODEID": str(rank // each)}
+            expected = ProcessRank(nodes * each, rank, "gpu11", 20123, rank % each, each)
+            assert placed(params, {**environ, **place}) == expected
+    assert int(options["gpus-per-node"]) == each and commands["doctor"]["devices"] == "0,1,2,3"
 
 
 def test_the_indexed_job_of_kubernetes():
@@ -141,10 +141,10 @@ def test_the_indexed_job_of_kubernetes():
     name, nodes = job["metadata"]["name"], spec["completions"]
     assert spec["parallelism"] == nodes and service["spec"]["selector"] == {"job-name": name}
     assert pod["subdomain"] == service["metadata"]["name"]
-    assert spec["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"] == container["name"]
+    assert spec["backoffLimitPerIndex"] == spec["maxFailedIndexes"] == 0
     for rank in range(nodes):
         place = placed(params, {"JOB_COMPLETION_INDEX": str(rank), "HOSTNAME": f"{name}-{rank}-abcde"})
-        assert place == NodeRank(nodes, rank, f"{name}-0.{pod['subdomain']}", 29417)
+        assert place == ProcessRank(nodes, rank, f"{name}-0.{pod['subdomain']}", 29417)
     volumes(pod)
 
 
@@ -158,7 +158,7 @@ def test_the_paddle_job():
     for rank in range(nodes):
         host = "10.1.2.3" if rank == 0 else f"{name}-worker-0"  # the operator gives worker 0 its own address
         environ = {"PADDLE_JOB_ID": name, "PADDLE_NNODES": str(nodes), "PADDLE_MASTER": f"{host}:{port}"}
-        assert placed(params, {**environ, "HOSTNAME": f"{name}-worker-{rank}"}) == NodeRank(nodes, rank, host, port)
+        assert placed(params, {**environ, "HOSTNAME": f"{name}-worker-{rank}"}) == ProcessRank(nodes, rank, host, port)
     volumes(worker["template"]["spec"])
 
 

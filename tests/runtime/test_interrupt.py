@@ -6,11 +6,10 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
-from nlpctl.runtime.interrupt import STOP_KNOWN, StopNote, StopRequest, sigterm_interrupts, stops_later
+from nlpctl.runtime.interrupt import sigterm_interrupts, stops_later
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
@@ -28,9 +27,9 @@ def test_the_first_signal_only_asks_and_the_second_ends(number, capfd):
     before = [signal.getsignal(each) for each in HANDLED]
     reached = []
     with pytest.raises(KeyboardInterrupt), stops_later() as stop:
-        assert not stop.asked and not stop.due(1)
+        assert not stop.asked and not stop.due()
         os.kill(os.getpid(), number)
-        reached.append((stop.asked, stop.due(1)))
+        reached.append((stop.asked, stop.due()))
         os.kill(os.getpid(), number)
         raise AssertionError("the second signal did not end it")
     assert reached == [(True, True)]
@@ -65,44 +64,6 @@ def test_data_workers_go_on_at_ctrl_c_and_end_at_sigterm(capfd):
         assert not stop.asked
     captured = capfd.readouterr()
     assert captured.out == "went on\n" and captured.err == ""
-
-
-@pytest.mark.parametrize("ahead", [0, 1])
-def test_all_processes_stop_after_the_same_step(tmp_path: Path, monkeypatch, ahead):
-    """Process 1 looks before or after process 0 has decided; both have finished step 5 when the signal comes."""
-    ranks = [StopRequest(StopNote(tmp_path)), StopRequest(StopNote(tmp_path))]
-
-    def due(rank: int, step: int) -> bool:
-        monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
-        return ranks[rank].due(step)
-
-    assert not due(0, 4) and not due(1, 4)
-    for each in ranks:
-        each.asked = True
-    for rank in (ahead, 1 - ahead):
-        assert not due(rank, 5)
-    assert due(1, 6) and due(0, 6)
-
-
-def test_process_0_waits_until_all_nodes_know(tmp_path: Path):
-    note = StopNote(tmp_path, several_nodes=True)
-    writing = threading.Thread(target=note.write, args=(7,))
-    writing.start()
-    while note.read() is None:
-        time.sleep(0.01)
-    writing.join(0.2)
-    assert note.read() == 7 and writing.is_alive()
-    (tmp_path / STOP_KNOWN).touch()
-    writing.join(10)
-    assert not writing.is_alive()
-
-
-def test_process_0_decides(tmp_path: Path, monkeypatch):
-    """A signal that reaches another process alone stops nobody: process 0 would wait for it for ever."""
-    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
-    alone = StopRequest(StopNote(tmp_path))
-    alone.asked = True
-    assert not any(alone.due(step) for step in range(5)) and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("context", [sigterm_interrupts, stops_later])

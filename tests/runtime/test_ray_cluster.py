@@ -17,10 +17,10 @@ import nlpctl
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import NeedsRestart, UserError
 from nlpctl.runtime.ray_cluster import (
+    ActorHandle,
     NodeRequirements,
     RayCluster,
     RayWorker,
-    _Actor,
     _Ended,
     _Keeper,
     _open_there,
@@ -111,7 +111,7 @@ def test_a_process_that_is_killed_where_its_keeper_answers(number: int, kind: ty
 
 def test_a_worker_that_ray_ends_for_lack_of_memory_was_killed() -> None:
     exceptions = SimpleNamespace(RayError=OSError, OutOfMemoryError=TimeoutError)  # the second is one of the first
-    actor = _Actor(SimpleNamespace(exceptions=exceptions), None)
+    actor = ActorHandle(SimpleNamespace(exceptions=exceptions), None)
     for error, kind in ((TimeoutError("short of memory"), WorkerKilled), (OSError("its node is gone"), WorkerLost)):
         with pytest.raises(kind, match=str(error)), actor.losses():
             raise error
