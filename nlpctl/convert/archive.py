@@ -138,14 +138,14 @@ def _unpack_zip(stream: IO[bytes], target: _Target) -> None:
 
 
 def _unpack_tar(stream: IO[bytes], target: _Target) -> None:
-    bounded = _Bounded(stream)
+    bounded: Any = _Bounded(stream)  # of a stream's methods tarfile uses read, seek and tell
     # "r:" forbids tarfile its own decompression, which would bypass the limits of _Bounded.
     with tarfile.open(fileobj=bounded, mode="r:") as archive:
         for member in archive:
             if not (member.isfile() or member.isdir()):
                 raise target.refuse(member.name, "is a link or a device")
-            if member.isfile():
-                target.add(member.name, member.size, archive.extractfile(member))
+            if member.isfile() and (content := archive.extractfile(member)) is not None:
+                target.add(member.name, member.size, content)
         bounded.seek(archive.offset)
         if bounded.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
             raise EOFError("it has no end")  # tarfile takes the last whole file for the end

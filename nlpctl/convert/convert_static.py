@@ -21,7 +21,7 @@ from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_impo
 if TYPE_CHECKING:
     from nlpctl.convert.conversion import Conversion
     from nlpctl.convert.maps import NameMap
-    from nlpctl.convert.parameters import TargetParameter
+    from nlpctl.convert.match import TargetParameter
     from nlpctl.convert.proof import Proof
     from nlpctl.convert.report import ConversionReport
     from nlpctl.convert.targets import Target
@@ -96,7 +96,12 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
         proof = _proof(conversion)
         report = make_report(conversion, proof)
         if proof.fails:
-            raise ConversionFailed(report, [_disproved(proof.difference)])
+            problem = Problem(
+                f"the static program and the converted network differ by {proof.difference:.3g} on the same inputs",
+                hint="a variable is matched to the wrong parameter, or the config differs (hidden_act, layer norm): "
+                "compare --plan with the program, and correct the map or --to",
+            )
+            raise ConversionFailed(report, [problem])
         card = write_folder(output, conversion, report)
     task = card.task if card is not None and card.trained else None
     return Converted(report, output, task, conversion.target.tokenizer is not None)
@@ -106,8 +111,7 @@ def plan_static(request: ConversionRequest, map_file: Path, *, overwrite: bool =
     """A dry run of `convert_static`, also where it would fail; writes only the map `map_file`."""
     refuse_output(map_file, overwrite, exists="this exists already", elsewhere="name another file: -o FILE.yaml")
     _prepare()
-    from nlpctl.convert.map_file import plan_text
-    from nlpctl.convert.report import make_report
+    from nlpctl.convert.report import make_report, plan_text
 
     report = make_report(_planned(request), None)
     with writing(map_file, "name another place: -o FILE.yaml"):
@@ -184,7 +188,7 @@ def _source_path(source: str) -> Path:
 
 def _with_files(target: Target, labels: Path | None, vocabulary: Path | None) -> Target:
     """`target` with the labels and the vocabulary of the request."""
-    from nlpctl.convert.conversion import tokenizer_from
+    from nlpctl.convert.targets import tokenizer_from
     from nlpctl.data.rows.labels import LabelSet
 
     if labels is not None:
@@ -200,59 +204,35 @@ def _with_files(target: Target, labels: Path | None, vocabulary: Path | None) ->
 
 def _maps(name: str, target: Target) -> list[NameMap]:
     """The user's map before the built-in ones; a built-in map that is named is used alone."""
-    from nlpctl.convert.conversion import maps_for
-    from nlpctl.convert.maps import built_in_map, read_map
+    from nlpctl.convert.maps import built_in_map, built_in_maps_for, read_map
 
     if name == AUTO:
-        return maps_for(target)
+        return built_in_maps_for(target.family.model_type)
     if name.endswith((".yaml", ".yml")) or "/" in name:
-        return [read_map(Path(name).expanduser()), *maps_for(target)]
+        return [read_map(Path(name).expanduser()), *built_in_maps_for(target.family.model_type)]
     return [built_in_map(name)]
 
 
 def _check_complete(conversion: Conversion, report: ConversionReport) -> None:
     """ConversionAmbiguous, ConversionFailed: a parameter has no value, or more than one."""
     if report.ambiguous:
-        raise ConversionAmbiguous(
-            report,
-            [
-                Problem(
-                    f"{and_more([row.parameter for row in report.ambiguous])}: {report.ambiguous[0].reason} "
-                    f"({and_more(report.ambiguous[0].candidates)})",
-                    where=report.source,
-                    hint="choose in a map: --plan writes one to be edited, --map FILE.yaml uses it",
-                )
-            ],
-        )
+        first = report.ambiguous[0]
+        parameters = and_more([row.parameter for row in report.ambiguous])
+        message = f"{parameters}: {first.reason} ({and_more(first.candidates)})"
+        hint = "choose in a map: --plan writes one to be edited, --map FILE.yaml uses it"
+        raise ConversionAmbiguous(report, [Problem(message, where=report.source, hint=hint)])
     lacking = [*report.missing, *report.mismatched]
     if not lacking:
         return
     first = lacking[0]
-    reason = f" ({first.reason})" if first.reason else ""
-    raise ConversionFailed(
-        report,
-        [
-            Problem(
-                f"{len(lacking)} of {report.parameters} parameters have no value: {first.parameter}{reason}"
-                + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""),
-                where=report.source,
-                hint=_hint(conversion),
-            )
-        ],
-    )
-
-
-def _hint(conversion: Conversion) -> str:
-    lacking = conversion.lacking
-    if _have_no_effect(conversion, lacking):
-        stem = os.path.commonprefix([f"{each.name}." for each in lacking]).rpartition(".")[0]
-        return f"no output of this network depends on them, so an export lacks them: --allow-missing {stem}"
-    return "--plan writes a map to be edited; --allow-missing PATTERN names what may be new, such as classifier"
-
-
-def _disproved(difference: float | None) -> Problem:
-    return Problem(
-        f"the static program and the converted network differ by {difference:.3g} on the same inputs",
-        hint="a variable is matched to the wrong parameter, or the config differs (hidden_act, layer norm): compare "
-        "--plan with the program, and correct the map or --to",
-    )
+    message = f"{len(lacking)} of {report.parameters} parameters have no value: {first.parameter}"
+    if first.reason:
+        message += f" ({first.reason})"
+    if len(lacking) > 1:
+        message += f" and {len(lacking) - 1} more"
+    if _have_no_effect(conversion, conversion.lacking):
+        stem = os.path.commonprefix([f"{each.name}." for each in conversion.lacking]).rpartition(".")[0]
+        hint = f"no output of this network depends on them, so an export lacks them: --allow-missing {stem}"
+    else:
+        hint = "--plan writes a map to be edited; --allow-missing PATTERN names what may be new, such as classifier"
+    raise ConversionFailed(report, [Problem(message, where=report.source, hint=hint)])

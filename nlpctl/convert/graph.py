@@ -1,6 +1,10 @@
-"""The roles of parameters in a graph, by the operators that read them, and their order.
+"""Matches by place in the graph: the n-th parameters of a role and shape in two graphs belong together.
 
-Two graphs of the same network have equally many parameters per role and shape, in the same order, whatever their names.
+The role of a parameter is what the operator that reads it does with it. Two graphs of the same network have equally
+many parameters per role and shape, in the same order, whatever their names. This requires a unique order: each
+parameter depends on the one before, or both graphs come from the same code. If the graphs differ (in heads or poolers),
+only the encoder is matched, which comes first in both.
+
 The query, key and value projections of an attention have equal shapes and operators; the operators that read their
 results distinguish them.
 """
@@ -9,16 +13,101 @@ from __future__ import annotations
 
 import inspect
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nlpctl.formats.program import Operator, read_program
+from nlpctl.convert.match import Candidate, Matcher
+from nlpctl.formats.program import Operator, Program, read_program
 
 Shape = tuple[int, ...]
 Role = tuple[str, ...]
+@dataclass(frozen=True)
+class Place:
+    """A parameter where it is read first. `role`: what the operator does with it.
+
+    `bit` stands for it in `before`, which has the bits of the parameters that the operator's inputs depend on.
+    """
+
+    name: str
+    role: Role
+    shape: Shape
+    bit: int
+    before: int
+
+
+HOW = "place in the graph"
+_Groups = Mapping[tuple[Role, Shape], Sequence[Place]]
+
+
+def by_place(matcher: Matcher, program: Program, network: Any) -> None:
+    """Match what is open by role, shape and order in both graphs. Where that is not certain it is an ambiguity."""
+    if not matcher.open_parameters or not matcher.free_variables:
+        return
+    try:
+        traced = trace(network)
+    except NotTraceable as error:
+        matcher.notes.append(f"the place in the graph was not used: Paddle cannot trace the network ({error})")
+        return
+    theirs = forward_part(program.operators)
+    ours = forward_part(traced.operators)
+    if program.fetches:
+        # Both are cut to what their outputs need: an exported graph lacks parts that dygraph computes and drops.
+        theirs, ours = needed_for(theirs, program.fetches), needed_for(ours, traced.outputs)
+    parameters = {parameter.internal: parameter for parameter in matcher.parameters}
+    in_source = places(theirs, {name: variable.shape for name, variable in matcher.variables.items()})
+    in_network = places(ours, {internal: parameter.shape for internal, parameter in parameters.items()})
+    kinds = [[(each.role, each.shape) for each in variables] for variables in (in_source, in_network)]
+    same_code, same_network = kinds[0] == kinds[1], Counter(kinds[0]) == Counter(kinds[1])
+    if not same_network:
+        in_network = [each for each in in_network if parameters[each.name].is_needed(matcher.encoder)]
+    groups, candidates = _groups(in_source), []
+    heads_may_follow = not same_network and _same_depth(groups, _groups(in_network))
+    for group, internals in _groups(in_network).items():
+        variables, free = groups.get(group, []), matcher.free_variables
+        left = [parameters[each.name] for each in internals if matcher.is_open(parameters[each.name])]
+        names = [each.name for each in variables if each.name in free]
+        if not names or not left:
+            continue
+        count = _count(group, len(variables), len(internals))
+        if len(variables) < len(internals) or (len(variables) > len(internals) and not heads_may_follow):
+            matcher.report_ambiguity(left, names, count)
+        elif not (same_code or (in_line(variables) and in_line(internals))):
+            matcher.report_ambiguity(left, names, f"{count}, and their order in the two graphs is unknown")
+        else:
+            candidates += [
+                Candidate((one.name,), (parameters[other.name].name,), HOW)
+                for one, other in zip(variables, internals, strict=False)
+                if one.name in free
+            ]
+    matcher.propose(candidates)
+
+
+def _same_depth(theirs: _Groups, ours: _Groups) -> bool:
+    """Whether both have attention in as many layers, so that what one has besides belongs to its head, behind them."""
+    layers = [group for group in {**theirs, **ours} if any(name in ATTENTION for name in group[0])]
+    return bool(layers) and all(len(theirs.get(group, ())) == len(ours.get(group, ())) for group in layers)
+
+
+def _count(group: tuple[Role, Shape], variables: int, parameters: int) -> str:
+    role, shape = group
+    have = "1 variable of shape {} has" if variables == 1 else f"{variables} variables of shape {{}} have"
+    why = f"{have.format(list(shape))} the role {' '.join(filter(None, role))}, "
+    return why + ("1 parameter has it" if parameters == 1 else f"{parameters} parameters have it")
+
+
+def _groups(ordered: Iterable[Place]) -> _Groups:
+    groups: dict[tuple[Role, Shape], list[Place]] = {}
+    for place in ordered:
+        groups.setdefault((place.role, place.shape), []).append(place)
+    return groups
+
+
+# -- the roles of parameters and their order --------------------------------------------------------------------------
+
 
 # What one operator does under several names, and which of its inputs are what.
 _ROLES: Mapping[tuple[str, str], str] = {
@@ -35,67 +124,11 @@ ATTENTION = ("query", "key", "value")
 _PRODUCTS = ("matmul", "matmul_v2")
 # What stands between the layers of an attention and its products, and changes neither.
 _PASSED = ("elementwise_add", "reshape", "reshape2", "transpose", "transpose2", "scale", "dropout", "assign", "cast")
-_TRAINING_ROLES = 0x1 | 0x2 | 0x8 | 0x10  # op_role: backward, optimizer, distributed, learning rate
 
 
-@dataclass(frozen=True)
-class Place:
-    """A parameter where it is read first. `role`: what the operator does with it.
-
-    `bit` stands for it in `before`, which has the bits of the parameters that the operator's inputs depend on.
-    """
-
-    name: str
-    role: Role
-    shape: Shape
-    bit: int
-    before: int
-
-
-def in_line(found: Sequence[Place]) -> bool:
+def in_line(ordered: Sequence[Place]) -> bool:
     """Whether each place depends on the one before, so that their order is unique."""
-    return all(one.bit & other.before for one, other in pairwise(found))
-
-
-def forward_part(operators: Iterable[Operator]) -> list[Operator]:
-    """The operators without those of training, and without feed and fetch."""
-    return [
-        op
-        for op in operators
-        if op.type not in ("feed", "fetch") and not int(op.attributes.get("op_role", 0)) & _TRAINING_ROLES
-    ]
-
-
-def needed_for(operators: Sequence[Operator], outputs: Iterable[str]) -> list[Operator]:
-    """Those of `operators` that `outputs` depend on, in their order."""
-    wanted, kept = set(outputs), []
-    for op in reversed(operators):
-        if wanted.intersection(op.writes):
-            wanted.update(op.reads)
-            kept.append(op)
-    return kept[::-1]
-
-
-def leaves(operators: Sequence[Operator], inputs: Iterable[str], parameters: Iterable[str]) -> list[str]:
-    """The variables that `operators` compute from `inputs` and parameters alone and that no such operator reads.
-
-    In a training graph these are the outputs of the network: what follows needs the labels as well.
-    """
-    known = {*inputs, *parameters}
-    fed = set(inputs)
-    written: dict[str, None] = {}
-    read: set[str] = set()
-    for op in operators:
-        if set(op.reads) <= known:
-            known.update(op.writes)
-            if fed.intersection(op.reads):
-                fed.update(op.writes)
-                read.update(op.reads)
-                # Other slots hold by-products for the backward pass, such as the mask of a dropout or the shape of a
-                # reshape2.
-                slots = [slot for slot in op.outputs if slot in ("Out", "Y", "Output")] or list(op.outputs)
-                written.update(dict.fromkeys(name for slot in slots for name in op.outputs[slot]))
-    return [name for name in written if name not in read]
+    return all(one.bit & other.before for one, other in pairwise(ordered))
 
 
 def places(operators: Sequence[Operator], shapes: Mapping[str, Shape]) -> list[Place]:
@@ -103,25 +136,25 @@ def places(operators: Sequence[Operator], shapes: Mapping[str, Shape]) -> list[P
     graph = _Graph(operators, shapes)
     bits = {name: 1 << index for index, name in enumerate(shapes)}
     depends = dict(bits)  # variable to the bits of the parameters that it depends on
-    found: dict[str, Place] = {}
+    first_reads: dict[str, Place] = {}
     for op in operators:
         for slot, names in op.inputs.items():
             for index, name in enumerate(names):
-                if name in shapes and name not in found:
+                if name in shapes and name not in first_reads:
                     # Sets of parameters as bits of an integer: a network has hundreds, and the union is one operation.
                     before = _all(depends, (each for each in op.reads if each not in shapes))
-                    found[name] = Place(name, graph.role(op, slot, index), shapes[name], bits[name], before)
+                    first_reads[name] = Place(name, graph.role(op, slot, index), shapes[name], bits[name], before)
         reached = _all(depends, op.reads)
         for name in op.writes:
             depends[name] = depends.get(name, 0) | reached
-    return list(found.values())
+    return list(first_reads.values())
 
 
 def _all(depends: Mapping[str, int], names: Iterable[str]) -> int:
-    found = 0
+    union = 0
     for name in names:
-        found |= depends.get(name, 0)
-    return found
+        union |= depends.get(name, 0)
+    return union
 
 
 class _Graph:
@@ -171,8 +204,53 @@ class _Graph:
         return False
 
 
-# The static graph of a dygraph network, in the same form as static programs that are read.
+# -- parts of a program -----------------------------------------------------------------------------------------------
 
+_TRAINING_ROLES = 0x1 | 0x2 | 0x8 | 0x10  # op_role: backward, optimizer, distributed, learning rate
+
+
+def forward_part(operators: Iterable[Operator]) -> list[Operator]:
+    """The operators without those of training, and without feed and fetch."""
+    return [
+        op
+        for op in operators
+        if op.type not in ("feed", "fetch") and not int(op.attributes.get("op_role", 0)) & _TRAINING_ROLES
+    ]
+
+
+def needed_for(operators: Sequence[Operator], outputs: Iterable[str]) -> list[Operator]:
+    """Those of `operators` that `outputs` depend on, in their order."""
+    wanted, kept = set(outputs), []
+    for op in reversed(operators):
+        if wanted.intersection(op.writes):
+            wanted.update(op.reads)
+            kept.append(op)
+    return kept[::-1]
+
+
+def leaves(operators: Sequence[Operator], inputs: Iterable[str], parameters: Iterable[str]) -> list[str]:
+    """The variables that `operators` compute from `inputs` and parameters alone and that no such operator reads.
+
+    In a training graph these are the outputs of the network: what follows needs the labels as well.
+    """
+    known = {*inputs, *parameters}
+    fed = set(inputs)
+    written: dict[str, None] = {}
+    read: set[str] = set()
+    for op in operators:
+        if set(op.reads) <= known:
+            known.update(op.writes)
+            if fed.intersection(op.reads):
+                fed.update(op.writes)
+                read.update(op.reads)
+                # Other slots hold by-products for the backward pass, such as the mask of a dropout or the shape of a
+                # reshape2.
+                slots = [slot for slot in op.outputs if slot in ("Out", "Y", "Output")] or list(op.outputs)
+                written.update(dict.fromkeys(name for slot in slots for name in op.outputs[slot]))
+    return [name for name in written if name not in read]
+
+
+# -- the graph of a dygraph network, in the form in which static programs are read ------------------------------------
 
 INPUTS = ("input_ids", "token_type_ids")
 
@@ -221,29 +299,3 @@ def trace(network: Any) -> Traced:
         file.write_bytes(program.main_program.desc.serialize_to_string())
         operators = read_program(file).operators
     return Traced(operators, tuple(each.name for each in program.outputs))
-
-
-# The operators allowed in a verification: only those that compute on tensors.
-#
-# Excluded on purpose: save, load and similar, py_func, print, readers, and all that speaks to other processes.
-
-_WORDS = """
-abs accuracy arg_max arg_min argsort assign assign_value batch_norm bilinear_interp bmm cast ceil clip concat
-conditional_block conv1d conv2d cos crf_decoding cumsum depthwise_conv2d dot dropout elementwise_add elementwise_div
-elementwise_floordiv elementwise_max elementwise_min elementwise_mod elementwise_mul elementwise_pow elementwise_sub
-equal erf exp expand expand_as expand_as_v2 expand_v2 eye fc fill_any_like fill_constant fill_constant_batch_size_like
-fill_zeros_like fill_zeros_like2 flatten flatten2 flatten_contiguous_range flip floor fused_attention fused_feedforward
-gather gather_nd gather_tree gelu greater_equal greater_than group_norm gru hard_sigmoid hard_swish increment
-index_select instance_norm isfinite isfinite_v2 isinf_v2 isnan_v2 kldiv_loss label_smooth layer_norm leaky_relu
-less_equal less_than linear_chain_crf lod_reset log log_softmax logical_and logical_not logical_or logsumexp
-lookup_table lookup_table_v2 lstm masked_select matmul matmul_v2 max mean meshgrid min mish mul multihead_matmul norm
-not_equal one_hot one_hot_v2 p_norm pad pad2d pad3d pool2d pow prelu range reciprocal reduce_all reduce_any reduce_max
-reduce_mean reduce_min reduce_prod reduce_sum relu relu6 reshape reshape2 reverse rnn roll round rsqrt scale scatter
-scatter_nd_add select_input select_output selu sequence_concat sequence_conv sequence_expand sequence_expand_as
-sequence_mask sequence_pad sequence_pool sequence_reshape sequence_reverse sequence_softmax sequence_unpad set_value
-shape sigmoid sign silu sin slice softmax softplus softsign split sqrt square squeeze squeeze2 stack stanh
-strided_slice sum swish tanh tanh_shrink tensor_array_to_tensor tile top_k top_k_v2 transpose transpose2 tril_triu
-unbind unfold unique unsqueeze unsqueeze2 unstack viterbi_decode where where_index while write_to_array
-read_from_array lod_array_length array_length
-"""
-OPERATORS = frozenset(_WORDS.split())

@@ -15,21 +15,25 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
 
+from nlpctl.config.load import recipe_of_values
 from nlpctl.config.tasks import LEXICAL_ANALYSIS
-from nlpctl.convert.model_folder import recipe_card
-from nlpctl.convert.proof import Compared, Proof, missing_operators, run_lexical
+from nlpctl.convert.proof import Compared, Proof
 from nlpctl.convert.targets import Target
 from nlpctl.convert.variables import StaticVariable
 from nlpctl.data.readers.dictionaries import WORDS, Dictionaries, read_dictionaries
 from nlpctl.data.text.units import tokenizer_of_dictionaries
 from nlpctl.errors import UserError
+from nlpctl.formats.program import static_mode
 from nlpctl.models.crf import with_crf
 from nlpctl.models.families import Head, family_by_type
+from nlpctl.models.folder import make_card
 from nlpctl.models.networks.common import INITIAL_RANGE
 from nlpctl.models.viterbi import viterbi
 from nlpctl.models.weights import to_float32
@@ -44,7 +48,6 @@ _RECIPE = {
     "model": {"head": "crf"},
     "data": {"unit": "characters", "max_seq_length": 512, "doc_stride": 256},
 }
-
 _HUB = re.compile(r"@HUB_[^@]*@")  # what a PaddleHub module puts before names
 _PLACES = (".", "..", "conf", "../conf", "assets", "../assets")  # of the dictionaries, seen from the parameters
 # Chinese punctuation and what stood for it in half-width text; other characters go by Unicode (NFKC).
@@ -64,58 +67,61 @@ class LexicalAnalyser:
         """For the console and the report, line by line."""
         if not self.stand_ins:
             return []
-        shown = ", ".join(f"{written} as {read}" for written, read in list(self.stand_ins.items())[:3])
+        examples = ", ".join(f"{written} as {read}" for written, read in list(self.stand_ins.items())[:3])
         return [
             f"{len(self.stand_ins)} characters that the analyser never saw in training are replaced by a known form of "
-            f"them: {shown} and others (replacements in tokenizer_config.json)"
+            f"them: {examples} and others (replacements in tokenizer_config.json)"
         ]
 
 
 def is_lexical(variables: Mapping[str, StaticVariable]) -> bool:
     """Whether these are the variables of a LAC."""
-    return all(_named(variables, name) is not None for name in (EMBEDDING, SCORES, GRU, TRANSITIONS))
+    return _by_bare_name(variables).keys() >= {EMBEDDING, SCORES, GRU, TRANSITIONS}
 
 
 def lexical_analyser(
-    variables: Mapping[str, StaticVariable], source: Path, dictionaries: Path | None
+    variables: Mapping[str, StaticVariable], source: Path, folder: Path | None
 ) -> LexicalAnalyser:
-    """The target for these variables: its sizes, and what the dictionaries in the folder `dictionaries` (None: beside
-    `source`) say.
+    """The target for these variables: its sizes, and what the dictionaries in `folder` (None: beside `source`) say.
 
     UserError: a variable or the dictionaries are missing, or they do not belong together.
     """
-    missing = [name for name in (EMBEDDING, SCORES, GRU, TRANSITIONS) if _named(variables, name) is None]
+    bare = _by_bare_name(variables)
+    missing = [name for name in (EMBEDDING, SCORES, GRU, TRANSITIONS) if name not in bare]
     if missing:
         hint = "LAC's variables are word_emb, fc_0 to fc_4, gru_0 to gru_3 and crfw; give --to another network"
         raise UserError(f"no LAC: it has no variable {missing[0]}", where=str(source), hint=hint)
-    folder = dictionaries if dictionaries is not None else _beside(source)
-    found = read_dictionaries(folder)
-    embedding, scores = (to_float32(_named(variables, name).array) for name in (EMBEDDING, SCORES))
-    _check(found, embedding, scores, folder)
-    stand_ins = _stand_ins(found, embedding)
+    folder = folder if folder is not None else _beside(source)
+    dictionaries = read_dictionaries(folder)
+    embedding, scores = (to_float32(bare[name].array) for name in (EMBEDDING, SCORES))
+    tags = _check(dictionaries, embedding, scores, folder)
+    stand_ins = _stand_ins(dictionaries, embedding)
     # The dictionary's own replacements win over those found here.
-    found = replace(found, replacements={**stand_ins, **found.replacements})
-    tokenizer = tokenizer_of_dictionaries(found, lowercase=True)
+    dictionaries = replace(dictionaries, replacements={**stand_ins, **dictionaries.replacements})
+    tokenizer = tokenizer_of_dictionaries(dictionaries, lowercase=True)
     config = {
         "vocab_size": len(tokenizer),
         "embedding_size": int(embedding.shape[1]),
-        "hidden_size": int(_named(variables, GRU).shape[0]),
+        "hidden_size": int(bare[GRU].shape[0]),
         "num_hidden_layers": LAYERS,
         "reset_gate": "before",
         "pad_token_id": tokenizer.pad_token_id,
     }
-    card = recipe_card(_RECIPE, found.tags)
+    card = make_card(recipe_of_values(_RECIPE), tags)
     head, family = Head("TokenClassification", adapt=with_crf), family_by_type("bigru", str(source))
-    return LexicalAnalyser(Target(NAME, family, head, config, found.tags, True, tokenizer, card), stand_ins)
+    return LexicalAnalyser(Target(NAME, family, head, config, tags, True, tokenizer, card), stand_ins)
 
 
 def bare_arrays(variables: Mapping[str, StaticVariable]) -> dict[str, np.ndarray]:
     """The arrays in float32, without the prefix of a PaddleHub module."""
-    return {_HUB.sub("", name): to_float32(variable.array) for name, variable in variables.items()}
+    return {name: to_float32(variable.array) for name, variable in _by_bare_name(variables).items()}
 
 
-def _named(variables: Mapping[str, StaticVariable], name: str) -> StaticVariable | None:
-    return next((variable for key, variable in variables.items() if _HUB.sub("", key) == name), None)
+def _by_bare_name(variables: Mapping[str, StaticVariable]) -> dict[str, StaticVariable]:
+    bare: dict[str, StaticVariable] = {}
+    for name, variable in variables.items():
+        bare.setdefault(_HUB.sub("", name), variable)
+    return bare
 
 
 def _beside(source: Path) -> Path:
@@ -130,28 +136,30 @@ def _beside(source: Path) -> Path:
     )
 
 
-def _check(found: Dictionaries, embedding: np.ndarray, scores: np.ndarray, folder: Path) -> None:
+def _check(dictionaries: Dictionaries, embedding: np.ndarray, scores: np.ndarray, folder: Path) -> tuple[str, ...]:
+    """The tags. UserError: there are none, or dictionaries and parameters do not belong together."""
     hint = "dictionaries and parameters belong to different models: copy both from the same place"
-    if found.tags is None:
+    if dictionaries.tags is None:
         raise UserError("no tag.dic in this folder", where=str(folder), hint="it numbers the tags: `id<TAB>tag`")
-    if embedding.ndim != 2 or scores.ndim != 2 or len(found.words) != len(embedding):
-        message = f"word.dic has ids up to {len(found.words) - 1} and the embedding is {list(embedding.shape)}"
+    if embedding.ndim != 2 or scores.ndim != 2 or len(dictionaries.words) != len(embedding):
+        message = f"word.dic has ids up to {len(dictionaries.words) - 1} and the embedding is {list(embedding.shape)}"
         raise UserError(message, where=str(folder), hint=hint)
-    if len(found.tags) != scores.shape[1]:
-        message = f"tag.dic has {len(found.tags)} tags and the network scores {scores.shape[1]}"
+    if len(dictionaries.tags) != scores.shape[1]:
+        message = f"tag.dic has {len(dictionaries.tags)} tags and the network scores {scores.shape[1]}"
         raise UserError(message, where=str(folder), hint=hint)
+    return dictionaries.tags
 
 
-def _stand_ins(found: Dictionaries, embedding: np.ndarray) -> dict[str, str]:
+def _stand_ins(dictionaries: Dictionaries, embedding: np.ndarray) -> dict[str, str]:
     """Characters that were never trained to usual forms of theirs that were."""
-    characters = {word: index for index, word in enumerate(found.words) if len(word) == 1}
+    characters = {word: index for index, word in enumerate(dictionaries.words) if len(word) == 1}
     # A trained row leaves +-0.1 in some dimension; an untouched one cannot.
     trained = np.abs(embedding).max(axis=1) > INITIAL_RANGE
     known = {word for word, index in characters.items() if trained[index]}
     return {
         word: form
         for word in characters
-        if word not in known and word not in found.replacements
+        if word not in known and word not in dictionaries.replacements
         if (form := next((form for form in _forms(word) if form in known), None)) is not None
     }
 
@@ -162,8 +170,7 @@ def _forms(character: str) -> Sequence[str]:
     return [form for form in (_STAND_INS.get(character), normal, normal.lower()) if form and form != character]
 
 
-# The verification of a LAC, whose files hold no program: its network is rebuilt from the operators of Paddle 1.x.
-
+# -- the proof: its files hold no program, so the network is rebuilt from the operators of Paddle 1.x -----------------
 
 _LENGTHS = (1, 2, 9, 24)
 _SEED = 7
@@ -202,3 +209,117 @@ def prove_lexical(variables: Mapping[str, StaticVariable], network: paddle.nn.La
         for name, pairs in differences.items()
     )
     return Proof(True, "", ("words",), outputs)
+
+
+# -- LAC as Paddle 1.x ran it: lookup_table, mul, gru and crf_decoding, without padding -------------------------------
+#
+# Paddle's Python code no longer calls gru and crf_decoding, but 2.6 still registers them, so a static program with them
+# runs.
+
+NEEDED = ("lookup_table", "mul", "elementwise_add", "concat", "gru", "crf_decoding")
+
+
+class OldAnswer(NamedTuple):
+    """One sentence: hidden states [length, 2h], tag scores [length, tags], and the best path int64 [length]."""
+
+    hidden: np.ndarray
+    emissions: np.ndarray
+    path: np.ndarray
+
+
+def missing_operators() -> list[str]:
+    """Those of the operators that this Paddle no longer registers."""
+    from paddle.base import core
+
+    registered = set(core.get_all_op_names())
+    return [name for name in NEEDED if name not in registered]
+
+
+def run_lexical(arrays: Mapping[str, np.ndarray], sentences: Sequence[Sequence[int] | np.ndarray]) -> list[OldAnswer]:
+    """Run sentences of ids through the network whose parameters are `arrays`, under LAC's names, float32."""
+    from paddle.base import create_lod_tensor
+
+    lengths = [len(sentence) for sentence in sentences]
+    ids = np.concatenate([np.asarray(sentence, np.int64) for sentence in sentences]).reshape(-1, 1)
+    place = paddle.CPUPlace()
+    with static_mode():
+        program = paddle.static.Program()
+        scope = paddle.static.Scope()
+        with paddle.static.program_guard(program, paddle.static.Program()), paddle.static.scope_guard(scope):
+            outputs = _build(program.global_block(), arrays)
+            for name, array in arrays.items():
+                scope.var(name).get_tensor().set(np.ascontiguousarray(array), place)
+            # LoD instead of padding: one row per word of all sentences, with the lengths beside it.
+            fed = {"words": create_lod_tensor(ids, [lengths], place)}
+            executor = paddle.static.Executor(place)
+            results = executor.run(program, feed=fed, fetch_list=outputs, return_numpy=False)
+    hidden, emissions, paths = (np.array(tensor) for tensor in results)
+    return [
+        OldAnswer(hidden[start:end], emissions[start:end], paths[start:end, 0])
+        for start, end in pairwise(accumulate(lengths, initial=0))
+    ]
+
+
+def _build(block: Any, arrays: Mapping[str, np.ndarray]) -> list[Any]:
+    """Append lex_net() of LAC's nets.py to `block`; returns hidden states, tag scores and paths."""
+    build = _Builder(block, arrays)
+    words = paddle.static.data("words", [-1, 1], "int64", lod_level=1)
+    outputs = build.op(
+        "lookup_table", {"W": build.parameter("word_emb"), "Ids": words}, "Out", {"padding_idx": -1, "is_sparse": False}
+    )
+    for layer in range(LAYERS):
+        directions = []
+        for number, is_reverse in ((2 * layer, False), (2 * layer + 1, True)):
+            projected = build.linear(outputs, f"fc_{number}")
+            directions.append(build.gru(projected, f"gru_{number}", is_reverse))
+        outputs = build.op("concat", {"X": directions}, "Out", {"axis": 1})
+    emissions = build.linear(outputs, f"fc_{2 * LAYERS}")
+    inputs = {"Emission": emissions, "Transition": build.parameter("crfw")}
+    return [outputs, emissions, build.op("crf_decoding", inputs, "ViterbiPath", {}, dtype="int64")]
+
+
+class _Builder:
+    """Appends operators by their names, with variables of their own."""
+
+    def __init__(self, block: Any, arrays: Mapping[str, np.ndarray]):
+        self._block = block
+        self._arrays = arrays
+        self._count = 0
+
+    def parameter(self, name: str) -> Any:
+        return self._block.create_parameter(name=name, shape=list(self._arrays[name].shape), dtype="float32")
+
+    def linear(self, inputs: Any, name: str) -> Any:
+        weight, bias = self.parameter(f"{name}.w_0"), self.parameter(f"{name}.b_0")
+        product = self.op("mul", {"X": inputs, "Y": weight}, "Out", {"x_num_col_dims": 1, "y_num_col_dims": 1})
+        return self.op("elementwise_add", {"X": product, "Y": bias}, "Out", {"axis": 1})
+
+    def gru(self, inputs: Any, name: str, is_reverse: bool) -> Any:
+        slots = {"Input": inputs, "Weight": self.parameter(f"{name}.w_0"), "Bias": self.parameter(f"{name}.b_0")}
+        attributes = {
+            "is_reverse": is_reverse,
+            "gate_activation": "sigmoid",
+            "activation": "tanh",
+            "origin_mode": False,  # the new state is (1 - update) * old + update * candidate
+            "is_test": True,
+        }
+        workspace = ("BatchGate", "BatchResetHiddenPrev", "BatchHidden")
+        return self.op("gru", slots, "Hidden", attributes, others=workspace)
+
+    def op(
+        self,
+        kind: str,
+        inputs: Mapping[str, Any],
+        output: str,
+        attributes: Mapping[str, Any],
+        dtype: str = "float32",
+        others: Sequence[str] = (),
+    ) -> Any:
+        """Append one operator; returns its `output`. `others`: slots that it wants besides."""
+        variables = {}
+        for slot in (output, *others):
+            self._count += 1
+            name = f"lexical_{self._count}"
+            variables[slot] = self._block.create_var(name=name, dtype=dtype, lod_level=1)
+        self._block.append_op(type=kind, inputs=dict(inputs), outputs=variables, attrs=dict(attributes))
+        return variables[output]

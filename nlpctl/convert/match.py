@@ -9,76 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from nlpctl.convert.maps import Found, NameMap, Rule, Step, found_by, run_steps
-from nlpctl.convert.parameters import TargetParameter, by_name
+from nlpctl.convert.maps import NameMap, Rule, RuleMatch, Step, match_rule, run_steps
 from nlpctl.convert.variables import StaticVariable
 from nlpctl.errors import UserError
+from nlpctl.models.parameters import named
 from nlpctl.names import did_you_mean, listed
 
 BFLOAT16 = "bfloat16"
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """Variables `static` may become the parameters `dygraph`. `how`: in words; `where`: line of a map, or ""."""
-
-    static: tuple[str, ...]
-    dygraph: tuple[str, ...]
-    how: str
-    steps: tuple[Step, ...] = ()
-    where: str = ""
-
-
-@dataclass(frozen=True)
-class Match:
-    """One parameter and its value. `array`: in its shape, still of the variable's type; `dtype`: that type."""
-
-    parameter: TargetParameter
-    array: np.ndarray
-    dtype: str
-    candidate: Candidate
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """A variable that would be this parameter's, but is of another shape or type.
-
-    `found`: the shape after the steps; None where those did not fit.
-    """
-
-    parameter: TargetParameter
-    candidate: Candidate
-    reason: str
-    found: tuple[int, ...] | None
-
-
-@dataclass(frozen=True)
-class Ambiguity:
-    """Candidates of one way for one parameter, or for one group of parameters that nothing tells apart."""
-
-    parameters: tuple[TargetParameter, ...]
-    candidates: tuple[str, ...]
-    why: str
-
-
-@dataclass(frozen=True)
-class Matching:
-    """The result for each parameter and each variable. `missing` are in neither of the others."""
-
-    parameters: tuple[TargetParameter, ...]
-    matches: tuple[Match, ...]
-    mismatches: tuple[Mismatch, ...]
-    ambiguities: tuple[Ambiguity, ...]
-    missing: tuple[TargetParameter, ...]
-    unused: tuple[StaticVariable, ...]
-    notes: tuple[str, ...]
-
-
 class Matcher:
-    """The state between the ways: what is still open."""
+    """Which parameters have no value yet and which variables are unused, while the methods are applied in turn."""
 
     def __init__(self, parameters: Sequence[TargetParameter], variables: Mapping[str, StaticVariable], encoder: str):
         """`encoder`: the prefix of the network's encoder, such as ernie."""
@@ -106,7 +51,7 @@ class Matcher:
     def free_variables(self) -> dict[str, StaticVariable]:
         return {name: variable for name, variable in self.variables.items() if name not in self._used}
 
-    # -- the ways ----------------------------------------------------------------------------
+    # -- the methods ----------------------------------------------------------------------------
 
     def use_map(self, name_map: NameMap) -> None:
         """Match by the rules of a map. UserError: a rule of the user's own map names what does not exist."""
@@ -115,27 +60,27 @@ class Matcher:
         how = f"built-in map {name_map.name}" if name_map.built_in else "map"
         candidates = []
         for rule in name_map.rules:
-            found = found_by(rule, name_map.prefixes, names, self.encoder)
-            known = [each for each in found if all(name in self.by_name for name in each.dygraph)]
+            matches = match_rule(rule, name_map.prefixes, names, self.encoder)
+            known = [each for each in matches if all(name in self.by_name for name in each.dygraph)]
             if not name_map.built_in:
-                self._check_rule(found, known, rule)
+                self._check_rule(matches, known, rule)
             where = "" if name_map.built_in else rule.where
             candidates += [Candidate(each.static, each.dygraph, how, rule.steps, where) for each in known]
         self.propose(candidates, strict=not name_map.built_in)
 
-    def _check_rule(self, found: Sequence[Found], known: Sequence[Found], rule: Rule) -> None:
-        if not found:
+    def _check_rule(self, matches: Sequence[RuleMatch], known: Sequence[RuleMatch], rule: Rule) -> None:
+        if not matches:
             near = did_you_mean(rule.static[0], self.variables)
             raise UserError(
                 f"the source has no variable {listed(rule.static)}{near}", rule.where, "--plan lists all variables"
             )
         if not known:
-            name = next(name for name in found[0].dygraph if name not in self.by_name)
+            name = next(name for name in matches[0].dygraph if name not in self.by_name)
             near = did_you_mean(name, self.by_name)
             raise UserError(f"the network has no parameter {name!r}{near}", rule.where, "--plan lists all parameters")
 
     def propose(self, candidates: Iterable[Candidate], *, strict: bool = False) -> None:
-        """Take candidates, all of one way, for the parameters that are open. Two for one parameter are an ambiguity.
+        """Take candidates, all of one method, for the parameters that are open. Two for one parameter are an ambiguity.
 
         `strict`: steps that do not fit their arrays are a UserError, no mismatch.
         """
@@ -145,15 +90,14 @@ class Matcher:
                 offers.setdefault(self.by_name[name].name, []).append(candidate)
         taken: dict[int, Candidate] = {}
         for parameter in self.open_parameters:
-            found = offers.get(parameter.name, [])
-            if len(found) > 1:
-                how = ", ".join(dict.fromkeys(each.how for each in found))
-                self._ambiguities[parameter.name] = Ambiguity(
-                    (parameter,), tuple(" + ".join(each.static) for each in found), f"{len(found)} candidates: {how}"
-                )
-            elif found:
+            offered = offers.get(parameter.name, [])
+            if len(offered) > 1:
+                how = ", ".join(dict.fromkeys(each.how for each in offered))
+                names = tuple(" + ".join(each.static) for each in offered)
+                self._ambiguities[parameter.name] = Ambiguity((parameter,), names, f"{len(offered)} candidates: {how}")
+            elif offered:
                 # By identity: a candidate that splits one variable is offered to several parameters, and runs once.
-                taken[id(found[0])] = found[0]
+                taken[id(offered[0])] = offered[0]
         for candidate in taken.values():
             self._take(candidate, strict)
 
@@ -181,8 +125,8 @@ class Matcher:
                 continue
             problem = _problem(arrays[index], dtype, parameter) if arrays else reason
             if problem is not None:
-                found = arrays[index].shape if arrays else None
-                self._mismatches[parameter.name] = Mismatch(parameter, candidate, problem, found)
+                shape = arrays[index].shape if arrays else None
+                self._mismatches[parameter.name] = Mismatch(parameter, candidate, problem, shape)
             else:
                 self._matches[parameter.name] = Match(parameter, arrays[index], dtype, candidate)
         # Also after a mismatch: the variable is accounted for, and must not be offered to another parameter.
@@ -224,3 +168,134 @@ def _problem(array: np.ndarray, dtype: str, parameter: TargetParameter) -> str |
     if is_integer != parameter.is_integer:
         return f"type {dtype} where the network has {parameter.dtype}"
     return None
+
+
+# -- what is matched, and what comes of it ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TargetParameter:
+    """A parameter, or a buffer that is saved with them.
+
+    `names`: all of them, as in the state dict; recurrent layers and tied ones have several. `aliases`: the same with
+    the encoder's prefix put before them or taken away, as a network with another head has them. `internal`: the name
+    that Paddle's counter gave it, such as linear_3.w_0.
+    """
+
+    names: tuple[str, ...]
+    aliases: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    internal: str
+
+    @property
+    def name(self) -> str:
+        return self.names[0]
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it holds indices, such as position ids."""
+        return "int" in self.dtype
+
+    def is_needed(self, encoder: str) -> bool:
+        """Whether every graph of the network has it: all of the encoder but a pooler, which taggers do not use.
+
+        `encoder`: the encoder's prefix.
+        """
+        names = {*self.names, *self.aliases}
+        return any(name.startswith(f"{encoder}.") and not name.startswith(f"{encoder}.pooler.") for name in names)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count
+
+
+def target_parameters(network: Any, prefix: str) -> list[TargetParameter]:
+    """The parameters of `network` in its order. `prefix`: of its encoder, without the dot."""
+    # named() leaves buffers out, which files hold too.
+    state = {**named(network), **network.state_dict()}
+    names: dict[int, list[str]] = {}
+    for name, value in state.items():
+        names.setdefault(id(value), []).append(name)
+    bare = not any(name.startswith(f"{prefix}.") for name in state)
+    return [
+        TargetParameter(
+            tuple(each),
+            tuple(f"{prefix}.{name}" if bare else name.removeprefix(f"{prefix}.") for name in each),
+            tuple(state[each[0]].shape),
+            str(state[each[0]].dtype).rpartition(".")[2],
+            state[each[0]].name,
+        )
+        for each in names.values()
+    ]
+
+
+def by_name(parameters: Iterable[TargetParameter]) -> Mapping[str, TargetParameter]:
+    """Every name and alias; where they clash, a real name wins."""
+    parameters_by_name: dict[str, TargetParameter] = {}
+    for parameter in parameters:
+        parameters_by_name.update(dict.fromkeys(parameter.names, parameter))
+    for parameter in parameters:
+        for alias in parameter.aliases:
+            parameters_by_name.setdefault(alias, parameter)
+    return parameters_by_name
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Variables `static` may become the parameters `dygraph`. `how`: in words; `where`: line of a map, or ""."""
+
+    static: tuple[str, ...]
+    dygraph: tuple[str, ...]
+    how: str
+    steps: tuple[Step, ...] = ()
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Match:
+    """One parameter and its value. `array`: in its shape, still of the variable's type; `dtype`: that type."""
+
+    parameter: TargetParameter
+    array: np.ndarray
+    dtype: str
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A variable that would be this parameter's, but is of another shape or type.
+
+    `shape`: the variable's after the steps; None where those did not fit.
+    """
+
+    parameter: TargetParameter
+    candidate: Candidate
+    reason: str
+    shape: tuple[int, ...] | None
+
+
+@dataclass(frozen=True)
+class Ambiguity:
+    """Candidates of one method for one parameter, or for one group of parameters that nothing tells apart."""
+
+    parameters: tuple[TargetParameter, ...]
+    candidates: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The result for each parameter and each variable. `missing` are in neither of the others."""
+
+    parameters: tuple[TargetParameter, ...]
+    matches: tuple[Match, ...]
+    mismatches: tuple[Mismatch, ...]
+    ambiguities: tuple[Ambiguity, ...]
+    missing: tuple[TargetParameter, ...]
+    unused: tuple[StaticVariable, ...]
+    notes: tuple[str, ...]

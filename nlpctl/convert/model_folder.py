@@ -46,13 +46,7 @@ def card_of(conversion: Conversion) -> ModelCard | None:
     values: dict[str, Any] = {"task": task.name, "data": {"max_seq_length": length}}
     if is_crf:
         values["model"] = {"head": "crf"}
-    card = recipe_card(values, target.labels)
-    return dataclasses.replace(card, trained=not head)
-
-
-def recipe_card(values: dict[str, Any], labels: tuple[str, ...]) -> ModelCard:
-    """The card of a model of a recipe that says `values` and leaves the rest as it is by default."""
-    return make_card(recipe_of_values(values), labels)
+    return dataclasses.replace(make_card(recipe_of_values(values), target.labels), trained=not head)
 
 
 def write_folder(output: Path, conversion: Conversion, report: ConversionReport) -> ModelCard | None:

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from nlpctl.convert.archive import looks_like_archive
-from nlpctl.convert.conversion import optimizer_state
-from nlpctl.convert.variables import dtype_name
+from nlpctl.convert.variables import dtype_name, optimizer_state
 from nlpctl.errors import UserError
 from nlpctl.formats.array_files import Pickled, read_numpy, read_pickle
 from nlpctl.formats.lod_tensor import looks_like_tensor, read_tensors
@@ -23,175 +22,36 @@ from nlpctl.formats.program import Program, ProgramVariable, looks_like_program
 from nlpctl.names import listed
 from nlpctl.outputs import refuse_pipe
 
-# Recognises the kind of a file by its first bytes.
-
-class Kind(str, enum.Enum):  # enum.StrEnum needs Python 3.11
-    TENSOR = "raw tensors"
-    PROGRAM = "a program"
-    PICKLE = "a pickle"
-    NUMPY = "a NumPy array"
-    ARCHIVE = "an archive"
-    OTHER = "something else"
-
-
-def kind_of(file: Path) -> Kind:
-    """The kind of one file, damaged ones too as far as their beginning tells."""
-    refuse_pipe(file)
-    with file.open("rb") as stream:
-        head = stream.read(512)
-    size = file.stat().st_size
-    # The opcode PROTO with protocol 2 to 5; Paddle never wrote protocols 0 and 1.
-    if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
-        return Kind.PICKLE
-    if head.startswith(b"\x93NUMPY"):
-        return Kind.NUMPY
-    if looks_like_archive(head):
-        return Kind.ARCHIVE
-    if looks_like_program(head, size):
-        return Kind.PROGRAM
-    return Kind.TENSOR if head and looks_like_tensor(head, size) else Kind.OTHER
-
-
-# Detects swapped byte order by the values of an array; lengths and types in the file do not reveal it.
-
-_LOOKED_AT = 4096
-_ENOUGH = 16  # different values; fewer may look plausible the other way round by chance
-
-
-def check_byte_order(file: Path, name: str, array: np.ndarray) -> None:
-    """UserError when the values of a float32 or float64 array make sense with their bytes swapped, and only so.
-
-    Weights lie between 1e-20 and 1e20. With swapped bytes the low bits of the mantissa become the exponent, so that
-    about half of them do not. Of a constant, such as the 1 of a layer norm, only what is no normal number counts:
-    a mask may well be -1e30.
-    """
-    if array.dtype.name not in ("float32", "float64"):
-        return
-    values = array.reshape(-1)[:_LOOKED_AT]
-    values = values[values != 0]  # NaN stays
-    if values.size < _ENOUGH:
-        return
-    # A layer norm of ones swapped is denormal throughout; any other constant could be meant.
-    if len(np.unique(values)) < _ENOUGH:
-        strange = bool((np.abs(values) < np.finfo(values.dtype).tiny).all())
-    else:
-        strange = _plausible(values) < 0.9
-    if strange and _plausible(values.byteswap()) == 1.0:
-        raise UserError(
-            f"the byte order of {name} is swapped: its values make sense the other way round only",
-            where=str(file),
-            hint="write it on a little-endian machine, or swap it with NumPy: array.byteswap()",
-        )
-
-
-def _plausible(values: np.ndarray) -> float:
-    """The share of values in the usual range of weights."""
-    with np.errstate(invalid="ignore"):
-        size = np.abs(values.astype(np.float64))
-    return float(np.mean((size > 1e-20) & (size < 1e20)))
-
-
-# Assigns names to the tensors of a combined file, which stores them without names.
-#
-# Paddle writes them sorted by name (`save_vars`, `save_inference_model` and `jit.save` alike), so the names come from
-# the program, and the shapes and number types that the program declares prove that they are the right ones.
-
-_PAIR_HINT = "give the program that was saved together with this file (__model__ or .pdmodel)"
-
-
-def name_tensors(
-    file: Path, tensors: Sequence[np.ndarray], programs: Sequence[Program], info: Pickled | None
-) -> tuple[dict[str, np.ndarray], Program | None]:
-    """The tensors of `file` by name, and the program that says so (None: `info` does).
-
-    UserError: no program declares just these tensors, two do and disagree, or there is neither program nor info.
-    """
-    if not programs:
-        return _by_info(file, tensors, info, ()), None
-    fitting: dict[tuple[str, ...], Program] = {}
-    for program in _with_union(programs):
-        for names in _candidates(program):
-            if misfit(program, dict(zip(names, tensors, strict=False))) is None and len(names) == len(tensors):
-                # Two programs with the same list of names are no conflict.
-                fitting.setdefault(names, program)
-    if not fitting and info is not None and len(info.structured) == len(tensors):
-        return _by_info(file, tensors, info, programs), None  # the program is that of one function among several
-    if not fitting:
-        raise _no_fit(file, tensors, programs)
-    if len(fitting) > 1:
-        files = ", ".join(sorted({str(program.file) for program in fitting.values()}))
-        raise UserError(
-            f"its {len(tensors)} tensors fit to {len(fitting)} lists of names ({files})",
-            where=str(file),
-            hint="leave only the program that was saved with it next to it",
-        )
-    (names, program), *_ = fitting.items()
-    return dict(zip(names, tensors, strict=True)), program
-
-
-def misfit(program: Program, arrays: Mapping[str, np.ndarray]) -> str | None:
-    """The first array that is not what the program declares, in words; None when all are. -1 fits any size."""
-    for name, array in arrays.items():
-        declared = program.variables.get(name)
-        if declared is not None and not _fits(declared, array):
-            return (
-                f"{name} is {dtype_name(array)} {list(array.shape)}, "
-                f"and the program declares {declared.dtype} {list(declared.shape)}"
-            )
-    return None
-
-
-def _fits(declared: ProgramVariable, array: np.ndarray) -> bool:
-    same_sizes = len(declared.shape) == array.ndim and all(
-        free in (-1, size) for free, size in zip(declared.shape, array.shape, strict=True)
-    )
-    return same_sizes and declared.dtype == dtype_name(array)
-
-
-def _candidates(program: Program) -> Iterator[tuple[str, ...]]:
-    """The possible lists of saved names: all (save_persistables), parameters (save_params), all but optimizer state."""
-    everything = program.persistables
-    yield everything
-    yield tuple(name for name in everything if program.variables[name].is_parameter)
-    yield tuple(name for name in everything if name not in optimizer_state(everything))
-
-
-def _with_union(programs: Sequence[Program]) -> Iterator[Program]:
-    """Each program, and all together: `jit.save` writes several functions to one file with combine_params."""
-    yield from programs
-    if len(programs) > 1:
-        merged = {name: variable for program in programs for name, variable in program.variables.items()}
-        yield dataclasses.replace(programs[0], variables=merged)
-
-
-def _by_info(
-    file: Path, tensors: Sequence[np.ndarray], info: Pickled | None, programs: Sequence[Program]
-) -> dict[str, np.ndarray]:
-    """The names that jit.save noted, in their order; what `programs` declare of them has to fit."""
-    if info is None:
-        why = f"holds {len(tensors)} tensors without names, and neither a program nor .info lies next to it"
-        raise UserError(why, where=str(file), hint=_PAIR_HINT)
-    if len(info.structured) != len(tensors):
-        why = f"holds {len(tensors)} tensors, and {info.file.name} describes {len(info.structured)}"
-        raise UserError(why, where=str(file), hint=_PAIR_HINT)
-    arrays = dict(zip(sorted(info.structured), tensors, strict=True))
-    if any(misfit(program, arrays) for program in programs):
-        raise _no_fit(file, tensors, programs)
-    return arrays
-
-
-def _no_fit(file: Path, tensors: Sequence[np.ndarray], programs: Sequence[Program]) -> UserError:
-    closest = min(programs, key=lambda program: abs(len(program.persistables) - len(tensors)))
-    names = closest.persistables
-    if len(names) != len(tensors):
-        why = f"holds {len(tensors)} tensors, and {closest.file.name} declares {len(names)}"
-    else:
-        why = f"does not belong to {closest.file.name}: {misfit(closest, dict(zip(names, tensors, strict=True)))}"
-    return UserError(why, where=str(file), hint=_PAIR_HINT)
-
-
-
 ONE_SET_HINT = "give the one you mean: its folder, or its parameter file"
+
+
+def parameter_sets(kinds: Mapping[Path, FileKind]) -> tuple[list[ParameterSet], list[Pickled]]:
+    """The sets of parameters among the files, and the notes of jit.save."""
+    files: dict[FileKind, list[Path]] = {kind: [file for file in kinds if kinds[file] is kind] for kind in FileKind}
+    sets: list[ParameterSet] = []
+    singles: dict[Path, np.ndarray] = {}
+    for file in files[FileKind.TENSOR]:
+        tensors = read_tensors(file)
+        if len(tensors) > 1:
+            sets.append(Combined(file, tensors))
+        else:
+            singles[file] = np.array(tensors[0])  # a copy: a thousand mapped files are more than a process may open
+    if singles:
+        sets.append(Separate(_common_folder(singles), "one file per variable", singles, ""))
+    arrays = {file: np.array(read_numpy(file)) for file in files[FileKind.NUMPY]}
+    if arrays:
+        sets.append(Separate(_common_folder(arrays), "NumPy arrays (.npy)", arrays, ".npy"))
+    pickles = [read_pickle(file) for file in files[FileKind.PICKLE]]
+    by_name: dict[Path, list[Pickled]] = defaultdict(list)
+    for pickled in pickles:
+        if not pickled.is_info:
+            by_name[pickled.file.with_suffix("")].append(pickled)
+    sets += [Saved(group[0].file, group) for group in by_name.values()]
+    return sets, [pickled for pickled in pickles if pickled.is_info]
+
+
+def _common_folder(files: Mapping[Path, np.ndarray]) -> Path:
+    return Path(os.path.commonpath([file.parent for file in files]))
 
 
 @dataclass(frozen=True)
@@ -225,7 +85,9 @@ class Combined(ParameterSet):
     label = "one combined file"
 
     def named(self, programs: Sequence[Program], infos: Sequence[Pickled]) -> Named:
-        info = self._own(infos)
+        # The notes named after this file, or the only ones.
+        named_after = [info for info in infos if info.file.name == f"{self.place.name}.info"]
+        info = next(iter(named_after if named_after or len(infos) > 1 else infos), None)
         arrays, program = name_tensors(self.place, self.tensors, programs, info)
         beside = [f"its program {program.file.name}"] if program else []
         beside += [info.file.name] if info else []
@@ -233,11 +95,6 @@ class Combined(ParameterSet):
         for name, array in arrays.items():
             check_byte_order(self.place, name, array)
         return Named(f"{self.label} with {' and '.join(beside)}", arrays, structured, program)
-
-    def _own(self, infos: Sequence[Pickled]) -> Pickled | None:
-        """The notes named after this file, or the only ones."""
-        named_after = [info for info in infos if info.file.name == f"{self.place.name}.info"]
-        return next(iter(named_after if named_after or len(infos) > 1 else infos), None)
 
 
 @dataclass(frozen=True)
@@ -250,7 +107,10 @@ class Separate(ParameterSet):
     suffix: str
 
     def named(self, programs: Sequence[Program], infos: Sequence[Pickled]) -> Named:
-        arrays = {self._name(file): array for file, array in self.arrays.items()}
+        arrays = {
+            file.relative_to(self.place).as_posix().removesuffix(self.suffix): array
+            for file, array in self.arrays.items()
+        }
         if len(arrays) == 1 and programs and not any(arrays.keys() & program.variables.keys() for program in programs):
             ((file, array),) = self.arrays.items()  # a combined file of one
             return Combined(file, [array]).named(programs, infos)
@@ -261,9 +121,6 @@ class Separate(ParameterSet):
         beside = f" with its program {program.file.name}" if program else ""
         structured = {name: text for info in infos for name, text in info.structured.items() if text and name in arrays}
         return Named(f"{self.label}{beside}", arrays, structured, program, notes)
-
-    def _name(self, file: Path) -> str:
-        return file.relative_to(self.place).as_posix().removesuffix(self.suffix)
 
     def _check_folders(self) -> None:
         """UserError: raw tensors of one name in two folders. These are two models, not Paddle's names with a slash."""
@@ -325,30 +182,169 @@ def program_of(
     return program, (f"variables of {program.file.name} that no file holds: {listed(absent)}",) if absent else ()
 
 
-def parameter_sets(kinds: Mapping[Path, Kind]) -> tuple[list[ParameterSet], list[Pickled]]:
-    """The sets of parameters among the files, and the notes of jit.save."""
-    files: dict[Kind, list[Path]] = {kind: [file for file in kinds if kinds[file] is kind] for kind in Kind}
-    found: list[ParameterSet] = []
-    singles: dict[Path, np.ndarray] = {}
-    for file in files[Kind.TENSOR]:
-        tensors = read_tensors(file)
-        if len(tensors) > 1:
-            found.append(Combined(file, tensors))
-        else:
-            singles[file] = np.array(tensors[0])  # a copy: a thousand mapped files are more than a process may open
-    if singles:
-        found.append(Separate(_common_folder(singles), "one file per variable", singles, ""))
-    arrays = {file: np.array(read_numpy(file)) for file in files[Kind.NUMPY]}
-    if arrays:
-        found.append(Separate(_common_folder(arrays), "NumPy arrays (.npy)", arrays, ".npy"))
-    pickles = [read_pickle(file) for file in files[Kind.PICKLE]]
-    by_name: dict[Path, list[Pickled]] = defaultdict(list)
-    for pickled in pickles:
-        if not pickled.is_info:
-            by_name[pickled.file.with_suffix("")].append(pickled)
-    found += [Saved(group[0].file, group) for group in by_name.values()]
-    return found, [pickled for pickled in pickles if pickled.is_info]
+# -- names for the tensors of a combined file, which stores them without ----------------------------------------------
+#
+# Paddle writes them sorted by name (`save_vars`, `save_inference_model` and `jit.save` alike), so the names come from
+# the program, and the shapes and number types that the program declares prove that they are the right ones.
+
+_PAIR_HINT = "give the program that was saved together with this file (__model__ or .pdmodel)"
 
 
-def _common_folder(files: Mapping[Path, np.ndarray]) -> Path:
-    return Path(os.path.commonpath([file.parent for file in files]))
+def name_tensors(
+    file: Path, tensors: Sequence[np.ndarray], programs: Sequence[Program], info: Pickled | None
+) -> tuple[dict[str, np.ndarray], Program | None]:
+    """The tensors of `file` by name, and the program that says so (None: `info` does).
+
+    UserError: no program declares just these tensors, two do and disagree, or there is neither program nor info.
+    """
+    if not programs:
+        return _by_info(file, tensors, info, ()), None
+    fitting: dict[tuple[str, ...], Program] = {}
+    for program in _with_union(programs):
+        for names in _candidates(program):
+            if misfit(program, dict(zip(names, tensors, strict=False))) is None and len(names) == len(tensors):
+                # Two programs with the same list of names are no conflict.
+                fitting.setdefault(names, program)
+    if not fitting and info is not None and len(info.structured) == len(tensors):
+        return _by_info(file, tensors, info, programs), None  # the program is that of one function among several
+    if not fitting:
+        raise _no_fit(file, tensors, programs)
+    if len(fitting) > 1:
+        files = ", ".join(sorted({str(program.file) for program in fitting.values()}))
+        raise UserError(
+            f"its {len(tensors)} tensors fit to {len(fitting)} lists of names ({files})",
+            where=str(file),
+            hint="leave only the program that was saved with it next to it",
+        )
+    (names, program), *_ = fitting.items()
+    return dict(zip(names, tensors, strict=True)), program
+
+
+def _with_union(programs: Sequence[Program]) -> Iterator[Program]:
+    """Each program, and all together: `jit.save` writes several functions to one file with combine_params."""
+    yield from programs
+    if len(programs) > 1:
+        merged = {name: variable for program in programs for name, variable in program.variables.items()}
+        yield dataclasses.replace(programs[0], variables=merged)
+
+
+def _candidates(program: Program) -> Iterator[tuple[str, ...]]:
+    """The possible lists of saved names: all (save_persistables), parameters (save_params), all but optimizer state."""
+    everything = program.persistables
+    yield everything
+    yield tuple(name for name in everything if program.variables[name].is_parameter)
+    yield tuple(name for name in everything if name not in optimizer_state(everything))
+
+
+def _by_info(
+    file: Path, tensors: Sequence[np.ndarray], info: Pickled | None, programs: Sequence[Program]
+) -> dict[str, np.ndarray]:
+    """The names that jit.save noted, in their order; what `programs` declare of them has to fit."""
+    if info is None:
+        why = f"holds {len(tensors)} tensors without names, and neither a program nor .info lies next to it"
+        raise UserError(why, where=str(file), hint=_PAIR_HINT)
+    if len(info.structured) != len(tensors):
+        why = f"holds {len(tensors)} tensors, and {info.file.name} describes {len(info.structured)}"
+        raise UserError(why, where=str(file), hint=_PAIR_HINT)
+    arrays = dict(zip(sorted(info.structured), tensors, strict=True))
+    if any(misfit(program, arrays) for program in programs):
+        raise _no_fit(file, tensors, programs)
+    return arrays
+
+
+def _no_fit(file: Path, tensors: Sequence[np.ndarray], programs: Sequence[Program]) -> UserError:
+    closest = min(programs, key=lambda program: abs(len(program.persistables) - len(tensors)))
+    names = closest.persistables
+    if len(names) != len(tensors):
+        why = f"holds {len(tensors)} tensors, and {closest.file.name} declares {len(names)}"
+    else:
+        why = f"does not belong to {closest.file.name}: {misfit(closest, dict(zip(names, tensors, strict=True)))}"
+    return UserError(why, where=str(file), hint=_PAIR_HINT)
+
+
+def misfit(program: Program, arrays: Mapping[str, np.ndarray]) -> str | None:
+    """The first array that is not what the program declares, in words; None when all are. -1 fits any size."""
+    for name, array in arrays.items():
+        declared = program.variables.get(name)
+        if declared is not None and not _fits(declared, array):
+            return (
+                f"{name} is {dtype_name(array)} {list(array.shape)}, "
+                f"and the program declares {declared.dtype} {list(declared.shape)}"
+            )
+    return None
+
+
+def _fits(declared: ProgramVariable, array: np.ndarray) -> bool:
+    same_sizes = len(declared.shape) == array.ndim and all(
+        free in (-1, size) for free, size in zip(declared.shape, array.shape, strict=True)
+    )
+    return same_sizes and declared.dtype == dtype_name(array)
+
+
+# -- the kind of a file, by its first bytes ---------------------------------------------------------------------------
+
+
+class FileKind(str, enum.Enum):  # enum.StrEnum needs Python 3.11
+    TENSOR = "raw tensors"
+    PROGRAM = "a program"
+    PICKLE = "a pickle"
+    NUMPY = "a NumPy array"
+    ARCHIVE = "an archive"
+    OTHER = "something else"
+
+
+def kind_of(file: Path) -> FileKind:
+    """The kind of one file, damaged ones too as far as their beginning tells."""
+    refuse_pipe(file)
+    with file.open("rb") as stream:
+        head = stream.read(512)
+    size = file.stat().st_size
+    # The opcode PROTO with protocol 2 to 5; Paddle never wrote protocols 0 and 1.
+    if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
+        return FileKind.PICKLE
+    if head.startswith(b"\x93NUMPY"):
+        return FileKind.NUMPY
+    if looks_like_archive(head):
+        return FileKind.ARCHIVE
+    if looks_like_program(head, size):
+        return FileKind.PROGRAM
+    return FileKind.TENSOR if head and looks_like_tensor(head, size) else FileKind.OTHER
+
+
+# -- swapped byte order, seen by the values of an array: lengths and types in the file do not reveal it ---------------
+
+_LOOKED_AT = 4096
+_ENOUGH = 16  # different values; fewer may look plausible the other way round by chance
+
+
+def check_byte_order(file: Path, name: str, array: np.ndarray) -> None:
+    """UserError when the values of a float32 or float64 array make sense with their bytes swapped, and only so.
+
+    Weights lie between 1e-20 and 1e20. With swapped bytes the low bits of the mantissa become the exponent, so that
+    about half of them do not. Of a constant, such as the 1 of a layer norm, only what is no normal number counts:
+    a mask may well be -1e30.
+    """
+    if array.dtype.name not in ("float32", "float64"):
+        return
+    values = array.reshape(-1)[:_LOOKED_AT]
+    values = values[values != 0]  # NaN stays
+    if values.size < _ENOUGH:
+        return
+    # A layer norm of ones swapped is denormal throughout; any other constant could be meant.
+    if len(np.unique(values)) < _ENOUGH:
+        strange = bool((np.abs(values) < np.finfo(values.dtype).tiny).all())
+    else:
+        strange = _plausible(values) < 0.9
+    if strange and _plausible(values.byteswap()) == 1.0:
+        raise UserError(
+            f"the byte order of {name} is swapped: its values make sense the other way round only",
+            where=str(file),
+            hint="write it on a little-endian machine, or swap it with NumPy: array.byteswap()",
+        )
+
+
+def _plausible(values: np.ndarray) -> float:
+    """The share of values in the usual range of weights."""
+    with np.errstate(invalid="ignore"):
+        size = np.abs(values.astype(np.float64))
+    return float(np.mean((size > 1e-20) & (size < 1e20)))

@@ -1,6 +1,6 @@
 """Verifies a conversion: runs the static program and the dygraph network on the same inputs and compares outputs.
 
-A program is untrusted code. It runs in a separate process (proof.py), restricted to operators that only compute.
+A program is untrusted code. It runs in a separate process, restricted to operators that only compute.
 """
 
 from __future__ import annotations
@@ -11,153 +11,22 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import paddle
 
-from nlpctl.convert.graph import OPERATORS, forward_part, leaves, needed_for
+from nlpctl.convert.graph import forward_part, leaves, needed_for
 from nlpctl.convert.variables import StaticModel
-from nlpctl.formats.program import Program, static_mode
+from nlpctl.formats.program import Program
 from nlpctl.models.weights import to_float32
 from nlpctl.runtime.worker import run_python
-
-# Runs an untrusted program in a separate process, with limits on time and memory.
-#
-# Paddle's executor trusts its programs. An endless loop, an allocation of a terabyte or an access out of bounds
-# would end the process that runs it. `main` runs in that process: it reads a folder with the program and its arrays,
-# and writes the outputs there.
-
-SECONDS = 600.0
-MEMORY = 8 << 30  # bytes beside four times the arrays
-_JOB = "job.json"
-
-
-class CannotRun(Exception):
-    """`str()` says why a program cannot be run, or what became of it."""
-
-
-def run_program(
-    program: Program,
-    variables: Mapping[str, np.ndarray],
-    feeds: Mapping[str, np.ndarray],
-    fetches: Sequence[str],
-    seconds: float = SECONDS,
-    memory: int = MEMORY,
-) -> dict[str, np.ndarray]:
-    """The variables `fetches` that the program computes from `feeds`, with `variables` as its parameters.
-
-    A training program is cut down to what the fetches need. Raises CannotRun: it has operators that are not run, or
-    that this Paddle lacks; it takes more than `seconds`, or more `memory` than that and four times its arrays.
-    """
-    with tempfile.TemporaryDirectory(prefix="nlpctl-") as name:
-        folder = Path(name)
-        (folder / "program").write_bytes(program.serialized)
-        job = {
-            "variables": _write(folder, "variable", variables),
-            "feeds": _write(folder, "feed", feeds),
-            "fetches": list(fetches),
-            "prune": not program.fetches,
-            "memory": memory + 4 * sum(array.nbytes for array in (*variables.values(), *feeds.values())),
-        }
-        (folder / _JOB).write_text(json.dumps(job), encoding="utf-8")
-        code = f"from nlpctl.convert.proof import main; main({str(folder)!r})"
-        answer = run_python("-c", code, seconds=seconds)
-        if answer.failure:
-            raise CannotRun(f"the process that ran it failed: {answer.failure[:200]}")
-        # The last line only: operators and libraries may print before it.
-        reason = json.loads(answer.output.splitlines()[-1])
-        if reason:
-            raise CannotRun(reason)
-        return {fetch: np.load(folder / f"output-{index}.npy") for index, fetch in enumerate(fetches)}
-
-
-def _write(folder: Path, what: str, arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """Write each array to WHAT-INDEX.npy; the names in the order of the indexes."""
-    for index, array in enumerate(arrays.values()):
-        np.save(folder / f"{what}-{index}.npy", array)
-    return list(arrays)
-
-
-def _read(folder: Path, what: str, names: Sequence[str]) -> dict[str, np.ndarray]:
-    return {name: np.load(folder / f"{what}-{index}.npy") for index, name in enumerate(names)}
-
-
-def main(name: str) -> None:
-    """The process: run the job in the folder `name`, write output-N.npy, print why it was not possible or ""."""
-    folder = Path(name)
-    job = json.loads((folder / _JOB).read_text(encoding="utf-8"))
-    import paddle
-
-    _limit(job["memory"])
-    paddle.enable_static()
-    try:
-        results = _execute(folder, job)
-    except CannotRun as error:
-        print(json.dumps(str(error)))
-    except Exception as error:  # what Paddle raises for an operator or attribute that it has no more
-        print(json.dumps(f"Paddle cannot run the program ({_reason(error)})"))
-    else:
-        for index, result in enumerate(results):
-            np.save(folder / f"output-{index}.npy", np.asarray(result))
-        print(json.dumps(""))
-
-
-def _limit(memory: int) -> None:
-    """Allocations beyond `memory`, counted from here, fail. Systems that know no such limit have none."""
-    try:
-        import resource
-    except ImportError:
-        return
-    # RLIMIT_AS counts address space, of which Paddle and its libraries map several GB before any tensor.
-    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
-    resource.setrlimit(resource.RLIMIT_AS, (memory + pages * resource.getpagesize(),) * 2)
-    # A crash here is expected of damaged programs; a core file of gigabytes is not wanted.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _execute(folder: Path, job: Mapping[str, Any]) -> list[Any]:
-    import paddle
-
-    graph = paddle.static.deserialize_program((folder / "program").read_bytes())
-    block = graph.global_block()
-    feeds = _read(folder, "feed", job["feeds"])
-    for feed in feeds:
-        block.var(feed).stop_gradient = True
-    fetches = [block.var(name) for name in job["fetches"]]
-    if job["prune"]:
-        # clone(for_test=True) also switches dropout and batch norm to inference.
-        graph = graph.clone(for_test=True)._prune(fetches)
-    _check_operators(graph)
-    scope, place = paddle.static.Scope(), paddle.CPUPlace()
-    for name, array in _read(folder, "variable", job["variables"]).items():
-        scope.var(name).get_tensor().set(array, place)
-    with paddle.static.scope_guard(scope):
-        return paddle.static.Executor(place).run(graph, feed=feeds, fetch_list=fetches, return_numpy=True)
-
-
-def _check_operators(graph: Any) -> None:
-    """Checks all blocks, since everything in the graph runs, needed or not. Raises CannotRun."""
-    unknown = sorted({op.type for block in graph.blocks for op in block.ops} - OPERATORS - {"feed", "fetch"})
-    if unknown:
-        raise CannotRun(f"it has operators that nlpctl does not run: {', '.join(unknown)}")
-
-
-def _reason(error: Exception) -> str:
-    """The last line of an error of Paddle's that says something."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error:" in line] or lines or [type(error).__name__]
-    return told[-1][:200]
-
-
 
 TOLERANCE = 1e-5
 ROWS, LENGTH = 3, 13  # lengths that are no width of a network, so that outputs are told apart by their shapes
 _SEED = 7
 NO_PROGRAM = "the source has no program to run"
-
 # What inputs are called, in nlpctl's and PaddleNLP's exports and in the ERNIE and BERT of Paddle 1.x.
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "input_ids": ("input_ids", "src_ids", "src_id", "words", "word", "token_ids", "@HUB_input_ids"),
@@ -327,6 +196,9 @@ def _as_declared(array: np.ndarray, feed: str, program: Program) -> np.ndarray:
     return array
 
 
+# -- running both -----------------------------------------------------------------------------------------------------
+
+
 def _run_program(program: Program, source: StaticModel, plan: _Plan) -> dict[str, np.ndarray]:
     arrays = {
         name: to_float32(variable.array) if variable.dtype == "bfloat16" else variable.array
@@ -336,6 +208,23 @@ def _run_program(program: Program, source: StaticModel, plan: _Plan) -> dict[str
         return run_program(program, arrays, plan.feeds, plan.fetches)
     except CannotRun as error:
         raise _NotPossible(str(error)) from None
+
+
+def _run_network(network: Any, plan: _Plan) -> list[np.ndarray]:
+    network.eval()
+    with paddle.no_grad():
+        outputs = network(**{name: paddle.to_tensor(array) for name, array in plan.given.items()})
+    flat: list[np.ndarray] = []
+
+    def collect(value: Any) -> None:
+        if isinstance(value, paddle.Tensor):
+            flat.append(value.numpy())
+        elif isinstance(value, tuple | list):
+            for each in value:
+                collect(each)
+
+    collect(outputs)
+    return flat
 
 
 def _other_epsilon(program: Program, network: Any) -> float | None:
@@ -369,21 +258,7 @@ def _norms(network: Any) -> list[Any]:
     return [layer for layer in network.sublayers() if isinstance(layer, paddle.nn.LayerNorm)]
 
 
-def _run_network(network: Any, plan: _Plan) -> list[np.ndarray]:
-    network.eval()
-    with paddle.no_grad():
-        outputs = network(**{name: paddle.to_tensor(array) for name, array in plan.given.items()})
-    flat: list[np.ndarray] = []
-
-    def collect(value: Any) -> None:
-        if isinstance(value, paddle.Tensor):
-            flat.append(value.numpy())
-        elif isinstance(value, tuple | list):
-            for each in value:
-                collect(each)
-
-    collect(outputs)
-    return flat
+# -- comparing outputs ------------------------------------------------------------------------------------------------
 
 
 def _compare(name: str, theirs: np.ndarray, ours: list[np.ndarray]) -> Compared | None:
@@ -398,8 +273,8 @@ def _compare(name: str, theirs: np.ndarray, ours: list[np.ndarray]) -> Compared 
     # Each output of the network is compared once; two outputs of one shape are compared in their order.
     value = ours.pop(index)
     with np.errstate(over="ignore"):
-        ways = {"": value, "softmax": _softmax(value), "sigmoid": 1 / (1 + np.exp(-value))}
-    differences = {way: _largest(theirs, result) for way, result in ways.items()}
+        readings = {"": value, "softmax": _softmax(value), "sigmoid": 1 / (1 + np.exp(-value))}
+    differences = {reading: _largest(theirs, result) for reading, result in readings.items()}
     best = "" if differences[""] <= TOLERANCE else min(differences, key=differences.__getitem__)
     if differences[best] > TOLERANCE:
         best = ""
@@ -409,8 +284,8 @@ def _compare(name: str, theirs: np.ndarray, ours: list[np.ndarray]) -> Compared 
 def _nearest(ours: np.ndarray, theirs: Mapping[str, np.ndarray]) -> Compared | None:
     """The output of the program that is most like one of the network's; None where none has its shape."""
     alike = {name: array for name, array in theirs.items() if array.shape == ours.shape}
-    found = [each for name, array in alike.items() if (each := _compare(name, array, [ours])) is not None]
-    return min(found, key=lambda each: each.difference, default=None)
+    comparisons = [each for name, array in alike.items() if (each := _compare(name, array, [ours])) is not None]
+    return min(comparisons, key=lambda each: each.difference, default=None)
 
 
 def _largest(one: np.ndarray, other: np.ndarray) -> float:
@@ -426,116 +301,151 @@ def _softmax(value: np.ndarray) -> np.ndarray:
     return powers / powers.sum(-1, keepdims=True)
 
 
-# Runs LAC as Paddle 1.x did: with the operators lookup_table, mul, gru and crf_decoding, without padding.
+# -- an untrusted program in a process of its own ---------------------------------------------------------------------
 #
-# Paddle's Python code no longer calls gru and crf_decoding, but 2.6 still registers them, so a static program with them
-# runs. Its outputs verify a converted LAC.
+# Paddle's executor trusts its programs. An endless loop, an allocation of a terabyte or an access out of bounds
+# would end the process that runs it. `main` runs in that process: it reads a folder with the program and its arrays,
+# and writes the outputs there.
 
-LAYERS = 2
-NEEDED = ("lookup_table", "mul", "elementwise_add", "concat", "gru", "crf_decoding")
-
-
-class OldAnswer(NamedTuple):
-    """One sentence: hidden states [length, 2h], tag scores [length, tags], and the best path int64 [length]."""
-
-    hidden: np.ndarray
-    emissions: np.ndarray
-    path: np.ndarray
+SECONDS = 600.0
+MEMORY = 8 << 30  # bytes beside four times the arrays
+_JOB = "job.json"
 
 
-def missing_operators() -> list[str]:
-    """Those of the operators that this Paddle no longer registers."""
-    from paddle.base import core
-
-    registered = set(core.get_all_op_names())
-    return [name for name in NEEDED if name not in registered]
+class CannotRun(Exception):
+    """`str()` says why a program cannot be run, or what became of it."""
 
 
-def run_lexical(arrays: Mapping[str, np.ndarray], sentences: Sequence[Sequence[int]]) -> list[OldAnswer]:
-    """Run sentences of ids through the network whose parameters are `arrays`, under LAC's names, float32."""
-    from paddle.base import create_lod_tensor
+def run_program(
+    program: Program,
+    variables: Mapping[str, np.ndarray],
+    feeds: Mapping[str, np.ndarray],
+    fetches: Sequence[str],
+    seconds: float = SECONDS,
+    memory: int = MEMORY,
+) -> dict[str, np.ndarray]:
+    """The variables `fetches` that the program computes from `feeds`, with `variables` as its parameters.
 
-    lengths = [len(sentence) for sentence in sentences]
-    ids = np.concatenate([np.asarray(sentence, np.int64) for sentence in sentences]).reshape(-1, 1)
-    place = paddle.CPUPlace()
-    with static_mode():
-        program = paddle.static.Program()
-        scope = paddle.static.Scope()
-        with paddle.static.program_guard(program, paddle.static.Program()), paddle.static.scope_guard(scope):
-            outputs = _build(program.global_block(), arrays)
-            for name, array in arrays.items():
-                scope.var(name).get_tensor().set(np.ascontiguousarray(array), place)
-            # LoD instead of padding: one row per word of all sentences, with the lengths beside it.
-            fed = {"words": create_lod_tensor(ids, [lengths], place)}
-            executor = paddle.static.Executor(place)
-            found = executor.run(program, feed=fed, fetch_list=outputs, return_numpy=False)
-    hidden, emissions, paths = (np.array(tensor) for tensor in found)
-    return [
-        OldAnswer(hidden[start:end], emissions[start:end], paths[start:end, 0])
-        for start, end in pairwise(accumulate(lengths, initial=0))
-    ]
-
-
-def _build(block: Any, arrays: Mapping[str, np.ndarray]) -> list[Any]:
-    """Append lex_net() of LAC's nets.py to `block`; returns hidden states, tag scores and paths."""
-    build = _Builder(block, arrays)
-    words = paddle.static.data("words", [-1, 1], "int64", lod_level=1)
-    outputs = build.op(
-        "lookup_table", {"W": build.parameter("word_emb"), "Ids": words}, "Out", {"padding_idx": -1, "is_sparse": False}
-    )
-    for layer in range(LAYERS):
-        directions = []
-        for number, is_reverse in ((2 * layer, False), (2 * layer + 1, True)):
-            projected = build.linear(outputs, f"fc_{number}")
-            directions.append(build.gru(projected, f"gru_{number}", is_reverse))
-        outputs = build.op("concat", {"X": directions}, "Out", {"axis": 1})
-    emissions = build.linear(outputs, f"fc_{2 * LAYERS}")
-    inputs = {"Emission": emissions, "Transition": build.parameter("crfw")}
-    return [outputs, emissions, build.op("crf_decoding", inputs, "ViterbiPath", {}, dtype="int64")]
-
-
-class _Builder:
-    """Appends operators by their names, with variables of their own."""
-
-    def __init__(self, block: Any, arrays: Mapping[str, np.ndarray]):
-        self._block = block
-        self._arrays = arrays
-        self._count = 0
-
-    def parameter(self, name: str) -> Any:
-        return self._block.create_parameter(name=name, shape=list(self._arrays[name].shape), dtype="float32")
-
-    def linear(self, inputs: Any, name: str) -> Any:
-        weight, bias = self.parameter(f"{name}.w_0"), self.parameter(f"{name}.b_0")
-        product = self.op("mul", {"X": inputs, "Y": weight}, "Out", {"x_num_col_dims": 1, "y_num_col_dims": 1})
-        return self.op("elementwise_add", {"X": product, "Y": bias}, "Out", {"axis": 1})
-
-    def gru(self, inputs: Any, name: str, is_reverse: bool) -> Any:
-        slots = {"Input": inputs, "Weight": self.parameter(f"{name}.w_0"), "Bias": self.parameter(f"{name}.b_0")}
-        attributes = {
-            "is_reverse": is_reverse,
-            "gate_activation": "sigmoid",
-            "activation": "tanh",
-            "origin_mode": False,  # the new state is (1 - update) * old + update * candidate
-            "is_test": True,
+    A training program is cut down to what the fetches need. Raises CannotRun: it has operators that are not run, or
+    that this Paddle lacks; it takes more than `seconds`, or more `memory` than that and four times its arrays.
+    """
+    with tempfile.TemporaryDirectory(prefix="nlpctl-") as name:
+        folder = Path(name)
+        (folder / "program").write_bytes(program.serialized)
+        job = {
+            "variables": _write(folder, "variable", variables),
+            "feeds": _write(folder, "feed", feeds),
+            "fetches": list(fetches),
+            "prune": not program.fetches,
+            "memory": memory + 4 * sum(array.nbytes for array in (*variables.values(), *feeds.values())),
         }
-        workspace = ("BatchGate", "BatchResetHiddenPrev", "BatchHidden")
-        return self.op("gru", slots, "Hidden", attributes, others=workspace)
+        (folder / _JOB).write_text(json.dumps(job), encoding="utf-8")
+        code = f"from nlpctl.convert.proof import main; main({str(folder)!r})"
+        answer = run_python("-c", code, seconds=seconds)
+        if answer.failure:
+            raise CannotRun(f"the process that ran it failed: {answer.failure[:200]}")
+        # The last line only: operators and libraries may print before it.
+        reason = json.loads(answer.output.splitlines()[-1])
+        if reason:
+            raise CannotRun(reason)
+        return {fetch: np.load(folder / f"output-{index}.npy") for index, fetch in enumerate(fetches)}
 
-    def op(
-        self,
-        kind: str,
-        inputs: Mapping[str, Any],
-        output: str,
-        attributes: Mapping[str, Any],
-        dtype: str = "float32",
-        others: Sequence[str] = (),
-    ) -> Any:
-        """Append one operator; returns its `output`. `others`: slots that it wants besides."""
-        variables = {slot: self._variable(dtype) for slot in (output, *others)}
-        self._block.append_op(type=kind, inputs=dict(inputs), outputs=variables, attrs=dict(attributes))
-        return variables[output]
 
-    def _variable(self, dtype: str) -> Any:
-        self._count += 1
-        return self._block.create_var(name=f"lexical_{self._count}", dtype=dtype, lod_level=1)
+def _write(folder: Path, what: str, arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Write each array to WHAT-INDEX.npy; the names in the order of the indexes."""
+    for index, array in enumerate(arrays.values()):
+        np.save(folder / f"{what}-{index}.npy", array)
+    return list(arrays)
+
+
+def _read(folder: Path, what: str, names: Sequence[str]) -> dict[str, np.ndarray]:
+    return {name: np.load(folder / f"{what}-{index}.npy") for index, name in enumerate(names)}
+
+
+def main(name: str) -> None:
+    """The process: run the job in the folder `name`, write output-N.npy, print why it was not possible or ""."""
+    folder = Path(name)
+    job = json.loads((folder / _JOB).read_text(encoding="utf-8"))
+    import paddle
+
+    _limit(job["memory"])
+    paddle.enable_static()
+    try:
+        results = _execute(folder, job)
+    except CannotRun as error:
+        print(json.dumps(str(error)))
+    except Exception as error:  # what Paddle raises for an operator or attribute that it has no more
+        print(json.dumps(f"Paddle cannot run the program ({_reason(error)})"))
+    else:
+        for index, result in enumerate(results):
+            np.save(folder / f"output-{index}.npy", np.asarray(result))
+        print(json.dumps(""))
+
+
+def _limit(memory: int) -> None:
+    """Allocations beyond `memory`, counted from here, fail. Systems that know no such limit have none."""
+    try:
+        import resource
+    except ImportError:
+        return
+    # RLIMIT_AS counts address space, of which Paddle and its libraries map several GB before any tensor.
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    resource.setrlimit(resource.RLIMIT_AS, (memory + pages * resource.getpagesize(),) * 2)
+    # A crash here is expected of damaged programs; a core file of gigabytes is not wanted.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _execute(folder: Path, job: Mapping[str, Any]) -> list[Any]:
+    import paddle
+
+    graph = paddle.static.deserialize_program((folder / "program").read_bytes())
+    block = graph.global_block()
+    feeds = _read(folder, "feed", job["feeds"])
+    for feed in feeds:
+        block.var(feed).stop_gradient = True
+    fetches = [block.var(name) for name in job["fetches"]]
+    if job["prune"]:
+        # clone(for_test=True) also switches dropout and batch norm to inference.
+        graph = graph.clone(for_test=True)._prune(fetches)
+    # Of all blocks, since everything in the graph runs, needed or not.
+    unknown = sorted({op.type for block in graph.blocks for op in block.ops} - OPERATORS - {"feed", "fetch"})
+    if unknown:
+        raise CannotRun(f"it has operators that nlpctl does not run: {', '.join(unknown)}")
+    scope, place = paddle.static.Scope(), paddle.CPUPlace()
+    for name, array in _read(folder, "variable", job["variables"]).items():
+        scope.var(name).get_tensor().set(array, place)
+    with paddle.static.scope_guard(scope):
+        return paddle.static.Executor(place).run(graph, feed=feeds, fetch_list=fetches, return_numpy=True)
+
+
+def _reason(error: Exception) -> str:
+    """The last line of an error of Paddle's that says something: its messages begin with a C++ stack."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    errors = [line for line in lines if "Error:" in line] or lines or [type(error).__name__]
+    return errors[-1][:200]
+
+
+# -- operators that may run: only those that compute on tensors -------------------------------------------------------
+#
+# Excluded on purpose: save, load and similar, py_func, print, readers, and all that speaks to other processes.
+
+_WORDS = """
+abs accuracy arg_max arg_min argsort assign assign_value batch_norm bilinear_interp bmm cast ceil clip concat
+conditional_block conv1d conv2d cos crf_decoding cumsum depthwise_conv2d dot dropout elementwise_add elementwise_div
+elementwise_floordiv elementwise_max elementwise_min elementwise_mod elementwise_mul elementwise_pow elementwise_sub
+equal erf exp expand expand_as expand_as_v2 expand_v2 eye fc fill_any_like fill_constant fill_constant_batch_size_like
+fill_zeros_like fill_zeros_like2 flatten flatten2 flatten_contiguous_range flip floor fused_attention fused_feedforward
+gather gather_nd gather_tree gelu greater_equal greater_than group_norm gru hard_sigmoid hard_swish increment
+index_select instance_norm isfinite isfinite_v2 isinf_v2 isnan_v2 kldiv_loss label_smooth layer_norm leaky_relu
+less_equal less_than linear_chain_crf lod_reset log log_softmax logical_and logical_not logical_or logsumexp
+lookup_table lookup_table_v2 lstm masked_select matmul matmul_v2 max mean meshgrid min mish mul multihead_matmul norm
+not_equal one_hot one_hot_v2 p_norm pad pad2d pad3d pool2d pow prelu range reciprocal reduce_all reduce_any reduce_max
+reduce_mean reduce_min reduce_prod reduce_sum relu relu6 reshape reshape2 reverse rnn roll round rsqrt scale scatter
+scatter_nd_add select_input select_output selu sequence_concat sequence_conv sequence_expand sequence_expand_as
+sequence_mask sequence_pad sequence_pool sequence_reshape sequence_reverse sequence_softmax sequence_unpad set_value
+shape sigmoid sign silu sin slice softmax softplus softsign split sqrt square squeeze squeeze2 stack stanh
+strided_slice sum swish tanh tanh_shrink tensor_array_to_tensor tile top_k top_k_v2 transpose transpose2 tril_triu
+unbind unfold unique unsqueeze unsqueeze2 unstack viterbi_decode where where_index while write_to_array
+read_from_array lod_array_length array_length
+"""
+OPERATORS = frozenset(_WORDS.split())

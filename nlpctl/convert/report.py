@@ -1,57 +1,21 @@
-"""The conversion report on every parameter and variable, as JSON, Markdown and console lines."""
+"""The conversion report on every parameter and variable: as JSON, as Markdown, for the console, and as a map file."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from nlpctl.convert.conversion import Conversion
-from nlpctl.convert.match import Match
 from nlpctl.convert.proof import TOLERANCE, Proof
 from nlpctl.names import and_more
 from nlpctl.report.markdown import markdown_page
 from nlpctl.report.model import BulletList, Report, Section, Table
 
 Shape = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class MatchedRow:
-    """A parameter and the variables it comes from. `dtype`: theirs; `how`: which way found it.
-
-    `outputs`: all parameters that these steps make of these variables, in their order.
-    """
-
-    parameter: str
-    shape: Shape
-    variables: tuple[str, ...]
-    dtype: str
-    steps: tuple[Any, ...]
-    outputs: tuple[str, ...]
-    how: str
-    where: str
-
-
-@dataclass(frozen=True)
-class OpenRow:
-    """A parameter without a value. `candidates`: variables of its shape that are not used, or what clashed."""
-
-    parameter: str
-    shape: Shape
-    reason: str
-    candidates: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class VariableRow:
-    """A variable that is in no match."""
-
-    variable: str
-    shape: Shape
-    dtype: str
 
 
 @dataclass(frozen=True)
@@ -145,13 +109,40 @@ class ConversionReport:
                 "proof": proof}  # fmt: skip
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: null stands for the difference from what is no number."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+@dataclass(frozen=True)
+class MatchedRow:
+    """A parameter and the variables it comes from. `dtype`: theirs; `how`: which way found it.
+
+    `outputs`: all parameters that these steps make of these variables, in their order.
+    """
+
+    parameter: str
+    shape: Shape
+    variables: tuple[str, ...]
+    dtype: str
+    steps: tuple[Any, ...]
+    outputs: tuple[str, ...]
+    how: str
+    where: str
+
+
+@dataclass(frozen=True)
+class OpenRow:
+    """A parameter without a value. `candidates`: variables of its shape that are not used, or what clashed."""
+
+    parameter: str
+    shape: Shape
+    reason: str
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class VariableRow:
+    """A variable that is in no match."""
+
+    variable: str
+    shape: Shape
+    dtype: str
 
 
 def make_report(conversion: Conversion, proof: Proof | None) -> ConversionReport:
@@ -175,7 +166,19 @@ def make_report(conversion: Conversion, proof: Proof | None) -> ConversionReport
         labels=conversion.target.labels,
         parameters=len(matching.parameters),
         numbers=sum(parameter.size for parameter in matching.parameters),
-        matched=tuple(map(_matched, matching.matches)),
+        matched=tuple(
+            MatchedRow(
+                parameter=match.parameter.name,
+                shape=match.parameter.shape,
+                variables=match.candidate.static,
+                dtype=match.dtype,
+                steps=tuple(step.plain() for step in match.candidate.steps),
+                outputs=match.candidate.dygraph,
+                how=match.candidate.how,
+                where=match.candidate.where,
+            )
+            for match in matching.matches
+        ),
         fresh=tuple(row for row in [*missing, *mismatched] if row.parameter in fresh),
         missing=tuple(row for row in missing if row.parameter not in fresh),
         mismatched=tuple(row for row in mismatched if row.parameter not in fresh),
@@ -191,14 +194,16 @@ def make_report(conversion: Conversion, proof: Proof | None) -> ConversionReport
     )
 
 
-def _matched(match: Match) -> MatchedRow:
-    candidate = match.candidate
-    steps = tuple(step.plain() for step in candidate.steps)
-    parameter = match.parameter
-    place = (candidate.how, candidate.where)
-    return MatchedRow(
-        parameter.name, parameter.shape, candidate.static, match.dtype, steps, candidate.dygraph, *place
-    )
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: null stands for the difference from what is no number."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# -- sentences and tables ---------------------------------------------------------------------------------------------
 
 
 def shape_text(shape: Shape) -> str:
@@ -221,6 +226,10 @@ def proof_text(proof: Proof | None) -> str:
     )
 
 
+def _step_text(step: Any) -> str:
+    return step if isinstance(step, str) else "".join(f"{name} {value}" for name, value in step.items())
+
+
 def markdown(report: ConversionReport) -> str:
     """The whole report as a page."""
     summary = Section("", [BulletList([line.strip() for line in report.summary])])
@@ -235,5 +244,62 @@ def markdown(report: ConversionReport) -> str:
     return markdown_page(Report(f"Conversion of {report.source}", "", sections))
 
 
-def _step_text(step: Any) -> str:
-    return step if isinstance(step, str) else "".join(f"{name} {value}" for name, value in step.items())
+# -- the map file of --plan: each match as a rule, each open parameter as a rule in comments --------------------------
+
+
+def plan_text(report: ConversionReport) -> str:
+    """YAML that `--map FILE` takes; complete where the report is."""
+    lines = [
+        f"# How the variables of {report.source}",
+        f"# become the parameters of {report.network} ({report.to}).",
+        "# Edit it and pass it back: nlpctl convert-static ... --map THIS_FILE. docs/convert-static.md tells what",
+        "# rules can do.",
+        "rules:" if report.matched else "rules: []",
+    ]
+    for matched in _by_candidate(report):
+        first = matched[0]
+        shapes = ", ".join(shape_text(row.shape) for row in matched)
+        lines.append(f"- static: {_names(first.variables)}")
+        lines.append(f"  dygraph: {_names(first.outputs)}  # {shapes}; {first.how}")
+        if first.steps:
+            lines.append(f"  steps: {json.dumps(list(first.steps))}")
+    sections: list[tuple[str, tuple[OpenRow, ...]]] = [
+        ("Two or more candidates: choose one, and remove its #", report.ambiguous),
+        ("Another shape or type", report.mismatched),
+        ("Missing", report.missing),
+        ("New, as --allow-missing says", report.fresh),
+    ]
+    for title, rows in sections:
+        if rows:
+            lines += ["", f"# {title}:"]
+        for row in rows:
+            reason = f"; {row.reason}" if row.reason else ""
+            for candidate in row.candidates or ("...",):
+                lines.append(f"# - static: {_name(candidate)}")
+                lines.append(f"#   dygraph: {_name(row.parameter)}  # {shape_text(row.shape)}{reason}")
+    if report.unused:
+        lines += ["", "# Variables without use:"]
+        lines += [f"#   {row.variable}  # {shape_text(row.shape)} {row.dtype}" for row in report.unused]
+    return "\n".join(lines) + "\n"
+
+
+def _by_candidate(report: ConversionReport) -> list[list[MatchedRow]]:
+    """Rows that come from the same variables by the same steps: one rule makes all of them.
+
+    Steps that split belong to as many parameters; matched rows keep the network's order, which is the rule's.
+    """
+    rules: dict[str, list[MatchedRow]] = {}
+    for row in report.matched:
+        # JSON as key, because steps hold lists and dicts, which cannot be hashed.
+        rules.setdefault(json.dumps([row.variables, row.steps, row.outputs]), []).append(row)
+    return list(rules.values())
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return _name(names[0]) if len(names) == 1 else "[" + ", ".join(map(_name, names)) + "]"
+
+
+def _name(name: str) -> str:
+    """In quotes where YAML would read something else."""
+    plain = name.replace(".", "").replace("_", "").replace("-", "").isalnum() and not name[0].isdigit()
+    return name if plain and name[0] not in "-." else json.dumps(name)

@@ -6,17 +6,19 @@ Nothing is downloaded: of a hub name only the config that PaddleNLP carries, and
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import Recipe
+from nlpctl.data.readers.lines import read_lines
 from nlpctl.errors import UserError
 from nlpctl.files import read_json
 from nlpctl.layout import MANIFEST, TASK
 from nlpctl.models.crf import CRF_SUFFIX, with_crf
-from nlpctl.models.families import Family, Head, family_of_config, family_of_hub_name, known_hub_names
+from nlpctl.models.families import OWN, Family, Head, family_of_config, family_of_hub_name, known_hub_names
 from nlpctl.models.folder import COPIED, ModelCard, read_card
 from nlpctl.models.head_labels import are_names, config_labels, numbered
 from nlpctl.models.network import build_network, make_config
@@ -88,8 +90,8 @@ def find_target(to: str, class_name: str | None, own: Recipe | None = None) -> T
     if _CLASS.fullmatch(to):
         family = family_of_class(to, "--to")
         return _of_config(to, {"model_type": family.model_type}, class_name or to)
-    family = family_of_hub_name(to)
-    if family is None:
+    named = family_of_hub_name(to)
+    if named is None:
         near = nearest(to, known_hub_names())
         hint = f"did you mean {near}? " if near else ""
         raise UserError(
@@ -97,8 +99,8 @@ def find_target(to: str, class_name: str | None, own: Recipe | None = None) -> T
             where=f"--to {to}",
             hint=f"{hint}give a model folder, a config.json, a name such as ernie-1.0, or a class of PaddleNLP",
         )
-    values = {**family.hub_configs[to], "model_type": family.model_type}
-    return _of_config(to, values, class_name, tokenizer=_cached_tokenizer(to, family))
+    values = {**named.hub_configs[to], "model_type": named.model_type}
+    return _of_config(to, values, class_name, tokenizer=_cached_tokenizer(to, named))
 
 
 def family_of_class(name: str, where: str) -> Family:
@@ -119,7 +121,7 @@ def head_of_class(name: str, family: Family, where: str) -> Head:
     return Head(kind, adapt=with_crf if name.endswith(CRF_SUFFIX) else None, labelled=kind in LABELLED)
 
 
-# -- the ways to name a target ------------------------------------------------------------------
+# -- the ways to name a target ----------------------------------------------------------------------------------------
 
 
 def _of_config(to: str, values: Mapping[str, Any], class_name: str | None, tokenizer: Any | None = None) -> Target:
@@ -134,8 +136,8 @@ def _of_config(to: str, values: Mapping[str, Any], class_name: str | None, token
 def _of_folder(to: str, folder: Path, class_name: str | None, own: Recipe | None) -> Target:
     values = read_config(folder)
     family = family_of_config(values, str(folder / "config.json"))
-    found = [name for name in VOCABULARY_FILES if (folder / name).is_file()]
-    tokenizer = load_tokenizer(folder, family) if found else None
+    has_vocabulary = any((folder / name).is_file() for name in VOCABULARY_FILES)
+    tokenizer = load_tokenizer(folder, family) if has_vocabulary else None
     if class_name is not None or own is None:
         return _of_config(to, values, class_name, tokenizer)
     card = read_card(folder)
@@ -148,7 +150,9 @@ def _of_folder(to: str, folder: Path, class_name: str | None, own: Recipe | None
 def _model_folder(to: str, path: Path) -> Path:
     """The folder with the config: of a run its model/, of a package what python: names."""
     if to.startswith("python:") or (path / MANIFEST).is_file() or weights_file(path) is not None:
-        return resolve_source(to).folder
+        folder = resolve_source(to).folder
+        assert folder is not None  # as `to` is a folder or a package
+        return folder
     return path
 
 
@@ -172,9 +176,36 @@ def _config_of_file(path: Path, class_name: str | None) -> dict[str, Any]:
     return values
 
 
+# -- tokenizers -------------------------------------------------------------------------------------------------------
+
+
 def _cached_tokenizer(name: str, family: Family) -> Any | None:
     """The tokenizer of a built-in model where its files are in PaddleNLP's cache; None if they are not."""
     from paddlenlp.utils.env import MODEL_HOME
 
     folder = Path(MODEL_HOME) / name
     return load_tokenizer(folder, family) if any((folder / file).is_file() for file in VOCABULARY_FILES) else None
+
+
+def tokenizer_from(path: Path, family: Family) -> Any:
+    """The family's tokenizer with the vocabulary in `path`: a model folder, or a vocab.txt.
+
+    Lines of a vocab.txt may be `token<TAB>id`, as Paddle 1.x wrote them.
+
+    UserError: it cannot be read, or its ids are not the numbers of its lines.
+    """
+    if path.is_dir():
+        return load_tokenizer(path, family)
+    if family.name in OWN:
+        raise UserError("a network of nlpctl needs a tokenizer folder", "--vocabulary", "give the old model's folder")
+    tokens = []
+    for number, (where, line) in enumerate(read_lines(path, "vocabulary")):
+        token, tab, index = line.partition("\t")
+        # vocab.txt has no ids: the line number is the id, so unsorted entries would change meaning.
+        if tab and index.strip() != str(number):
+            raise UserError(f"the id {index.strip()!r} stands where {number} is expected", where, "sort it by id")
+        tokens.append(token)
+    with tempfile.TemporaryDirectory(prefix="nlpctl-vocabulary-") as name:
+        folder = Path(name)
+        (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
+        return load_tokenizer(folder, family)

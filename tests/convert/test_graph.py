@@ -9,10 +9,8 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.convert.graph import forward_part, in_line, leaves, needed_for, places
-from nlpctl.convert.match import Matcher
-from nlpctl.convert.names import by_place
-from nlpctl.convert.parameters import target_parameters
+from nlpctl.convert.graph import by_place, forward_part, in_line, leaves, needed_for, places
+from nlpctl.convert.match import Matcher, target_parameters
 from nlpctl.convert.variables import StaticVariable
 from nlpctl.formats.program import Operator, Program, read_program, static_mode
 

@@ -10,7 +10,7 @@ import paddle
 import pytest
 from static_tensor import save_tensor
 
-from nlpctl.convert.parameter_sets import Kind, check_byte_order, kind_of
+from nlpctl.convert.parameter_sets import FileKind, check_byte_order, kind_of
 from nlpctl.errors import UserError
 from nlpctl.formats.lod_tensor import looks_like_tensor, read_tensors
 
@@ -56,7 +56,7 @@ def test_every_number_type_as_paddle_writes_it(tmp_path, dtype):
     expected = values.numpy()  # bfloat16 comes as uint16
     assert array.dtype == expected.dtype and array.shape == (2, 3)
     np.testing.assert_array_equal(array, expected)
-    assert kind_of(file) is Kind.TENSOR
+    assert kind_of(file) is FileKind.TENSOR
 
 
 def test_the_shortest_and_the_packed(tmp_path):
@@ -70,7 +70,7 @@ def test_the_shortest_and_the_packed(tmp_path):
 
 def test_offsets_of_sequences_are_passed_over(tmp_path):
     file = write(tmp_path, raw(ONES, levels=([0, 1, 3], [0, 2])))
-    assert kind_of(file) is Kind.TENSOR
+    assert kind_of(file) is FileKind.TENSOR
     assert read_tensors(file)[0].tolist() == [1, 1, 1]
 
 

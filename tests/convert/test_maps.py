@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nlpctl.convert.maps import built_in_map, built_in_names, found_by, parse_step, read_map, run_steps
+from nlpctl.convert.maps import built_in_map, built_in_names, match_rule, parse_step, read_map, run_steps
 from nlpctl.errors import UserError
 
 
@@ -21,7 +21,7 @@ def map_of(tmp_path: Path, text: str):
 def places(tmp_path: Path, text: str, *names: str) -> list[tuple]:
     found = map_of(tmp_path, text)
     return [(each.static, each.dygraph) for rule in found.rules
-            for each in found_by(rule, found.prefixes, names, "bert")]  # fmt: skip
+            for each in match_rule(rule, found.prefixes, names, "bert")]  # fmt: skip
 
 
 def test_a_word_in_braces_is_a_number(tmp_path):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nlpctl.convert.match import Candidate, Matcher
+from nlpctl.convert.match import Candidate, Matcher, TargetParameter
 from nlpctl.convert.names import by_counted_name, by_recorded_name
-from nlpctl.convert.parameters import TargetParameter
 from nlpctl.convert.variables import StaticVariable
 
 SHAPES = {"bert.word.weight": (9, 4), "bert.fc.weight": (4, 4), "bert.fc.bias": (4,), "head.weight": (4, 2)}
@@ -98,7 +97,7 @@ def test_a_head_of_another_width_is_a_mismatch_and_the_rest_is_found():
     matcher = make_matcher(*counted(0, without=("linear_1.w_0",)), variable("linear_1.w_0", (4, 7)))
     by_counted_name(matcher)
     (mismatch,) = matcher.result().mismatches
-    assert mismatch.parameter.name == "head.weight" and mismatch.found == (4, 7)
+    assert mismatch.parameter.name == "head.weight" and mismatch.shape == (4, 7)
     assert mismatch.reason == "shape [4, 7] where the network has [4, 2]" and len(matched(matcher)) == 3
 
 

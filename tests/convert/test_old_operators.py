@@ -8,10 +8,9 @@ import numpy as np
 import paddle
 import pytest
 
+from nlpctl.convert.lexical import missing_operators, run_lexical
 from nlpctl.convert.maps import built_in_map
-from nlpctl.convert.match import Matcher
-from nlpctl.convert.parameters import target_parameters
-from nlpctl.convert.proof import missing_operators, run_lexical
+from nlpctl.convert.match import Matcher, target_parameters
 from nlpctl.convert.variables import StaticVariable
 from nlpctl.models.crf import with_crf
 from nlpctl.models.networks.bigru import BiGRUConfig, BiGRUForTokenClassification

@@ -9,7 +9,7 @@ import paddle
 import pytest
 from paddle.base.proto import framework_pb2
 
-from nlpctl.convert.parameter_sets import Kind, kind_of
+from nlpctl.convert.parameter_sets import FileKind, kind_of
 from nlpctl.errors import UserError
 from nlpctl.formats.program import read_program, static_mode
 
@@ -17,7 +17,7 @@ from nlpctl.formats.program import read_program, static_mode
 def test_an_inference_program(saved):
     file = saved.prefix("jit").with_suffix(".pdmodel")
     program = read_program(file)
-    assert kind_of(file) is Kind.PROGRAM
+    assert kind_of(file) is FileKind.PROGRAM
     assert program.feeds == ("ids",) and program.version == installed_number()
     first = program.operators[1]
     assert first.type == "lookup_table_v2" and first.inputs == {"Ids": ("ids",), "W": ("embedding_0.w_0",)}
@@ -150,4 +150,4 @@ def test_programs_that_are_cut_off_or_flipped(saved, tmp_path):
 def test_text_is_no_program(tmp_path):
     for content in (b"\nfirst line\n", b"\n", b"\x0a\x00", b"\x0a" + b"\x80" * 6, b"\x0a\x04\x08\x01\x10\x00"):
         (tmp_path / "x").write_bytes(content)
-        assert kind_of(tmp_path / "x") is Kind.OTHER
+        assert kind_of(tmp_path / "x") is FileKind.OTHER

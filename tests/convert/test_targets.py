@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.convert.conversion import tokenizer_from
-from nlpctl.convert.targets import find_target
+from nlpctl.convert.targets import find_target, tokenizer_from
 from nlpctl.errors import UserError
 from nlpctl.models.families import family_of_config
 
