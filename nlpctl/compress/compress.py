@@ -134,7 +134,7 @@ def _make_and_choose(
     section = recipe.compression
     original = next(iter(steps.values()))
     with slots.seeing(folder) as make, StepPool(recipe, source, folder, slots, make) as pool:
-        if pool.size > 1 or slots.elsewhere:
+        if pool.logs:
             several = counted(pool.size, "steps")
             console.note(f"{several} at a time; they write to {worker_log(folder, 0)} and so on")
         if not is_made(folder, original):

@@ -1,25 +1,21 @@
 """Make the folders of a compression: in which process, and how.
 
-A `StepPool` makes several at a time, each in a process of its own, here or on other nodes. A `StepProcess` is one of
-these: quantisers change Paddle's mode, names and random state, engines may crash, and each takes memory; a separate
-process isolates all of this. In it a `StepExecutor` makes the folders of one step after the other.
+A `StepPool` has them made in other processes, here or on other nodes, several at a time: quantisers change Paddle's
+mode, names and random state, engines may crash, and each takes memory, which a separate process isolates. In it a
+`StepExecutor` makes the folders of one step after the other.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
-import signal
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
@@ -43,9 +39,9 @@ from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.runtime.ray_cluster import ClusterLost, UnfitNode
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.versions import graph_versions
-from nlpctl.runtime.worker import NoRoom, RemoteProcess, WorkerKilled, WorkerLost, child_main
-from nlpctl.runtime.worker_pool import MOST_LOSSES, MOST_WAITS
-from nlpctl.runtime.worker_slots import HERE, WorkerSlots
+from nlpctl.runtime.worker import RemoteProcess, WorkerKilled, WorkerLost, child_main
+from nlpctl.runtime.worker_pool import Job, WorkerPool, answering
+from nlpctl.runtime.worker_slots import WorkerSlots
 
 if TYPE_CHECKING:
     from nlpctl.data.batches.collate import Batch
@@ -74,110 +70,102 @@ class StepResult:
 
 
 @dataclass(frozen=True)
-class _Ended:
-    """As `StepResult`, of any error. `deadline`: of time.monotonic()."""
+class _Begun:
+    """A step that is being made, for at most `seconds`; `resumed`: as of `StepResult`."""
 
     step: Step
-    error: BaseException | None
-    seconds: float
+    seconds: float | None
     resumed: bool
-    deadline: float | None
 
 
 class StepPool:
-    """A process at each of `slots`. Use it as a context: they end with it. `make`: as of `StepProcess`."""
+    """Makes steps in workers of runtime/worker_pool.py, one at each of `slots`, which ask a lost one again. Use it as a
+    context: they end with it. `make`: from `slots.seeing`.
+
+    A process makes one step after the other, but a training has one of its own, and after an error there is a new one.
+    """
 
     def __init__(
         self, recipe: Recipe, source: str, output: Path, slots: WorkerSlots, make: Callable[..., RemoteProcess]
     ):
-        count = len(slots.runtimes)
-        logs = [worker_log(output, number) if count > 1 or slots.elsewhere else None for number in range(count)]
-        self._processes = [
-            StepProcess(dataclasses.replace(recipe, runtime=each), source, output, log, make)
-            for each, log in zip(slots.runtimes, logs, strict=True)
-        ]
-        self._output = output
-        self._idle = list(self._processes)
-        self._busy: dict[str, StepProcess] = {}  # by the folder of the step
-        self._ended: SimpleQueue[_Ended] = SimpleQueue()
-        self._losses, self._waits = Counter[str](), 0
-        # The kernel ends a process with the thread that started it: these threads last as long as the processes.
-        self._threads = ThreadPoolExecutor(count)
-        self._futures: list[Future[None]] = []
+        self._recipe, self._source, self._output, self._slots, self._make = recipe, source, output, slots, make
+        self._temporary: list[str] = []  # a folder for each worker
+        self._begun: dict[Job, _Begun] = {}
+        # A step that crashes its process here would crash the next one too. One on another node may only be lost.
+        again = "another worker makes it"
+        self._pool = WorkerPool(
+            self._make_process, len(slots.runtimes), retried=(WorkerLost, WorkerKilled), again=again, hint=""
+        )
         self._stack = ExitStack()
 
     @property
     def size(self) -> int:
-        return len(self._processes)
+        return self._pool.size
 
     @property
-    def running(self) -> frozenset[str]:
-        """The folders that are being made."""
-        return frozenset(self._busy)
+    def running(self) -> bool:
+        """Whether a step is being made."""
+        return bool(self._begun)
+
+    @property
+    def logs(self) -> bool:
+        """Whether each process writes to a `worker_log`, and not to standard error of this one."""
+        return self.size > 1 or self._slots.elsewhere
 
     def __enter__(self) -> StepPool:
         with ExitStack() as stack:
-            for process in self._processes:
-                stack.enter_context(process)
+            prefix = staging_prefix("temporary")  # if this command is killed, the next one removes it
+            for _ in range(self.size):
+                # It holds leftovers of a process that died in the middle of a step.
+                with writing(self._output, FREE_SPACE):
+                    folder = tempfile.TemporaryDirectory(None, prefix, self._output, ignore_cleanup_errors=True)
+                self._temporary.append(stack.enter_context(folder))
+            stack.enter_context(self._pool)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        try:
-            for process in self._busy.values():
-                process.interrupt()
-            wait(self._futures, timeout=GRACE)
-        finally:  # a second Ctrl-C
-            for process in self._busy.values():
-                process.kill()
-            self._stack.close()
-            self._threads.shutdown()
+        self._stack.__exit__(*error)
+        for begun in self._begun.values():  # interrupted; the processes have ended
+            remove_leftovers_of(self._output / begun.step.folder)
 
     def begin(self, step: Step, seconds: float | None = None) -> None:
-        """Begin to make a step in an idle process. `seconds`: as of `StepProcess.make`."""
-        self._begin(step, None if seconds is None else time.monotonic() + seconds)
+        """Begin to make a step, which is interrupted after `seconds`. A process must be idle."""
+
+        def note_progress(so_far: float) -> None:
+            console.note(f"{step.folder}: {so_far:.0f} s so far")
+
+        silent = step.trains and not self.logs  # it tells its progress itself
+        job = Job(
+            make_step,
+            (step,),
+            name=step.folder,
+            where=step.name,
+            deadline=None if seconds is None else time.monotonic() + seconds,
+            own_process=step.trains,
+            progress=None if silent else note_progress,
+        )
+        self._begun[job] = _Begun(step, seconds, (self._output / step.folder).exists())
+        self._pool.submit(job)
 
     def wait(self) -> StepResult:
-        """The next step that ends. What was lost with its node is begun again. What is no error of nlpctl's is raised,
-        and what ends all work on a cluster."""
-        while True:
-            ended = self._ended.get()
-            error = ended.error
-            # Behind the others: one of these goes on, if it is idle.
-            self._idle.insert(0, self._busy.pop(ended.step.folder))
-            if isinstance(error, UnfitNode | ClusterLost) or not isinstance(error, NlpctlError | None):
-                raise error
-            if isinstance(error, WorkerLost | WorkerKilled | NoRoom) and self._may_go_again(ended.step, error):
-                self._begin(ended.step, ended.deadline)
-                continue
-            self._waits = 0
-            return StepResult(ended.step, error, ended.seconds, ended.resumed)
+        """The next step that ends. What is no error of nlpctl's is raised, and what ends all work on a cluster."""
+        job = self._pool.next_ended()
+        begun, error = self._begun.pop(job), job.error
+        if error is not None or job.losses:
+            remove_leftovers_of(self._output / begun.step.folder)  # of a process that could not clean up itself
+        if isinstance(error, TimeoutError):
+            hint = "run the same command again to continue, with a longer --budget"
+            error = TimeIsUp(f"was stopped after {begun.seconds:.0f} s", begun.step.name, hint)
+        if isinstance(error, UnfitNode | ClusterLost) or not isinstance(error, NlpctlError | None):
+            raise error
+        return StepResult(begun.step, error, job.seconds, begun.resumed or job.losses > 0)
 
-    def _may_go_again(self, step: Step, error: NlpctlError) -> bool:
-        name = step.folder
-        if isinstance(error, NoRoom):
-            self._waits += 1
-            if self._waits == 1:
-                console.note(f"{name}: {error.problems[0].message}; it is asked for again")
-            return self._waits <= MOST_WAITS or bool(self._busy)
-        self._losses[name] += 1
-        if self._losses[name] == MOST_LOSSES:
-            return False
-        console.note(f"{name}: {error.problems[0].message}; another worker makes it")
-        return True
-
-    def _begin(self, step: Step, deadline: float | None) -> None:
-        process = self._idle.pop()
-        self._busy[step.folder] = process
-        self._futures.append(self._threads.submit(self._make, process, step, deadline))
-
-    def _make(self, process: StepProcess, step: Step, deadline: float | None) -> None:
-        started, resumed, error = time.monotonic(), (self._output / step.folder).exists(), None
-        try:
-            process.make(step, None if deadline is None else max(0.0, deadline - started))
-        except BaseException as failed:  # nobody must wait for ever
-            error = failed
-        self._ended.put(_Ended(step, error, time.monotonic() - started, resumed, deadline))
+    def _make_process(self, number: int) -> RemoteProcess:
+        recipe = dataclasses.replace(self._recipe, runtime=self._slots.runtimes[number])
+        log = worker_log(self._output, number) if self.logs else None
+        arguments = (self._temporary[number], recipe, self._source, self._output, log)
+        return self._make(_open_executor, *arguments, grace=GRACE)
 
 
 def worker_log(output: Path, number: int) -> Path:
@@ -185,111 +173,23 @@ def worker_log(output: Path, number: int) -> Path:
     return output / f"worker-{number}.log"
 
 
-# One process.
-
-
-class StepProcess:
-    """Makes steps in another process, which is replaced after a failed step. Use it as a context."""
-
-    def __init__(
-        self,
-        recipe: Recipe,
-        source: str,
-        output: Path,
-        log: Path | None = None,
-        make: Callable[..., RemoteProcess] = HERE,
-    ):
-        """`log`: where standard error goes; None: where that of this process goes. `make`: takes what `Worker`
-        takes."""
-        self._arguments = (recipe, source, output, log)
-        self._output, self._log, self._make = output, log, make
-        self._worker: RemoteProcess | None = None
-        self._stopped = False
-
-    def __enter__(self) -> StepProcess:
-        prefix = staging_prefix("temporary")  # if this command is killed, the next one removes it
-        with writing(self._output, FREE_SPACE):
-            self._temporary = tempfile.TemporaryDirectory(None, prefix, self._output, ignore_cleanup_errors=True)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        try:
-            self._end()
-        finally:
-            self._temporary.cleanup()  # leftovers of a process that died in the middle of a step
-
-    def make(self, step: Step, seconds: float | None = None) -> None:
-        """Make the folder of `step`. RunFailed or the step's own error if it fails; TimeIsUp after `seconds`. Of a
-        process elsewhere also what its `start` raises, WorkerLost and WorkerKilled.
-
-        A training begins in a new process. KeyboardInterrupt stops the step and is raised again.
-        """
-        if step.trains:
-            self._end()
-        try:
-            self._ask(step, seconds)
-        except BaseException as error:
-            # After an error of the step itself its process waits for the next one, and can leave in order.
-            self._end(interrupt=isinstance(error, TimeIsUp) or not isinstance(error, NlpctlError))
-            remove_leftovers_of(self._output / step.folder)  # of a process that could not clean up itself
-            raise
-        if step.trains:
-            self._end()
-
-    def _ask(self, step: Step, seconds: float | None) -> None:
-        def note_progress(so_far: float) -> None:
-            console.note(f"{step.folder}: {so_far:.0f} s so far")
-
-        if self._worker is None or not self._worker.alive:
-            self._end()
-            self._worker = self._make(_open_executor, self._temporary.name, *self._arguments, grace=GRACE)
-            self._worker.start()
-        if self._stopped:  # before there was a process to interrupt
-            raise KeyboardInterrupt
-        silent = step.trains and self._log is None  # it tells its progress itself
-        try:
-            self._worker.ask(step, step.name, seconds=seconds, progress=None if silent else note_progress)
-        except TimeoutError:
-            hint = "run the same command again to continue, with a longer --budget"
-            raise TimeIsUp(f"was stopped after {seconds:.0f} s", step.name, hint) from None
-
-    def interrupt(self) -> None:
-        """Have the step that another thread makes end like Ctrl-C: `make` raises there."""
-        self._signal(signal.SIGINT)
-
-    def kill(self) -> None:
-        """The same, at once."""
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: signal.Signals) -> None:
-        self._stopped = True
-        worker = self._worker
-        if worker is not None:
-            worker.send_signal(number)
-
-    def _end(self, interrupt: bool = False) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.end(interrupt)
+# In the process.
 
 
 def _open_executor(
     temporary: str, recipe: Recipe, source: str, output: Path, log: Path | None = None
-) -> Callable[[Step], None]:
-    """Runs in the process: makes the steps."""
+) -> Callable[[Any], Any]:
+    """Runs at the beginning of the process: returns what answers its jobs."""
     child_main(log)
     tempfile.tempdir = temporary
-    executor = StepExecutor(recipe, set_up_process(recipe), source, output)
-
-    def make(step: Step) -> None:
-        # On another node the process of an earlier try may still hold it for a moment.
-        wait_until_free(output / step.folder, LET_GO)
-        executor.make(step)
-
-    return make
+    return answering(StepExecutor(recipe, set_up_process(recipe), source, output))
 
 
-# One step, in that process.
+def make_step(executor: StepExecutor, step: Step) -> None:
+    """The job of a worker: make the folder of `step`."""
+    # After a loss the process of the try before, on another node, may hold it for a moment longer.
+    wait_until_free(executor.output / step.folder, LET_GO)
+    executor.make(step)
 
 
 @dataclass

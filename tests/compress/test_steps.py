@@ -5,20 +5,24 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
 from nlpctl.compress import steps
-from nlpctl.compress.steps import StepProcess, TimeIsUp
-from nlpctl.errors import UserError
+from nlpctl.compress.steps import StepPool, TimeIsUp
+from nlpctl.config.load import recipe_of_values
+from nlpctl.config.schema import RuntimeSection
+from nlpctl.errors import NlpctlError, UserError
 from nlpctl.export.strategies import CANDIDATES, OrtDynamic, Step
 from nlpctl.runtime import worker
+from nlpctl.runtime.worker_slots import WorkerSlots
 
 
 class Executor:
-    def __init__(self, *_):
-        self.folders: list[str] = []
+    def __init__(self, recipe, setup, source, output):
+        self.output = output
 
     def make(self, step: Step) -> None:
         if step.name == "ill":
@@ -37,7 +41,7 @@ def test_what_a_process_answers_and_where_its_temporary_files_lie(monkeypatch, t
     monkeypatch.setattr(steps, "StepExecutor", Executor)
     here, there = multiprocessing.Pipe()
     for name in ("ill", "wrong", "good"):
-        here.send(Step(CANDIDATES, name, OrtDynamic()))
+        here.send((steps.make_step, (Step(CANDIDATES, name, OrtDynamic()),)))
     here.send(None)
     worker._serve(there, os.getpid(), steps._open_executor, (str(tmp_path), None, "source", tmp_path))
     ill, wrong, folder = (here.recv() for _ in range(3))
@@ -59,8 +63,11 @@ def test_only_a_step_that_goes_on_is_interrupted(tmp_path, error, raised, interr
     def end(interrupt=False):
         ended.append(interrupt)
 
-    worker_ = SimpleNamespace(start=lambda: None, alive=True, ask=ask, end=end)
-    with StepProcess(None, "source", tmp_path, make=lambda *_, **__: worker_) as process:
-        with pytest.raises(raised):
-            process.make(Step(CANDIDATES, "bad", OrtDynamic()), seconds=1.0)
+    process = SimpleNamespace(name="p", start=lambda: None, alive=True, ask=ask, end=end)
+    recipe = recipe_of_values({"task": "sequence_classification"})
+    slots = WorkerSlots((RuntimeSection(),), False, 1.0, lambda *_, **__: process)
+    with StepPool(recipe, "source", tmp_path, slots, slots._worker) as pool:
+        pool.begin(Step(CANDIDATES, "bad", OrtDynamic()), seconds=1.0)
+        with nullcontext() if issubclass(raised, NlpctlError) else pytest.raises(raised):
+            assert isinstance(pool.wait().error, raised)
         assert ended == [interrupted]

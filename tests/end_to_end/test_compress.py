@@ -21,11 +21,11 @@ from made_runs import make_run
 from nlpctl.checksums import sha256_of
 from nlpctl.cli.app import main
 from nlpctl.compress import timing
-from nlpctl.compress.steps import StepProcess, TimeIsUp
-from nlpctl.errors import RunFailed
+from nlpctl.compress.steps import StepPool, TimeIsUp
 from nlpctl.export.strategies import CANDIDATES, EXPORTS, OrtDynamic, Step
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runtime.machine import cpu_info
+from nlpctl.runtime.worker_slots import HERE, WorkerSlots
 
 ROOT = Path(__file__).resolve().parents[2]
 # A calibrated graph of every machine: Paddle's where its int8 is native.
@@ -210,23 +210,28 @@ def test_a_process_that_dies_costs_its_step_alone(run, whole, tmp_path):
     folder = tmp_path / "made"
     shutil.copytree(run / "compress" / EXPORTS, folder / EXPORTS)
     step = Step(CANDIDATES, "original+ort-dynamic", OrtDynamic(), ("exports/original",))
-    with StepProcess(load_recipe(run, (), "apply"), str(run / "model"), folder) as maker:
-        killer = threading.Thread(target=_kill_when_there, args=(maker,))
+    recipe = load_recipe(run, (), "apply")
+    slots = WorkerSlots((recipe.runtime,), False, 1.0, HERE)
+    with StepPool(recipe, str(run / "model"), folder, slots, HERE) as pool:
+        killer = threading.Thread(target=_kill_when_there, args=(pool,))
+        pool.begin(step)
         killer.start()
-        with pytest.raises(RunFailed, match="its process ended .killed by SIGKILL"):
-            maker.make(step)
+        assert "its process ended (killed by SIGKILL)" in str(pool.wait().error)
         killer.join()
         assert not (folder / step.folder).exists()
-        maker.make(step)
-        with pytest.raises(TimeIsUp, match="was stopped after 0 s"):
-            maker.make(Step(CANDIDATES, "late", OrtDynamic(), ("exports/original",)), 0.001)
+        pool.begin(step)
+        assert pool.wait().error is None
+        pool.begin(Step(CANDIDATES, "late", OrtDynamic(), ("exports/original",)), 0.001)
+        late = pool.wait().error
+        assert isinstance(late, TimeIsUp) and "was stopped after 0 s" in str(late)
         (temporary,) = folder.glob(".staging-temporary-*")
         (temporary / "left").touch()
     assert sums(folder / step.folder) == sums(run / "compress" / step.folder)
     assert not (folder / CANDIDATES / "late").exists() and not temporary.exists()
 
 
-def _kill_when_there(maker: StepProcess) -> None:
-    while maker._worker is None or maker._worker.pid is None:
+def _kill_when_there(pool: StepPool) -> None:
+    (worker,) = pool._pool._workers
+    while worker.process is None or worker.process.pid is None:
         time.sleep(0.01)
-    os.kill(maker._worker.pid, signal.SIGKILL)
+    os.kill(worker.process.pid, signal.SIGKILL)
