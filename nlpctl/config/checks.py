@@ -746,11 +746,19 @@ def _lists_of_labels(recipe: Recipe) -> tuple[tuple[str, tuple[str, ...] | str |
     return (("data.labels", recipe.data.labels), ("data.numbered_labels", recipe.data.numbered_labels))
 
 
-def _term_file_exists(recipe: Recipe) -> Iterator[Finding]:
-    terms = recipe.decode.terms
-    if terms is not None and not os.path.isfile(terms):
-        hint = "give a file of TERM<TAB>TYPE lines, or remove the key"
-        yield Finding(("decode.terms",), f"decode.terms: there is no file {display(terms)}", hint)
+_NAMED_FILES = {  # key: what its file holds
+    "decode.terms": "TERM<TAB>TYPE lines",
+    "masking.dictionary": "one word per line",
+    "model.embeddings": "word vectors, WORD NUMBER NUMBER ...",
+}
+
+
+def _named_files_exist(recipe: Recipe) -> Iterator[Finding]:
+    for key, holds in _NAMED_FILES.items():
+        file = operator.attrgetter(key)(recipe)
+        if file is not None and not os.path.isfile(file):
+            hint = f"give a file of {holds}, or remove the key"
+            yield Finding((key,), f"{key}: there is no file {display(file)}", hint)
 
 
 def _dataset_folder_exists(recipe: Recipe) -> Iterator[Finding]:
@@ -805,7 +813,7 @@ DATA_CHECKS: tuple[Check, ...] = (
     _columns_differ,
     _label_list,
     _label_file_exists,
-    _term_file_exists,
+    _named_files_exist,
     _dataset_folder_exists,
     _data_files_exist,
     _run_directory,

@@ -256,7 +256,15 @@ WHOLE = {
         (HEAD + MODEL + "data: {train: train.tsv, labels: [a, ' ']}", ":3", "blank"),
     ],
     "_label_file_exists": [(HEAD + MODEL + "data: {train: train.tsv, labels: gone.txt}", ":3", "gone.txt")],
-    "_term_file_exists": [(TAGGING + MODEL + DATA + "decode: {terms: gone.tsv}", ":4", "terms: there is no file")],
+    "_named_files_exist": [
+        (TAGGING + MODEL + DATA + "decode: {terms: gone.tsv}", ":4", "terms: there is no file"),
+        (HEAD + DATA + "model: {from_scratch: {}, embeddings: gone.txt}", ":3", "embeddings: there is no file"),
+        (
+            "task: masked_language_model\n" + MODEL + DATA + "masking: {whole_words: true, dictionary: gone.txt}",
+            ":4",
+            "dictionary: there is no file",
+        ),
+    ],
     "_dataset_folder_exists": [
         (HEAD + MODEL + "data: {dataset: ./gone}", ":3", "gone does not exist"),
         (HEAD + MODEL + "data: {dataset: ./train.tsv}", ":3", "is a file"),
