@@ -112,7 +112,7 @@ class Document:
             if path.stat().st_size > cls.LARGEST:
                 raise ValueError(f"it has more than {cls.LARGEST >> 20} MB")
             content = parse_json(small_text(path))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise MissingDocument(f"no {path.name} in this folder", str(path.parent), repair) from None
         except OSError as error:
             problem = f"cannot be read: {error.strerror or error}"

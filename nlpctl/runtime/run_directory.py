@@ -58,6 +58,8 @@ OF_COMPRESS, OF_ENSEMBLE = {"made_by": "compress"}, {"made_by": "ensemble"}
 
 @dataclass(frozen=True)
 class SkippedRows:
+    """Of the bad rows that the training skipped in a split, the entry that every version wrote."""
+
     total: int
 
 

@@ -30,7 +30,9 @@ _ASIDE = "damaged-"
 
 @dataclass(frozen=True)
 class FileSum:
-    size: Count  # bytes
+    """Size in bytes and SHA-256 of a file."""
+
+    size: Count
     sha256: str
 
 
