@@ -97,8 +97,8 @@ def compress(
 
     with located(recipe):
         source = find_trained_model(recipe)
-        division = ParallelConfig(workers, cluster)
-        result = run_compression(recipe, source, output=output, overwrite=overwrite, division=division)
+        parallel = ParallelConfig(workers, cluster)
+        result = run_compression(recipe, source, output=output, overwrite=overwrite, parallel=parallel)
     show(result, json)
 
 

@@ -79,16 +79,16 @@ def evaluate(
     from nlpctl.runtime.worker_slots import ParallelConfig
 
     other = None if against is None else load_command_recipe(against, ctx, purpose="apply")
-    division = None if workers is None and cluster is None else ParallelConfig(workers, cluster)
+    parallel = None if workers is None and cluster is None else ParallelConfig(workers, cluster)
     with located(recipe):
         splits = ("test",) if data is not None else tuple(split or ())
-        result = run_evaluation(recipe, splits, other, by, target_precision, division)
+        result = run_evaluation(recipe, splits, other, by, target_precision, parallel)
     tell_shares(result.workers)
     if json:
         more: dict[str, Any] = {} if result.against is None else {"against": asdict(result.against)}
         if result.slices:
             more["slices"] = {name: [asdict(each) for each in listed] for name, listed in result.slices.items()}
-        if division is not None:
+        if parallel is not None:
             more["workers"] = [asdict(each) for each in result.workers]
         if result.target is not None:
             more["target"] = asdict(result.target)

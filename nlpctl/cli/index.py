@@ -77,8 +77,8 @@ def build(
 
     with located(recipe):
         source = open_texts(recipe, corpus, format)
-        division = ParallelConfig(workers, cluster, resume) if divided else None
-        options = {"kind": kind, "batch_size": batch_size, "overwrite": overwrite, "division": division}
+        parallel = ParallelConfig(workers, cluster, resume) if divided else None
+        options = {"kind": kind, "batch_size": batch_size, "overwrite": overwrite, "parallel": parallel}
         built = build_index(recipe, source, output, **options)
     give({"index": output, **dataclasses.asdict(built)})
     told = f", {counted(built.repeated, 'repeated texts')} left out" if built.repeated else ""

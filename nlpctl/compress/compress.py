@@ -69,11 +69,11 @@ def compress(
     *,
     output: Path | None = None,
     overwrite: bool = False,
-    division: ParallelConfig | None = None,
+    parallel: ParallelConfig | None = None,
 ) -> CompressResult:
     """Make and score every candidate that recipe.compression names, from the model folder or export `source`.
 
-    `division`: how many are made at a time, and where; by default one. Scored they are here, one by one.
+    `parallel`: how many are made at a time, and where; by default one. Scored they are here, one by one.
     Folders and scores of an earlier call are reused. A failing candidate does not stop the others; the result tells
     when all of them failed. Device and random states of this process do not change. UserError, before anything is made,
     if a strategy cannot work with this model, task or machine; Interrupted after Ctrl-C: the same call continues.
@@ -89,7 +89,7 @@ def compress(
         plan = request.plan if overwrite or request.trains else carried_over(request.folder, request.plan)
         warn_unread(recipe, request.strategies)
         # The slots first: the threads of this process are environment variables, which other processes inherit.
-        with worker_slots(recipe.runtime, division or ParallelConfig(1, None), len(request.steps)) as slots:
+        with worker_slots(recipe.runtime, parallel or ParallelConfig(1, None), len(request.steps)) as slots:
             setup = set_up_process(recipe)
             refuse_with_paddle(request, setup)
             recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
@@ -133,7 +133,7 @@ def _make_and_choose(
     """Open what makes steps and what scores them, for the uncompressed network first; `_Compression.run` goes on."""
     section = recipe.compression
     original = next(iter(steps.values()))
-    with slots.seeing(folder) as make, StepPool(recipe, source, folder, slots, make) as pool:
+    with slots.process_factory(folder) as make, StepPool(recipe, source, folder, slots, make) as pool:
         if pool.logs:
             several = counted(pool.size, "steps")
             console.note(f"{several} at a time; they write to {worker_log(folder, 0)} and so on")

@@ -108,7 +108,7 @@ def _chain(text: str) -> Chain:
         message = f"{text!r}: the order is network, then 8 bits, then embeddings"
         raise UserError(message, KEY, f"write {'+'.join(part.name for part in ordered)}")
     for part in parts:
-        part.check_sum(text, parts)
+        part.check_combination(text, parts)
     return Chain(parts)
 
 

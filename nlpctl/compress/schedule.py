@@ -129,9 +129,6 @@ def format_seconds(seconds: float) -> str:
 # networks, the gain of a width is an estimate. Candidates that lost too much elsewhere come last. Imports no Paddle.
 
 
-SAFETY = 1.2  # safety factor on the expected time of a step
-
-
 @dataclass(frozen=True)
 class Option:
     """A folder of the table, with the steps that are missing for it, in order, and their expected seconds."""

@@ -143,11 +143,11 @@ def train_many(
     _refuse(recipe, folds, seeds)
     seeds = tuple(seeds) or (recipe.training.seed,)
     runs = (folds or 1) * len(seeds)
-    division = ParallelConfig(None if workers is None else min(workers, runs), cluster)
+    parallel = ParallelConfig(None if workers is None else min(workers, runs), cluster)
     with contextlib.ExitStack() as stack:
         slots = None
-        if division.divides:
-            slots = stack.enter_context(worker_slots(recipe.runtime, division, runs))
+        if parallel.divides:
+            slots = stack.enter_context(worker_slots(recipe.runtime, parallel, runs))
             recipe = replace(recipe, runtime=replace(recipe.runtime, devices=()))  # each worker has its own card
         return _train_many(recipe, slots, folds, seeds, resume, overwrite, command)
 

@@ -75,12 +75,12 @@ def sweep(
     """
     folder = os.path.abspath(f"{recipe.run_dir}-{KIND}" if output is None else output)
     original, recipe = recipe, replace(recipe, training=replace(recipe.training, output_dir=folder))
-    division = ParallelConfig(workers, cluster)
-    _refuse(recipe, division)
+    parallel = ParallelConfig(workers, cluster)
+    _refuse(recipe, parallel)
     require_optuna()
-    if not division.divides:
+    if not parallel.divides:
         return _sweep(original, recipe, None, resume, overwrite, command)
-    with worker_slots(recipe.runtime, division, trials_wanted(recipe.search)) as slots:
+    with worker_slots(recipe.runtime, parallel, trials_wanted(recipe.search)) as slots:
         recipe = replace(recipe, runtime=replace(recipe.runtime, devices=()))  # each worker has its own card
         return _sweep(original, recipe, slots, resume, overwrite, command)
 
@@ -123,14 +123,14 @@ def _sweep(
     return result
 
 
-def _refuse(recipe: Recipe, division: ParallelConfig) -> None:
+def _refuse(recipe: Recipe, parallel: ParallelConfig) -> None:
     if not recipe.search.space:
         hint = "write search: {space: {training.learning_rate: {log: [1e-5, 1e-4]}}} in the recipe (docs/sweep.md)"
         raise UserError("the recipe says nothing to try", recipe.where("search.space"), hint)
     require_named(recipe)
     if not has_split(recipe.data, "dev"):
         raise UserError("there is no dev data to compare trials by", recipe.where("data.dev"), "set data.dev: FILE")
-    if len(recipe.runtime.devices) > 1 and not division.divides:
+    if len(recipe.runtime.devices) > 1 and not parallel.divides:
         hint = f"use --workers {len(recipe.runtime.devices)}: a trial on each card; or name one card"
         raise UserError("a trial is trained on one card", recipe.where("runtime.devices"), hint)
 

@@ -42,7 +42,7 @@ def training_pool(
     logs = folder / LOGS
     logs.mkdir(exist_ok=True)
     try:
-        with sigterm_interrupts(), slots.seeing(folder, *files) as new_process:
+        with sigterm_interrupts(), slots.process_factory(folder, *files) as new_process:
 
             def make(number: int) -> RemoteProcess:
                 log = logs / f"{number}.log"

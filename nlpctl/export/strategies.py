@@ -206,7 +206,7 @@ class Strategy:
         """Why it needs a network and not only graphs, as a sentence; None if graphs suffice."""
         return f"{self.name} trains a network" if self.trains else None
 
-    def check_sum(self, text: str, parts: Sequence[Strategy]) -> None:
+    def check_combination(self, text: str, parts: Sequence[Strategy]) -> None:
         """UserError if it cannot be one of `parts`, which `text` names; their order is already checked."""
 
     def refuse_early(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
@@ -431,7 +431,7 @@ class Bf16(Strategy):
     help = "nothing to make: fp32 graphs are also scored in bf16 if the processor supports it"
     runs_on = ("paddle", "bf16")
 
-    def check_sum(self, text: str, parts: Sequence[Strategy]) -> None:
+    def check_combination(self, text: str, parts: Sequence[Strategy]) -> None:
         if any(isinstance(part, GraphStrategy) for part in parts):
             message = (
                 f"{text!r}: {self.name} is a way to compute an fp32 graph and does not apply to an 8-bit graph"
@@ -547,7 +547,7 @@ class Embeddings(GraphStrategy):
     kind = Kind.EMBEDDINGS
     help = "embedding tables in 8 bits, for Paddle Inference"
 
-    def check_sum(self, text: str, parts: Sequence[Strategy]) -> None:
+    def check_combination(self, text: str, parts: Sequence[Strategy]) -> None:
         twice = next((part for part in parts if isinstance(part, Int8Strategy) and part.holds_tables), None)
         if twice is not None:
             message = f"{twice.name} already stores large embedding tables in 8 bits, so {text!r} repeats it"

@@ -100,8 +100,8 @@ def predict_divided(
         _refuse_file(output, overwrite)
     order = ShardWorkerConfig(recipe, model, source.files, kept, batch_size, output.absolute(), truncated=truncated)
     identity = {**answers_identity(recipe, model, source, kept, batch_size, truncated), "parts": parts}
-    division = ParallelConfig(workers, cluster, resume)
-    return _divided(order, source, identity, division, _Work(ShardWorker.answer, _finisher(parts)))
+    parallel = ParallelConfig(workers, cluster, resume)
+    return _divided(order, source, identity, parallel, _Work(ShardWorker.answer, _finisher(parts)))
 
 
 def embed_divided(
@@ -119,8 +119,8 @@ def embed_divided(
     require_vectors(recipe)
     find_model(recipe)
     _refuse_file(output, overwrite)
-    division = ParallelConfig(workers, cluster, resume)
-    return vectors_divided(recipe, source, output, batch_size, division, ShardFolder.finish_array)
+    parallel = ParallelConfig(workers, cluster, resume)
+    return vectors_divided(recipe, source, output, batch_size, parallel, ShardFolder.finish_array)
 
 
 def vectors_divided(
@@ -128,7 +128,7 @@ def vectors_divided(
     source: PredictInput,
     output: Path,
     batch_size: int,
-    division: ParallelConfig,
+    parallel: ParallelConfig,
     finish: Callable[[ShardFolder, int], None],
 ) -> DividedResult:
     """The vectors of all rows of `source`, of which `finish(folder of parts, their number)` makes `output`."""
@@ -137,7 +137,7 @@ def vectors_divided(
     order = ShardWorkerConfig(recipe, model, source.files, KEEP_NONE, batch_size, output.absolute())
     identity = {**answers_identity(recipe, model, source, KEEP_NONE, batch_size), "parts": "vectors"}
     work = _Work(ShardWorker.embed, lambda pool, folder, count, plan: finish(folder, count))
-    return _divided(order, source, identity, division, work)
+    return _divided(order, source, identity, parallel, work)
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _divided(
     order: ShardWorkerConfig,
     source: PredictInput,
     identity: dict[str, Any],
-    division: ParallelConfig,
+    parallel: ParallelConfig,
     work: _Work,
 ) -> DividedResult:
     folder, identity = ShardFolder(order.output), {**identity, **source.identity()}
@@ -161,9 +161,9 @@ def _divided(
     with sigterm_interrupts(), sole_writer(folder.folder), contextlib.ExitStack() as ended:
         folder.refuse_foreign()
         refuse_inputs(folder.folder)
-        plan = _plan_to_resume(folder, identity, order.recipe) if division.resume else None
+        plan = _plan_to_resume(folder, identity, order.recipe) if parallel.resume else None
         begun = plan is not None
-        with open_pool(order, division, folder.log) as pool:
+        with open_pool(order, parallel, folder.log) as pool:
             if plan is None:
                 ended.enter_context(folder.begun())  # left when the workers, which write there too, have ended
                 _unpack(pool, source)

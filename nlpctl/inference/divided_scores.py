@@ -114,7 +114,7 @@ def merged(one: list[Any], two: list[Any]) -> list[Any]:
 
 @contextlib.contextmanager
 def divided_model(
-    recipe: Recipe, source: str, batch_size: int, division: ParallelConfig, rows: Callable[[], int]
+    recipe: Recipe, source: str, batch_size: int, parallel: ParallelConfig, rows: Callable[[], int]
 ) -> Iterator[DividedModel]:
     """The model that `find_model` found, opened by all workers, in the engine that one of them chooses.
 
@@ -123,7 +123,7 @@ def divided_model(
     from nlpctl.tasks.base import make_task
 
     order = ShardWorkerConfig(recipe, source, (), None, batch_size, Path())
-    with open_pool(order, division, lambda _: Path(os.devnull)) as pool:
+    with open_pool(order, parallel, lambda _: Path(os.devnull)) as pool:
         ((_, model, _),) = pool.results([(ShardWorker.described, rows() // len(pool.stats))])
         for warning in model.warnings:
             console.warn(warning)

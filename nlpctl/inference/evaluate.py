@@ -99,19 +99,19 @@ def evaluate(
     against: Recipe | None = None,
     by: str | None = None,
     target_precision: float | None = None,
-    division: ParallelConfig | None = None,
+    parallel: ParallelConfig | None = None,
 ) -> EvalResult:
     """Score the recipe's trained model on `splits`; by default on dev and test, if they exist.
 
     `against`: the recipe of another model, which is scored on the same data and compared row by row. `by`: "label",
     "length" or a column of the data, by which the rows are sliced. `target_precision`: look on dev for the least
-    confidence that gives it. `division`: several workers compute the predictions, which are the same.
+    confidence that gives it. `parallel`: several workers compute the predictions, which are the same.
     Raises UserError for an unknown split, a missing model or data, a bad row (by data.on_bad_row), models that cannot
     be compared, and an unknown column.
     """
     more = () if target_precision is None else _splits_for_target(recipe, target_precision)
     if against is None:
-        source, scored, workers = _scored(recipe, splits, division, compared=False, more=more)
+        source, scored, workers = _scored(recipe, splits, parallel, compared=False, more=more)
         other = None
     else:
         if recipe.task != against.task:
@@ -119,12 +119,12 @@ def evaluate(
             raise UserError(message, "--against", "name a model of the same task")
         try:
             other_recipe = replace(against, data=with_reading(recipe.data, against.data))
-            first = _scored(other_recipe, splits, division, compared=True)
+            first = _scored(other_recipe, splits, parallel, compared=True)
         except UserError:
             _refuse_other_labels(recipe, against)  # in place of a line per row whose label is not known
             raise
         # One model in memory at a time.
-        source, scored, workers = _scored(recipe, splits, division, compared=True, more=more)
+        source, scored, workers = _scored(recipe, splits, parallel, compared=True, more=more)
         other = _compared(*first[:2], {split: scored[split] for split in first[1]})
     target = None if target_precision is None else _target(target_precision, scored)
     for split in more:
@@ -185,13 +185,13 @@ def _labels(recipe: Recipe) -> set[str] | None:
 
 
 def _scored(
-    recipe: Recipe, splits: Sequence[str], division: ParallelConfig | None, *, compared: bool, more: Sequence[str] = ()
+    recipe: Recipe, splits: Sequence[str], parallel: ParallelConfig | None, *, compared: bool, more: Sequence[str] = ()
 ) -> tuple[str, dict[str, _Scored], tuple[WorkerStats, ...]]:
     """The recipe's model, its splits with `more` of them, and what the workers did; if `compared` also its mistakes."""
     source, rows, wanted = _checked(recipe, splits)
     wanted = tuple(dict.fromkeys((*wanted, *more)))
     found = {}
-    with _opened(recipe, source, rows, wanted, division) as model, sigterm_interrupts():
+    with _opened(recipe, source, rows, wanted, parallel) as model, sigterm_interrupts():
         for split in wanted:
             examples, _, _ = read_labelled_split(rows, split, model.task.labels)
             predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
@@ -276,16 +276,16 @@ def _checked(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, tupl
 
 @contextlib.contextmanager
 def _opened(
-    recipe: Recipe, source: str, rows: TaskRows, splits: Sequence[str], division: ParallelConfig | None
+    recipe: Recipe, source: str, rows: TaskRows, splits: Sequence[str], parallel: ParallelConfig | None
 ) -> Iterator[TrainedModel | DividedModel]:
     """The model, in this process or in several workers. UserError if its outputs do not suffice for scores."""
     batch_size, count = recipe.training.per_device_eval_batch_size, partial(_count, rows, splits)
-    if division is None:
+    if parallel is None:
         model = open_trained_model(recipe, set_up_to_answer(recipe, source), source, batch_size, count)
         require_scorable(model.task, model.predictor.engine)
         yield model
         return
-    with divided_model(recipe, source, batch_size, division, count) as divided:
+    with divided_model(recipe, source, batch_size, parallel, count) as divided:
         require_scorable(divided.task, divided.engine)
         yield divided
 

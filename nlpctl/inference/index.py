@@ -77,18 +77,18 @@ def build_index(
     kind: Kind = "flat",
     batch_size: int = 64,
     overwrite: bool = False,
-    division: ParallelConfig | None = None,
+    parallel: ParallelConfig | None = None,
 ) -> IndexResult:
     """Index the distinct texts of `source` in `folder`, which is written atomically.
 
-    `division`: the vectors are computed by several workers, and are the same. Raises UserError for a bad row (by
+    `parallel`: the vectors are computed by several workers, and are the same. Raises UserError for a bad row (by
     data.on_bad_row) or an existing folder.
     """
     with sole_writer(folder):
         _refuse_folder(folder, overwrite)
-        if division is None:
+        if parallel is None:
             return _built(recipe, source, folder, kind, batch_size)
-        return _built_divided(recipe, source, folder, kind, batch_size, division)
+        return _built_divided(recipe, source, folder, kind, batch_size, parallel)
 
 
 def _built(recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch_size: int) -> IndexResult:
@@ -101,7 +101,7 @@ def _built(recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch
 
 
 def _built_divided(
-    recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch_size: int, division: ParallelConfig
+    recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch_size: int, parallel: ParallelConfig
 ) -> IndexResult:
     found: list[IndexResult] = []
 
@@ -113,7 +113,7 @@ def _built_divided(
         found.append(_written(recipe, find_model(recipe), source, folder, kind, windows))
         remove_dir(parts.folder)
 
-    divided = vectors_divided(recipe, source, folder, batch_size, division, finish)
+    divided = vectors_divided(recipe, source, folder, batch_size, parallel, finish)
     return replace(found[0], truncated=divided.truncated)
 
 

@@ -163,13 +163,13 @@ def open_shard_worker(config: ShardWorkerConfig, log: Path | None) -> Callable[[
 
 
 @contextlib.contextmanager
-def open_pool(config: ShardWorkerConfig, division: ParallelConfig, log: Callable[[int], Path]) -> Iterator[WorkerPool]:
+def open_pool(config: ShardWorkerConfig, parallel: ParallelConfig, log: Callable[[int], Path]) -> Iterator[WorkerPool]:
     """Workers with a ShardWorker each, on this machine or the nodes of a cluster, where the same folders are mounted.
 
     `log`: the file that worker i of this machine writes to once it opens the model.
     """
     runtime = config.recipe.runtime
-    with worker_slots(runtime, division, None) as slots, slots.seeing() as new_process:
+    with worker_slots(runtime, parallel, None) as slots, slots.process_factory() as new_process:
         count = len(slots.runtimes)
         # Also of a single one: what keeps this command from using the device is an error before anything begins.
         runtimes = slots.runtimes if slots.elsewhere else shares(runtime, count)

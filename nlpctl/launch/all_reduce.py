@@ -24,11 +24,11 @@ def main() -> None:
 
     with meeting():
         paddle.distributed.init_parallel_env()
-    check_sum()
+    check_combination()
     console.result("done")
 
 
-def check_sum() -> None:
+def check_combination() -> None:
     """SystemExit unless all processes get the sum of their numbers."""
     import paddle
 
@@ -40,10 +40,10 @@ def check_sum() -> None:
 
 
 def seconds_of_sums() -> dict[int, float]:
-    """The median time of sums of each of SIZES, by their bytes. SystemExit as of `check_sum`."""
+    """The median time of sums of each of SIZES, by their bytes. SystemExit as of `check_combination`."""
     import paddle
 
-    check_sum()
+    check_combination()
     medians = {}
     for size in SIZES:
         numbers, seconds = paddle.ones([size // 4], dtype="float32"), []

@@ -5,7 +5,7 @@
         job = pool.next_ended()        # waits; it holds the value, or the error
 
 Where the processes run is up to `make`: on this machine (worker.py) or on the nodes of a Ray cluster (ray_cluster.py);
-`WorkerSlots.seeing` (worker_slots.py) gives one that does either. They start with their first job.
+`WorkerSlots.process_factory` (worker_slots.py) gives one that does either. They start with their first job.
 
 Each worker has a thread of this process, which leads it through the states of `WorkerState`. What may happen to a job:
 

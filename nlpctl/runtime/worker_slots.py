@@ -70,7 +70,7 @@ class WorkerSlots:
     _worker: Callable[..., RemoteProcess]
 
     @contextlib.contextmanager
-    def seeing(self, folder: Path | None = None, *paths: str) -> Iterator[Callable[..., RemoteProcess]]:
+    def process_factory(self, folder: Path | None = None, *paths: str) -> Iterator[Callable[..., RemoteProcess]]:
         """Makes a worker, not started yet, from what `Worker` takes, but for `daemon`.
 
         Its `start` raises UnfitNode where `folder` is another one than here, or `paths` are missing.
@@ -87,16 +87,16 @@ class WorkerSlots:
 
 
 @contextlib.contextmanager
-def worker_slots(runtime: RuntimeSection, division: ParallelConfig, most: int | None) -> Iterator[WorkerSlots]:
-    """Those of `division`; on a cluster by default as many as it has room for, but at most `most`. UserError."""
-    if division.cluster is None:
-        workers = division.workers or 1
+def worker_slots(runtime: RuntimeSection, parallel: ParallelConfig, most: int | None) -> Iterator[WorkerSlots]:
+    """Those of `parallel`; on a cluster by default as many as it has room for, but at most `most`. UserError."""
+    if parallel.cluster is None:
+        workers = parallel.workers or 1
         runtimes = shares(runtime, workers) if workers > 1 else [one_process(runtime)]
         yield WorkerSlots(tuple(runtimes), False, _slowdown(runtimes), HERE)
         return
-    with ray_cluster(division.cluster) as nodes:
-        place = nodes.place(runtime, division.workers)
-        count = division.workers or min(place.room, most or place.room)
+    with ray_cluster(parallel.cluster) as nodes:
+        place = nodes.place(runtime, parallel.workers)
+        count = parallel.workers or min(place.room, most or place.room)
         yield WorkerSlots((place.runtime,) * count, True, 1.0, partial(nodes.worker, place))
 
 

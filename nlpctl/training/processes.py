@@ -32,7 +32,7 @@ from nlpctl.runtime.process import one_process, prepare_process
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker import Worker, listen_for_interrupts
 from nlpctl.training.oom import recorded_division
-from nlpctl.training.run_setup import TrainOptions, take_run
+from nlpctl.training.run_setup import TrainOptions, open_run
 from nlpctl.training.several_machines import compare_machines, launch_on_machines
 from nlpctl.training.user_loss import import_loss
 
@@ -49,10 +49,10 @@ def train_in_processes(
     """
     check_imports(recipe)
     # A named data set is read with Paddle, so it is left to the processes.
-    data = None if recipe.data.dataset is not None else read_full_batches(recipe, processes)
+    data = None if recipe.data.dataset is not None else read_and_check_splits(recipe, processes)
     if ranks is not None:
         compare_machines(ranks, recipe, data, run)
-    with take_run(recipe, run, options, data, device=device, processes=processes) as resume:
+    with open_run(recipe, run, options, data, device=device, processes=processes) as resume:
         code = launch_again_after_oom(recipe, run, processes, resume, ranks)
         if code == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
@@ -65,7 +65,7 @@ def train_in_processes(
             )
 
 
-def read_full_batches(recipe: Recipe, processes: int) -> TrainingData:
+def read_and_check_splits(recipe: Recipe, processes: int) -> TrainingData:
     """All splits, checked; UserError if dataloader_drop_last would drop all training rows."""
     data = read_training_data(task_rows(recipe.task, recipe.data))
     training = recipe.training

@@ -48,7 +48,7 @@ class TrainOptions:
 
 
 @contextlib.contextmanager
-def take_run(
+def open_run(
     recipe: Recipe, run: RunDirectory, options: TrainOptions, data: TrainingData | None, *, device: str, processes: int
 ) -> Iterator[bool]:
     """Hold the run directory while a training runs inside this context; gives whether it goes on from a checkpoint.

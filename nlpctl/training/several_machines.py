@@ -14,6 +14,7 @@ import nlpctl
 from nlpctl import console
 from nlpctl.checksums import sha256_of
 from nlpctl.config.dump import dump_recipe, flat, recipe_values
+from nlpctl.config.keys import use_of
 from nlpctl.config.load import load_recipe
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.schema import Recipe
@@ -25,9 +26,6 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.versions import engine_versions
 
 VERSIONS, RECIPE_VALUES, DATA = "versions", "recipe", "data files"
-# What machines may have of their own.
-_LOCAL = ("runtime.devices", "runtime.nproc", "runtime.threads", "runtime.amd_fast_math", "runtime.cache_dir",
-          "runtime.env", "training.output_dir", "training.logging_dir")  # fmt: skip
 _COMPUTE = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp")
 
 
@@ -40,7 +38,7 @@ def versions() -> dict[str, str]:
 def recipe_facts(recipe: Recipe) -> dict[str, Any]:
     """The values of the recipe that have to be equal on all machines."""
     values = flat(recipe_values(recipe, everything=True))
-    return {name: value for name, value in values.items() if not name.startswith(_LOCAL)}
+    return {name: value for name, value in values.items() if not use_of(name).per_node}
 
 
 def doctor_facts(recipe: str | None) -> dict[str, dict[str, Any]]:

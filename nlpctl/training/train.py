@@ -33,9 +33,9 @@ from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.continued import Finished
 from nlpctl.training.early_stopping import TrialPruner
-from nlpctl.training.processes import read_full_batches, train_in_processes
+from nlpctl.training.processes import read_and_check_splits, train_in_processes
 from nlpctl.training.refusals import check_before_reading
-from nlpctl.training.run_setup import TrainOptions, take_run
+from nlpctl.training.run_setup import TrainOptions, open_run
 from nlpctl.training.several_machines import agree, led
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
@@ -103,7 +103,7 @@ def _train_in_this_process(
         if setup.rank == 0:  # the parent does not read a named data set, and writes the manifest only before and after
             run.update_manifest(skipped_rows=data.skipped)
     else:
-        data = read_full_batches(recipe, processes=setup.world_size)
+        data = read_and_check_splits(recipe, processes=setup.world_size)
     configure_paddle(setup, recipe.training.seed)
     if peers is not None:
         agree(peers, recipe, data, device)
@@ -122,7 +122,7 @@ def _train_in_this_process(
         # the first of them.
         taken: AbstractContextManager[bool] = (
             contextlib.nullcontext(options.resume) if has_parent
-            else take_run(recipe, run, options, data, device=device, processes=setup.world_size)
+            else open_run(recipe, run, options, data, device=device, processes=setup.world_size)
         )  # fmt: skip
         if peers is not None:
             taken = led(peers, taken, run)
@@ -179,7 +179,7 @@ def _fine_tune(
     with trainer.facts_recorded():
         if trainer.go_on():
             _run_steps(trainer)
-        trainer.complete()
+        trainer.fit_layers()
     if ready.setup.rank == 0:
         keep_best_model(ready.recipe, run, ready.model, trainer.card, trainer.state)
 

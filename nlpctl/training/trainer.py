@@ -3,7 +3,7 @@
     trainer = RecipeTrainer(ready, run, checkpoint, callbacks)
     if trainer.go_on():                  # as the run did before: its micro-batches, its log; False: nothing to train
         trainer.run(stop)                # PaddleNLP's loop, from the checkpoint
-    trainer.complete()                   # the best checkpoint is named in trainer.state
+    trainer.fit_layers()                 # the best checkpoint is named in trainer.state
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ class RecipeTrainer(GuardedTrainer):
     - optimizer: a learning rate and a weight decay per parameter if the recipe gives them;
     - parts of the user's own (training/own_parts.py), which are called as the stock Trainer calls them;
     - evaluation: through the task, as `nlpctl eval` does it;
-    - guards against out-of-memory, signals and losses that are not finite (training/trainer.py).
+    - guards against out-of-memory, signals and losses that are not finite (`_inner_training_loop`).
     """
 
     def __init__(
@@ -497,8 +497,8 @@ class RecipeTrainer(GuardedTrainer):
         batch = self.task.hide({name: tensor.numpy() for name, tensor in inputs.items()}, generator)
         return {name: paddle.to_tensor(array) for name, array in batch.items()}
 
-    def complete(self) -> None:
-        """Set what no gradient trains; see the task."""
+    def fit_layers(self) -> None:
+        """Fit the layers that no gradient trains, as the task does."""
         if self.completes:
             self.task.fit_layers(self.loaded.network, self.encoder)
 
@@ -515,7 +515,7 @@ class RecipeTrainer(GuardedTrainer):
     def _evaluate(self) -> dict[str, float]:
         started = time.time()
         examples = self._dev_examples()
-        self.complete()
+        self.fit_layers()
         scorer = DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, self.parts.metrics)
         predictions, loss, own = scorer.score(examples, self.args.per_device_eval_batch_size)
         report = self.task.tuned(examples, predictions).report(examples, predictions)  # as in the final model
@@ -561,7 +561,7 @@ class RecipeTrainer(GuardedTrainer):
     def _write_checkpoint(self, metrics: dict[str, float] | None) -> None:
         checkpoints = Path(self.args.output_dir)
         self._note_best(checkpoint_path(checkpoints, self.state.global_step), metrics)
-        self.complete()
+        self.fit_layers()
         training_state = not self.args.ignore_save_lr_and_optim
         state = whole_state(self.optimizer, bool(self.args.sharding)) if training_state else None
         unlogged = self.unlogged()
