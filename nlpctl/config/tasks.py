@@ -384,7 +384,7 @@ FEW_SHOT_CLASSIFICATION = TaskInfo(
     ),
     formats=ANNOTATED,
     checks=(_template, _words_for_labels, _keys_of_the_other_method, _own_loss_of_pairs, _pairs_are_drawn_from_memory),
-    settle="nlpctl.models.few_shot_method:settled",
+    settle="nlpctl.models.few_shot_method:resolve_method",
     explainable=True,
     augmentable=True,
     soft_loss="nlpctl.compress.networks.soft_targets:label_loss",

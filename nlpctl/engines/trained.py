@@ -98,7 +98,7 @@ def open_export(
 def _run_by(opened: Opened, task: Task, encoder: TextEncoder) -> TrainedModel:
     """The model with an opened engine, and the calibration of this engine."""
     if task.calibration is not None:
-        task = task.calibrated(task.calibration.of(opened.way))
+        task = task.calibrated(task.calibration.for_engine(opened.way))
     settle = opened.settle
 
     def settled() -> TrainedModel | None:

@@ -213,5 +213,5 @@ def _model(candidate: Candidate, setup: ProcessSetup, batch_size: int) -> Traine
     tensorrt = recipe_of(folder) if recipe.inference.tensorrt else None
     predictor = open_choice(folder, read_manifest(folder), candidate.choice, setup, batch_size, tensorrt=tensorrt)
     if task.calibration is not None:
-        task = task.calibrated(task.calibration.of(candidate.choice.name))
+        task = task.calibrated(task.calibration.for_engine(candidate.choice.name))
     return TrainedModel(task, encoder, predictor)

@@ -49,15 +49,17 @@ class Calibration(Document):
     ece: tuple[float, float] = (0.0, 0.0)
     ways: Mapping[str, Calibration] = field(default_factory=dict)
 
-    def of(self, way: str) -> Calibration:
-        """What holds for an export that is run this way."""
+    def for_engine(self, way: str) -> Calibration:
+        """What holds for an export that is run by this engine and precision, such as "paddle fp32"."""
         return self.ways.get(way, self)
 
     def to_json(self) -> dict[str, Any]:
         keys = ("method", "names", "scales", "shifts", "power", "split", "rows", "ece")
-        own = {key: getattr(self, key) for key in keys}
-        lists = {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
-        return {**lists, **({"ways": {way: each.to_json() for way, each in self.ways.items()}} if self.ways else {})}
+        values = {key: getattr(self, key) for key in keys}
+        content = {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+        if self.ways:
+            content["ways"] = {way: calibration.to_json() for way, calibration in self.ways.items()}
+        return content
 
     def __post_init__(self) -> None:
         # Further out the exponential function overflows, and answers have no probability.

@@ -16,6 +16,7 @@ from nlpctl.models.network import build_network, make_config, max_positions
 from nlpctl.upstream.use_cache import without_use_cache
 
 MODEL_TYPE = OWN["Ensemble"]
+HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
 
 
 def join(models: Sequence[LoadedModel], names: Sequence[str], pool: str, *, crf: bool) -> tuple[Any, Any]:
@@ -24,18 +25,31 @@ def join(models: Sequence[LoadedModel], names: Sequence[str], pool: str, *, crf:
     UserError: their networks have different heads, or read texts in different ways.
     """
     tokenizer, tables = _common(models, names)
-    heads = [_head(model.network, crf) for model in models]
-    other = next((i for i, head in enumerate(heads) if head != heads[0] or head is None), None)
-    if other is not None:
-        raise UserError("networks of this kind cannot be joined", names[other], "leave this model out")
+    heads = []
+    for model, name in zip(models, names, strict=True):
+        # ErnieForTokenClassificationWithCrf is Ernie + For + TokenClassification; the members keep their CRFs.
+        class_name = type(model.network).__name__
+        heads.append((class_name.removesuffix("WithCrf") if crf else class_name).partition("For")[2])
+        if heads[-1] != heads[0] or heads[-1] not in HEADS:
+            raise UserError("networks of this kind cannot be joined", name, "leave this model out")
     family = family_by_type(MODEL_TYPE, MODEL_TYPE)
     limits = [limit for model in models if (limit := max_positions(model.network)) is not None]
     values = {
-        "members": [_config(model.network) for model in models],
+        # Their networks are built from these again; the labels are the ensemble's.
+        "members": [
+            {
+                key: value
+                for key, value in without_use_cache(model.network.config).to_dict().items()
+                if key not in ("id2label", "label2id", "dtype")
+            }
+            for model in models
+        ],
         "pool": pool,
         "tables": tables is not None,
         "crf": crf,
-        "vocab_size": len(tokenizer) if tables is not None else min(_rows(model) for model in models),
+        "vocab_size": len(tokenizer)
+        if tables is not None
+        else min(model.network.config.vocab_size for model in models),
         "pad_token_id": tokenizer.pad_token_id,
         "max_position_embeddings": min(limits, default=0),
     }
@@ -47,23 +61,6 @@ def join(models: Sequence[LoadedModel], names: Sequence[str], pool: str, *, crf:
             member.table.set_value(paddle.to_tensor(tables[i]))
     network.eval()
     return network, tokenizer
-
-
-def _head(network: Any, crf: bool) -> str | None:
-    """The kind of head, such as SequenceClassification; None where its class has another kind of name."""
-    name = type(network).__name__.removesuffix("WithCrf") if crf else type(network).__name__
-    head = name.partition("For")[2]
-    return head if head in ("SequenceClassification", "TokenClassification", "QuestionAnswering") else None
-
-
-def _config(network: Any) -> dict[str, Any]:
-    """The config of a member, from which its network is built again; labels are the ensemble's."""
-    values = without_use_cache(network.config).to_dict()
-    return {name: value for name, value in values.items() if name not in ("id2label", "label2id", "dtype")}
-
-
-def _rows(model: LoadedModel) -> int:
-    return model.network.config.vocab_size
 
 
 def _common(models: Sequence[LoadedModel], names: Sequence[str]) -> tuple[Any, list[np.ndarray] | None]:

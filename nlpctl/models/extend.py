@@ -122,28 +122,28 @@ def _merged(
     trained = to_float32(trained)
     if not by_label:
         return trained if trained.shape == fresh.shape else None
-    to, of = places
-    at, from_ = sources
+    to, labels = places
+    at, old_labels = sources
     merged = fresh.copy()
     if name == CRF_TRANSITIONS:
         # The rows and columns of start and stop stand behind those of the tags, so their places move with the number of
         # tags.
-        to, at = [*to, of, of + 1], [*at, from_, from_ + 1]
-        if fresh.shape != (of + CRF_ENDS,) * 2 or trained.shape != (from_ + CRF_ENDS,) * 2:
+        to, at = [*to, labels, labels + 1], [*at, old_labels, old_labels + 1]
+        if fresh.shape != (labels + CRF_ENDS,) * 2 or trained.shape != (old_labels + CRF_ENDS,) * 2:
             return None
         merged[np.ix_(to, to)] = trained[np.ix_(at, at)]
         return merged
-    if fresh.shape[:-1] != trained.shape[:-1] or (fresh.shape[-1], trained.shape[-1]) != (of, from_):
+    if fresh.shape[:-1] != trained.shape[:-1] or (fresh.shape[-1], trained.shape[-1]) != (labels, old_labels):
         return None
     # Paddle's linear layers are [in, out]: labels are the last axis of weight and bias alike.
     merged[..., to] = trained[..., at]
     return merged
 
 
-# data.tag_map: which tags of the model that training starts from stand for tags of the data.
+# -- data.tag_map: which tags of the model that training starts from stand for tags of the data -----------------------
 #
 # `{PERSON: PER}` says that a PERSON of the data is a PER of the model: B-PERSON starts with what the model learnt of
-# B-PER, or of PER-B. An entry may also name two whole tags. Imports neither Paddle nor NumPy.
+# B-PER, or of PER-B. An entry may also name two whole tags.
 
 KEY = "data.tag_map"
 _NEXT_BEST = {"E": "I", "S": "B"}  # of a model whose scheme lacks these marks
@@ -161,10 +161,10 @@ def learnt_tags(tag_map: Mapping[str, str], new: Sequence[str], old: Sequence[st
         message = "the model that training starts from has no tags"
         raise UserError(message, KEY, "remove the key, or name a trained tagger under model.name_or_path")
     marks, sources = detect_scheme(new, "the tags of the data"), detect_scheme(old, "the tags of the model")
-    found: dict[str, str] = {}
+    learnt_as: dict[str, str] = {}
     for name, learnt in tag_map.items():
         if name in new and learnt in old:
-            found[name] = learnt
+            learnt_as[name] = learnt
             continue
         own, known = _by_mark(marks, new, name), _by_mark(sources, old, learnt)
         if own and not known and _by_mark(sources, old, name):  # it was trained with this map: it has the data's names
@@ -172,8 +172,8 @@ def learnt_tags(tag_map: Mapping[str, str], new: Sequence[str], old: Sequence[st
         if not own or not known:
             raise _unknown(name, learnt, (marks, new), (sources, old))
         pairs = {tag: known.get(mark) or known.get(_NEXT_BEST.get(mark, "")) for mark, tag in own.items()}
-        found |= {tag: source for tag, source in pairs.items() if source is not None}
-    return found
+        learnt_as |= {tag: source for tag, source in pairs.items() if source is not None}
+    return learnt_as
 
 
 def _by_mark(scheme: TagScheme, tags: Sequence[str], kind: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 from nlpctl import console
 from nlpctl.config.schema import ModelSection, Recipe
@@ -15,27 +16,23 @@ from nlpctl.models.weights import read_weights_file
 LANGUAGE_HEADS = ("cls.predictions.", "lm_head.", "generator_predictions.", "generator_lm_head")
 
 
-def settled(recipe: Recipe) -> Recipe:
-    """`recipe` with a method in place of "auto"; says which, and why.
+def resolve_method(recipe: Recipe) -> Recipe:
+    """`recipe` with a method in place of "auto"; the console says which, and why.
 
     UserError: there is no such model, or the recipe asks for what the method does not allow.
     """
     if recipe.few_shot.method != "auto":
         return recipe
-    method, reason = _decision(recipe)
+    if recipe.prompt.template is None:
+        has_head, reason = False, "the recipe has no prompt.template"
+    else:
+        has_head, reason = _language_head(recipe.model)
+    method: Literal["prompt", "contrastive"] = "prompt" if has_head else "contrastive"
     console.note(f"few_shot.method auto: {method}, since {reason}")
     if method == "contrastive" and recipe.training.criterion is not None:
         message, hint = OWN_LOSS
         raise UserError(message, recipe.where("training.criterion"), hint)
     return dataclasses.replace(recipe, few_shot=dataclasses.replace(recipe.few_shot, method=method))
-
-
-def _decision(recipe: Recipe) -> tuple[str, str]:
-    """The method, and the reason for it."""
-    if recipe.prompt.template is None:
-        return "contrastive", "the recipe has no prompt.template"
-    found, reason = _language_head(recipe.model)
-    return ("prompt" if found else "contrastive"), reason
 
 
 def _language_head(model: ModelSection) -> tuple[bool, str]:

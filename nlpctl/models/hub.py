@@ -62,10 +62,10 @@ def _tokenizer(name: str, family: Family) -> Any:
 def _resolve(name: str, files: list[str]) -> str:
     from paddlenlp.utils.download import resolve_file_path
 
-    found = resolve_file_path(name, files)
-    if found is None:
+    file = resolve_file_path(name, files)
+    if file is None:
         raise FileNotFoundError(f"{name} has no {' or '.join(files)}")
-    return found
+    return file
 
 
 def _or_explain(name: str, step: Callable[[], Any]) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.schema import ModelSection
+from nlpctl.config.schema import ModelSection, ScratchSection
 from nlpctl.errors import UserError
 from nlpctl.models.add_tokens import (
     AddedTokens,
@@ -46,8 +46,8 @@ from nlpctl.models.source import ModelSource, read_config, resolve_source, weigh
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
 from nlpctl.models.weights import (
     Weights,
+    drop_other_heads,
     is_huggingface_layout,
-    of_head,
     read_weights_file,
     to_paddle_layout,
     weights_size,
@@ -113,17 +113,21 @@ def load_to_train(
     Raises UserError when the model is missing, damaged, or config and weights do not belong together.
     """
     if model.from_scratch is not None:
-        found = _from_scratch(model, head, tuple(labels), vocabulary_texts)
+        loaded = _from_scratch(model, model.from_scratch, head, tuple(labels), vocabulary_texts)
     else:
-        found = _from_source(model, head, tuple(labels), tag_map or {})
-    return replace(found, changes=change_parameters(found.network, model, found.changes.added, seed))
+        loaded = _from_source(model, head, tuple(labels), tag_map or {})
+    return replace(loaded, changes=change_parameters(loaded.network, model, loaded.changes.added, seed))
 
 
 def _from_scratch(
-    model: ModelSection, head: Head, labels: tuple[str, ...], texts: Callable[[], Iterable[str]] | None
+    model: ModelSection,
+    scratch: ScratchSection,
+    head: Head,
+    labels: tuple[str, ...],
+    texts: Callable[[], Iterable[str]] | None,
 ) -> LoadedModel:
     where = "model.from_scratch"
-    family, values, tokenizer = make_vocabulary(model.from_scratch, texts)
+    family, values, tokenizer = make_vocabulary(scratch, texts)
     added = _added(tokenizer, model)
     tokenizer = tokenizer if added is None else added.tokenizer
     network = _build(family, head, _config(family, values, labels, model.config, head), tokenizer, added, where)
@@ -141,9 +145,9 @@ def _from_source(
     if model.name_or_path is None:
         raise UserError("no model given", where="model", hint="set model.name_or_path or model.from_scratch")
     source = resolve_source(model.name_or_path)
-    parts = found = _parts(source, head)
+    parts = as_stored = _parts(source, head)
     _refuse_lost_weights(parts, head)
-    if _by_position(source, parts, head) and len(parts.labels) == len(labels):
+    if _by_position(source, parts, head) and len(parts.labels or ()) == len(labels):
         parts = replace(parts, labels=labels)
     renamed = learnt_tags(tag_map, labels, parts.labels)
     layers = model.config.get("num_hidden_layers")
@@ -159,7 +163,7 @@ def _from_source(
     if renamed and loaded.extension is None:
         message = "the output layer of this model cannot be carried over: it is of another kind"
         raise UserError(message, TAG_MAP, "remove the key: the tags start anew")
-    return replace(loaded, head_note=_head_note(source, found, head, loaded))
+    return replace(loaded, head_note=_head_note(source, as_stored, head, loaded))
 
 
 def load_trained(
@@ -179,18 +183,18 @@ def load_trained(
     parts = _parts(source, head)
     if labels_of_head:
         parts = replace(parts, labels=tuple(labels_of_head))
-    if source.kind == "nlpctl":
+    if source.kind == "nlpctl" and source.folder is not None:
         read_trained_card(source.folder)
     if head.labelled and not parts.labels:
         raise untrained(str(name_or_path))
     if head.adapt is None and source.kind != "nlpctl" and not _same_kind(source, parts, head):
         # A head of another task, whose parameters may bear the same names.
         raise _not_of(head, written_class(parts.config), str(name_or_path))
-    labels = parts.labels if head.labelled else ()
-    if labels and source.kind != "nlpctl" and wanted is not None:
-        labels = wanted(labels)
+    labels = own_labels = (parts.labels or ()) if head.labelled else ()
+    if own_labels and source.kind != "nlpctl" and wanted is not None:
+        labels = wanted(own_labels)
         tell_unnamed(labels, source.name)
-        parts = parts if are_names(parts.labels) else replace(parts, labels=labels)
+        parts = parts if are_names(own_labels) else replace(parts, labels=labels)
     rules = Rules(
         keep_head=True,
         head_may_be_fresh=False,
@@ -251,7 +255,9 @@ def _may_extend(source: ModelSource, parts: _Parts, head: Head, rules: Rules) ->
 
 def _by_position(source: ModelSource, parts: _Parts, head: Head) -> bool:
     """Whether the outputs of the head in the file are counted, not named."""
-    return source.kind != "nlpctl" and head.labelled and bool(parts.labels) and not are_names(parts.labels)
+    if source.kind == "nlpctl" or not head.labelled or not parts.labels:
+        return False
+    return not are_names(parts.labels)
 
 
 def _head_note(source: ModelSource, parts: _Parts, head: Head, loaded: LoadedModel) -> str | None:
@@ -308,7 +314,7 @@ def _load(
     assigned = assign(network, prefix, arrays, rules, where)
     if added is not None:
         start_as_mean(network, axes, added)
-    extension = extend_head(network, prefix, arrays, parts.labels, labels, renamed) if extends else None
+    extension = extend_head(network, prefix, arrays, parts.labels or (), labels, renamed) if extends else None
     taken = () if extension is None else extension.parameters
     return LoadedModel(
         network,
@@ -364,7 +370,7 @@ def paddle_arrays(weights: Weights, family: Family, head: Head | None = None) ->
     """
     # Some families of PaddleNLP (MegatronBert) name their own layers as Hugging Face does.
     if not weights.file.name.startswith("model_state.") and is_huggingface_layout(weights.arrays):
-        arrays = weights.arrays if head is None else of_head(weights.arrays, head.name)
+        arrays = weights.arrays if head is None else drop_other_heads(weights.arrays, head.name)
         return to_paddle_layout(arrays, family.model_type, str(weights.file))
     return weights.arrays
 
@@ -381,12 +387,15 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
     config = read_config(folder)
     check_named(config, head.own, folder)
     family = family_of_config(config, str(folder / "config.json"))
-    family.network_class(head, str(folder / "config.json"))  # told before the tokenizer, which it may lack too
+    # Its error is more useful than that of a tokenizer, which such a folder may lack too.
+    family.network_class(head, str(folder / "config.json"))
+    weights = weights_file(folder)
+    assert weights is not None  # resolve_source refuses a folder without
     card = read_card(folder) if source.kind == "nlpctl" else None
     return _Parts(
         family,
         config,
-        weights_file(folder),
+        weights,
         load_tokenizer(folder, family),
         card.labels if card is not None else config_labels(config),
         card.thresholds if card is not None else None,

@@ -53,16 +53,18 @@ def own_class(name: str, family: Any, where: str) -> type:
     import paddle
     from paddlenlp.transformers import PretrainedModel
 
-    found: Any = import_part(PART, name)
-    if not (isinstance(found, type) and issubclass(found, paddle.nn.Layer)):
+    network_class: Any = import_part(PART, name)
+    is_class = isinstance(network_class, type)
+    if not (is_class and issubclass(network_class, paddle.nn.Layer)):
         raise UserError(f"{name} is not a class of paddle.nn.Layer", PART.key, "name the class of the network")
-    if not issubclass(found, PretrainedModel):
-        return _around(found, family.config_class)
-    if found.base_model_prefix != family.prefix:
-        message = f"{name} is built on {found.base_model_prefix!r}, but the model is of the family {family.name}"
+    if not issubclass(network_class, PretrainedModel):
+        return _around(network_class, family.config_class)
+    if network_class.base_model_prefix != family.prefix:
+        prefix = network_class.base_model_prefix
+        message = f"{name} is built on {prefix!r}, but the model is of the family {family.name}"
         hint = f"derive it from a class of {family.name}, or name a model of its own family"
         raise UserError(message, PART.key, hint)
-    return found
+    return network_class
 
 
 def starts_from_weights(network_class: type) -> bool:

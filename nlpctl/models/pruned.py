@@ -151,10 +151,11 @@ def _encoder(network: Any, where: str) -> Any:
     """The network's one TransformerEncoder, made of layers that can be pruned."""
     import paddle
 
-    found = [layer for layer in network.sublayers() if isinstance(layer, paddle.nn.TransformerEncoder)]
-    if len(found) != 1 or not all(isinstance(layer, paddle.nn.TransformerEncoderLayer) for layer in found[0].layers):
+    encoders = [layer for layer in network.sublayers() if isinstance(layer, paddle.nn.TransformerEncoder)]
+    known = paddle.nn.TransformerEncoderLayer
+    if len(encoders) != 1 or not all(isinstance(layer, known) for layer in encoders[0].layers):
         raise UserError(f"{type(network).__name__} has no transformer layers to prune", where=where, hint=_HINT)
-    return found[0]
+    return encoders[0]
 
 
 def _with_outputs(linear: Any, places: Sequence[int]) -> Any:

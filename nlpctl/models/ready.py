@@ -41,10 +41,12 @@ class ReadyModel:
 def ready_models() -> tuple[ReadyModel, ...]:
     """All entries, in the order of the file."""
     entries = yaml.safe_load(ENTRIES.read_text(encoding="utf-8"))
-    return tuple(
-        ReadyModel(name, **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
-        for name, entry in entries.items()
-    )
+    models = []
+    for name, entry in entries.items():
+        fields: dict[str, Any] = entry
+        lists = {key: tuple(value) for key, value in fields.items() if isinstance(value, list)}
+        models.append(ReadyModel(name, **(fields | lists)))
+    return tuple(models)
 
 
 def ready_model(name: str, where: str = "--task") -> ReadyModel:

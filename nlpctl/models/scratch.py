@@ -62,6 +62,7 @@ def make_vocabulary(
     if scratch.vocabulary is not None:
         vocabulary = read_entries(Path(scratch.vocabulary)).completed(SPECIAL_TOKENS.values())
     else:
+        assert texts is not None
         vocabulary = build_vocabulary(texts(), scratch.vocab_size, scratch.min_frequency, scratch.lowercase)
     with tempfile.TemporaryDirectory(prefix="nlpctl-vocabulary-") as folder:
         tokenizer = write_tokenizer(Path(folder), vocabulary, scratch.architecture, scratch.lowercase)
@@ -73,6 +74,7 @@ def make_vocabulary(
 def _unit_tokenizer(scratch: ScratchSection, texts: Callable[[], Iterable[str]] | None) -> UnitTokenizer:
     """The tokenizer of nlpctl's own networks, over the vocabulary in a file or of `texts`."""
     if scratch.vocabulary is None:
+        assert texts is not None  # make_vocabulary needs one of the two
         sizes = (scratch.vocab_size, scratch.min_frequency)
         vocabulary = build_unit_vocabulary(texts(), scratch.unit, *sizes, scratch.lowercase)
         return UnitTokenizer(vocabulary, UnitSettings(scratch.unit, scratch.lowercase))
@@ -82,8 +84,8 @@ def _unit_tokenizer(scratch: ScratchSection, texts: Callable[[], Iterable[str]] 
         raise UserError(str(error), where=scratch.vocabulary, hint="each special entry is there once") from None
     if texts is not None:
         share = known_share(tokenizer, islice(texts(), TEXTS_LOOKED_UP))
-        found = f"{share:.1%} of the {scratch.unit} of the training text are in it"
-        console.note(f"vocabulary: {len(tokenizer):,} entries from {scratch.vocabulary}; {found}")
+        coverage = f"{share:.1%} of the {scratch.unit} of the training text are in it"
+        console.note(f"vocabulary: {len(tokenizer):,} entries from {scratch.vocabulary}; {coverage}")
         if share < MOSTLY:
             other = "words" if scratch.unit == "characters" else "characters"
             console.warn(f"most {scratch.unit} are unknown: does the file hold {other} (model.from_scratch.unit)?")
@@ -122,7 +124,7 @@ def _network_config(scratch: ScratchSection, tokenizer: UnitTokenizer) -> Mappin
         "dropout": scratch.dropout,
         "pad_token_id": tokenizer.pad_token_id,
     }
-    own = {
+    own: dict[str, dict[str, Any]] = {
         "bilstm": {"num_hidden_layers": scratch.num_hidden_layers},
         "bigru": {"num_hidden_layers": scratch.num_hidden_layers},
         "textcnn": {"kernel_sizes": list(scratch.kernel_sizes)},
@@ -131,12 +133,12 @@ def _network_config(scratch: ScratchSection, tokenizer: UnitTokenizer) -> Mappin
     return values | own[scratch.architecture]
 
 
-# Initialises the embedding of a network trained from scratch with pre-trained word vectors from a text file.
+# -- pre-trained word vectors from a text file ------------------------------------------------------------------------
 #
-# The file holds one entry per line, `word v1 v2 ...`, as word2vec, GloVe and fastText write it; a first line
-# with two numbers (entries and width) is passed over. A word may contain spaces.
+# The file holds one entry per line, `word v1 v2 ...`, as word2vec, GloVe and fastText write it; a first line with two
+# numbers (entries and width) is passed over. A word may contain spaces.
 
-SHOWN = 10  # bad lines that are listed
+MOST_PROBLEMS = 10  # bad lines that are listed
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def read_vectors(path: Path, vocabulary: Sequence[str], width: int) -> Vectors:
     Only these are kept in memory. UserError lists up to ten bad lines as file:line.
     """
     ids = {word: index for index, word in enumerate(vocabulary)}
-    found: dict[int, np.ndarray] = {}
+    by_id: dict[int, np.ndarray] = {}
     problems: list[Problem] = []
     entries = 0
     try:
@@ -190,19 +192,25 @@ def read_vectors(path: Path, vocabulary: Sequence[str], width: int) -> Vectors:
                 try:
                     word, vector = _entry(raw, width, wanted=ids)
                 except ValueError as error:
-                    problems.append(Problem(str(error), f"{path}:{number}", _hint(width, str(error))))
-                    if len(problems) == SHOWN:
+                    hint = "fix or delete the line"
+                    if "numbers" in str(error):
+                        hint = (
+                            f"every line is a word and {width} numbers; the width is "
+                            "model.from_scratch.embedding_size, of a transformer hidden_size"
+                        )
+                    problems.append(Problem(str(error), f"{path}:{number}", hint))
+                    if len(problems) == MOST_PROBLEMS:
                         break
                     continue
                 if vector is not None:
                     # The first one wins, as in gensim.
-                    found.setdefault(ids[word], vector)
+                    by_id.setdefault(ids[word], vector)
     except OSError as error:
         hint = "check model.embeddings and the file's rights"
         raise UserError(f"cannot be read: {error.strerror or error}", where=str(path), hint=hint) from None
     if problems:
         raise UserError(problems=problems)
-    return Vectors(found, width, entries)
+    return Vectors(by_id, width, entries)
 
 
 def _entry(raw: bytes, width: int, wanted: Mapping[str, int]) -> tuple[str, np.ndarray | None]:
@@ -243,11 +251,3 @@ def _is_number(text: str) -> bool:
         return False
     return True
 
-
-def _hint(width: int, reason: str) -> str:
-    if "numbers" in reason:
-        return (
-            f"every line is a word and {width} numbers; the width is model.from_scratch.embedding_size, of a "
-            "transformer hidden_size"
-        )
-    return "fix or delete the line"

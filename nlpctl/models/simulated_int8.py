@@ -54,14 +54,14 @@ def read_simulation(config: Mapping[str, Any], where: str) -> Simulation | None:
     if value is None:
         return None
     try:
-        found = convert(value, Simulation)
+        read = convert(value, Simulation)
     except Mismatch as error:
         message = f'its "{KEY}" is incomplete or damaged ({error})'
         raise UserError(message, where=where, hint=_HINT) from None
-    if found.weights not in WEIGHTS or found.inputs not in INPUTS:
-        message = f'its "{KEY}" names {found.weights} and {found.inputs}, which this version of nlpctl does not know'
+    if read.weights not in WEIGHTS or read.inputs not in INPUTS:
+        message = f'its "{KEY}" names {read.weights} and {read.inputs}, which this version of nlpctl does not know'
         raise UserError(message, where=where, hint="update nlpctl")
-    return found
+    return read
 
 
 def simulate(network: Any, simulation: Simulation, where: str) -> None:

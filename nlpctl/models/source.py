@@ -195,10 +195,10 @@ def _refuse_link_out(folder: Path) -> None:
 
     Whoever made the folder had the files whose SHA-256 its manifest.json lists.
     """
-    found = link_out(folder, _listed_links(folder))
-    if found is not None:
+    link = link_out(folder, _listed_links(folder))
+    if link is not None:
         hint = f"if you trust all its links, copy it with their files: cp -rL {shlex.quote(str(folder))} COPY"
-        raise UserError(f"is a link to a file outside of the model: {real_path(found)}", str(found), hint)
+        raise UserError(f"is a link to a file outside of the model: {real_path(link)}", str(link), hint)
 
 
 def _listed_links(folder: Path) -> list[str]:

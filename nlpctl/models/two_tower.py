@@ -79,8 +79,7 @@ def two_tower(encoder_class: Any, pooling: Literal["cls", "mean"], embedding_siz
     return TwoTower
 
 
-# A sentence encoder with a linear layer over its vectors: a classifier like any other once it is trained.
-
+# -- a sentence encoder with a linear layer over its vectors: a classifier like any other once it is trained ----------
 
 
 @functools.cache

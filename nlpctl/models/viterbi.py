@@ -30,15 +30,15 @@ def viterbi(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.nd
         best = np.take_along_axis(paths, before[step, :rows, :, None], 2)[..., 0]
         scores[:rows] = best + emissions[step, :rows]
     tags = (scores + transitions[n, :n]).argmax(1)
-    found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(chains)
+    best_paths: list[np.ndarray] = [np.zeros(0, np.int64)] * len(chains)
     whole = np.zeros((len(chains), lengths[0]), np.int64)
     for step in range(lengths[0] - 1, -1, -1):
         rows = int((lengths > step).sum())
         whole[:rows, step] = tags[:rows]
         tags[:rows] = before[step, np.arange(rows), tags[:rows]]
     for i, row in enumerate(order):
-        found[row] = whole[i, : lengths[i]]
-    return found
+        best_paths[row] = whole[i, : lengths[i]]
+    return best_paths
 
 
 def marginals(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.ndarray]:
@@ -58,10 +58,10 @@ def marginals(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.
         backward[step, :rows] = _log_sum(steps + after[:, None, :], 2)
     both = forward + backward
     shares = np.exp(both - _log_sum(both, 2)[..., None])
-    found: list[np.ndarray] = [np.zeros((0, n))] * len(chains)
+    by_chain: list[np.ndarray] = [np.zeros((0, n))] * len(chains)
     for i, row in enumerate(order):
-        found[row] = shares[: lengths[i], i]
-    return found
+        by_chain[row] = shares[: lengths[i], i]
+    return by_chain
 
 
 def path_steps(
@@ -90,15 +90,15 @@ def path_steps(
     for step in range(lengths[0] - 2, -1, -1):
         rows = int((lengths > step + 1).sum())
         backward[step, :rows] = _shares((weights[step + 1, :rows] * backward[step + 1, :rows]) @ steps.T)
-    found: list[np.ndarray] = [np.zeros((0, 3))] * len(chains)
+    by_chain: list[np.ndarray] = [np.zeros((0, 3))] * len(chains)
     for i, row in enumerate(order):
         words, path = np.arange(lengths[i]), paths[row]
         first = _shares(forward[: lengths[i], i] * backward[: lengths[i], i])[words, path]
         after = _shares(steps[path[:-1]] * weights[1 : lengths[i], i] * backward[1 : lengths[i], i])
         then = after[words[:-1], path[1:]]
         on = (after * follows[path[:-1]]).sum(-1)
-        found[row] = logarithms(first, then, on)
-    return found
+        by_chain[row] = logarithms(first, then, on)
+    return by_chain
 
 
 def logarithms(first: np.ndarray, then: np.ndarray, on: np.ndarray) -> np.ndarray:

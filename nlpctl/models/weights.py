@@ -18,24 +18,6 @@ from nlpctl.formats.safe_pickle import BROKEN_HINT, load_pdparams, reason_of
 from nlpctl.formats.torch_file import load_torch_file
 from nlpctl.outputs import refuse_pipe
 
-_LONGEST_HEADER = 16 << 20  # bytes: some 150,000 tensors
-_SAFETENSORS_DTYPES = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "F16": np.float16,
-    "BF16": np.uint16,  # the bits; widened by to_float32
-    "U16": np.uint16,  # how PaddleNLP writes bfloat16
-    "I64": np.int64,
-    "I32": np.int32,
-    "I16": np.int16,
-    "I8": np.int8,
-    "U8": np.uint8,
-    "BOOL": np.bool_,
-}
-
-
-_SUFFIXES = (".pdparams", ".safetensors", ".bin")
-
 
 @dataclass(frozen=True)
 class Weights:
@@ -62,12 +44,58 @@ def weights_size(file: Path) -> int:
     return sum(path.stat().st_size for path in file.parent.iterdir() if path.suffix in _SUFFIXES and path.is_file())
 
 
+_SUFFIXES = (".pdparams", ".safetensors", ".bin")
+
+
+def _reader(file: Path) -> Callable[[Path], dict[str, np.ndarray]]:
+    readers = {".pdparams": load_pdparams, ".safetensors": read_safetensors, ".bin": load_torch_file}
+    return readers[file.suffix]
+
+
+def _read_shards(index: Path) -> dict[str, np.ndarray]:
+    """Read every shard that the index names, and check that each parameter is where the index says."""
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+        raise UserError("has no weight_map", where=str(index), hint=BROKEN_HINT)
+    arrays: dict[str, np.ndarray] = {}
+    for name in sorted(set(weight_map.values())):
+        shard = index.parent / name
+        # An index from elsewhere could name ../../secret or a file that is unpickled.
+        if Path(name).name != name or shard.suffix not in _SUFFIXES:
+            raise UserError(f"names a shard outside the folder: {json.dumps(name)}", where=str(index), hint=BROKEN_HINT)
+        if not shard.is_file():
+            raise UserError(f"shard {name} is missing", where=str(index), hint="copy all shards of the weights")
+        arrays.update(_reader(shard)(shard))
+    missing = sorted(set(weight_map) - set(arrays))
+    if missing:
+        raise UserError(f"its shards lack {missing[0]} and {len(missing) - 1} more", where=str(index), hint=BROKEN_HINT)
+    return arrays
+
+
 def to_float32(array: np.ndarray) -> np.ndarray:
     """Widen half precision to float32; unsigned 16-bit integers are the bits of a bfloat16."""
     if array.dtype == np.uint16:
         # A bfloat16 is the upper half of a float32.
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float32)
+
+
+# -- safetensors ------------------------------------------------------------------------------------------------------
+
+_LONGEST_HEADER = 16 << 20  # bytes: some 150,000 tensors
+_SAFETENSORS_DTYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": np.uint16,  # the bits; widened by to_float32
+    "U16": np.uint16,  # how PaddleNLP writes bfloat16
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}
 
 
 def read_safetensors(file: Path) -> dict[str, np.ndarray]:
@@ -103,41 +131,15 @@ def _tensor(data: np.ndarray, entry: Mapping[str, Any], left: Allowance) -> np.n
     return np.frombuffer(data[begin:end], dtype=dtype).reshape(check_shape(entry["shape"], dtype.itemsize, end - begin))
 
 
-def _reader(file: Path) -> Callable[[Path], dict[str, np.ndarray]]:
-    readers = {".pdparams": load_pdparams, ".safetensors": read_safetensors, ".bin": load_torch_file}
-    return readers[file.suffix]
-
-
-def _read_shards(index: Path) -> dict[str, np.ndarray]:
-    """Read every shard that the index names, and check that each parameter is where the index says."""
-    weight_map = read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
-        raise UserError("has no weight_map", where=str(index), hint=BROKEN_HINT)
-    arrays: dict[str, np.ndarray] = {}
-    for name in sorted(set(weight_map.values())):
-        shard = index.parent / name
-        # An index from elsewhere could name ../../secret or a file that is unpickled.
-        if Path(name).name != name or shard.suffix not in _SUFFIXES:
-            raise UserError(f"names a shard outside the folder: {json.dumps(name)}", where=str(index), hint=BROKEN_HINT)
-        if not shard.is_file():
-            raise UserError(f"shard {name} is missing", where=str(index), hint="copy all shards of the weights")
-        arrays.update(_reader(shard)(shard))
-    missing = sorted(set(weight_map) - set(arrays))
-    if missing:
-        raise UserError(f"its shards lack {missing[0]} and {len(missing) - 1} more", where=str(index), hint=BROKEN_HINT)
-    return arrays
-
-
-# Converts encoder weights from the Hugging Face layout to PaddleNLP's, name by name.
+# -- from the layout of Hugging Face to PaddleNLP's, name by name -----------------------------------------------------
 #
-# PaddleNLP can convert too (`from_pretrained(convert_from_torch=True)`), but it goes by the
-# `architectures` of config.json and not by the names in the file, so a disagreement leaves weights
-# silently random or untransposed; it also writes into the source folder and unpickles without limits.
-# See nlpctl/upstream/from_pretrained.py. Here the names in the file decide, nothing is written, and what
-# no rule covers keeps its name, so that the strict assignment afterwards reports it.
+# PaddleNLP can convert too (`from_pretrained(convert_from_torch=True)`), but it goes by the `architectures` of
+# config.json and not by the names in the file, so a disagreement leaves weights silently random or untransposed; it
+# also writes into the source folder and unpickles without limits. See nlpctl/upstream/from_pretrained.py. Here the
+# names in the file decide, nothing is written, and what no rule covers keeps its name, so that the strict assignment
+# afterwards reports it.
 
 CONVERTIBLE = ("bert", "ernie", "roberta", "electra")
-
 _LAYER = {
     "attention.self.query": "self_attn.q_proj",
     "attention.self.key": "self_attn.k_proj",
@@ -168,7 +170,7 @@ _WORD_HEADS = {
     "generator_predictions.LayerNorm.bias": "generator_predictions.layer_norm.bias",
     "generator_lm_head.bias": "generator_lm_head_bias",
 }
-# The head that reads answers; PaddleNLP calls it as it calls a classifier's, so it is told by Hugging Face's name.
+# The head that reads answers. PaddleNLP calls it as it calls a classifier's; only Hugging Face's names differ.
 _READER, _CLASSIFIER = "qa_outputs.", "classifier."
 _READER_CLASS = "QuestionAnswering"
 # Kept in the file by PyTorch, computed by Paddle.
@@ -180,7 +182,7 @@ def is_huggingface_layout(names: Iterable[str]) -> bool:
     return any(re.search(r"(^|\.)encoder\.layer\.\d+\.", name) for name in names)
 
 
-def of_head(arrays: Mapping[str, np.ndarray], head: str) -> dict[str, np.ndarray]:
+def drop_other_heads(arrays: Mapping[str, np.ndarray], head: str) -> dict[str, np.ndarray]:
     """The arrays under Hugging Face's names, without a head that PaddleNLP would call as that of the class `head`."""
     other = _CLASSIFIER if head == _READER_CLASS else _READER
     return {name: array for name, array in arrays.items() if not name.startswith(other)}

@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
-from nlpctl.models.few_shot_method import settled
+from nlpctl.models.few_shot_method import resolve_method
 
 PROMPT = {"template": "{'text': 'text'} it is {'mask'}", "verbalizer": {"0": "bad", "1": "good"}}
 HEADS = ("cls.predictions.bias", "lm_head.bias", "generator_predictions.dense.weight")
@@ -42,42 +42,42 @@ def encoder(*more: str) -> dict:
 
 @pytest.mark.parametrize("head", HEADS)
 def test_a_language_model_gets_a_prompt(head: str, capsys) -> None:
-    assert settled(recipe(encoder(head))).few_shot.method == "prompt"
+    assert resolve_method(recipe(encoder(head))).few_shot.method == "prompt"
     told = capsys.readouterr().err
     assert "auto: prompt, since" in told and "model.safetensors holds a language-model head" in told
 
 
 def test_a_sentence_encoder_is_trained_by_pairs(capsys) -> None:
-    assert settled(recipe(encoder("bert.pooler.dense.weight"))).few_shot.method == "contrastive"
+    assert resolve_method(recipe(encoder("bert.pooler.dense.weight"))).few_shot.method == "contrastive"
     told = capsys.readouterr().err
     assert "auto: contrastive, since" in told and "holds no language-model head" in told
 
 
 def test_without_a_template_there_is_no_prompt(capsys) -> None:
-    assert settled(recipe(encoder(HEADS[0]), prompt=None)).few_shot.method == "contrastive"
+    assert resolve_method(recipe(encoder(HEADS[0]), prompt=None)).few_shot.method == "contrastive"
     assert "the recipe has no prompt.template" in capsys.readouterr().err
 
 
 def test_hub_models_come_with_their_head_and_new_encoders_without(capsys) -> None:
-    assert settled(recipe({"name_or_path": "ernie-3.0-medium-zh"})).few_shot.method == "prompt"
-    assert settled(recipe({"from_scratch": {}})).few_shot.method == "contrastive"
+    assert resolve_method(recipe({"name_or_path": "ernie-3.0-medium-zh"})).few_shot.method == "prompt"
+    assert resolve_method(recipe({"from_scratch": {}})).few_shot.method == "contrastive"
     assert "ernie-3.0-medium-zh is a model of a hub" in capsys.readouterr().err
 
 
 def test_what_is_chosen_stays(capsys) -> None:
     chosen = recipe({"from_scratch": {}}, "prompt")
-    assert settled(chosen) is chosen and capsys.readouterr().err == ""
+    assert resolve_method(chosen) is chosen and capsys.readouterr().err == ""
 
 
 def test_a_loss_of_ones_own_cannot_compare_pairs() -> None:
     given = recipe({"from_scratch": {}})
     given = dataclasses.replace(given, training=dataclasses.replace(given.training, criterion="paddle.nn:MSELoss"))
     with pytest.raises(UserError, match="training.criterion: few_shot.method: contrastive trains on pairs"):
-        settled(given)
+        resolve_method(given)
 
 
 def test_a_missing_model_is_told() -> None:
     missing = recipe(encoder())
     Path("encoder/model.safetensors").unlink()
     with pytest.raises(UserError, match="no weights in this folder"):
-        settled(missing)
+        resolve_method(missing)

@@ -389,7 +389,7 @@ def test_the_file_is_read_as_it_was_written(tmp_path):
     whole = Calibration("temperature", (0.7,), (0.0,), (), 0.5, "dev", 70, (0.2, 0.1), ways)
     write_calibration(tmp_path, whole)
     assert read_calibration(tmp_path) == whole
-    assert whole.of("onnxruntime int8 (dynamic)") == own and whole.of("paddle fp32") == whole
+    assert whole.for_engine("onnxruntime int8 (dynamic)") == own and whole.for_engine("paddle fp32") == whole
 
 
 @pytest.mark.parametrize(
