@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from nlpctl.config.schema import Recipe
 from nlpctl.engines.choice import is_installed
 from nlpctl.errors import UserError
-from nlpctl.graphs.calibration import Calibration
+from nlpctl.graphs.calibration import PtqSettings
 from nlpctl.graphs.graph_files import INT8_PREFIX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
 from nlpctl.models.export_folder import Graph
 
@@ -525,7 +525,7 @@ class Ptq(CalibratedInt8):
     def write(self, making: Making) -> None:
         from nlpctl.graphs.ptq import quantize
 
-        calibration = Calibration()
+        calibration = PtqSettings()
         planned = making.planned
         if planned is not None:  # activations have only one type, and the setting was checked before
             rows = planned.step.calibration
@@ -533,10 +533,10 @@ class Ptq(CalibratedInt8):
         quantize(making.fp32("paddle"), making.folder / INT8_PREFIX, making.rows(), calibration)
 
 
-def _settings(recipe: Recipe, algorithm: str | None, names: Sequence[str]) -> Calibration:
+def _settings(recipe: Recipe, algorithm: str | None, names: Sequence[str]) -> PtqSettings:
     """The quantisation settings of an algorithm, with the settings `names` of the recipe; null means the default."""
     given = {name: value for name in names if (value := getattr(recipe.compression, name)) is not None}
-    return Calibration(algorithm or ALGORITHMS[0], **given)
+    return PtqSettings(algorithm or ALGORITHMS[0], **given)
 
 
 # embeddings: the large embedding tables of a graph for Paddle Inference in 8 bits, after any other change.

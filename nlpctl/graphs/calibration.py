@@ -11,7 +11,7 @@ ALGORITHMS = ("avg", "abs_max", "mse", "emd", "hist", "KL")
 
 
 @dataclass(frozen=True)
-class Calibration:
+class PtqSettings:
     """Settings of post-training quantisation.
 
     `algo`: the bound of an activation. abs_max: the largest value; avg: the mean over rows of the largest; hist: the

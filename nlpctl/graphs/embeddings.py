@@ -59,13 +59,15 @@ def _tables(block: Any, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
     """The tables that may become int8: those read by look-ups only."""
     # A tied output layer reads the same table as a matrix of float32.
     read = {name for op in block.ops if op.type != LOOKUP for slot in op.inputs for name in slot.arguments}
-    found = dict.fromkeys(only(op.inputs, "W") for op in block.ops if op.type == LOOKUP)
-    return tuple(name for name in found if name in arrays and name not in read and _is_large(arrays[name]))
-
-
-def _is_large(array: np.ndarray) -> bool:
-    """Excludes the scales [rows, 1] of a table that is already int8."""
-    return array.dtype == np.float32 and array.ndim == 2 and len(array) >= TABLE_ROWS and array.shape[1] > 1
+    tables = []
+    for name in dict.fromkeys(only(op.inputs, "W") for op in block.ops if op.type == LOOKUP):
+        if name not in arrays or name in read:
+            continue
+        array = arrays[name]
+        # A table of one column is the scales [rows, 1] of a table that is already int8.
+        if array.dtype == np.float32 and array.ndim == 2 and len(array) >= TABLE_ROWS and array.shape[1] > 1:
+            tables.append(name)
+    return tuple(tables)
 
 
 def _shrink(block: Any, arrays: dict[str, np.ndarray], name: str) -> None:

@@ -37,63 +37,6 @@ from nlpctl.paddle_version import described_tensor
 from nlpctl.runtime.process import silent_stderr
 from nlpctl.upstream.static_int8 import LARGEST, set_weight_scales
 
-# The int8 weights of a program, as Paddle's quantisers write them.
-
-@dataclass(frozen=True)
-class Int8Weight:
-    """A weight that is int8 in the file: `steps` * `bounds` / 127 along `axis`; `operator` dequantises it.
-
-    `bounds`: one value, or one per index along the axis.
-    """
-
-    steps: np.ndarray
-    bounds: np.ndarray
-    axis: int
-    operator: Any
-
-    @property
-    def name(self) -> str:
-        return only(self.operator.inputs, "X")
-
-    @property
-    def scale_name(self) -> str:
-        return only(self.operator.inputs, "Scale")
-
-    @property
-    def product(self) -> str:
-        """The variable that holds the values."""
-        return only(self.operator.outputs, "Y")
-
-    @property
-    def step(self) -> np.ndarray:
-        """The value of one step, in a shape that broadcasts with `steps`."""
-        shape = [1] * self.steps.ndim
-        if self.bounds.size > 1:
-            shape[self.axis] = -1
-        return self.bounds.astype(np.float32).reshape(shape) / LARGEST
-
-    @property
-    def values(self) -> np.ndarray:
-        return self.steps.astype(np.float32) * self.step
-
-    @property
-    def column_bounds(self) -> np.ndarray:
-        """The bound of each column of a matrix, whichever axis `bounds` belongs to."""
-        if self.bounds.size == 1:
-            return np.full(self.steps.shape[1], self.bounds.item(), np.float32)
-        return self.bounds if self.axis == 1 else np.abs(self.values).max(axis=0)
-
-
-def int8_weights(desc: Any, arrays: Mapping[str, np.ndarray]) -> Iterable[Int8Weight]:
-    """The weights of a program that a dequantize_linear dequantises."""
-    for op in desc.blocks[0].ops:
-        if op.type == "dequantize_linear" and only(op.inputs, "X") in arrays:
-            axis = next(attribute.i for attribute in op.attrs if attribute.name == "quant_axis")
-            bounds = arrays[only(op.inputs, "Scale")].reshape(-1)
-            yield Int8Weight(arrays[only(op.inputs, "X")], bounds, axis, copied(op))
-
-
-
 _ADDED = re.compile(r"(\w+/(?:in|out))/\d+")
 
 
@@ -171,16 +114,19 @@ def _optimise(prefix: Path, folder: Path) -> None:
 
 
 def _mend_scales(desc: Any, arrays: Mapping[str, np.ndarray], weights: Mapping[str, Int8Weight]) -> tuple[str, ...]:
-    """Set the scales of every int8 product to those of its weight's columns; returns the names of these weights."""
-    found = []
+    """Set the scales of every int8 product to those of its weight's columns; returns the names of these weights.
+
+    oneDNN's pass takes the scale of a column from other entries of the weight (docs/upstream.md, GetScales).
+    """
+    int8 = []
     for op in desc.blocks[0].ops:
         if op.type == "fc" and any(attribute.name == "Scale_weights" for attribute in op.attrs):
             name = only(op.inputs, "W")
             # The passes may have fused or scaled a weight; then its int8 original is no longer valid.
             known = name in weights and np.array_equal(weights[name].values, arrays[name])
             set_weight_scales(op, weights[name].column_bounds if known else np.abs(arrays[name]).max(axis=0))
-            found.append(name)
-    return tuple(dict.fromkeys(found))
+            int8.append(name)
+    return tuple(dict.fromkeys(int8))
 
 
 def _restore(desc: Any, arrays: dict[str, np.ndarray], weights: Sequence[Int8Weight]) -> None:
@@ -220,11 +166,68 @@ def _rename_inputs(block: Any, names: Mapping[str, str]) -> None:
             slot.arguments[:] = [names.get(name, name) for name in slot.arguments]
 
 
-# A Paddle graph that simulates int8 in float32, with bounds learned in training.
+# -- the int8 weights of a program, as Paddle's quantisers write them -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Int8Weight:
+    """A weight that is int8 in the file: `steps` * `bounds` / 127 along `axis`; `operator` dequantises it.
+
+    `bounds`: one value, or one per index along the axis.
+    """
+
+    steps: np.ndarray
+    bounds: np.ndarray
+    axis: int
+    operator: Any
+
+    @property
+    def name(self) -> str:
+        return only(self.operator.inputs, "X")
+
+    @property
+    def scale_name(self) -> str:
+        return only(self.operator.inputs, "Scale")
+
+    @property
+    def product(self) -> str:
+        """The variable that holds the values."""
+        return only(self.operator.outputs, "Y")
+
+    @property
+    def step(self) -> np.ndarray:
+        """The value of one step, in a shape that broadcasts with `steps`."""
+        shape = [1] * self.steps.ndim
+        if self.bounds.size > 1:
+            shape[self.axis] = -1
+        return self.bounds.astype(np.float32).reshape(shape) / LARGEST
+
+    @property
+    def values(self) -> np.ndarray:
+        return self.steps.astype(np.float32) * self.step
+
+    @property
+    def column_bounds(self) -> np.ndarray:
+        """The bound of each column of a matrix, whichever axis `bounds` belongs to."""
+        if self.bounds.size == 1:
+            return np.full(self.steps.shape[1], self.bounds.item(), np.float32)
+        return self.bounds if self.axis == 1 else np.abs(self.values).max(axis=0)
+
+
+def int8_weights(desc: Any, arrays: Mapping[str, np.ndarray]) -> Iterable[Int8Weight]:
+    """The weights of a program that a dequantize_linear dequantises."""
+    for op in desc.blocks[0].ops:
+        if op.type == "dequantize_linear" and only(op.inputs, "X") in arrays:
+            axis = next(attribute.i for attribute in op.attrs if attribute.name == "quant_axis")
+            bounds = arrays[only(op.inputs, "Scale")].reshape(-1)
+            yield Int8Weight(arrays[only(op.inputs, "X")], bounds, axis, copied(op))
+
+
+# -- a graph that simulates int8 in float32, with bounds learned in training ------------------------------------------
 #
 # The form is that of Paddle's own quantisers (onnx_format): quantize_linear and dequantize_linear before each product
-# with a weight, and dequantize_linear after the weight, which is int8 in the file. graphs/int8_program.py turns it
-# into a graph that oneDNN computes in int8.
+# with a weight, and dequantize_linear after the weight, which is int8 in the file. `write_onednn_program` turns it into
+# a graph that oneDNN computes in int8.
 
 _PRODUCTS = ("matmul_v2", "matmul", "mul")
 _BITS = {"bit_length": 8, "op_role": 0}

@@ -23,7 +23,7 @@ from nlpctl.runtime.versions import installed_version
 from nlpctl.runtime.worker import how_ended, run_python
 
 OPSET = 13
-SHOWN = 5  # lines of paddle2onnx's output in a message
+MESSAGE_LINES = 5  # lines of paddle2onnx's output in a message
 _MODULE = "nlpctl.graphs.onnx_process"
 _NEEDED = ("paddle2onnx", "onnx")
 
@@ -53,15 +53,15 @@ def write_onnx_graph(prefix: Path, file: Path, pad_id: int, where: str = "", oth
         raise OSError(number, os.strerror(number), str(file))
     if done.code == -signal.SIGKILL:  # the system does so where memory lacks; of the network it says nothing
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), str(file))
-    said = [line.strip() for line in f"{done.output}\n{done.errors}".splitlines() if line.strip()][-SHOWN:]
+    output = [line.strip() for line in f"{done.output}\n{done.errors}".splitlines() if line.strip()][-MESSAGE_LINES:]
     raise RunFailed(
-        f"paddle2onnx could not convert the graph ({how_ended(done.code)}): " + "\n  ".join(said),
+        f"paddle2onnx could not convert the graph ({how_ended(done.code)}): " + "\n  ".join(output),
         where=where,
         hint=otherwise,
     )
 
 
-# An fp32 ONNX graph in fp16, for ONNX Runtime on a card.
+# -- fp16, for ONNX Runtime on a card ---------------------------------------------------------------------------------
 #
 # ONNX Runtime computes a graph in the types that it is written in, so fp16 takes a file of its own. Its converter (the
 # maintained form of onnxconverter-common, and part of the package) is used. On a CPU such a graph can be run to compare
@@ -96,12 +96,11 @@ def _replace(field: Any, values: Iterable[Any]) -> None:
     field.extend(values)
 
 
-# The ONNX graph of a BiGRU whose reset gate acts before the matrix product, written operator by operator.
+# -- a BiGRU whose reset gate acts before the matrix product, written operator by operator ----------------------------
 #
 # Paddle's graph of it is a loop, which paddle2onnx cannot convert. ONNX has the same GRU (linear_before_reset 0), which
 # ONNX Runtime runs far faster than a loop. Its new state is (1 - z) * candidate + z * old, so z is 1 - update, and the
 # weights and biases of the update gate change their sign.
-
 
 _IR_VERSION = 8
 

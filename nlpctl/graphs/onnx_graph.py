@@ -116,14 +116,14 @@ def sum_residuals(graph: onnx.GraphProto) -> int:
     """
     constants = {tensor.name for tensor in graph.initializer}
     averaged = {node.input[0] for node in graph.node if node.op_type == "ReduceMean"}
-    found = [
+    residuals = [
         node
         for node in graph.node
         if node.op_type == "Add" and node.output[0] in averaged and constants.isdisjoint(node.input)
     ]
-    for node in found:
+    for node in residuals:
         node.op_type = "Sum"
-    return len(found)
+    return len(residuals)
 
 
 def shrink_embeddings(graph: onnx.GraphProto) -> int:
@@ -150,11 +150,11 @@ def shrink_embeddings(graph: onnx.GraphProto) -> int:
 
 def read_names(graph: onnx.GraphProto) -> set[str]:
     """The names that the nodes of a graph read, and those of the graphs in them, such as the branches of an If."""
-    found = {name for node in graph.node for name in node.input}
+    names = {name for node in graph.node for name in node.input}
     for attribute in (attribute for node in graph.node for attribute in node.attribute):
         for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-            found |= read_names(inner) | {tensor.name for tensor in inner.output}
-    return found
+            names |= read_names(inner) | {tensor.name for tensor in inner.output}
+    return names
 
 
 def drop_unused(graph: onnx.GraphProto, names: Iterable[str]) -> None:
@@ -188,10 +188,10 @@ def _int8_rows(graph: onnx.GraphProto, tensor: onnx.TensorProto) -> tuple[str, s
 def _looked_up(node: onnx.NodeProto, table: str, scales: str) -> list[onnx.NodeProto]:
     """The nodes that replace a Gather from the fp32 table; its output keeps shape and name."""
     out, ids = node.output[0], node.input[1]
-    found, scale, wide = (f"{out}.{part}" for part in ("row_int8", "row_scale", "row_wide"))
+    row, scale, wide = (f"{out}.{part}" for part in ("row_int8", "row_scale", "row_wide"))
     return [
-        helper.make_node("Gather", [table, ids], [found], found, axis=0),
+        helper.make_node("Gather", [table, ids], [row], row, axis=0),
         helper.make_node("Gather", [scales, ids], [scale], scale, axis=0),
-        helper.make_node("Cast", [found], [wide], wide, to=onnx.TensorProto.FLOAT),
+        helper.make_node("Cast", [row], [wide], wide, to=onnx.TensorProto.FLOAT),
         helper.make_node("Mul", [wide, scale], [out], f"{out}.row"),
     ]

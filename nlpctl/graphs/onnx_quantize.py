@@ -36,117 +36,6 @@ from nlpctl.graphs.onnx_graph import (
     sum_residuals,
 )
 
-# Products of an ONNX graph in int8, with activations quantised between bounds measured beforehand.
-#
-# Uses ONNX Runtime's MatMulIntegerToFloat, including the bias. ONNX Runtime turns a QDQ graph into the same operator,
-# but adds biases separately and also rounds residual states to int8.
-
-Bounds = tuple[float, float]
-_RUNTIME = "com.microsoft"  # domain of ONNX Runtime's own operators
-_ERRORS_ONLY = 3  # log severity
-_TINY = np.finfo(np.float32).tiny  # a scale must not be 0
-
-
-def seen_bounds(model: onnx.ModelProto, names: Collection[str], batches: Iterable[Batch]) -> dict[str, Bounds]:
-    """Minimum and maximum of each tensor in `names`, as means over the batches. UserError if there are no batches.
-    Batches may have more keys than the graph has inputs.
-    """
-    probed = onnx.ModelProto()
-    probed.CopyFrom(model)
-    wanted = [(name, kind) for name in names for kind in ("ReduceMin", "ReduceMax")]
-    for name, kind in wanted:
-        probed.graph.node.append(helper.make_node(kind, [name], [f"{name}.{kind}"], keepdims=0))
-        probed.graph.output.append(helper.make_tensor_value_info(f"{name}.{kind}", TensorProto.FLOAT, []))
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = _ERRORS_ONLY
-    session = onnxruntime.InferenceSession(probed.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    inputs, outputs = [each.name for each in session.get_inputs()], [f"{name}.{kind}" for name, kind in wanted]
-    seen = [session.run(outputs, {name: batch[name] for name in inputs}) for batch in batches]
-    means = np.mean(np.array(seen, np.float64), axis=0).reshape(-1, 2)
-    return {name: (float(low), float(high)) for name, (low, high) in zip(names, means, strict=True)}
-
-
-def products_to_int8(model: onnx.ModelProto, products: Collection[str], bounds: Mapping[str, Bounds]) -> None:
-    """Quantise the MatMul nodes `products`, whose second factor is a constant [inputs, columns] with a scale per
-    column. `bounds` of their first factors.
-    """
-    graph = model.graph
-    made = _Made(graph, bounds)
-    biases = _biases(graph, set(products))
-    added, nodes = {node.name for node in biases.values()}, []
-    for node in graph.node:
-        if node.name in added:
-            continue
-        if node.name in products:
-            nodes += made.product(node, biases.get(node.output[0]))
-        else:
-            nodes.append(node)
-    replaced = {node.input[1] for node in graph.node if node.name in products}
-    del graph.node[:]
-    graph.node.extend(nodes)
-    drop_unused(graph, replaced)
-    if _RUNTIME not in {each.domain for each in model.opset_import}:
-        model.opset_import.append(helper.make_opsetid(_RUNTIME, 1))
-
-
-def _biases(graph: onnx.GraphProto, products: Collection[str]) -> dict[str, onnx.NodeProto]:
-    """Maps the output of a product to the addition of a constant vector, if nothing else reads that output."""
-    vectors = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 1}
-    read = Counter(name for node in graph.node for name in node.input)
-    read.update(tensor.name for tensor in graph.output)
-    columns = {node.output[0] for node in graph.node if node.name in products and read[node.output[0]] == 1}
-    found = {}
-    for node in graph.node:
-        if node.op_type == "Add" and node.input[0] in columns and node.input[1] in vectors:
-            found[node.input[0]] = node
-    return found
-
-
-class _Made:
-    """Quantised weights and activations, each made once."""
-
-    def __init__(self, graph: onnx.GraphProto, bounds: Mapping[str, Bounds]):
-        self._graph, self._bounds = graph, bounds
-        self._matrices = {tensor.name: tensor for tensor in graph.initializer if len(tensor.dims) == 2}
-        self._done: set[str] = set()
-
-    def product(self, node: onnx.NodeProto, bias: onnx.NodeProto | None) -> list[onnx.NodeProto]:
-        """The nodes that replace a product and the addition of its bias."""
-        left, right = node.input
-        out = bias or node
-        nodes = []
-        if left not in self._done:
-            self._done.add(left)
-            nodes.append(self._quantised(left))
-        if right not in self._done:
-            self._done.add(right)
-            self._add_weight(right)
-        inputs = [f"{left}.int8", f"{right}.int8", f"{left}.scale", f"{right}.scales", f"{left}.zero", ""]
-        inputs.append(bias.input[1] if bias else "")
-        nodes.append(helper.make_node("MatMulIntegerToFloat", inputs, [out.output[0]], node.name, domain=_RUNTIME))
-        return nodes
-
-    def _quantised(self, name: str) -> onnx.NodeProto:
-        """Quantise activations to uint8; 0 stays exactly 0."""
-        # Padding and ReLU give exact zeros, which must not be shifted by rounding.
-        low, high = min(self._bounds[name][0], 0.0), max(self._bounds[name][1], 0.0)
-        scale = max((high - low) / 255, float(_TINY))
-        self._constant(np.float32(scale), f"{name}.scale")
-        self._constant(np.uint8(round(-low / scale)), f"{name}.zero")
-        inputs = [name, f"{name}.scale", f"{name}.zero"]
-        return helper.make_node("QuantizeLinear", inputs, [f"{name}.int8"], f"{name}.quantise")
-
-    def _add_weight(self, name: str) -> None:
-        weight = numpy_helper.to_array(self._matrices[name])
-        scales = np.maximum(np.abs(weight).max(axis=0), _TINY) / 127
-        self._constant(np.round(weight / scales).astype(np.int8), f"{name}.int8")
-        self._constant(scales.astype(np.float32), f"{name}.scales")
-
-    def _constant(self, array: np.ndarray | np.generic, name: str) -> None:
-        self._graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
-
-
-
 
 @dataclass(frozen=True)
 class Int8Graph:
@@ -186,7 +75,11 @@ def quantize_static(fp32: Path, out: Path, batches: Iterable[Batch]) -> Int8Grap
     model, names, tables = _prepared(fp32, recurrent=False)
     # Query, key and value products read one tensor, which is measured once.
     activations = {node.input[0]: None for node in model.graph.node if node.name in names}  # an ordered set
-    bounds = seen_bounds(model, activations, _some(batches))
+    remaining = iter(batches)
+    first = next(remaining, None)
+    if first is None:
+        raise no_rows()
+    bounds = measure_bounds(model, activations, chain([first], remaining))
     products_to_int8(model, names, bounds)
     with staged_file(out) as stream:
         stream.write(model.SerializeToString())
@@ -209,14 +102,6 @@ def _prepared(fp32: Path, *, recurrent: bool) -> tuple[onnx.ModelProto, list[str
     return model, names, tables
 
 
-def _some(batches: Iterable[Batch]) -> Iterable[Batch]:
-    """`batches`; UserError if there are none."""
-    first = next(stream := iter(batches), None)
-    if first is None:
-        raise no_rows()
-    return chain([first], stream)
-
-
 @contextlib.contextmanager
 def _written(out: Path) -> Iterator[str]:
     """A temporary file for the quantiser, which becomes `out` on success."""
@@ -225,3 +110,111 @@ def _written(out: Path) -> Iterator[str]:
         yield str(file)
         with staged_file(out) as stream:
             stream.write(file.read_bytes())
+
+
+# -- products in int8, with activations quantised between bounds measured beforehand ----------------------------------
+#
+# Uses ONNX Runtime's MatMulIntegerToFloat, including the bias. ONNX Runtime turns a QDQ graph into the same operator,
+# but adds biases separately and also rounds residual states to int8.
+
+Bounds = tuple[float, float]
+_RUNTIME = "com.microsoft"  # domain of ONNX Runtime's own operators
+_ERRORS_ONLY = 3  # log severity
+_TINY = np.finfo(np.float32).tiny  # a scale must not be 0
+
+
+def measure_bounds(model: onnx.ModelProto, names: Collection[str], batches: Iterable[Batch]) -> dict[str, Bounds]:
+    """Minimum and maximum of each tensor in `names`, as means over the batches. UserError if there are no batches.
+    Batches may have more keys than the graph has inputs.
+    """
+    probed = onnx.ModelProto()
+    probed.CopyFrom(model)
+    wanted = [(name, kind) for name in names for kind in ("ReduceMin", "ReduceMax")]
+    for name, kind in wanted:
+        probed.graph.node.append(helper.make_node(kind, [name], [f"{name}.{kind}"], keepdims=0))
+        probed.graph.output.append(helper.make_tensor_value_info(f"{name}.{kind}", TensorProto.FLOAT, []))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    session = onnxruntime.InferenceSession(probed.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    inputs, outputs = [each.name for each in session.get_inputs()], [f"{name}.{kind}" for name, kind in wanted]
+    seen = [session.run(outputs, {name: batch[name] for name in inputs}) for batch in batches]
+    means = np.mean(np.array(seen, np.float64), axis=0).reshape(-1, 2)
+    return {name: (float(low), float(high)) for name, (low, high) in zip(names, means, strict=True)}
+
+
+def products_to_int8(model: onnx.ModelProto, products: Collection[str], bounds: Mapping[str, Bounds]) -> None:
+    """Quantise the MatMul nodes `products`, whose second factor is a constant [inputs, columns] with a scale per
+    column. `bounds` of their first factors.
+    """
+    graph = model.graph
+    tensors = _QuantisedTensors(graph, bounds)
+    biases = _biases(graph, set(products))
+    added, nodes = {node.name for node in biases.values()}, []
+    for node in graph.node:
+        if node.name in added:
+            continue
+        if node.name in products:
+            nodes += tensors.product(node, biases.get(node.output[0]))
+        else:
+            nodes.append(node)
+    replaced = {node.input[1] for node in graph.node if node.name in products}
+    del graph.node[:]
+    graph.node.extend(nodes)
+    drop_unused(graph, replaced)
+    if _RUNTIME not in {each.domain for each in model.opset_import}:
+        model.opset_import.append(helper.make_opsetid(_RUNTIME, 1))
+
+
+def _biases(graph: onnx.GraphProto, products: Collection[str]) -> dict[str, onnx.NodeProto]:
+    """Maps the output of a product to the addition of a constant vector, if nothing else reads that output."""
+    vectors = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 1}
+    read = Counter(name for node in graph.node for name in node.input)
+    read.update(tensor.name for tensor in graph.output)
+    columns = {node.output[0] for node in graph.node if node.name in products and read[node.output[0]] == 1}
+    additions = {}
+    for node in graph.node:
+        if node.op_type == "Add" and node.input[0] in columns and node.input[1] in vectors:
+            additions[node.input[0]] = node
+    return additions
+
+
+class _QuantisedTensors:
+    """Quantised weights and activations of a graph, each made once."""
+
+    def __init__(self, graph: onnx.GraphProto, bounds: Mapping[str, Bounds]):
+        self._graph, self._bounds = graph, bounds
+        self._matrices = {tensor.name: tensor for tensor in graph.initializer if len(tensor.dims) == 2}
+        self._done: set[str] = set()
+
+    def product(self, node: onnx.NodeProto, bias: onnx.NodeProto | None) -> list[onnx.NodeProto]:
+        """The nodes that replace a product and the addition of its bias."""
+        left, right = node.input
+        out = bias or node
+        nodes = []
+        if left not in self._done:
+            self._done.add(left)
+            nodes.append(self._activation(left))
+        if right not in self._done:
+            self._done.add(right)
+            weight = numpy_helper.to_array(self._matrices[right])
+            # A scale per column; int8 is used from -127 to 127, so that 0 stays 0.
+            scales = np.maximum(np.abs(weight).max(axis=0), _TINY) / 127
+            self._constant(np.round(weight / scales).astype(np.int8), f"{right}.int8")
+            self._constant(scales.astype(np.float32), f"{right}.scales")
+        inputs = [f"{left}.int8", f"{right}.int8", f"{left}.scale", f"{right}.scales", f"{left}.zero", ""]
+        inputs.append(bias.input[1] if bias else "")
+        nodes.append(helper.make_node("MatMulIntegerToFloat", inputs, [out.output[0]], node.name, domain=_RUNTIME))
+        return nodes
+
+    def _activation(self, name: str) -> onnx.NodeProto:
+        """The node that quantises an activation to uint8; 0 stays exactly 0."""
+        # Padding and ReLU give exact zeros, which must not be shifted by rounding.
+        low, high = min(self._bounds[name][0], 0.0), max(self._bounds[name][1], 0.0)
+        scale = max((high - low) / 255, float(_TINY))
+        self._constant(np.float32(scale), f"{name}.scale")
+        self._constant(np.uint8(round(-low / scale)), f"{name}.zero")
+        inputs = [name, f"{name}.scale", f"{name}.zero"]
+        return helper.make_node("QuantizeLinear", inputs, [f"{name}.int8"], f"{name}.quantise")
+
+    def _constant(self, array: np.ndarray | np.generic, name: str) -> None:
+        self._graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))

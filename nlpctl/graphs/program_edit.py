@@ -19,6 +19,8 @@ from nlpctl.graphs.graph_files import paddle_files
 from nlpctl.paddle_version import described_tensor
 
 TYPES = {"float32": 5, "int32": 2, "int64": 3, "int8": 21, "uint8": 20}  # VarType.Type of framework.proto
+_TENSOR = 7  # VarType.Type
+_INT, _FLOAT, _BOOLEAN = 0, 1, 6  # AttrType
 
 
 def read_parameters(prefix: Path) -> tuple[Any, dict[str, np.ndarray]]:
@@ -48,6 +50,9 @@ def graph_files(prefix: Path) -> tuple[Path, Path]:
     return prefix.with_name(program), prefix.with_name(parameters)
 
 
+# -- operators and variables of a program -----------------------------------------------------------------------------
+
+
 def declare(block: Any, name: str, dtype: str, shape: Iterable[int], *, persistable: bool = False) -> str:
     """Declare a variable of a block, new or not; -1 for a variable dimension. Returns its name."""
     variable = next((each for each in block.vars if each.name == name), None) or block.vars.add(name=name)
@@ -57,9 +62,6 @@ def declare(block: Any, name: str, dtype: str, shape: Iterable[int], *, persista
     tensor.data_type = TYPES[dtype]
     tensor.dims[:] = shape
     return name
-
-
-_TENSOR = 7  # VarType.Type
 
 
 def operator(
@@ -79,6 +81,16 @@ def operator(
     return copy
 
 
+def _set_attribute(op: Any, name: str, value: int | float) -> None:
+    attribute = op.attrs.add(name=name)
+    if isinstance(value, bool):
+        attribute.type, attribute.b = _BOOLEAN, value
+    elif isinstance(value, int):
+        attribute.type, attribute.i = _INT, value
+    else:
+        attribute.type, attribute.f = _FLOAT, value
+
+
 def replace_operators(block: Any, operators: Iterable[Any]) -> None:
     """Set the operators of a block, in this order."""
     copies = [copied(each) for each in operators]
@@ -93,21 +105,8 @@ def set_argument(slots: Any, name: str, variable: str) -> None:
 
 def only(slots: Any, name: str) -> str:
     """The one variable in a slot of an operator."""
-    (found,) = next(slot.arguments for slot in slots if slot.parameter == name)
-    return found
-
-
-def _set_attribute(op: Any, name: str, value: int | float) -> None:
-    attribute = op.attrs.add(name=name)
-    if isinstance(value, bool):
-        attribute.type, attribute.b = _BOOLEAN, value
-    elif isinstance(value, int):
-        attribute.type, attribute.i = _INT, value
-    else:
-        attribute.type, attribute.f = _FLOAT, value
-
-
-_INT, _FLOAT, _BOOLEAN = 0, 1, 6  # AttrType
+    (variable,) = next(slot.arguments for slot in slots if slot.parameter == name)
+    return variable
 
 
 def copied(message: Any) -> Any:
@@ -117,7 +116,8 @@ def copied(message: Any) -> Any:
     return copy
 
 
-# Temporary static mode of Paddle, in which programs are loaded and changed without side effects.
+# -- static mode for a while, in which programs are loaded and changed without side effects ---------------------------
+
 
 @dataclass(frozen=True)
 class StaticWorld:

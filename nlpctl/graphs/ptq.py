@@ -20,7 +20,7 @@ from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.formats.program import Operator, Program, read_program
 from nlpctl.graphs import NARROW
-from nlpctl.graphs.calibration import Calibration, no_rows
+from nlpctl.graphs.calibration import PtqSettings, no_rows
 from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
 from nlpctl.graphs.int8_program import Int8Weight, int8_weights, write_onednn_program
 from nlpctl.graphs.program_edit import (
@@ -35,151 +35,11 @@ from nlpctl.graphs.to_static import renamed_variables
 from nlpctl.upstream.kl_threshold import fast_kl
 from nlpctl.upstream.static_int8 import LARGEST, ProductsOnly
 
-# Better int8 weights than rounding to nearest, judged by the outputs on calibration rows.
-#
-# `adaround` rounds a weight up or down such that the output of its product changes least, which is the objective of
-# AdaRound (arXiv:2004.10568, equation 13). The paper relaxes the choice and trains it. Here coordinate descent
-# minimises the same quadratic form, so the result is never worse than rounding to nearest. `bias_correction` restores
-# the spread of each column (arXiv:1810.05723) and adds the mean error of the outputs to the bias.
-#
-# Paddle 2.6.2 accepts both options, but in its onnx_format the first ruins the weights and the second has no effect.
-
-TRANSPOSED = ("trans_x", "trans_y", "transpose_X", "transpose_Y")
-SWEEPS = 4  # through a matrix; after two little changes
-BLOCK = 64  # rows of a matrix decided before the gradient of the rest is updated
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Statistics of a product's inputs over all rows: count, sum [k], second moments [k, k]."""
-
-    rows: int
-    total: np.ndarray
-    products: np.ndarray
-
-    def __add__(self, other: Inputs) -> Inputs:
-        return Inputs(self.rows + other.rows, self.total + other.total, self.products + other.products)
-
-
-def refine(
-    fp32: Path, program: Program, simulated: Path, feeds: Sequence[Batch], *, adaround: bool, bias_correction: bool
-) -> None:
-    """Improve the int8 weights of SIMULATED.*, made of FP32.* (`program`), in place. A matrix that is used twice stays
-    unchanged."""
-    desc, arrays = read_parameters(simulated)
-    _, originals = read_parameters(fp32)
-    products = {op.inputs["Y"][0]: op for op in _matrix_products(program, originals)}
-    weights = [weight for weight in int8_weights(desc, arrays) if weight.name in products and _by_column(weight)]
-    seen = _observed(fp32, feeds, {products[weight.name].inputs["X"][0] for weight in weights})
-    for weight in weights:
-        product, original = products[weight.name], originals[weight.name]
-        inputs = seen[product.inputs["X"][0]]
-        if adaround:
-            weight = replace(weight, steps=rounded(original, weight, inputs))
-        if bias_correction:
-            weight = replace(weight, bounds=spread_as(original, weight))
-            bias = _bias(program, product, arrays)
-            if bias is not None:
-                arrays[bias] = arrays[bias] + lost(original, weight, inputs)
-        arrays[weight.name] = weight.steps
-        arrays[weight.scale_name] = weight.bounds.reshape(arrays[weight.scale_name].shape)
-    write_parameters(simulated, desc, arrays)
-
-
-def rounded(original: np.ndarray, weight: Int8Weight, inputs: Inputs) -> np.ndarray:
-    """The steps of `weight`, each rounded up or down from `original` [k, n], with the smallest output error."""
-    exact = original / np.maximum(weight.column_bounds, np.finfo(np.float32).tiny) * LARGEST
-    steps = np.clip(np.rint(exact), -LARGEST, LARGEST)
-    other = np.clip(steps + np.where(exact >= steps, 1, -1), -LARGEST, LARGEST)
-    form = inputs.products / inputs.rows
-    # The squared error of the outputs is a quadratic form in the rounding errors of a column, so columns are
-    # independent.
-    slope = form @ (steps - exact)  # half the gradient, in units of each column's step
-    for _ in range(SWEEPS):
-        changed = False
-        for start in range(0, len(steps), BLOCK):
-            rows = slice(start, start + BLOCK)
-            change = _decide(steps[rows], other[rows], slope[rows].copy(), form[rows, rows])
-            slope += form[:, rows] @ change
-            changed |= bool(change.any())
-        if not changed:
-            break
-    return steps.astype(weight.steps.dtype)
-
-
-def _decide(steps: np.ndarray, other: np.ndarray, slope: np.ndarray, form: np.ndarray) -> np.ndarray:
-    """Flip the rounding if that is better, row after row, in place; returns the change of `steps`."""
-    change = np.zeros_like(steps)
-    for row in range(len(steps)):
-        by = other[row] - steps[row]
-        change[row] = np.where(by * (2 * slope[row] + by * form[row, row]) < 0, by, 0)
-        slope += np.outer(form[:, row], change[row])
-        steps[row] += change[row]
-        other[row] -= change[row]
-    return change
-
-
-def spread_as(original: np.ndarray, weight: Int8Weight) -> np.ndarray:
-    """The bounds that give `weight` the standard deviation of `original`, per column or overall."""
-    axis = None if weight.bounds.size == 1 else 0
-    found = weight.values.std(axis=axis)
-    return (weight.bounds * np.where(found > 0, original.std(axis=axis) / np.where(found > 0, found, 1), 1)).astype(
-        weight.bounds.dtype
-    )
-
-
-def lost(original: np.ndarray, weight: Int8Weight, inputs: Inputs) -> np.ndarray:
-    """The mean error of the outputs for these inputs, [n]."""
-    return (inputs.total / inputs.rows @ (original - weight.values)).astype(np.float32)
-
-
-def _by_column(weight: Int8Weight) -> bool:
-    return weight.steps.ndim == 2 and (weight.axis == 1 or weight.bounds.size == 1)
-
-
-def _matrix_products(program: Program, parameters: Mapping[str, np.ndarray]) -> Iterable[Operator]:
-    """Products x @ W with a matrix that has no other reader."""
-    for op in program.operators:
-        transposed = any(op.attributes.get(name, False) for name in TRANSPOSED)
-        if op.type in ("matmul", "matmul_v2", "mul") and op.inputs["Y"][0] in parameters and not transposed:
-            if len(_readers(program, op.inputs["Y"][0])) == 1:
-                yield op
-
-
-def _bias(program: Program, product: Operator, parameters: Mapping[str, np.ndarray]) -> str | None:
-    """The bias that is added to the output of `product`, if it has no other use."""
-    readers = _readers(program, product.outputs["Out"][0])
-    if len(readers) != 1 or readers[0].type != "elementwise_add":
-        return None
-    bias = readers[0].inputs["Y"][0]
-    return bias if bias in parameters and len(_readers(program, bias)) == 1 else None
-
-
-def _readers(program: Program, name: str) -> list[Operator]:
-    return [op for op in program.operators if name in op.reads]
-
-
-def _observed(fp32: Path, feeds: Sequence[Batch], names: set[str]) -> dict[str, Inputs]:
-    """Run the fp32 graph and collect the statistics of these variables."""
-    found: dict[str, Inputs] = {}
-    with static_world() as world:
-        program, _, _ = paddle.static.load_inference_model(str(fp32), world.executor)
-        order = sorted(names)
-        for feed in feeds:
-            outputs = world.executor.run(program, feed=feed, fetch_list=order, scope=world.scope)
-            for name, output in zip(order, outputs, strict=True):
-                rows = output.reshape(-1, output.shape[-1])
-                inputs = Inputs(len(rows), rows.sum(axis=0), rows.T @ rows)
-                found[name] = found[name] + inputs if name in found else inputs
-    return found
-
-
-
 PRODUCTS = ("matmul", "matmul_v2", "mul")
-STANDARD = Calibration()
+STANDARD = PtqSettings()
 
 
-def quantize(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calibration = STANDARD) -> tuple[str, ...]:
+def quantize(fp32: Path, out: Path, batches: Iterable[Batch], calibration: PtqSettings = STANDARD) -> tuple[str, ...]:
     """Write OUT.pdmodel and OUT.pdiparams, the graph FP32.pdmodel in int8; returns the weights that became int8.
 
     Inputs and outputs keep their names. Batches may have more keys than the graph has inputs; 16 of 32 rows are
@@ -196,7 +56,7 @@ def quantize(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calib
     return weights
 
 
-def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calibration = STANDARD) -> None:
+def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: PtqSettings = STANDARD) -> None:
     """Write OUT.*, which simulates int8 in fp32; otherwise like `quantize`."""
     calibration.check()
     program = read_program(graph_files(fp32)[0])
@@ -216,7 +76,7 @@ def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calib
 
 
 def _quantize(
-    world: StaticWorld, program: Program, fp32: Path, out: Path, feeds: list[Batch], calibration: Calibration
+    world: StaticWorld, program: Program, fp32: Path, out: Path, feeds: list[Batch], calibration: PtqSettings
 ) -> None:
     with quiet_quantisers(), fast_kl():
         ptq = PostTrainingQuantization(
@@ -225,7 +85,10 @@ def _quantize(
             scope=world.scope,
             model_filename=fp32.name + PROGRAM,
             params_filename=fp32.name + PARAMETERS,
-            data_loader=_loader(feeds),
+            # The only input that it accepts is a data loader; each of its items is fed to the executor.
+            data_loader=paddle.io.DataLoader(
+                _Batches(feeds), batch_size=None, collate_fn=lambda batch: batch, return_list=True
+            ),
             batch_nums=len(feeds),
             algo=calibration.algo,
             quantizable_op_type=list(PRODUCTS),
@@ -256,17 +119,149 @@ class _Batches(paddle.io.Dataset):
         return self.batches[index]
 
 
-def _loader(batches: Sequence[Batch]) -> paddle.io.DataLoader:
-    """A data loader, the only input that PostTrainingQuantization accepts; each item is fed to the executor."""
-    return paddle.io.DataLoader(_Batches(batches), batch_size=None, collate_fn=_as_it_is, return_list=True)
-
-
-def _as_it_is(batch: Batch) -> Batch:
-    return batch
-
-
 def _keep_output_names(written: Program, program: Program) -> None:
     """Restore output names. Saving multiplies each output by 1 and gives the result a new name."""
     pairs = [(new, old) for new, old in zip(written.fetches, program.fetches, strict=True) if new != old]
     names = dict(pairs) | {old: f"{old}.unscaled" for _, old in pairs}
     written.file.write_bytes(renamed_variables(written.serialized, names))
+
+
+# -- better int8 weights than rounding to nearest, judged by the outputs on calibration rows --------------------------
+#
+# `adaround` rounds a weight up or down such that the output of its product changes least, which is the objective of
+# AdaRound (arXiv:2004.10568, equation 13). The paper relaxes the choice and trains it. Here coordinate descent
+# minimises the same quadratic form, so the result is never worse than rounding to nearest. `bias_correction` restores
+# the spread of each column (arXiv:1810.05723) and adds the mean error of the outputs to the bias.
+#
+# Paddle 2.6.2 accepts both options, but in its onnx_format the first ruins the weights and the second has no effect
+# (docs/upstream.md, QuantWeightPass).
+
+TRANSPOSED = ("trans_x", "trans_y", "transpose_X", "transpose_Y")
+SWEEPS = 4  # through a matrix; after two little changes
+BLOCK = 64  # rows of a matrix decided before the gradient of the rest is updated
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Statistics of a product's inputs over all rows: count, sum [k], second moments [k, k]."""
+
+    rows: int
+    total: np.ndarray
+    products: np.ndarray
+
+    def __add__(self, other: Inputs) -> Inputs:
+        return Inputs(self.rows + other.rows, self.total + other.total, self.products + other.products)
+
+
+def refine(
+    fp32: Path, program: Program, simulated: Path, feeds: Sequence[Batch], *, adaround: bool, bias_correction: bool
+) -> None:
+    """Improve the int8 weights of SIMULATED.*, made of FP32.* (`program`), in place. A matrix that is used twice stays
+    unchanged."""
+    desc, arrays = read_parameters(simulated)
+    _, originals = read_parameters(fp32)
+    products = {op.inputs["Y"][0]: op for op in _matrix_products(program, originals)}
+    weights = [weight for weight in int8_weights(desc, arrays) if weight.name in products and _by_column(weight)]
+    statistics = _measure_inputs(fp32, feeds, {products[weight.name].inputs["X"][0] for weight in weights})
+    for weight in weights:
+        product, original = products[weight.name], originals[weight.name]
+        inputs = statistics[product.inputs["X"][0]]
+        if adaround:
+            weight = replace(weight, steps=rounded(original, weight, inputs))
+        if bias_correction:
+            weight = replace(weight, bounds=spread_as(original, weight))
+            bias = _bias(program, product, arrays)
+            if bias is not None:
+                arrays[bias] = arrays[bias] + mean_error(original, weight, inputs)
+        arrays[weight.name] = weight.steps
+        arrays[weight.scale_name] = weight.bounds.reshape(arrays[weight.scale_name].shape)
+    write_parameters(simulated, desc, arrays)
+
+
+def rounded(original: np.ndarray, weight: Int8Weight, inputs: Inputs) -> np.ndarray:
+    """The steps of `weight`, each rounded up or down from `original` [k, n], with the smallest output error."""
+    exact = original / np.maximum(weight.column_bounds, np.finfo(np.float32).tiny) * LARGEST
+    steps = np.clip(np.rint(exact), -LARGEST, LARGEST)
+    other = np.clip(steps + np.where(exact >= steps, 1, -1), -LARGEST, LARGEST)
+    form = inputs.products / inputs.rows
+    # The squared error of the outputs is a quadratic form in the rounding errors of a column, so columns are
+    # independent.
+    slope = form @ (steps - exact)  # half the gradient, in units of each column's step
+    for _ in range(SWEEPS):
+        changed = False
+        for start in range(0, len(steps), BLOCK):
+            rows = slice(start, start + BLOCK)
+            change = _decide(steps[rows], other[rows], slope[rows].copy(), form[rows, rows])
+            slope += form[:, rows] @ change
+            changed |= bool(change.any())
+        if not changed:
+            break
+    return steps.astype(weight.steps.dtype)
+
+
+def _decide(steps: np.ndarray, other: np.ndarray, slope: np.ndarray, form: np.ndarray) -> np.ndarray:
+    """Flip the rounding if that is better, row after row, in place; returns the change of `steps`."""
+    change = np.zeros_like(steps)
+    for row in range(len(steps)):
+        # A change of one rounding by `by` changes the quadratic form by 2 * by * slope + by^2 * form[row, row].
+        by = other[row] - steps[row]
+        change[row] = np.where(by * (2 * slope[row] + by * form[row, row]) < 0, by, 0)
+        slope += np.outer(form[:, row], change[row])
+        steps[row] += change[row]
+        other[row] -= change[row]
+    return change
+
+
+def spread_as(original: np.ndarray, weight: Int8Weight) -> np.ndarray:
+    """The bounds that give `weight` the standard deviation of `original`, per column or overall."""
+    axis = None if weight.bounds.size == 1 else 0
+    std = weight.values.std(axis=axis)
+    # A column of zeros has no spread to restore; the inner `where` keeps it from being divided by.
+    factor = np.where(std > 0, original.std(axis=axis) / np.where(std > 0, std, 1), 1)
+    return (weight.bounds * factor).astype(weight.bounds.dtype)
+
+
+def mean_error(original: np.ndarray, weight: Int8Weight, inputs: Inputs) -> np.ndarray:
+    """The mean error of the outputs for these inputs, [n]."""
+    return (inputs.total / inputs.rows @ (original - weight.values)).astype(np.float32)
+
+
+def _by_column(weight: Int8Weight) -> bool:
+    return weight.steps.ndim == 2 and (weight.axis == 1 or weight.bounds.size == 1)
+
+
+def _matrix_products(program: Program, parameters: Mapping[str, np.ndarray]) -> Iterable[Operator]:
+    """Products x @ W with a matrix that has no other reader."""
+    for op in program.operators:
+        transposed = any(op.attributes.get(name, False) for name in TRANSPOSED)
+        if op.type in ("matmul", "matmul_v2", "mul") and op.inputs["Y"][0] in parameters and not transposed:
+            if len(_readers(program, op.inputs["Y"][0])) == 1:
+                yield op
+
+
+def _bias(program: Program, product: Operator, parameters: Mapping[str, np.ndarray]) -> str | None:
+    """The bias that is added to the output of `product`, if it has no other use."""
+    readers = _readers(program, product.outputs["Out"][0])
+    if len(readers) != 1 or readers[0].type != "elementwise_add":
+        return None
+    bias = readers[0].inputs["Y"][0]
+    return bias if bias in parameters and len(_readers(program, bias)) == 1 else None
+
+
+def _readers(program: Program, name: str) -> list[Operator]:
+    return [op for op in program.operators if name in op.reads]
+
+
+def _measure_inputs(fp32: Path, feeds: Sequence[Batch], names: set[str]) -> dict[str, Inputs]:
+    """Run the fp32 graph and collect the statistics of these variables."""
+    statistics: dict[str, Inputs] = {}
+    with static_world() as world:
+        program, _, _ = paddle.static.load_inference_model(str(fp32), world.executor)
+        order = sorted(names)
+        for feed in feeds:
+            outputs = world.executor.run(program, feed=feed, fetch_list=order, scope=world.scope)
+            for name, output in zip(order, outputs, strict=True):
+                rows = output.reshape(-1, output.shape[-1])
+                inputs = Inputs(len(rows), rows.sum(axis=0), rows.T @ rows)
+                statistics[name] = statistics[name] + inputs if name in statistics else inputs
+    return statistics

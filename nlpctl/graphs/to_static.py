@@ -25,7 +25,108 @@ from nlpctl.models.own_network import is_own, own_layer
 from nlpctl.models.pruned import encoder_layers
 from nlpctl.models.simulated_int8 import is_simulated
 
-# Computes the last layer of a transformer for the first token only, if the head reads no other token.
+_UNUSED_INPUT = "doesn't exist in pruned inference program"  # in Paddle's message
+
+
+def write_paddle_graph(
+    network: paddle.nn.Layer, batch: Batch, outputs: Sequence[str], prefix: Path
+) -> tuple[TensorSpec, ...]:
+    """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams, with its outputs named `outputs`.
+
+    Parts that no output depends on are left out, such as the last layer of tokens that the head does not read. `batch`:
+    an example input. Returns the specs of the outputs; the network does not change. RunFailed if Paddle fails; OSError
+    if the disk does; UserError for a network that simulates int8.
+    """
+    if is_simulated(network):
+        message = "this network simulates int8, so a graph of it would be slow"
+        raise UserError(message, hint="use its int8 graph, which `nlpctl compress` wrote, or its source")
+    network.eval()
+    traced = own_layer(network)
+    specs = static_inputs(traced, batch)
+    try:
+        with warnings.catch_warnings(), first_token_only(network):
+            warnings.simplefilter("ignore")  # names that operators of Paddle's own layers use
+            static = paddle.jit.to_static(traced, input_spec=specs, full_graph=True)
+            paddle.jit.save(static, str(prefix))
+    except OSError:
+        raise
+    except Exception as error:
+        message = f"Paddle cannot translate {type(network).__name__} to a static graph: {type(error).__name__}: {error}"
+        hint = "use the model folder itself: --engine dygraph"
+        if _UNUSED_INPUT in str(error):
+            hint = f"its forward takes an input that it does not use: remove it there, and train again; or {hint}"
+        raise RunFailed(message.strip(), hint=hint) from error
+    finally:
+        # to_static replaces forward in place; without this, dygraph calls would run the static graph.
+        traced.forward.rollback()
+    program, parameters = (prefix.with_name(name) for name in paddle_files(prefix.name))
+    refuse_cut_parameters(program, parameters)
+    return name_outputs(program, outputs)
+
+
+def refuse_cut_parameters(program: Path, parameters: Path) -> None:
+    """OSError if `parameters`, which paddle.jit.save has just written, lacks some of those of `program`.
+
+    Paddle does not tell that a write failed, on a full or a broken disk (docs/upstream.md). Only sizes are read.
+    """
+    wanted = len(read_program(program).persistables)
+    try:
+        held = len(read_tensors(parameters)) if parameters.exists() and parameters.stat().st_size else 0
+    except UserError:  # the last one is cut
+        held = -1
+    if held != wanted:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(parameters))
+
+
+def name_outputs(file: Path, names: Sequence[str]) -> tuple[TensorSpec, ...]:
+    """Give the outputs of a program the task's names; Paddle calls them save_infer_model/scale_0.tmp_0.
+
+    Returns the output specs.
+    """
+    program = read_program(file)
+    renamed = dict(zip(program.fetches, names, strict=True))
+    file.write_bytes(renamed_variables(program.serialized, renamed))
+    outputs = [program.variables[name] for name in program.fetches]
+    return tuple(
+        TensorSpec(renamed[each.name], each.dtype, tuple(None if size < 0 else size for size in each.shape))
+        for each in outputs
+    )
+
+
+def renamed_variables(serialized: bytes, names: Mapping[str, str]) -> bytes:
+    """A ProgramDesc with some variables renamed."""
+    from paddle.base.proto import framework_pb2
+
+    desc = framework_pb2.ProgramDesc()
+    desc.ParseFromString(serialized)
+    for block in desc.blocks:
+        for variable in block.vars:
+            variable.name = names.get(variable.name, variable.name)
+        for op in block.ops:
+            for slot in (*op.inputs, *op.outputs):
+                slot.arguments[:] = [names.get(name, name) for name in slot.arguments]
+    return desc.SerializeToString()
+
+
+# -- the inputs of a network and of its graph -------------------------------------------------------------------------
+
+
+def static_inputs(network: paddle.nn.Layer, batch: Mapping[str, np.ndarray]) -> list[paddle.static.InputSpec | None]:
+    """The arrays of `batch` in the order in which `forward` takes them, of any size; None for one in between."""
+    names = list(inspect.signature(network.forward).parameters)
+    last = max(names.index(name) for name in batch)
+    return [
+        paddle.static.InputSpec([None] * batch[name].ndim, str(batch[name].dtype), name) if name in batch else None
+        for name in names[: last + 1]
+    ]
+
+
+def input_specs(batch: Batch) -> tuple[TensorSpec, ...]:
+    """The input specs of a graph for batches like this one, in feeding order; every dimension is variable."""
+    return tuple(TensorSpec(name, str(array.dtype), (None,) * array.ndim) for name, array in batch.items())
+
+
+# -- the last layer of a transformer for the first token alone, where the head reads no other -------------------------
 #
 # A classifier reads the state of the first token ([CLS]). The last layer's states of other tokens are unused, so only
 # its keys and values are needed for them: two of the layer's twelve hidden x hidden products per token. Outputs are the
@@ -83,104 +184,3 @@ class FirstTokenLayer(nn.Layer):
         first = paddle.index_select(src, paddle.zeros([1], "int64"), axis=1)
         state = layer.norm1(first + layer.self_attn(first, src, src, src_mask))
         return layer.norm2(state + layer.linear2(layer.activation(layer.linear1(state))))
-
-
-# The input specs of a network, for its translation to a static graph.
-
-def static_inputs(network: paddle.nn.Layer, batch: Mapping[str, np.ndarray]) -> list[paddle.static.InputSpec | None]:
-    """The arrays of `batch` in the order in which `forward` takes them, of any size; None for one in between."""
-    names = list(inspect.signature(network.forward).parameters)
-    last = max(names.index(name) for name in batch)
-    return [
-        paddle.static.InputSpec([None] * batch[name].ndim, str(batch[name].dtype), name) if name in batch else None
-        for name in names[: last + 1]
-    ]
-
-
-
-_UNUSED_INPUT = "doesn't exist in pruned inference program"  # in Paddle's message
-
-
-def input_specs(batch: Batch) -> tuple[TensorSpec, ...]:
-    """The input specs of a graph for batches like this one, in feeding order; every dimension is variable."""
-    return tuple(TensorSpec(name, str(array.dtype), (None,) * array.ndim) for name, array in batch.items())
-
-
-def write_paddle_graph(
-    network: paddle.nn.Layer, batch: Batch, outputs: Sequence[str], prefix: Path
-) -> tuple[TensorSpec, ...]:
-    """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams, with its outputs named `outputs`.
-
-    Parts that no output depends on are left out (graphs/to_static.py). `batch`: an example input. Returns the output
-    names; the network does not change. RunFailed if Paddle fails; OSError if the disk does; UserError for a network
-    that simulates int8.
-    """
-    if is_simulated(network):
-        message = "this network simulates int8, so a graph of it would be slow"
-        raise UserError(message, hint="use its int8 graph, which `nlpctl compress` wrote, or its source")
-    network.eval()
-    traced = own_layer(network)
-    specs = static_inputs(traced, batch)
-    try:
-        with warnings.catch_warnings(), first_token_only(network):
-            warnings.simplefilter("ignore")  # names that operators of Paddle's own layers use
-            static = paddle.jit.to_static(traced, input_spec=specs, full_graph=True)
-            paddle.jit.save(static, str(prefix))
-    except OSError:
-        raise
-    except Exception as error:
-        message = f"Paddle cannot translate {type(network).__name__} to a static graph: {type(error).__name__}: {error}"
-        hint = "use the model folder itself: --engine dygraph"
-        if _UNUSED_INPUT in str(error):
-            hint = f"its forward takes an input that it does not use: remove it there, and train again; or {hint}"
-        raise RunFailed(message.strip(), hint=hint) from error
-    finally:
-        # to_static replaces forward in place; without this, dygraph calls would run the static graph.
-        traced.forward.rollback()
-    program, parameters = (prefix.with_name(name) for name in paddle_files(prefix.name))
-    refuse_cut_parameters(program, parameters)
-    return name_outputs(program, outputs)
-
-
-def refuse_cut_parameters(program: Path, parameters: Path) -> None:
-    """OSError if `parameters`, which paddle.jit.save has just written, lacks some of those of `program`.
-
-    Paddle does not tell that a write failed, on a full or a broken disk (docs/upstream.md). Only sizes are read.
-    """
-    wanted = len(read_program(program).persistables)
-    try:
-        held = len(read_tensors(parameters)) if parameters.exists() and parameters.stat().st_size else 0
-    except UserError:  # the last one is cut
-        held = -1
-    if held != wanted:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), str(parameters))
-
-
-def name_outputs(file: Path, names: Sequence[str]) -> tuple[TensorSpec, ...]:
-    """Give the outputs of a program the task's names; Paddle calls them save_infer_model/scale_0.tmp_0.
-
-    Returns the output specs.
-    """
-    program = read_program(file)
-    renamed = dict(zip(program.fetches, names, strict=True))
-    file.write_bytes(renamed_variables(program.serialized, renamed))
-    found = [program.variables[name] for name in program.fetches]
-    return tuple(
-        TensorSpec(renamed[each.name], each.dtype, tuple(None if size < 0 else size for size in each.shape))
-        for each in found
-    )
-
-
-def renamed_variables(serialized: bytes, names: Mapping[str, str]) -> bytes:
-    """A ProgramDesc with some variables renamed."""
-    from paddle.base.proto import framework_pb2
-
-    desc = framework_pb2.ProgramDesc()
-    desc.ParseFromString(serialized)
-    for block in desc.blocks:
-        for variable in block.vars:
-            variable.name = names.get(variable.name, variable.name)
-        for op in block.ops:
-            for slot in (*op.inputs, *op.outputs):
-                slot.arguments[:] = [names.get(name, name) for name in slot.arguments]
-    return desc.SerializeToString()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.graphs.calibration import ALGORITHMS, Calibration
+from nlpctl.graphs.calibration import ALGORITHMS, PtqSettings
 from nlpctl.graphs.program_edit import read_parameters
 from nlpctl.graphs.ptq import quantize
 
@@ -23,14 +23,14 @@ REFUSED = [
 @pytest.mark.parametrize(("settings", "key", "reason"), REFUSED)
 def test_what_cannot_be_done_is_refused_by_its_key(tmp_path, settings, key, reason):
     with pytest.raises(UserError) as raised:
-        quantize(tmp_path / "none", tmp_path / "int8", [], Calibration(**settings))
+        quantize(tmp_path / "none", tmp_path / "int8", [], PtqSettings(**settings))
     (problem,) = raised.value.problems
     assert problem.where == key and reason in problem.message and problem.hint
 
 
 def test_all_at_once():
     with pytest.raises(UserError) as raised:
-        Calibration(algo="min_max", onnx_format=False).check()
+        PtqSettings(algo="min_max", onnx_format=False).check()
     assert len(raised.value.problems) == 2
 
 
@@ -38,7 +38,7 @@ def test_every_algorithm_finds_other_bounds(attention, tmp_path):
     """But those that happen to agree on a value: none has the bounds of another throughout."""
     found = {}
     for algo in ALGORITHMS:
-        quantize(attention.prefix, tmp_path / algo, attention.batches, Calibration(algo=algo))
+        quantize(attention.prefix, tmp_path / algo, attention.batches, PtqSettings(algo=algo))
         desc, _ = read_parameters(tmp_path / algo)
         ops = [{each.name: each for each in op.attrs} for op in desc.blocks[0].ops if op.type == "fc"]
         found[algo] = [attributes["Scale_in"].f for attributes in ops if "Scale_weights" in attributes]

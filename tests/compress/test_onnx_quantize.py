@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nlpctl.errors import UserError
 from nlpctl.graphs.onnx_graph import read_graph, shrink_embeddings
-from nlpctl.graphs.onnx_quantize import Int8Graph, quantize_dynamic, quantize_static, seen_bounds
+from nlpctl.graphs.onnx_quantize import Int8Graph, measure_bounds, quantize_dynamic, quantize_static
 
 
 def largest_error(found, expected):
@@ -65,7 +65,7 @@ def test_bounds_are_the_mean_of_those_of_batches():
     graph = helper.make_graph([helper.make_node("Neg", ["value"], ["out"])], "g", [value], [out])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
     batches = [{"value": np.array(each, np.float32), "more": None} for each in ([1, 2], [3, -4, 0], [2])]
-    bounds = seen_bounds(model, ["out", "value"], batches)
+    bounds = measure_bounds(model, ["out", "value"], batches)
     assert bounds == {"out": pytest.approx((-7 / 3, 1 / 3)), "value": pytest.approx((-1 / 3, 7 / 3))}
     assert [each.name for each in model.graph.output] == ["out"]
 

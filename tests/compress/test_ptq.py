@@ -9,7 +9,7 @@ import pytest
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.formats.program import read_program
 from nlpctl.graphs.int8_program import write_onednn_program
-from nlpctl.graphs.ptq import Calibration, quantize, simulate
+from nlpctl.graphs.ptq import PtqSettings, quantize, simulate
 
 ALGORITHMS = ("avg", "abs_max", "mse", "emd", "hist")
 
@@ -35,7 +35,7 @@ def test_onednn_computes_what_was_simulated(attention, tmp_path):
 @pytest.mark.usefixtures("native_int8")
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_onednn_decides_as_the_network(attention, tmp_path, algo):
-    weights = quantize(attention.prefix, tmp_path / "int8", attention.batches, Calibration(algo=algo))
+    weights = quantize(attention.prefix, tmp_path / "int8", attention.batches, PtqSettings(algo=algo))
     assert len(weights) == 5  # query, key, value, inner, outer; the head is narrow
     found = attention.paddle_int8(tmp_path / "int8")
     assert 0 < largest_error(found, attention.expected) < 0.3
@@ -43,7 +43,7 @@ def test_onednn_decides_as_the_network(attention, tmp_path, algo):
 
 
 def test_a_scale_per_weight(attention, tmp_path):
-    settings = Calibration(weight_quantize_type="abs_max")
+    settings = PtqSettings(weight_quantize_type="abs_max")
     quantize(attention.prefix, tmp_path / "int8", attention.batches, settings)
     assert largest_error(attention.paddle_int8(tmp_path / "int8"), attention.expected) < 0.35
 
@@ -64,7 +64,7 @@ def test_what_is_skipped_stays_fp32(attention, tmp_path):
     program = read_program(attention.folder / "model.pdmodel")
     activated = next(op.outputs["Out"][0] for op in program.operators if op.type == "gelu")
     every = quantize(attention.prefix, tmp_path / "all", attention.batches)
-    fewer = quantize(attention.prefix, tmp_path / "some", attention.batches, Calibration(skip=(activated,)))
+    fewer = quantize(attention.prefix, tmp_path / "some", attention.batches, PtqSettings(skip=(activated,)))
     assert len(fewer) == len(every) - 1
     assert set(every) - set(fewer) == {attention.network.outer.weight.name}
 

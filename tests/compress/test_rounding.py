@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nlpctl.graphs.calibration import Calibration
+from nlpctl.graphs.calibration import PtqSettings
 from nlpctl.graphs.int8_program import Int8Weight, int8_weights
 from nlpctl.graphs.program_edit import read_parameters
-from nlpctl.graphs.ptq import Inputs, lost, quantize, rounded, simulate, spread_as
+from nlpctl.graphs.ptq import Inputs, mean_error, quantize, rounded, simulate, spread_as
 
 DRAW = np.random.default_rng(0)
 ORIGINAL = DRAW.normal(size=(96, 5)).astype(np.float32)
@@ -63,7 +63,7 @@ def test_spread_and_mean_are_as_they_were(weight):
     found = Int8Weight(narrowed.steps, spread_as(ORIGINAL, narrowed), 1, weight.operator)
     axis = 0 if weight.bounds.size > 1 else None
     np.testing.assert_allclose(found.values.std(axis), ORIGINAL.std(axis), rtol=1e-5)
-    outputs = ROWS @ found.values + lost(ORIGINAL, found, INPUTS)
+    outputs = ROWS @ found.values + mean_error(ORIGINAL, found, INPUTS)
     np.testing.assert_allclose(outputs.mean(0), (ROWS @ ORIGINAL).mean(0), rtol=1e-3, atol=1e-3)
 
 
@@ -74,7 +74,7 @@ def written(prefix):
 
 def test_adaround_changes_steps_only_and_correction_bounds_and_biases(attention, tmp_path):
     for name, settings in (("near", {}), ("ada", {"round_type": "adaround"}), ("bias", {"bias_correction": True})):
-        simulate(attention.prefix, tmp_path / name, attention.batches, Calibration(algo="abs_max", **settings))
+        simulate(attention.prefix, tmp_path / name, attention.batches, PtqSettings(algo="abs_max", **settings))
     (near, plain), (ada, rounded_), (bias, corrected) = (written(tmp_path / name) for name in ("near", "ada", "bias"))
     assert len(near) >= 5
     for name, weight in near.items():
@@ -94,7 +94,7 @@ def test_both_in_the_engine(attention, tmp_path):
     """One scale per weight is coarse enough for roundings to count."""
     errors = []
     for settings in ({}, {"round_type": "adaround", "bias_correction": True}):
-        calibration = Calibration(algo="abs_max", weight_quantize_type="abs_max", **settings)
+        calibration = PtqSettings(algo="abs_max", weight_quantize_type="abs_max", **settings)
         quantize(attention.prefix, tmp_path / "int8", attention.batches, calibration)
         errors.append(np.square(attention.paddle_int8(tmp_path / "int8") - attention.expected).mean())
     assert errors[1] < errors[0]
