@@ -35,9 +35,7 @@ class Opened:
     """An engine that "auto" has opened, and `way`, the name of its choice.
 
     `settle`: what is left to do if it had to guess, or the machine was busy when engines were timed, for whoever has
-    time.
-
-    `settle` times the engines, keeps the figures, and gives a faster engine, warmed up, or None if this one is the
+    time. It times the engines, keeps the figures, and returns a faster engine, warmed up, or None if this one is the
     fastest.
     """
 
@@ -90,24 +88,24 @@ def open_predictor(
     export's own recipe. UserError if this machine or the export does not support the request.
     """
     export = _Export(folder, manifest, inference, setup, batch_size, own)
-    found = candidates(manifest, inference, this_machine(setup))
-    if len(found.choices) == 1:
-        return Opened(export.opened(found.choices[0]), found.choices[0].name)
+    possible = candidates(manifest, inference, this_machine(setup))
+    if len(possible.choices) == 1:
+        return Opened(export.opened(possible.choices[0]), possible.choices[0].name)
     size = batch_size if rows is None else max(1, _at_most(rows, batch_size))
-    known = known_speeds(folder, manifest, found.choices, setup)
-    told = usual_speeds(manifest, found.choices, setup) if known is None else known
-    chosen = fastest(found.choices, told.speeds, size)
+    known = known_speeds(folder, manifest, possible.choices, setup)
+    expected = usual_speeds(manifest, possible.choices, setup) if known is None else known
+    chosen = fastest(possible.choices, expected.speeds, size)
     predictor = export.opened(chosen)
     if known is not None and not known.speeds.busy:
-        console.note(_why(chosen, found, known, size))
+        console.note(_why(chosen, possible, known, size))
         return Opened(predictor, chosen.name)
 
     def settle(*, gently: bool = True) -> Opened | None:
-        anew = measured_speeds(folder, found.choices, setup, gently=gently)
-        if known is not None and known.speeds.others < anew.speeds.others:
-            anew = known  # still busy, and more so
-        best = fastest(found.choices, anew.speeds, size) if anew.speeds.rows_per_second else chosen
-        console.note(_why(best, found, anew, size))
+        measured = measured_speeds(folder, possible.choices, setup, gently=gently)
+        if known is not None and known.speeds.others < measured.speeds.others:
+            measured = known  # still busy, and more so
+        best = fastest(possible.choices, measured.speeds, size) if measured.speeds.rows_per_second else chosen
+        console.note(_why(best, possible, measured, size))
         if best == chosen:
             return None
         faster = export.opened(best)
@@ -115,9 +113,9 @@ def open_predictor(
         return Opened(faster, best.name)
 
     if rows is not None and _pays(rows, predictor, export):
-        console.note(f"auto: timing {len(found.choices)} ways to run this export, once on this machine")
+        console.note(f"auto: timing {len(possible.choices)} ways to run this export, once on this machine")
         return settle(gently=False) or Opened(predictor, chosen.name)
-    console.note(_why(chosen, found, told, size))
+    console.note(_why(chosen, possible, expected, size))
     return Opened(predictor, chosen.name, settle)
 
 
@@ -197,19 +195,19 @@ def this_machine(setup: ProcessSetup) -> Machine:
     )
 
 
-def fastest(found: tuple[Choice, ...], speeds: EngineSpeeds, batch_size: int) -> Choice:
+def fastest(choices: tuple[Choice, ...], speeds: EngineSpeeds, batch_size: int) -> Choice:
     """The fastest timed choice; the first, which is the simplest, if none was timed."""
-    return max(found, key=lambda choice: speeds.speed(choice.name, batch_size) or 0.0)
+    return max(choices, key=lambda choice: speeds.speed(choice.name, batch_size) or 0.0)
 
 
-def _why(chosen: Choice, found: Candidates, known: Known, batch_size: int) -> str:
+def _why(chosen: Choice, possible: Candidates, known: Known, batch_size: int) -> str:
     """The note on the chosen engine, the other speeds, and the choices that were excluded."""
     speeds = known.speeds
-    told = [(each.name, speed) for each in found.choices if (speed := speeds.speed(each.name, batch_size))]
-    ranked = ", ".join(f"{name} {speed:,.0f}" for name, speed in sorted(told, key=lambda each: -each[1]))
-    lines = [f"auto takes {chosen.name}; rows per second, batch size {batch_size}, {known.told}: "]
+    speeds_by_name = [(each.name, speed) for each in possible.choices if (speed := speeds.speed(each.name, batch_size))]
+    ranked = ", ".join(f"{name} {speed:,.0f}" for name, speed in sorted(speeds_by_name, key=lambda each: -each[1]))
+    lines = [f"auto takes {chosen.name}; rows per second, batch size {batch_size}, {known.origin_and_load}: "]
     lines[0] += ranked or "none was timed"
-    lines += [f"  not {choice.name}: it {reason}" for choice, reason in found.left_out]
-    failed = [(each.name, speeds.failed[each.name]) for each in found.choices if each.name in speeds.failed]
+    lines += [f"  not {choice.name}: it {reason}" for choice, reason in possible.left_out]
+    failed = [(each.name, speeds.failed[each.name]) for each in possible.choices if each.name in speeds.failed]
     lines += [f"  not {name}: it failed ({reason})" for name, reason in failed]
     return "\n".join(lines)

@@ -71,8 +71,7 @@ def streams_of(predictor: Predictor) -> Streams:
     return getattr(predictor, "streams", ONE_STREAM)
 
 
-# An engine that can be exchanged while it answers.
-
+# -- an engine that can be exchanged while it answers -----------------------------------------------------------------
 
 
 class Switch:

@@ -62,7 +62,7 @@ def time_choices(
             runs[name] = run
         except Exception as error:
             failed[name] = reason_of(error)
-    found: dict[str, dict[int, float]] = {name: {} for name in runs}
+    speeds_by_size: dict[str, dict[int, float]] = {name: {} for name in runs}
     contention = Contention(setup.threads)
     for size, given in sorted(batches.items()):
         rows = sum(len(next(iter(batch.values()))) for batch in given)
@@ -70,8 +70,8 @@ def time_choices(
         if not best:
             break
         for name, taken in best.items():
-            found[name][size] = rows / taken
-    speeds = {name: by_size for name, by_size in found.items() if by_size and name not in failed}
+            speeds_by_size[name][size] = rows / taken
+    speeds = {name: by_size for name, by_size in speeds_by_size.items() if by_size and name not in failed}
     return EngineSpeeds(conditions(setup), speeds, failed, round(contention.share(), 3))
 
 
@@ -122,20 +122,20 @@ def main(argv: Sequence[str]) -> None:
     paddle.set_device(order.device)
     task, encoder, examples = synthetic_rows(folder, recipe_of(folder), ROWS)
     batches = timing_batches(task, encoder, examples, SIZES)
-    found = time_choices(
+    result = time_choices(
         folder,
         read_manifest(folder),
         order.names,
         setup,
         batches,
         order.seconds,
-        lambda name: _say({"trying": name}),
+        lambda name: _report({"trying": name}),
     )
-    _say({"failed": found.failed})
-    _say({"rows_per_second": found.rows_per_second, "others": found.others})
+    _report({"failed": result.failed})
+    _report({"rows_per_second": result.rows_per_second, "others": result.others})
 
 
-def _say(event: Mapping[str, Any]) -> None:
+def _report(event: Mapping[str, Any]) -> None:
     print(json.dumps(event), flush=True)
 
 

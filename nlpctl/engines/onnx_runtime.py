@@ -112,7 +112,10 @@ def runs_on_cards() -> bool:
 
 def _load(graph: str | bytes, threads: int, setup: ProcessSetup) -> Any:
     """A session of a file, or of its content."""
-    return onnxruntime.InferenceSession(graph, session_options(threads, setup.spin_us), providers=_providers(setup))
+    providers: list[str | tuple[str, dict[str, str]]] = [CPU_PROVIDER]
+    if setup.device != "cpu":
+        providers = [(CUDA_PROVIDER, {"device_id": setup.device.partition(":")[2] or "0"}), CPU_PROVIDER]
+    return onnxruntime.InferenceSession(graph, session_options(threads, setup.spin_us), providers=providers)
 
 
 def session_options(threads: int, spin_us: int) -> onnxruntime.SessionOptions:
@@ -127,9 +130,3 @@ def session_options(threads: int, spin_us: int) -> onnxruntime.SessionOptions:
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY
     return options
-
-
-def _providers(setup: ProcessSetup) -> list[str | tuple[str, dict[str, str]]]:
-    if setup.device == "cpu":
-        return [CPU_PROVIDER]
-    return [(CUDA_PROVIDER, {"device_id": setup.device.partition(":")[2] or "0"}), CPU_PROVIDER]

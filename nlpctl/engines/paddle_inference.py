@@ -73,7 +73,11 @@ class PaddlePredictor:
         """
         with self._turn:
             if self._onednn:
-                self._count(tuple(array.shape for array in batch.values()))
+                shape = tuple(array.shape for array in batch.values())
+                if shape not in self._shapes and len(self._shapes) == SHAPES_KEPT:
+                    with silent_stderr:
+                        self._use(self._predictor.clone())
+                self._shapes.add(shape)
             feed(self._inputs, batch)
             try:
                 self._predictor.run()
@@ -89,12 +93,6 @@ class PaddlePredictor:
         self._outputs = [predictor.get_output_handle(name) for name in predictor.get_output_names()]
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
 
-    def _count(self, shape: tuple[tuple[int, ...], ...]) -> None:
-        if shape not in self._shapes and len(self._shapes) == SHAPES_KEPT:
-            with silent_stderr:
-                self._use(self._predictor.clone())
-        self._shapes.add(shape)
-
 
 def configuration(program: Path, parameters: Path, precision: str, setup: ProcessSetup) -> Any:
     """The configuration of Paddle Inference for the graph on the device of `setup`."""
@@ -102,7 +100,9 @@ def configuration(program: Path, parameters: Path, precision: str, setup: Proces
     config.disable_glog_info()
     config.enable_memory_optim()
     if setup.device != "cpu":
-        config.enable_use_gpu(CARD_MEMORY_MB, _card(setup), _on_card(precision))
+        types = paddle_inference.PrecisionType
+        number_type = {"fp32": types.Float32, "fp16": types.Half, "bf16": types.Bfloat16}[precision]
+        config.enable_use_gpu(CARD_MEMORY_MB, int(setup.device.partition(":")[2] or 0), number_type)
         return config
     config.disable_gpu()
     config.set_cpu_math_library_num_threads(setup.threads)
@@ -131,20 +131,11 @@ def feed(inputs: dict[str, Any], batch: Batch) -> None:
         handle.copy_from_cpu(np.ascontiguousarray(batch[name]))
 
 
-def _card(setup: ProcessSetup) -> int:
-    return int(setup.device.partition(":")[2] or 0)
-
-
-def _on_card(precision: str) -> Any:
-    kinds = paddle_inference.PrecisionType
-    return {"fp32": kinds.Float32, "fp16": kinds.Half, "bf16": kinds.Bfloat16}[precision]
-
-
 def _reason(error: Exception) -> str:
     """Paddle's message without its C++ stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error:" in line] or lines or [type(error).__name__]
-    return told[0]
+    errors = [line for line in lines if "Error:" in line] or lines or [type(error).__name__]
+    return errors[0]
 
 
 # -- TensorRT ----------------------------------------------------------------------------------

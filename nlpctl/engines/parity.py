@@ -90,7 +90,7 @@ class Parity:
         for case, given in zip(self.cases, outputs, strict=True):
             for (row, part), prediction in zip(case.places, self.task.predictions(given, case.features), strict=True):
                 parts[row][part] = prediction
-        return self.task.decisions(self.examples, [[found[i] for i in sorted(found)] for found in parts])
+        return self.task.decisions(self.examples, [[by_part[i] for i in sorted(by_part)] for by_part in parts])
 
 
 def output_difference(expected: np.ndarray, given: np.ndarray) -> tuple[float, float]:

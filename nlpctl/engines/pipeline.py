@@ -35,8 +35,9 @@ AHEAD = 32  # batches prepared ahead of the engine
 WINDOW = 16_384  # examples of a labelled split sorted by length together
 ALONE = 8  # rows of a batch up to which one thread does everything: handing a batch over costs half a millisecond
 TURN = 64  # small batches that are prepared, computed and read together
-WHOLE = 32  # batches that an engine computes one after the other before it opens its streams: loading takes as long as
-# two or three of them, which 10 (int8) to 40 (fp32) further ones earn
+# Batches that an engine computes one after the other before it opens its streams: loading takes as long as two or three
+# of them, which 10 (int8) to 40 (fp32) further ones earn.
+WHOLE = 32
 BEHIND = 8  # computed batches whose predictions are not read yet
 
 Place = tuple[int, int]  # an example of a window, and one of its features
@@ -90,15 +91,15 @@ class Pipeline:
                 if watch is not None:
                     watch(step.places, step.batch, outputs)
                 self._take(step, outputs)
-        return window.found
+        return window.predictions
 
     def lengths(self, examples: Sequence[Any]) -> list[list[int]]:
         """How many tokens each feature of each example has."""
         with failures_as_errors():
             parts = [self.task.features(example, self.encoder) for example in examples]
             features = [feature for each in parts for feature in each]
-            found = iter(self.collate.encodings(features) if features else ())
-        return [[len(next(found).input_ids) for _ in each] for each in parts]
+            encodings = iter(self.collate.encodings(features) if features else ())
+        return [[len(next(encodings).input_ids) for _ in each] for each in parts]
 
     def batches(self, examples: Sequence[Any], batch_size: int) -> Iterator[Batch]:
         """The batches that `predictions` would run."""
@@ -139,7 +140,7 @@ class Pipeline:
                     if isinstance(step, _Step):
                         behind.add(self._take, step, outputs)
                     else:
-                        behind.add(finish, step.rows, step.found, wanted=True)
+                        behind.add(finish, step.rows, step.predictions, wanted=True)
 
             try:
                 while True:
@@ -189,7 +190,7 @@ class Pipeline:
             computed = [self.run(step.batch) for step in turn]
             for step, outputs in zip(turn, computed, strict=True):
                 self._take(step, outputs)
-        return window.found
+        return window.predictions
 
     def _steps(
         self, windows: Iterable[Sequence[Any]], batch_size: int, chosen: Sequence[Place] | None
@@ -207,7 +208,7 @@ class Pipeline:
         with failures_as_errors():
             examples = [row for row in window.rows if not isinstance(row, BadRow)]
             parts = [self.task.features(example, self.encoder) for example in examples]
-            window.found = Predictions([None] * len(each) for each in parts)
+            window.predictions = Predictions([None] * len(each) for each in parts)
             places = [(owner, part) for owner, each in enumerate(parts) for part in range(len(each))]
             places = places if chosen is None else list(chosen)
             if not places:
@@ -227,14 +228,14 @@ class Pipeline:
             with failures_as_errors():
                 batch = self.collate.arrays(rows, encoded)
             # After `arrays`, in which a collator may tokenise further texts of a row.
-            window.found.truncated.update(places[i][0] for i in batch_rows if encodings[i].truncated)
+            window.predictions.truncated.update(places[i][0] for i in batch_rows if encodings[i].truncated)
             yield _Step(window, [places[i] for i in batch_rows], rows, batch)
 
     def _take(self, step: _Step, outputs: tuple[np.ndarray, ...]) -> None:
         """Read the predictions of a batch into its window. RunFailed: the network gives no numbers."""
         refuse_nan(outputs)
         for (owner, part), prediction in zip(step.places, self.task.predictions(outputs, step.features), strict=True):
-            step.window.found[owner][part] = prediction
+            step.window.predictions[owner][part] = prediction
 
 
 def refuse_nan(outputs: Iterable[np.ndarray]) -> None:
@@ -250,10 +251,10 @@ def refuse_nan(outputs: Iterable[np.ndarray]) -> None:
 
 @dataclass(eq=False)
 class _Window:
-    """Rows that are sorted by length together. `found`: the predictions of the good rows so far."""
+    """Rows that are sorted by length together. `predictions`: of the good rows, as far as they are computed."""
 
     rows: Sequence[Any]
-    found: Predictions = field(default_factory=Predictions)
+    predictions: Predictions = field(default_factory=Predictions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,13 +301,13 @@ class _Jobs:
         while len(self._jobs) > left:
             job, wanted = self._jobs.popleft()
             try:
-                found = job.result()
+                result = job.result()
             except Exception:
                 while self._jobs:
                     self._jobs.popleft()[0].cancel()
                 raise
             if wanted:
-                yield found
+                yield result
 
 
 def answering(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
@@ -319,8 +320,7 @@ def scoring(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
     """The pipeline of `eval`: labelled examples, masked if the task predicts hidden words."""
 
     def run(batch: Batch) -> tuple[np.ndarray, ...]:
-        shown = task.hide(batch, None) if task.hides else batch
-        return task.scored_outputs(predictor.outputs, shown)
+        return task.scored_outputs(predictor.outputs, task.hide(batch, None) if task.hides else batch)
 
     collate = task.collator(encoder, labelled=True)
     return Pipeline(task, encoder, collate, run, around_many(predictor), streams_of(predictor))

@@ -60,11 +60,11 @@ def timing_batches(
     features = [feature for example in examples for feature in task.features(example, encoder)]
     features = list(islice(cycle(features), max(TIMED_ROWS, *sizes)))
     features.sort(key=lambda feature: feature.byte_length)
-    found = {}
+    by_size = {}
     for size in sizes:
         batches = _batches(task, encoder, features, size)
-        found[size] = batches[:: -len(batches) // MOST_BATCHES]
-    return found
+        by_size[size] = batches[:: -len(batches) // MOST_BATCHES]
+    return by_size
 
 
 def _batches(task: Task, encoder: TextEncoder, features: Sequence[Any], batch_size: int) -> list[Batch]:

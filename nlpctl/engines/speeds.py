@@ -48,8 +48,8 @@ class Known:
     origin: str
 
     @property
-    def told(self) -> str:
-        """Where they come from, and how busy the machine was."""
+    def origin_and_load(self) -> str:
+        """Where they come from, and how busy the machine was, in words."""
         return ", ".join(filter(None, (self.origin, self.speeds.busy)))
 
 
@@ -83,26 +83,26 @@ def _card(number: int) -> str:
 
 
 def known_speeds(
-    folder: Path, manifest: ExportManifest, found: Sequence[Choice], setup: ProcessSetup
+    folder: Path, manifest: ExportManifest, choices: Sequence[Choice], setup: ProcessSetup
 ) -> Known | None:
-    """The speeds of `found` under the conditions of this process, from the export or the cache; None: not timed yet.
+    """The speeds of `choices` under the conditions of this process, from the export or the cache; None: not timed yet.
 
     Figures of the export count if every choice was timed or failed. Those of the cache always do, so that timing is not
     repeated where its time is too short for all. Of both, those for which the machine was less busy.
     """
     here, known = conditions(setup), []
-    if manifest.speeds is not None and manifest.speeds.conditions == here and _covers(manifest.speeds, found):
+    if manifest.speeds is not None and manifest.speeds.conditions == here and _covers(manifest.speeds, choices):
         known.append(Known(manifest.speeds, _timed(here, "at export")))
     if not known or known[0].speeds.busy:
-        kept = _read(_cache_file(folder, found, here))
+        kept = _read(_cache_file(folder, choices, here))
         known += [] if kept is None else [Known(kept, _timed(here, "earlier"))]
     return min(known, key=lambda each: each.speeds.others, default=None)
 
 
-def usual_speeds(manifest: ExportManifest, found: Sequence[Choice], setup: ProcessSetup) -> Known:
+def usual_speeds(manifest: ExportManifest, choices: Sequence[Choice], setup: ProcessSetup) -> Known:
     """What can be expected where nothing was timed: the exporting machine's speeds, else those of another network."""
     here = conditions(setup)
-    if manifest.speeds is not None and _has_some(manifest.speeds, found):
+    if manifest.speeds is not None and _has_some(manifest.speeds, choices):
         there = manifest.speeds.conditions
         if there == here:
             return Known(manifest.speeds, _timed(here, "at export, where the time was too short for all"))
@@ -110,23 +110,23 @@ def usual_speeds(manifest: ExportManifest, found: Sequence[Choice], setup: Proce
             threads = f"{there.threads_told}, not {here.threads}"
             return Known(manifest.speeds, f"not timed here yet, but at export with {threads}")
         return Known(manifest.speeds, f"not timed here yet, but on {there}")
-    usual = {each.name: _USUAL.get((each.engine, each.precision), {}) for each in found}
+    usual = {each.name: _USUAL.get((each.engine, each.precision), {}) for each in choices}
     return Known(EngineSpeeds(here, usual), "not timed here yet; another network made")
 
 
-def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, *, gently: bool = False) -> Known:
-    """The speeds of `found`, measured now, and kept unless the machine was less busy earlier; never fails.
+def measured_speeds(folder: Path, choices: Sequence[Choice], setup: ProcessSetup, *, gently: bool = False) -> Known:
+    """The speeds of `choices`, measured now, and kept unless the machine was less busy earlier; never fails.
 
     `gently`: in the background of other work.
     """
     here = conditions(setup)
     speeds = measure(
-        BenchmarkRequest(str(folder), tuple(each.name for each in found), setup.device, setup.threads, gently=gently),
+        BenchmarkRequest(str(folder), tuple(each.name for each in choices), setup.device, setup.threads, gently=gently),
         here,
     )
-    file = _cache_file(folder, found, here)
+    file = _cache_file(folder, choices, here)
     earlier = _read(file)
-    if _has_some(speeds, found) and (earlier is None or speeds.others <= max(earlier.others, BUSY)):
+    if _has_some(speeds, choices) and (earlier is None or speeds.others <= max(earlier.others, BUSY)):
         with contextlib.suppress(OSError):  # a cache that cannot be written costs only time
             replace(speeds, export=str(folder)).save(file)
     return Known(speeds, _timed(here, "now"))
@@ -150,8 +150,9 @@ def measure(order: BenchmarkRequest, here: Conditions) -> EngineSpeeds:
                 speeds |= event.get("rows_per_second", {})
                 others = event.get("others", others)
         if speeds or done.code == 0 or not trying or trying in failed:
-            by_size = {name: {int(size): speed for size, speed in told.items()} for name, told in speeds.items()}
-            return EngineSpeeds(here, by_size, failed, others)
+            # JSON has texts for the sizes.
+            by_name = {name: {int(size): speed for size, speed in by_size.items()} for name, by_size in speeds.items()}
+            return EngineSpeeds(here, by_name, failed, others)
         # The process died or hung while loading `trying`: the others are measured in a new process without it.
         failed[trying] = how_ended(done.code) if done.code is not None else done.failure
 
@@ -160,21 +161,21 @@ def _timed(here: Conditions, how: str) -> str:
     return ", ".join(filter(None, (here.threads_told, f"timed {how}")))
 
 
-def _covers(speeds: EngineSpeeds, found: Sequence[Choice]) -> bool:
+def _covers(speeds: EngineSpeeds, choices: Sequence[Choice]) -> bool:
     """Whether every choice was timed or failed, and one was timed."""
     known = {name for name, by_size in speeds.rows_per_second.items() if by_size} | set(speeds.failed)
-    return _has_some(speeds, found) and all(each.name in known for each in found)
+    return _has_some(speeds, choices) and all(each.name in known for each in choices)
 
 
-def _has_some(speeds: EngineSpeeds, found: Sequence[Choice]) -> bool:
-    return any(speeds.rows_per_second.get(each.name) for each in found)
+def _has_some(speeds: EngineSpeeds, choices: Sequence[Choice]) -> bool:
+    return any(speeds.rows_per_second.get(each.name) for each in choices)
 
 
-def _cache_file(folder: Path, found: Sequence[Choice], here: Conditions) -> Path:
+def _cache_file(folder: Path, choices: Sequence[Choice], here: Conditions) -> Path:
     """The cache file, named by everything that speed depends on: graphs, processor, threads, engines."""
     sums = read_checked_manifest(folder).sha256
     machine = {name: value for name, value in asdict(here).items() if name != "cores"}
-    key = [EngineSpeeds.FORMAT, [[each.name, [sums[name] for name in each.graph.files]] for each in found], machine]
+    key = [EngineSpeeds.FORMAT, [[each.name, [sums[name] for name in each.graph.files]] for each in choices], machine]
     digest = sha256_of_text(json.dumps(key))
     return cache_folder(os.environ) / "nlpctl" / "engines" / f"{digest[:32]}.json"
 

@@ -47,11 +47,11 @@ class TrainedModel:
         `chosen`: of examples of one window, the features that are computed; the predictions of the others are None.
         """
         pipeline = scoring(self.task.measured(), self.encoder, self.predictor)
-        parts = pipeline.stream(windows(examples, window_of(batch_size)), batch_size, lambda _, found: found, chosen)
-        found = Predictions()
-        for part in parts:
-            found.add(part)
-        return found
+        predictions = Predictions()
+        rows = windows(examples, window_of(batch_size))
+        for of_window in pipeline.stream(rows, batch_size, lambda _, predicted: predicted, chosen):
+            predictions.add(of_window)
+        return predictions
 
 
 def open_network(recipe: Recipe, setup: ProcessSetup, source: str) -> TrainedModel:

@@ -51,8 +51,8 @@ def check_shape(shape: Any, itemsize: int, available: int) -> tuple[int, ...]:
         raise ValueError("a shape that is not of whole numbers")
     needed = math.prod(max(1, length) for length in shape) * itemsize
     if itemsize < 1 or needed > (max(available, 1 << 20) if 0 in shape else available):
-        shown = ", ".join(str(length)[:20] for length in shape[:9])
-        raise ValueError(f"shape [{shown}] needs more bytes than the {available:,} that are there")
+        sizes = ", ".join(str(length)[:20] for length in shape[:9])
+        raise ValueError(f"shape [{sizes}] needs more bytes than the {available:,} that are there")
     return tuple(shape)
 
 

@@ -64,9 +64,9 @@ class _Parts:
 
     def head(self, kind: bytes) -> tuple[int, int]:
         """The number of vectors and their width."""
-        found, width, vectors, _, _, _, metric = _HEAD.unpack(self.take(_HEAD.size).tobytes())
-        if found != kind:
-            raise ValueError(f"it is an index of the kind {found!r}, not {kind!r}")
+        actual, width, vectors, _, _, _, metric = _HEAD.unpack(self.take(_HEAD.size).tobytes())
+        if actual != kind:
+            raise ValueError(f"it is an index of the kind {actual!r}, not {kind!r}")
         if width < 1 or vectors < 0 or metric != 0:
             raise ValueError(f"{vectors} vectors of width {width} with metric {metric}")
         return vectors, width

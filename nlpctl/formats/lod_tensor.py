@@ -115,13 +115,14 @@ def _read_one(data: np.ndarray, start: int) -> tuple[np.ndarray, int]:
     if not 0 < length <= _LARGEST_DESCRIPTION:
         raise _Damaged(f"a description of {length} bytes{_swapped(length, 4, _LARGEST_DESCRIPTION)}")
     code, shape = _description(reader.take(length, "the description").tobytes())
-    dtype = _dtype(code)
+    if code not in DTYPES:
+        raise _Damaged(f"number type {code} ({_OTHER_TYPES.get(code, 'unknown')}) is none that parameters have")
+    dtype = DTYPES[code]
     # math.prod of Python integers cannot overflow, as NumPy's int64 product could for a forged shape.
     needed = math.prod(shape) * dtype.itemsize
     if needed > reader.left:
-        raise _Damaged(
-            f"shape {list(shape)} of {_name(dtype)} needs {needed} bytes, and {reader.left} are left in the file"
-        )
+        name = "bfloat16" if dtype == np.uint16 else dtype.name
+        raise _Damaged(f"shape {list(shape)} of {name} needs {needed} bytes, and {reader.left} are left in the file")
     values = reader.take(needed, "the values")
     # NumPy's behaviour is undefined for a bool that is neither 0 nor 1.
     if dtype.kind == "b" and values.size and values.max() > 1:
@@ -155,16 +156,6 @@ def _swapped(value: int, width: int, limit: int) -> str:
     return ": its byte order is swapped (big-endian), Paddle's is little-endian" if 0 < other <= limit else ""
 
 
-def _dtype(code: int) -> np.dtype:
-    if code not in DTYPES:
-        raise _Damaged(f"number type {code} ({_OTHER_TYPES.get(code, 'unknown')}) is none that parameters have")
-    return DTYPES[code]
-
-
-def _name(dtype: np.dtype) -> str:
-    return "bfloat16" if dtype == np.uint16 else dtype.name
-
-
 def _description(raw: bytes) -> tuple[int, tuple[int, ...]]:
     """Number type and shape out of the protobuf message TensorDesc."""
     code: int | None = None
@@ -184,8 +175,9 @@ def _description(raw: bytes) -> tuple[int, tuple[int, ...]]:
     if code is None:
         raise _Damaged("its description names no number type")
     if len(shape) > _LARGEST_RANK or any(not 0 < count < 1 << 62 for count in shape):
-        shown = ", ".join(str(count - (1 << 64) if count >= 1 << 63 else count) for count in shape[:_LARGEST_RANK])
-        raise _Damaged(f"shape [{shown}] is none that a parameter has")
+        # Negative sizes are stored as their two's complement in 64 bits.
+        sizes = ", ".join(str(count - (1 << 64) if count >= 1 << 63 else count) for count in shape[:_LARGEST_RANK])
+        raise _Damaged(f"shape [{sizes}] is none that a parameter has")
     return code, tuple(shape)
 
 

@@ -15,53 +15,42 @@ from nlpctl.outputs import refuse_pipe
 from nlpctl.paddle_version import described_tensor, describes_tensor
 from nlpctl.upstream.eager_mode import keep_eager_mode
 
+LARGEST = 1 << 27  # bytes; a ProgramDesc holds no parameters, and takes up to a hundred times as much memory
+MOST_PARTS = 200_000  # operators and variables; a network of 100 layers has some 10,000
 
-@contextmanager
-def static_mode() -> Iterator[None]:
-    """Static mode inside, in which alone Paddle loads and runs programs; afterwards whatever was before."""
-    import paddle
 
-    was_dynamic = paddle.in_dynamic_mode()
-    paddle.enable_static()
+def read_program(file: Path) -> Program:
+    """Read a program. UserError: the file is cut off, damaged or none."""
+    # paddle's generated classes; importing them imports paddle, so not before a program is there to read
+    from google.protobuf.message import DecodeError
+    from paddle.base.proto import framework_pb2
+
+    refuse_pipe(file)
+    if file.stat().st_size > LARGEST:
+        message = f"is larger than any program ({LARGEST >> 20} MiB)"
+        raise UserError(message, where=str(file), hint=BROKEN_HINT)
+    serialized = file.read_bytes()
+    desc = framework_pb2.ProgramDesc()
     try:
-        yield
-    finally:
-        if was_dynamic:
-            paddle.disable_static()
-            keep_eager_mode()
+        desc.ParseFromString(serialized)
+        return _program(file, serialized, desc, framework_pb2.VarType.Type)
+    except (DecodeError, ValueError) as error:
+        reason = str(error) or "no ProgramDesc"
+        raise UserError(f"the program is cut off or damaged ({reason})", where=str(file), hint=BROKEN_HINT) from None
 
 
-@dataclass(frozen=True)
-class Operator:
-    """One operator. `inputs` and `outputs`: slot, such as X or Y, to the names of its variables."""
-
-    type: str
-    inputs: Mapping[str, tuple[str, ...]]
-    outputs: Mapping[str, tuple[str, ...]]
-    attributes: Mapping[str, Any]
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The names of all inputs, slot by slot."""
-        return tuple(name for names in self.inputs.values() for name in names)
-
-    @property
-    def writes(self) -> tuple[str, ...]:
-        return tuple(name for names in self.outputs.values() for name in names)
-
-
-@dataclass(frozen=True)
-class ProgramVariable:
-    """One variable as the program declares it. `shape`: -1 where a size is free; `dtype`: as in StaticVariable.
-
-    `persistable`: it is kept in files. `is_parameter`: it is trained; recorded in training programs of 2.x only.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    persistable: bool
-    is_parameter: bool
+def looks_like_program(head: bytes, size: int) -> bool:
+    """Whether a file of `size` bytes that begins with `head` is a serialized ProgramDesc: field 1, a block, whose
+    field 1 is its index, 0."""
+    if head[:1] != b"\x0a":
+        return False
+    length = shift = 0
+    for position, byte in enumerate(head[1:6], start=2):
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if not byte & 0x80:
+            return length <= size and head[position : position + 2] == b"\x08\x00"
+    return False
 
 
 @dataclass(frozen=True)
@@ -85,42 +74,40 @@ class Program:
         return tuple(sorted(name for name, variable in self.variables.items() if variable.persistable))
 
 
-LARGEST = 1 << 27  # bytes; a ProgramDesc holds no parameters, and takes up to a hundred times as much memory
-MOST_PARTS = 200_000  # operators and variables; a network of 100 layers has some 10,000
+@dataclass(frozen=True)
+class ProgramVariable:
+    """One variable as the program declares it. `shape`: -1 where a size is free; `dtype`: as in StaticVariable.
+
+    `persistable`: it is kept in files. `is_parameter`: it is trained; recorded in training programs of 2.x only.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    persistable: bool
+    is_parameter: bool
 
 
-def looks_like_program(head: bytes, size: int) -> bool:
-    """Whether a file of `size` bytes that begins with `head` is a serialized ProgramDesc: field 1, a block, whose
-    field 1 is its index, 0."""
-    if head[:1] != b"\x0a":
-        return False
-    length = shift = 0
-    for position, byte in enumerate(head[1:6], start=2):
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            return length <= size and head[position : position + 2] == b"\x08\x00"
-    return False
+@dataclass(frozen=True)
+class Operator:
+    """One operator. `inputs` and `outputs`: slot, such as X or Y, to the names of its variables."""
+
+    type: str
+    inputs: Mapping[str, tuple[str, ...]]
+    outputs: Mapping[str, tuple[str, ...]]
+    attributes: Mapping[str, Any]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of all inputs, slot by slot."""
+        return tuple(name for names in self.inputs.values() for name in names)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(name for names in self.outputs.values() for name in names)
 
 
-def read_program(file: Path) -> Program:
-    """Read a program. UserError: the file is cut off, damaged or none."""
-    # paddle's generated classes; importing them imports paddle, so not before a program is there to read
-    from google.protobuf.message import DecodeError
-    from paddle.base.proto import framework_pb2
-
-    refuse_pipe(file)
-    if file.stat().st_size > LARGEST:
-        message = f"is larger than any program ({LARGEST >> 20} MiB)"
-        raise UserError(message, where=str(file), hint=BROKEN_HINT)
-    serialized = file.read_bytes()
-    desc = framework_pb2.ProgramDesc()
-    try:
-        desc.ParseFromString(serialized)
-        return _program(file, serialized, desc, framework_pb2.VarType.Type)
-    except (DecodeError, ValueError) as error:
-        reason = str(error) or "no ProgramDesc"
-        raise UserError(f"the program is cut off or damaged ({reason})", where=str(file), hint=BROKEN_HINT) from None
+# -- from the protobuf message ----------------------------------------------------------------------------------------
 
 
 def _program(file: Path, serialized: bytes, desc: Any, types: Any) -> Program:
@@ -173,13 +160,13 @@ def _variable(desc: Any, types: Any) -> ProgramVariable:
 
 def _ends(desc: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The variables that the operators feed and fetch of block 0 fill and read, in the order of their column."""
-    found: dict[str, dict[int, str]] = {"feed": {}, "fetch": {}}
+    columns_of: dict[str, dict[int, str]] = {"feed": {}, "fetch": {}}
     for op in desc.blocks[0].ops:
-        if op.type in found:
+        if op.type in columns_of:
             column = next((attribute.i for attribute in op.attrs if attribute.name == "col"), 0)
             slots = op.outputs if op.type == "feed" else op.inputs
-            found[op.type][column] = next((_text(name) for slot in slots for name in slot.arguments), "")
-    feeds, fetches = (tuple(columns[column] for column in sorted(columns)) for columns in found.values())
+            columns_of[op.type][column] = next((_text(name) for slot in slots for name in slot.arguments), "")
+    feeds, fetches = (tuple(by_column[column] for column in sorted(by_column)) for by_column in columns_of.values())
     return feeds, fetches
 
 
@@ -231,3 +218,21 @@ def _text(name: Any) -> str:
     if not isinstance(name, str):
         raise ValueError(f"a name that is not text: {name[:40]!r}")
     return name
+
+
+# -- static mode ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def static_mode() -> Iterator[None]:
+    """Static mode inside, in which alone Paddle loads and runs programs; afterwards whatever was before."""
+    import paddle
+
+    was_dynamic = paddle.in_dynamic_mode()
+    paddle.enable_static()
+    try:
+        yield
+    finally:
+        if was_dynamic:
+            paddle.disable_static()
+            keep_eager_mode()

@@ -77,6 +77,7 @@ class RestrictedUnpickler:
         stack: list[Any] = []
         marked: list[list[Any]] = []
         memo: dict[int, Any] = {}
+        argument: Any  # its type follows from the opcode
         for opcode, argument, position in pickletools.genops(self._stream):
             self._steps.take(1)
             name = opcode.name
@@ -189,8 +190,8 @@ def _set_items(target: Any, items: Any) -> None:
 @contextlib.contextmanager
 def mapped(path: Path) -> Iterator[mmap.mmap]:
     """The bytes of a regular file, as a stream whose read() never allocates more than is there."""
-    with regular(path).open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as found:
-        yield found
+    with regular(path).open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        yield content
 
 
 def load_pdparams(path: Path) -> dict[str, np.ndarray]:

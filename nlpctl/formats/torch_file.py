@@ -93,11 +93,11 @@ def _read_legacy(stream: mmap.mmap) -> Any:
         raise ValueError("not written by torch.save")
     loaded = unpickler.load()
     for key in unpickler.load():
-        found = storages.pop(key)
+        values = storages.pop(key)
         count = int.from_bytes(stream.read(8), "little")
-        if count != len(found):
-            raise ValueError(f"a storage of {count} numbers where {len(found)} belong")
-        found[:] = np.frombuffer(stream.read(found.nbytes), dtype=found.dtype, count=count)
+        if count != len(values):
+            raise ValueError(f"a storage of {count} numbers where {len(values)} belong")
+        values[:] = np.frombuffer(stream.read(values.nbytes), dtype=values.dtype, count=count)
     if storages:
         raise ValueError("it lacks a storage")
     return loaded

@@ -171,14 +171,14 @@ HOW = ", while other programs took 50% of the processors"
 def test_figures_of_a_busy_machine_say_so_and_give_way_to_others(export, measured):
     own = dataclasses.replace(MANIFEST, speeds=BUSY)
     found = known(export, manifest=own)
-    assert found.speeds.busy and found.told == f"2 threads, timed at export{HOW}"
+    assert found.speeds.busy and found.origin_and_load == f"2 threads, timed at export{HOW}"
     elsewhere = dataclasses.replace(BUSY, conditions=dataclasses.replace(HERE, processor="Intel Xeon"))
     there = usual_speeds(dataclasses.replace(MANIFEST, speeds=elsewhere), CHOICES, SETUP)
-    assert there.told == f"not timed here yet, but on Intel Xeon, 2 threads{HOW}"
+    assert there.origin_and_load == f"not timed here yet, but on Intel Xeon, 2 threads{HOW}"
     measured_speeds(export, CHOICES, SETUP)  # on a quiet one
     assert known(export, manifest=own).speeds == SPEEDS
     quiet = dataclasses.replace(MANIFEST, speeds=dataclasses.replace(SPEEDS, others=0.1))
-    assert known(export, manifest=quiet).told == "2 threads, timed at export"
+    assert known(export, manifest=quiet).origin_and_load == "2 threads, timed at export"
 
 
 def test_figures_of_a_busier_machine_do_not_replace_earlier_ones(export, monkeypatch):
