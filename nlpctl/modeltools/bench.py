@@ -18,7 +18,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.engines.timing import BenchResult, Speed, Timed, conditions, figures
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
-from nlpctl.inference.timed_process import Candidate, Texts, TimedProcess
+from nlpctl.inference.timed_process import Candidate, Opened, Texts, TimedProcess
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import ModelSource, resolve_source, weights_file
@@ -52,7 +52,10 @@ def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
     stop the others; if all fail, the first error is raised. UserError if a model is missing or no engine can run it.
     """
     for recipe in recipes:
-        _check_length(recipe, plan.texts.length)
+        if plan.texts.length is not None and plan.texts.length > recipe.data.max_seq_length:
+            message = f"{plan.texts.length} tokens exceed data.max_seq_length ({recipe.data.max_seq_length})"
+            hint = "use a lower --length, or raise the limit: --set data.max_seq_length=N"
+            raise UserError(message, "--length", hint)
     subjects = [subject for recipe in recipes for subject in _subjects(recipe, plan)]
     with sigterm_interrupts(), ExitStack() as stack:
         running = []
@@ -62,24 +65,36 @@ def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
             running.append(_Running(subject, process))
             running[-1].attempt(process.open)
         progress = console.Progress("bench", plan.rounds + 1, "rounds")
-        for round in range(plan.rounds + 1):
-            _round(running, plan, counted=round > 0)
+        for round in range(plan.rounds + 1):  # round 0 warms up
+            for size in plan.batch_sizes:
+                for each in running:
+                    each.attempt(partial(each.time, size, plan.texts.length is None, round > 0))
             progress.report(round + 1, _round_line(round, plan.rounds, progress.left(round + 1)))
         progress.finish()
         timed = tuple(each.result(plan) for each in running if each.attempt(each.ask_memory))
-        origin = next((each.process.opened.origin for each in running if each.failure is None), "")
+        origin = next((each.opened.origin for each in running if each.failure is None), "")
     failed = [(each.subject.candidate.name, each.failure) for each in running if each.failure is not None]
     if not timed:
         raise failed[0][1]
     return BenchResult(timed, tuple((name, str(error)) for name, error in failed), _conditions(plan, origin))
 
 
-@dataclass(frozen=True)
-class _Subject:
-    candidate: Candidate
-    model: str
-    threads: int
-    size_mb: float
+def _round_line(round: int, rounds: int, seconds: float | None) -> str:
+    """What is done, the warm-up being round 0, and the `seconds` left."""
+    done = f"round {round} of {rounds}" if round else "warmed up"
+    left = math.ceil(seconds or 0)
+    minutes, rest = divmod(left, 60)
+    return f"{done}, about {minutes}:{rest:02d} left" if left else done
+
+
+def _conditions(plan: Plan, origin: str) -> dict[str, Any]:
+    texts = plan.texts
+    return {
+        **conditions(),
+        "rows": origin,
+        "length": "as the rows are" if texts.length is None else texts.length,
+        "rounds": plan.rounds,
+    }
 
 
 @dataclass
@@ -103,6 +118,12 @@ class _Running:
                 console.warn(f"{self.subject.candidate.name}: {error}")
         return self.failure is None
 
+    @property
+    def opened(self) -> Opened:
+        """What the process told when it had loaded the model."""
+        assert self.process.opened is not None  # it has not failed
+        return self.process.opened
+
     def ask_memory(self) -> None:
         self.peak_mb = self.process.peak_mb()
 
@@ -115,7 +136,7 @@ class _Running:
                 self.text[batch_size].append(text_seconds)
 
     def result(self, plan: Plan) -> Timed:
-        opened, choice = self.process.opened, self.subject.candidate.choice
+        opened, choice = self.opened, self.subject.candidate.choice
         speeds = []
         for size in plan.batch_sizes:
             text = opened.rows / median(self.text[size]) if size in self.text else None
@@ -131,33 +152,31 @@ class _Running:
         )
 
 
-def _round_line(round: int, rounds: int, seconds: float) -> str:
-    """What is done, the warm-up being round 0, and the `seconds` left."""
-    done = f"round {round} of {rounds}" if round else "warmed up"
-    left = math.ceil(seconds)
-    minutes, rest = divmod(left, 60)
-    return f"{done}, about {minutes}:{rest:02d} left" if left else done
+# -- what is timed ----------------------------------------------------------------------------------------------------
 
 
-def _round(running: Sequence[_Running], plan: Plan, counted: bool) -> None:
-    """One round: every candidate once at every batch size."""
-    for size in plan.batch_sizes:
-        for each in running:
-            each.attempt(partial(each.time, size, plan.texts.length is None, counted))
+@dataclass(frozen=True)
+class _Subject:
+    candidate: Candidate
+    model: str
+    threads: int
+    size_mb: float
 
 
 def _subjects(recipe: Recipe, plan: Plan) -> Iterator[_Subject]:
     """Every way to run the model of a recipe, with every number of threads."""
     source = resolve_source(find_trained_model(recipe))
     place = source.name if source.folder is None else str(source.folder)
-    told = place if source.folder is None else _shown(source.folder)
+    model = place
+    if source.folder is not None and source.folder.is_relative_to(Path.cwd()):
+        model = str(source.folder.relative_to(Path.cwd()))
     ways = list(_ways(source, recipe))
     for threads in plan.threads or (recipe.runtime.threads or physical_cores(),):
         own = dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=threads))
         for choice, files in ways:
-            name = f"{told}, {'dygraph' if choice is None else choice.name}, {threads} thread{'s' * (threads > 1)}"
+            name = f"{model}, {'dygraph' if choice is None else choice.name}, {threads} thread{'s' * (threads > 1)}"
             size = sum(file.stat().st_size for file in files) / MB
-            yield _Subject(Candidate(name, place, own, choice), told, threads, size)
+            yield _Subject(Candidate(name, place, own, choice), model, threads, size)
 
 
 def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Path]]]:
@@ -168,7 +187,12 @@ def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, 
             hint = "export it first: nlpctl export; then time the export"
             where = source.name if folder is None else str(folder)
             raise UserError(f"a network is run by dygraph, not by {inference.engine}", where, hint)
-        yield None, [_fetched(source.name, recipe) if folder is None else weights_file(folder)]
+        if folder is None:
+            file: Path | None = _fetched(source.name, recipe)
+        else:
+            file = weights_file(folder)
+        assert file is not None  # find_trained_model refuses a folder without weights
+        yield None, [file]
         return
     manifest = read_checked_manifest(folder)  # _subjects has compared the files
     check_export(recipe, manifest)
@@ -200,26 +224,7 @@ def _fetched(name: str, recipe: Recipe) -> Path:
     return fetch(name).weights_file
 
 
-def _check_length(recipe: Recipe, length: int | None) -> None:
-    if length is not None and length > recipe.data.max_seq_length:
-        message = f"{length} tokens exceed data.max_seq_length ({recipe.data.max_seq_length})"
-        raise UserError(message, "--length", "use a lower --length, or raise the limit: --set data.max_seq_length=N")
-
-
-def _shown(folder: Path) -> str:
-    """The folder relative to the working directory if it is inside; else as it is."""
-    here = Path.cwd()
-    return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
-
-
-def _conditions(plan: Plan, origin: str) -> dict[str, Any]:
-    texts = plan.texts
-    return {
-        **conditions(),
-        "rows": origin,
-        "length": "as the rows are" if texts.length is None else texts.length,
-        "rounds": plan.rounds,
-    }
+# -- the page ---------------------------------------------------------------------------------------------------------
 
 
 def write_page(result: BenchResult, file: Path) -> None:
@@ -244,7 +249,7 @@ def bench_page(result: BenchResult) -> str:
 
 def _fastest(result: BenchResult) -> dict[str, str]:
     """The fastest candidate at each batch size."""
-    fastest = {}
+    fastest: dict[int, tuple[float, str]] = {}
     for each in result.timed:
         for speed in each.speeds:
             best = fastest.get(speed.batch_size)
@@ -258,8 +263,9 @@ def _speeds(result: BenchResult, size: int) -> Iterator[Part]:
     timed.sort(key=lambda pair: -pair[1].engine.samples_per_second)
     names = [_short_name(each, result) for each, _ in timed]
     series = {"engine": [speed.engine.samples_per_second for _, speed in timed]}
-    if all(speed.text_samples_per_second is not None for _, speed in timed):
-        series["from text"] = [speed.text_samples_per_second for _, speed in timed]
+    from_text = [speed.text_samples_per_second for _, speed in timed if speed.text_samples_per_second is not None]
+    if len(from_text) == len(timed):
+        series["from text"] = from_text
     yield Figure(bars(names, series, f"samples per second, batch size {size}"))
     rows = [
         [name, round(s.samples_per_second, 1), f"{s.slowest:,.1f} to {s.fastest:,.1f}", s.p50_ms, s.p90_ms, s.p99_ms]

@@ -68,42 +68,38 @@ def calibrate(recipe: Recipe, split: str = "dev") -> Calibrated:
         raise UserError(message, recipe.where("task"), f"calibrate is for {known}")
     if split not in SPLITS:
         raise UserError(f"there is no split {split!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
-    found = resolve_source(find_model(recipe))
-    if found.kind not in ("nlpctl", "export"):
+    source = resolve_source(find_model(recipe))
+    folder = source.folder
+    if folder is None or source.kind not in ("nlpctl", "export"):
         hint = "train it, or give the run, the model folder or the export"
-        raise UserError("only models that nlpctl trained keep a calibration", str(found.folder or found.name), hint)
+        raise UserError("only models that nlpctl trained keep a calibration", str(folder or source.name), hint)
     if not has_split(recipe.data, split):
         hint = f"give it: nlpctl calibrate MODEL FILE, or --set data.{split}=FILE"
         raise UserError(f"there is no {split} data", where=f"data.{split}", hint=hint)
     refuse_columns(recipe, (split,))
-    folder = found.folder
     setup = set_up_process(recipe)
     with sigterm_interrupts():
-        if found.kind == "export":
+        if source.kind == "export":
             calibration, metrics = _of_export(recipe, setup, folder, split)
             with writing(folder, _WRITABLE):
-                _keep_in_export(folder, calibration)
+                # Without the old file's checksum in between: a killed command then leaves an export that can be read.
+                manifest = read_checked_manifest(folder)
+                write_manifest(folder, manifest, unlisted=(CALIBRATION,))
+                write_calibration(folder, calibration)
+                write_manifest(folder, manifest)
         else:
             calibration, metrics = _of_network(recipe, folder, split)
     return Calibrated(folder, split, calibration, metrics)
 
 
 def _fitted(task: Task, split: str) -> Calibration:
-    """UserError if there was too little to fit to."""
+    """The calibration of a task that was fitted to `split`. UserError if there was too little to fit to."""
     if task.calibration is None:
         from nlpctl.tasks.calibration import LEAST
 
         hint = "give a file with more rows: nlpctl calibrate MODEL FILE"
         raise UserError(f"{split} has fewer than {LEAST} decisions to fit to", where=f"data.{split}", hint=hint)
     return task.calibration
-
-
-def _keep_in_export(folder: Path, calibration: Calibration) -> None:
-    # Without the old file's checksum in between, so that a killed command leaves an export that can be read.
-    manifest = read_checked_manifest(folder)
-    write_manifest(folder, manifest, unlisted=(CALIBRATION,))
-    write_calibration(folder, calibration)
-    write_manifest(folder, manifest)
 
 
 def _labelled(
@@ -129,17 +125,17 @@ def _of_network(recipe: Recipe, folder: Path, split: str) -> tuple[Calibration, 
     task = calibrated(model.task.calibrated(None), examples, predictions, split)
     calibration, metrics = _fitted(task, split), full_report(task, examples, predictions, groups)[0]
     run = RunDirectory(folder.parent) if folder.name == MODEL and is_run(folder.parent) else None
-    told = {} if run is None else _told_anew(run, recipe, replace(model, task=task))
+    scores = {} if run is None else _rescored(run, recipe, replace(model, task=task))
     with writing(folder, _WRITABLE):
         calibrate_model(folder, calibration)
-        if run is not None and told:
-            write_json_atomic(run.metrics_file, told)
-    if run is not None and told:
+        if run is not None and scores:
+            write_json_atomic(run.metrics_file, scores)
+    if run is not None and scores:
         renew_report(run.path, read_compression)
     return calibration, metrics
 
 
-def _told_anew(run: RunDirectory, recipe: Recipe, model: TrainedModel) -> dict[str, dict[str, Any]]:
+def _rescored(run: RunDirectory, recipe: Recipe, model: TrainedModel) -> dict[str, dict[str, Any]]:
     """metrics.json of the run with the confidence of its calibrated model; empty if it is not there, or damaged.
 
     Of rows that are not those of the training any more it tells no confidence: the old one is that of another state.
@@ -156,17 +152,17 @@ def _told_anew(run: RunDirectory, recipe: Recipe, model: TrainedModel) -> dict[s
     own = recipe_of(run.path, named_by=recipe)
     task = make_task(own, model.task.labels, model.task.thresholds, model.task.calibration)
     for split, report in metrics.items():
-        found: dict[str, Any] = {}
+        confidence: dict[str, Any] = {}
         try:
             examples = _scored_rows(run, own, split, task.labels)
             predictions = replace(model, task=task).predictions(examples, own.training.per_device_eval_batch_size)
-            found = confidence_of(task, examples, predictions)
+            confidence = confidence_of(task, examples, predictions)
         except UserError as error:
             reason = error.problems[0].message
             console.warn(f"the run tells no confidence on {split} any more, since its rows are not there: {reason}")
-        for name in {ECE, CONFIDENCE} - found.keys():
+        for name in {ECE, CONFIDENCE} - confidence.keys():
             report.pop(name, None)
-        report.update(found)
+        report.update(confidence)
     return metrics
 
 
@@ -198,11 +194,11 @@ def _of_export(
     size = recipe.training.per_device_eval_batch_size
     network = folder if is_run(folder.parent) else Path(manifest.source)
     examples, groups = _labelled(recipe, split, task.labels, network)
-    found = choices(manifest, setup)
-    if not found:
+    possible = choices(manifest, setup)
+    if not possible:
         hint = "calibrate the run that it was made from" + ("" if setup.device == "cpu" else ", or name --device cpu")
         raise UserError("this machine cannot run the export", str(folder), hint)
-    first, *others = sorted(found, key=lambda choice: choice.precision != "fp32")
+    first, *others = sorted(possible, key=lambda choice: choice.precision != "fp32")
 
     def predictions(choice: Any) -> list[list[Any]]:
         predictor = open_choice(folder, manifest, choice, setup, size)
@@ -211,12 +207,14 @@ def _of_export(
     answered = predictions(first)
     task = calibrated(task.calibrated(None), examples, answered, split)
     calibration, metrics = _fitted(task, split), full_report(task, examples, answered, groups)[0]
-    ways = {}
+    own: dict[str, Calibration] = {}  # of those that need another one
     for each in others:
         try:
-            ways[each.name] = recalibrated(task, examples, predictions(each), split).calibration
+            other = recalibrated(task, examples, predictions(each), split).calibration
+            if other is not None and other is not calibration:
+                own[each.name] = other
         except Interrupted:
             raise
         except Exception as error:  # engines raise what they like
             console.warn(f"{each.name} keeps the calibration of {first.name}: it failed ({reason_of(error)})")
-    return replace(calibration, ways={way: own for way, own in ways.items() if own is not calibration}), metrics
+    return replace(calibration, ways=own), metrics

@@ -42,6 +42,9 @@ _EXISTS, _OTHER_NAME = "already exists", "name another one: -o"
 _WEIGHTS_FILES = {*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS}
 
 
+# -- list -------------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class ParameterRow:
     """One entry of a weights file. `same_as`: an earlier entry with the same values, such as a tied one.
@@ -57,28 +60,6 @@ class ParameterRow:
     std: float
     same_as: str | None
     training: str | None = None
-
-
-@dataclass(frozen=True)
-class ChangedRow:
-    """A parameter that differs between two models: largest and mean absolute difference, and the L2 norm of the
-    difference relative to the first model's values (infinite if those are all 0)."""
-
-    name: str
-    largest: float
-    mean: float
-    share: float
-
-
-@dataclass(frozen=True)
-class ParameterDiff:
-    """`same`: number of parameters that are identical bit for bit. `reshaped`: name, first shape, second shape."""
-
-    changed: tuple[ChangedRow, ...]
-    reshaped: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
-    only_first: tuple[str, ...]
-    only_second: tuple[str, ...]
-    same: int
 
 
 def list_parameters(
@@ -101,8 +82,9 @@ def list_parameters_to_train(recipe: Recipe, patterns: Sequence[str] = ("*",)) -
     """
     from nlpctl.training.overfit import untrained_network
 
-    found = untrained_network(recipe)
-    return _listed(found.arrays, patterns, training_of(found.arrays, recipe.model, found.unreached, found.fitted))
+    network = untrained_network(recipe)
+    training = training_of(network.arrays, recipe.model, network.unreached, network.fitted)
+    return _listed(network.arrays, patterns, training)
 
 
 def _listed(
@@ -112,6 +94,24 @@ def _listed(
     return [
         _row(name, arrays[name], twins[name], training.get(name)) for name in select(patterns, arrays, "--match")
     ]
+
+
+def _row(name: str, array: np.ndarray, twin: str | None, training: str | None) -> ParameterRow:
+    values = to_float32(array).astype(np.float64)
+    dtype = "bfloat16" if array.dtype == BFLOAT16 else str(array.dtype)
+    return ParameterRow(name, array.shape, dtype, array.size, float(values.mean()), float(values.std()), twin, training)
+
+
+def _twins(arrays: Mapping[str, np.ndarray]) -> dict[str, str | None]:
+    """Each name -> the first name with the same values; None for that one itself, and for constant values."""
+    first: dict[Any, str] = {}
+    twins: dict[str, str | None] = {}
+    for name, array in arrays.items():
+        constant = array.size < 2 or bool((array == array.flat[0]).all())
+        key = name if constant else (array.shape, hashlib.sha256(np.ascontiguousarray(array).tobytes()).digest())
+        twins[name] = first.get(key)
+        first.setdefault(key, name)
+    return twins
 
 
 def _of_run(folder: Path, arrays: Mapping[str, np.ndarray]) -> Mapping[str, str]:
@@ -135,12 +135,12 @@ def training_of(
     """
     names = list(names)
     owner = _owners(names, model)
-    found: dict[str, str] = {name: "not reached: the loss does not depend on it" for name in unreached}
-    found |= {name: "fitted to the encoder's vectors of the training rows" for name in fitted}
+    training: dict[str, str] = {name: "not reached: the loss does not depend on it" for name in unreached}
+    training |= {name: "fitted to the encoder's vectors of the training rows" for name in fitted}
     for pattern in reversed(model.freeze):  # the first pattern that matches is the one to tell
         for name in matching(pattern, names):
-            found[owner[name]] = f"frozen: model.freeze {pattern}"
-    return {name: found.get(owner[name], found.get(name, "trained")) for name in names}
+            training[owner[name]] = f"frozen: model.freeze {pattern}"
+    return {name: training.get(owner[name], training.get(name, "trained")) for name in names}
 
 
 def _owners(names: Sequence[str], model: ModelSection) -> dict[str, str]:
@@ -151,6 +151,9 @@ def _owners(names: Sequence[str], model: ModelSection) -> dict[str, str]:
         if kept:
             owner |= {name: owner[kept[i % len(kept)]] for i, name in enumerate(replaced)}
     return owner
+
+
+# -- export -----------------------------------------------------------------------------------------------------------
 
 
 def export_parameters(
@@ -177,6 +180,9 @@ def export_parameters(
         else:
             np.save(stream, values[names[0]])
     return names
+
+
+# -- set and add, in a copy of the model folder -----------------------------------------------------------------------
 
 
 def set_in_copy(
@@ -237,13 +243,37 @@ def add_to_copy(
     _write_copy(source, arrays, output, overwrite)
 
 
-def _write_copy(source: ModelSource, arrays: Mapping[str, np.ndarray], output: Path, overwrite: bool) -> None:
-    """Write the folder of `source` to `output` with `arrays` as its weights, and without training state."""
+def _folder_of(model: str) -> Path:
+    """The folder of a model that is copied. UserError: it is a name of the hub, which has no folder."""
+    source = model_with_weights(model)
+    if source.folder is None:
+        hint = "train with it first, or give a folder that holds its files"
+        raise UserError("a model of the hub has no folder to copy", where=model, hint=hint)
+    return source.folder
+
+
+def _write_copy(source: Path, arrays: Mapping[str, np.ndarray], output: Path, overwrite: bool) -> None:
+    """Write the model folder `source` to `output` with `arrays` as its weights, and without training state."""
     with sole_writer(output):
-        _refuse_folder(output, source.folder, overwrite)
+        _refuse_folder(output, source, overwrite)
         _prepare()
         with writing(output, _ELSEWHERE), staged_dir(output) as folder:
-            _fill_copy(folder, source.folder, arrays)
+            _fill_copy(folder, source, arrays)
+
+
+def _refuse_folder(output: Path, source: Path, overwrite: bool) -> None:
+    """Only a model folder is replaced. A run directory also holds checkpoints, which replacing would delete."""
+    hint = "name another folder: -o FOLDER"
+    refuse_part(output)
+    if real_path(output) == real_path(source):
+        raise UserError("this is the model itself", where=str(output), hint=hint)
+    if output.exists() and config_file(output) is None:
+        raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
+    if output.exists() and not overwrite:
+        raise UserError(_EXISTS, where=str(output), hint=f"use --overwrite, or {_OTHER_NAME}")
+    if output.exists():
+        refuse_inputs(output)
+        refuse_foreign_files(output)
 
 
 def _fill_copy(folder: Path, source: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -262,6 +292,38 @@ def _fill_copy(folder: Path, source: Path, arrays: Mapping[str, np.ndarray]) -> 
     write_model_sums(folder, copied_from=source)
 
 
+def _shards(folder: Path) -> set[str]:
+    """The files of sharded weights."""
+    indexes = [folder / name for name in _WEIGHTS_FILES if name.endswith(".index.json") and (folder / name).is_file()]
+    parts = {".pdparams", ".safetensors", ".bin"}
+    return {file.name for file in folder.iterdir() if file.suffix in parts} if indexes else set()
+
+
+# -- diff -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ParameterDiff:
+    """`same`: number of parameters that are identical bit for bit. `reshaped`: name, first shape, second shape."""
+
+    changed: tuple[ChangedRow, ...]
+    reshaped: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    same: int
+
+
+@dataclass(frozen=True)
+class ChangedRow:
+    """A parameter that differs between two models: largest and mean absolute difference, and the L2 norm of the
+    difference relative to the first model's values (infinite if those are all 0)."""
+
+    name: str
+    largest: float
+    mean: float
+    share: float
+
+
 def diff_parameters(
     first: str, second: str, patterns: Sequence[str] = ("*",), *, trust_edits: bool = False
 ) -> ParameterDiff:
@@ -271,7 +333,9 @@ def diff_parameters(
     common = [name for name in names if name in old and name in new]
     reshaped = tuple((name, old[name].shape, new[name].shape) for name in common if old[name].shape != new[name].shape)
     alike = [name for name in common if old[name].shape == new[name].shape]
-    changed = [name for name in alike if not _same_bytes(old[name], new[name])]
+    changed = [
+        name for name in alike if old[name].dtype != new[name].dtype or old[name].tobytes() != new[name].tobytes()
+    ]
     return ParameterDiff(
         tuple(_changed(name, old[name], new[name]) for name in changed),
         reshaped,
@@ -281,6 +345,16 @@ def diff_parameters(
     )
 
 
+def _changed(name: str, old: np.ndarray, new: np.ndarray) -> ChangedRow:
+    before, after = (to_float32(array).astype(np.float64) for array in (old, new))
+    difference, size = np.abs(after - before), float(np.linalg.norm(before))
+    share = float(np.linalg.norm(difference)) / size if size else float("inf")
+    return ChangedRow(name, float(difference.max()), float(difference.mean()), share)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
 def read_parameters(model: str, *, trust_edits: bool = False) -> Mapping[str, np.ndarray]:
     """Name -> array of a model, under the names that recipes use. UserError: no such model, or damaged."""
     return _arrays_of(model_with_weights(model), trust_edits)
@@ -288,9 +362,15 @@ def read_parameters(model: str, *, trust_edits: bool = False) -> Mapping[str, np
 
 def _arrays_of(source: ModelSource, trust_edits: bool) -> Mapping[str, np.ndarray]:
     if source.folder is None:
-        return _arrays_of_hub(source.name)
+        _prepare()
+        from nlpctl.models.hub import fetch
+
+        model = fetch(source.name)
+        return _named_as_in_recipes(read_weights_file(model.weights_file), model.family)
     check_model_sums(source.folder, trust_edits=trust_edits)
-    weights = read_weights_file(weights_file(source.folder))
+    file = weights_file(source.folder)
+    assert file is not None  # resolve_source refuses a folder without
+    weights = read_weights_file(file)
     if source.kind == "nlpctl":
         return weights.arrays
     _prepare()
@@ -298,14 +378,6 @@ def _arrays_of(source: ModelSource, trust_edits: bool) -> Mapping[str, np.ndarra
     from nlpctl.models.source import read_config
 
     return _named_as_in_recipes(weights, family_of_config(read_config(source.folder), f"{source.folder}/config.json"))
-
-
-def _arrays_of_hub(name: str) -> Mapping[str, np.ndarray]:
-    _prepare()
-    from nlpctl.models.hub import fetch
-
-    found = fetch(name)
-    return _named_as_in_recipes(read_weights_file(found.weights_file), found.family)
 
 
 def _named_as_in_recipes(weights: Weights, family: Family) -> Mapping[str, np.ndarray]:
@@ -319,63 +391,3 @@ def _prepare() -> None:
     """Set up the process before Paddle is imported. The CPU is enough: nothing is computed."""
     configure_paddle(prepare_process(RuntimeSection(device="cpu"), seed=0), seed=0)
     quiet_libraries()
-
-
-def _folder_of(model: str) -> ModelSource:
-    """The source of a model whose folder is copied. UserError: it is a name of the hub, which has no folder."""
-    source = model_with_weights(model)
-    if source.folder is None:
-        hint = "train with it first, or give a folder that holds its files"
-        raise UserError("a model of the hub has no folder to copy", where=model, hint=hint)
-    return source
-
-
-def _row(name: str, array: np.ndarray, twin: str | None, training: str | None) -> ParameterRow:
-    values = to_float32(array).astype(np.float64)
-    dtype = "bfloat16" if array.dtype == BFLOAT16 else str(array.dtype)
-    return ParameterRow(name, array.shape, dtype, array.size, float(values.mean()), float(values.std()), twin, training)
-
-
-def _twins(arrays: Mapping[str, np.ndarray]) -> dict[str, str | None]:
-    """Each name -> the first name with the same values; None for that one itself, and for constant values."""
-    first: dict[Any, str] = {}
-    twins: dict[str, str | None] = {}
-    for name, array in arrays.items():
-        constant = array.size < 2 or bool((array == array.flat[0]).all())
-        key = name if constant else (array.shape, hashlib.sha256(np.ascontiguousarray(array).tobytes()).digest())
-        twins[name] = first.get(key)
-        first.setdefault(key, name)
-    return twins
-
-
-def _same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.dtype == other.dtype and one.tobytes() == other.tobytes()
-
-
-def _changed(name: str, old: np.ndarray, new: np.ndarray) -> ChangedRow:
-    before, after = (to_float32(array).astype(np.float64) for array in (old, new))
-    difference, size = np.abs(after - before), float(np.linalg.norm(before))
-    share = float(np.linalg.norm(difference)) / size if size else float("inf")
-    return ChangedRow(name, float(difference.max()), float(difference.mean()), share)
-
-
-def _shards(folder: Path) -> set[str]:
-    """The files of sharded weights."""
-    indexes = [folder / name for name in _WEIGHTS_FILES if name.endswith(".index.json") and (folder / name).is_file()]
-    parts = {".pdparams", ".safetensors", ".bin"}
-    return {file.name for file in folder.iterdir() if file.suffix in parts} if indexes else set()
-
-
-def _refuse_folder(output: Path, source: Path, overwrite: bool) -> None:
-    """Only a model folder is replaced. A run directory also holds checkpoints, which replacing would delete."""
-    hint = "name another folder: -o FOLDER"
-    refuse_part(output)
-    if real_path(output) == real_path(source):
-        raise UserError("this is the model itself", where=str(output), hint=hint)
-    if output.exists() and config_file(output) is None:
-        raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
-    if output.exists() and not overwrite:
-        raise UserError(_EXISTS, where=str(output), hint=f"use --overwrite, or {_OTHER_NAME}")
-    if output.exists():
-        refuse_inputs(output)
-        refuse_foreign_files(output)

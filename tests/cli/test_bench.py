@@ -28,9 +28,9 @@ def test_figures_are_told_where_the_page_cannot_be_written(tmp_path, monkeypatch
 
 
 def test_the_time_left_is_that_of_the_rounds_to_come():
-    assert bench._progress(0, 5, 100.0) == "warmed up, about 1:40 left"
-    assert bench._progress(4, 5, 19.2) == "round 4 of 5, about 0:20 left"
-    assert bench._progress(5, 5, 0.0) == "round 5 of 5"
+    assert bench._round_line(0, 5, 100.0) == "warmed up, about 1:40 left"
+    assert bench._round_line(4, 5, 19.2) == "round 4 of 5, about 0:20 left"
+    assert bench._round_line(5, 5, 0.0) == "round 5 of 5"
 
 
 def test_more_threads_than_any_machine_has(tmp_path, capsys):
