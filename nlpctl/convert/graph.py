@@ -72,7 +72,7 @@ def by_place(matcher: Matcher, program: Program, network: Any) -> None:
         names = [each.name for each in variables if each.name in free]
         if not names or not left:
             continue
-        count = _count(group, len(variables), len(internals))
+        count = _describe_counts(group, len(variables), len(internals))
         if len(variables) < len(internals) or (len(variables) > len(internals) and not heads_may_follow):
             matcher.report_ambiguity(left, names, count)
         elif not (same_code or (in_line(variables) and in_line(internals))):
@@ -92,7 +92,7 @@ def _same_depth(theirs: _Groups, ours: _Groups) -> bool:
     return bool(layers) and all(len(theirs.get(group, ())) == len(ours.get(group, ())) for group in layers)
 
 
-def _count(group: tuple[Role, Shape], variables: int, parameters: int) -> str:
+def _describe_counts(group: tuple[Role, Shape], variables: int, parameters: int) -> str:
     role, shape = group
     have = "1 variable of shape {} has" if variables == 1 else f"{variables} variables of shape {{}} have"
     why = f"{have.format(list(shape))} the role {' '.join(filter(None, role))}, "

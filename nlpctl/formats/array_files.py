@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -116,7 +116,7 @@ class Pickled:
 def read_pickle(file: Path) -> Pickled:
     """Read a pickle of arrays, or of what `jit.save` notes about them. UserError: it names anything else."""
     contents = load_state(file)
-    if contents and all(_is_note(value) for value in contents.values()):
+    if contents and all(isinstance(value, dict) and "stop_gradient" in value for value in contents.values()):
         notes = {name: value["structured_name"] for name, value in contents.items() if "structured_name" in value}
         if not all(isinstance(name, str) for name in (*contents, *notes.values())):
             raise UserError("has a parameter whose name is not text", where=str(file), hint=BROKEN_HINT)
@@ -132,6 +132,3 @@ def read_pickle(file: Path) -> Pickled:
         is_dygraph = content.find(b"StructuredToParameterName@@") >= 0
     return Pickled(file, arrays, {name: name for name in arrays} if is_dygraph else {}, others, is_info=False)
 
-
-def _is_note(value: Any) -> bool:
-    return isinstance(value, dict) and "stop_gradient" in value

@@ -54,15 +54,15 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
     head = {name for name in parameters if not name.startswith(f"{prefix}.")}
     # Without keep_head a head of the same name in the file must not be used: it may belong to another task.
     wanted = parameters.keys() if rules.keep_head else parameters.keys() - head
-    found = {name for name in wanted if name in arrays}
+    in_file = {name for name in wanted if name in arrays}
     encoder = parameters.keys() - head - _pooler(prefix, parameters)
-    encoder_missing = sorted(encoder - found)
+    encoder_missing = sorted(encoder - in_file)
     if encoder_missing:
         raise _missing(encoder_missing, len(encoder), prefix, arrays, where)
     _check_surplus(parameters, prefix, arrays, rules, where)
-    _check_shapes({name: parameters[name] for name in sorted(found)}, arrays, where)
+    _check_shapes({name: parameters[name] for name in sorted(in_file)}, arrays, where)
     # By identity, since tied parameters occur under several names; one name in the file is enough.
-    values = _value_of_each(parameters, found)
+    values = _value_of_each(parameters, in_file)
     fresh = tuple(name for name, parameter in parameters.items() if id(parameter) not in values)
     untrained = set(fresh) - (_pooler(prefix, parameters) if rules.pooler_unused else set())
     if untrained and not rules.head_may_be_fresh:
@@ -77,11 +77,11 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
         is_index = "int" in str(parameters[name].dtype)  # a buffer, such as position ids
         parameters[name].set_value(arrays[name].astype("int64") if is_index else to_float32(arrays[name]))
     # A second name of a tied parameter with the same values is no leftover; with other values it is reported.
-    copies = {name for name in found - used if np.array_equal(arrays[name], arrays[values[id(parameters[name])]])}
+    copies = {name for name in in_file - used if np.array_equal(arrays[name], arrays[values[id(parameters[name])]])}
     return Assigned(fresh, tuple(sorted(arrays.keys() - used - copies)))
 
 
-def _value_of_each(parameters: Mapping[str, Any], found: Collection[str]) -> dict[int, str]:
+def _value_of_each(parameters: Mapping[str, Any], in_file: Collection[str]) -> dict[int, str]:
     """id of a parameter -> the name that gives its value. One of several names may be enough.
 
     The output layer of a language model is tied to the word embedding: one parameter with two names. Files often hold
@@ -89,7 +89,7 @@ def _value_of_each(parameters: Mapping[str, Any], found: Collection[str]) -> dic
     """
     values: dict[int, str] = {}
     for name, parameter in parameters.items():
-        if name in found:
+        if name in in_file:
             values.setdefault(id(parameter), name)
     return values
 

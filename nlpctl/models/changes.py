@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import paddle
 
@@ -46,7 +46,8 @@ def change_parameters(network: Any, model: ModelSection, added: AddedTokens | No
     return Changes(
         added,
         tie(network, model.tie, "model.tie"),
-        set_parameters(network, model.set_parameters, "model.set_parameters", seed),
+        # config/checks.py refuses true, false and null here.
+        set_parameters(network, cast(Mapping[str, float | str], model.set_parameters), "model.set_parameters", seed),
         freeze(network, model.freeze, "model.freeze"),
     )
 
@@ -146,14 +147,10 @@ def freeze(network: paddle.nn.Layer, patterns: Sequence[str], where: str) -> lis
         hint = "leave out the task head, such as classifier"
         raise UserError("every parameter is frozen: nothing is left to train", where=where, hint=hint)
     for layer in network.sublayers():
-        if _keeps_statistics(layer) and all(parameter.stop_gradient for parameter in layer.parameters()):
+        is_batch_norm = isinstance(layer, paddle.nn.layer.norm._BatchNormBase | paddle.nn.BatchNorm)
+        if is_batch_norm and all(parameter.stop_gradient for parameter in layer.parameters()):
             # Frozen affine parameters alone would not do: running statistics move in every forward pass of training.
             layer._use_global_stats = True
     # After the freezing, since it looks at stop_gradient.
     pass_gradients(network)
     return [name for name, parameter in parameters.items() if id(parameter) in chosen]
-
-
-def _keeps_statistics(layer: Any) -> bool:
-    """Whether it is a batch norm: training moves its mean and variance, which no gradient reaches."""
-    return isinstance(layer, paddle.nn.layer.norm._BatchNormBase | paddle.nn.BatchNorm)

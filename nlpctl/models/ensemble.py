@@ -69,7 +69,7 @@ def _common(models: Sequence[LoadedModel], names: Sequence[str]) -> tuple[Any, l
     Units do not depend on the vocabulary, so vocabularies of units are joined; pieces of words do.
     """
     first = models[0].tokenizer
-    entries = [_entries(model.tokenizer) for model in models]
+    entries = [tuple(model.tokenizer.convert_ids_to_tokens(list(range(len(model.tokenizer))))) for model in models]
     other = next((i for i, each in enumerate(entries) if not _alike(models[i].tokenizer, first)), None)
     if other is not None:
         hint = "join models that cut texts in the same way"
@@ -98,11 +98,8 @@ def _own_id(entry: str, ids: dict[str, int], tokenizer: UnitTokenizer) -> int:
     return tokenizer.unk_token_id
 
 
-def _entries(tokenizer: Any) -> tuple[str, ...]:
-    return tuple(tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))))
-
-
 def _alike(one: Any, other: Any) -> bool:
+    """Whether two tokenizers cut a text in the same places, whatever their vocabularies."""
     if isinstance(one, UnitTokenizer) or isinstance(other, UnitTokenizer):
         return isinstance(one, UnitTokenizer) and isinstance(other, UnitTokenizer) and one.settings == other.settings
     return type(one) is type(other)

@@ -189,7 +189,12 @@ def load_trained(
         raise untrained(str(name_or_path))
     if head.adapt is None and source.kind != "nlpctl" and not _same_kind(source, parts, head):
         # A head of another task, whose parameters may bear the same names.
-        raise _not_of(head, written_class(parts.config), str(name_or_path))
+        written = written_class(parts.config)
+        if not serves_another_task(written, head.name):
+            raise untrained(str(name_or_path))
+        message = f"the task head was never trained: its class is {written}, of another task"
+        hint = "give the recipe the task of this model; or train it for yours first (nlpctl train)"
+        raise UserError(message, str(name_or_path), hint)
     labels = own_labels = (parts.labels or ()) if head.labelled else ()
     if own_labels and source.kind != "nlpctl" and wanted is not None:
         labels = wanted(own_labels)
@@ -231,13 +236,6 @@ def _same_kind(source: ModelSource, parts: _Parts, head: Head) -> bool:
     if source.kind in ("huggingface", "hub"):
         return not serves_another_task(written, head.name)
     return written in ("", parts.family.network_class(head, str(parts.weights_file)).__name__)
-
-
-def _not_of(head: Head, written: str, where: str) -> UserError:
-    if not serves_another_task(written, head.name):
-        return untrained(where)
-    hint = "give the recipe the task of this model; or train it for yours first (nlpctl train)"
-    return UserError(f"the task head was never trained: its class is {written}, of another task", where, hint)
 
 
 def _may_extend(source: ModelSource, parts: _Parts, head: Head, rules: Rules) -> bool:

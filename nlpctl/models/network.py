@@ -37,7 +37,9 @@ def make_config(
     config does not have.
     """
     try:
-        config = family.config_class.from_dict(_without_label_count(values))
+        # Without its label entries: if they disagree, PaddleNLP warns and uses the first that it finds.
+        left_out = ("num_labels", "num_classes", "id2label", "label2id", "torch_dtype", "dtype")
+        config = family.config_class.from_dict({key: value for key, value in values.items() if key not in left_out})
     except Exception as error:  # it takes any values, and fails on some
         reason = (str(error).splitlines() or [""])[0][:200]
         message = f"the config describes no {family.name} network ({type(error).__name__}: {reason})"
@@ -157,12 +159,6 @@ def max_positions(network: Any) -> int | None:
     if rows is None or rows <= 0:
         return None
     return rows - (config["pad_token_id"] + 1) if network.base_model_prefix == "roberta" else rows
-
-
-def _without_label_count(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The config without its label entries: if they disagree, PaddleNLP warns and uses the first that it finds."""
-    dropped = ("num_labels", "num_classes", "id2label", "label2id", "torch_dtype", "dtype")
-    return {key: value for key, value in values.items() if key not in dropped}
 
 
 def _is_no_share(key: str, value: Any) -> bool:

@@ -45,7 +45,8 @@ class LabelWords:
         # A vocabulary of words with blanks before them, such as RoBERTa's, has another word behind a blank.
         blank = " " if any("mask" in part and "add_space" in part for part in parts) else ""
         words = _words(verbalizer, labels)
-        ids = [_pieces(tokenizer, blank + word) for word in words]
+        plain = {"add_special_tokens": False, "return_token_type_ids": False}
+        ids = [list(tokenizer.encode(blank + word, **plain)["input_ids"]) for word in words]
         _check_words(words, ids, labels, self.length, tokenizer.unk_token_id)
         self.tensors: dict[str, paddle.Tensor]
         if self.length == 1:
@@ -113,10 +114,6 @@ def _words(verbalizer: Mapping[str, Any], labels: Sequence[str]) -> list[str]:
     if problems:
         raise UserError(problems=problems)
     return [str(verbalizer[label]).strip() for label in labels]
-
-
-def _pieces(tokenizer: Any, word: str) -> list[int]:
-    return list(tokenizer.encode(word, add_special_tokens=False, return_token_type_ids=False)["input_ids"])
 
 
 def _check_words(

@@ -199,15 +199,15 @@ def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, 
     setup = _set_up(recipe)
     from nlpctl.engines.auto import choices
 
-    found = [
+    allowed = [
         choice
         for choice in choices(manifest, setup)
         if inference.engine in ("auto", choice.engine) and inference.precision in ("auto", choice.precision)
     ]
-    if not found:
+    if not allowed:
         hint = "leave out --engine and --precision to time whatever runs here"
         raise UserError("this machine cannot run the export that way", str(folder), hint)
-    for choice in found:
+    for choice in allowed:
         yield choice, [folder / name for name in choice.graph.files]
 
 
