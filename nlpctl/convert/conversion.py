@@ -70,6 +70,7 @@ def plan(
 
 
 def _match(source: StaticModel, target: Target, network: Any, maps: Sequence[NameMap]) -> Matching:
+    """Apply the methods one after the other, the surest first; each sees what those before left open."""
     prefix = target.family.prefix
     matcher = Matcher(target_parameters(network, prefix), source.variables, prefix)
     for name_map in maps:
@@ -108,7 +109,10 @@ def _allowed(matching: Matching, patterns: Sequence[str]) -> tuple[TargetParamet
 
 
 def fill(conversion: Conversion) -> None:
-    """Give the network its values. UserError: a value is no number."""
+    """Set the parameters of the network, in place, to the arrays that they were matched with.
+
+    Half precision is widened to float32. UserError: a value is NaN or infinite.
+    """
     parameters = {**conversion.network.state_dict()}
     for match in conversion.matching.matches:
         name = match.parameter.name

@@ -90,10 +90,10 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
     inputs = [_source_path(request.source), template, request.labels, request.vocabulary]
     with sole_writer(output):
         refuse_folder(output, overwrite, [path for path in inputs if path is not None])
-        conversion = _planned(request)
+        conversion = _match_parameters(request)
         _check_complete(conversion, make_report(conversion, None))
         fill(conversion)
-        proof = _proof(conversion)
+        proof = _prove(conversion)
         report = make_report(conversion, proof)
         if proof.fails:
             problem = Problem(
@@ -113,7 +113,7 @@ def plan_static(request: ConversionRequest, map_file: Path, *, overwrite: bool =
     _prepare()
     from nlpctl.convert.report import make_report, plan_text
 
-    report = make_report(_planned(request), None)
+    report = make_report(_match_parameters(request), None)
     with writing(map_file, "name another place: -o FILE.yaml"):
         write_text_atomic(map_file, plan_text(report))
     return report
@@ -127,7 +127,8 @@ def _prepare() -> None:
     quiet_libraries()
 
 
-def _planned(request: ConversionRequest) -> Conversion:
+def _match_parameters(request: ConversionRequest) -> Conversion:
+    """Read the source, find the target network, and match one to the other; no value is set yet."""
     from nlpctl.convert.conversion import plan
     from nlpctl.convert.lexical import NAME as LAC
     from nlpctl.convert.lexical import lexical_analyser
@@ -148,6 +149,7 @@ def _planned(request: ConversionRequest) -> Conversion:
 
 
 def _refuse_beside_lac(request: ConversionRequest) -> None:
+    """UserError: the request sets what LAC's own files define."""
     given = {"--class": request.class_name, "--labels": request.labels, "--config": request.config}
     problems = [
         Problem("does not apply to lac", flag, "leave it out: lac is defined by its variables and dictionaries")
@@ -158,7 +160,8 @@ def _refuse_beside_lac(request: ConversionRequest) -> None:
         raise UserError(problems=problems)
 
 
-def _proof(conversion: Conversion) -> Proof:
+def _prove(conversion: Conversion) -> Proof:
+    """Run the source and the filled network on the same inputs, as far as the source can be run."""
     from nlpctl.convert.lexical import is_lexical, prove_lexical
     from nlpctl.convert.proof import Proof, prove
 

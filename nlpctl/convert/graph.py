@@ -151,6 +151,7 @@ def places(operators: Sequence[Operator], shapes: Mapping[str, Shape]) -> list[P
 
 
 def _all(depends: Mapping[str, int], names: Iterable[str]) -> int:
+    """The bits of all parameters that the variables `names` depend on."""
     union = 0
     for name in names:
         union |= depends.get(name, 0)
@@ -158,6 +159,8 @@ def _all(depends: Mapping[str, int], names: Iterable[str]) -> int:
 
 
 class _Graph:
+    """Which operators read and write each variable, to find out what a parameter is for."""
+
     def __init__(self, operators: Sequence[Operator], parameters: Iterable[str]):
         self._parameters = set(parameters)
         self._readers: dict[str, list[tuple[Operator, str]]] = {}

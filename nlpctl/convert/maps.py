@@ -12,7 +12,7 @@
 
 In names, {layer} (or any other word) stands for a number, * for anything; what they stand for goes over into the
 dygraph names. {encoder} in a dygraph name is the prefix of the network's encoder, such as ernie. static and dygraph
-are one name or a list of them; maps.py has the steps.
+are one name or a list of them. The steps are those of `_STEPS`.
 """
 
 from __future__ import annotations

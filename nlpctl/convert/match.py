@@ -147,6 +147,7 @@ class Matcher:
     # -- the result --------------------------------------------------------------------------
 
     def result(self) -> Matching:
+        """What became of every parameter and every variable, in the order of the network and of the source."""
         unused = [variable for name, variable in self.variables.items() if name not in self._used]
         return Matching(
             self.parameters,

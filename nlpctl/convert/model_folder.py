@@ -24,6 +24,23 @@ REPORT_JSON, REPORT_PAGE = CONVERSION
 _MAX_SEQ_LENGTH = 128
 
 
+def write_folder(output: Path, conversion: Conversion, report: ConversionReport) -> ModelCard | None:
+    """Write the folder, whole or not at all. Returns its card; None: it is a plain folder of PaddleNLP."""
+    card = card_of(conversion)
+    tokenizer = conversion.target.tokenizer
+    with writing(output, "name another place: -o"), staged_dir(output) as folder:
+        if card is not None:
+            save_model_folder(folder, conversion.network, tokenizer, card)
+        else:
+            conversion.network.save_pretrained(str(folder))
+            if tokenizer is not None:
+                tokenizer.save_pretrained(str(folder))
+            write_model_sums(folder)
+        write_json_atomic(folder / REPORT_JSON, report.to_json())
+        write_text_atomic(folder / REPORT_PAGE, markdown(report))
+    return card
+
+
 def card_of(conversion: Conversion) -> ModelCard | None:
     """The card (labels.json, task.json) of the result; None if no known task fits, or its labels have no names.
 
@@ -47,23 +64,6 @@ def card_of(conversion: Conversion) -> ModelCard | None:
     if is_crf:
         values["model"] = {"head": "crf"}
     return dataclasses.replace(make_card(recipe_of_values(values), target.labels), trained=not head)
-
-
-def write_folder(output: Path, conversion: Conversion, report: ConversionReport) -> ModelCard | None:
-    """Write the folder, whole or not at all. Returns its card; None: it is a plain folder of PaddleNLP."""
-    card = card_of(conversion)
-    tokenizer = conversion.target.tokenizer
-    with writing(output, "name another place: -o"), staged_dir(output) as folder:
-        if card is not None:
-            save_model_folder(folder, conversion.network, tokenizer, card)
-        else:
-            conversion.network.save_pretrained(str(folder))
-            if tokenizer is not None:
-                tokenizer.save_pretrained(str(folder))
-            write_model_sums(folder)
-        write_json_atomic(folder / REPORT_JSON, report.to_json())
-        write_text_atomic(folder / REPORT_PAGE, markdown(report))
-    return card
 
 
 def refuse_folder(output: Path, overwrite: bool, inputs: Sequence[Path] = ()) -> None:

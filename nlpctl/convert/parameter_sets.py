@@ -285,6 +285,8 @@ def _fits(declared: ProgramVariable, array: np.ndarray) -> bool:
 
 
 class FileKind(str, enum.Enum):  # enum.StrEnum needs Python 3.11
+    """What a file of a source holds; the values are for messages."""
+
     TENSOR = "raw tensors"
     PROGRAM = "a program"
     PICKLE = "a pickle"

@@ -42,7 +42,7 @@ class Compared:
     """One output of the program.
 
     `difference`: the largest, absolute; of outputs beyond 10, which float32 rounds by more, in tenths of the largest.
-    `of`: how the network's output was read.
+    `of`: softmax or sigmoid, if the program's output is that of the network's; "" where both are the same.
     """
 
     output: str
@@ -80,7 +80,10 @@ class Proof:
 
 
 def prove(source: StaticModel, network: Any) -> Proof:
-    """Run the program of `source` and `network` on the same inputs."""
+    """Run the program of `source` and `network` on the same inputs, and compare their outputs.
+
+    Where the two cannot be run or have no output in common, the Proof says why; nothing is raised.
+    """
     program = source.program
     if program is None:
         return Proof(False, NO_PROGRAM)
@@ -90,7 +93,7 @@ def prove(source: StaticModel, network: Any) -> Proof:
         epsilon = _other_epsilon(program, network)
         with _layer_norms(network, epsilon):
             ours = _run_network(network, plan)
-    except _NotPossible as error:
+    except CannotRun as error:
         return Proof(False, str(error))
     if program.fetches:
         compared = (_compare(name, array, ours) for name, array in theirs.items())
@@ -101,10 +104,6 @@ def prove(source: StaticModel, network: Any) -> Proof:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in theirs.items())
         return Proof(False, f"no output of the program has the shape of one of the network's ({shapes})")
     return Proof(True, "", tuple(plan.feeds), outputs, epsilon)
-
-
-class _NotPossible(Exception):
-    """Why the program cannot be run."""
 
 
 @dataclass(frozen=True)
@@ -122,12 +121,12 @@ def _plan(program: Program, source: StaticModel, network: Any) -> _Plan:
     known = {feed: meaning for feed in feeds if (meaning := _meaning(feed)) is not None}
     fetches = program.fetches or leaves(operators, known, source.variables)
     if not fetches:
-        raise _NotPossible("the program has no outputs")
+        raise CannotRun("the program has no outputs")
     read = {name for op in needed_for(operators, fetches) for name in op.reads}
     feeds = [feed for feed in feeds if feed in read or program.feeds]
     strange = [feed for feed in feeds if feed not in known and feed in read]
     if strange:
-        raise _NotPossible(f"what the program's input {strange[0]!r} means is not known")
+        raise CannotRun(f"what the program's input {strange[0]!r} means is not known")
     arrays = _inputs(network, [known[feed] for feed in feeds if feed in known], _length(program, known))
     accepted = inspect.signature(network.forward).parameters
     given = {"input_ids": arrays["input_ids"]}
@@ -204,10 +203,7 @@ def _run_program(program: Program, source: StaticModel, plan: _Plan) -> dict[str
         name: to_float32(variable.array) if variable.dtype == "bfloat16" else variable.array
         for name, variable in source.variables.items()
     }
-    try:
-        return run_program(program, arrays, plan.feeds, plan.fetches)
-    except CannotRun as error:
-        raise _NotPossible(str(error)) from None
+    return run_program(program, arrays, plan.feeds, plan.fetches)
 
 
 def _run_network(network: Any, plan: _Plan) -> list[np.ndarray]:

@@ -207,6 +207,7 @@ def _finite(value: Any) -> Any:
 
 
 def shape_text(shape: Shape) -> str:
+    """A shape for people: "312 x 1248"."""
     return " x ".join(map(str, shape)) or "one number"
 
 

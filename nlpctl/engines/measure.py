@@ -1,6 +1,6 @@
 """How fast the engines run an export: the timing itself, and the process that does it for "auto".
 
-    python -m nlpctl.engines.measure ORDER
+    python -m nlpctl.engines.measure REQUEST
 
 writes JSON lines: {"trying": NAME} before each choice is loaded, {"failed": {NAME: reason}}, and at the end
 {"rows_per_second": {NAME: {SIZE: ...}}, "others": SHARE} (models/engine_speeds.py).
@@ -110,25 +110,26 @@ def reason_of(error: Exception) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    words = json.loads(argv[0])
-    order = BenchmarkRequest(**{**words, "names": tuple(words["names"])})
-    if order.gently:
+    """Time the choices of the BenchmarkRequest in argv[0], JSON, and print the events that `speeds.measure` reads."""
+    values = json.loads(argv[0])
+    request = BenchmarkRequest(**{**values, "names": tuple(values["names"])})
+    if request.gently:
         os.nice(NICE)
-    folder, setup = Path(order.folder), ProcessSetup(order.device, order.threads, rank=0, world_size=1)
+    folder, setup = Path(request.folder), ProcessSetup(request.device, request.threads, rank=0, world_size=1)
     with quiet_import():
         import paddle
 
         from nlpctl.engines.samples import synthetic_rows, timing_batches
-    paddle.set_device(order.device)
+    paddle.set_device(request.device)
     task, encoder, examples = synthetic_rows(folder, recipe_of(folder), ROWS)
     batches = timing_batches(task, encoder, examples, SIZES)
     result = time_choices(
         folder,
         read_manifest(folder),
-        order.names,
+        request.names,
         setup,
         batches,
-        order.seconds,
+        request.seconds,
         lambda name: _report({"trying": name}),
     )
     _report({"failed": result.failed})

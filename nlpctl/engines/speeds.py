@@ -55,7 +55,7 @@ class Known:
 
 @dataclass(frozen=True)
 class BenchmarkRequest:
-    """The order to the measuring process. `gently`: it gives way to other processes."""
+    """What the measuring process is asked for. `gently`: it gives way to other processes."""
 
     folder: str
     names: tuple[str, ...]
@@ -132,14 +132,14 @@ def measured_speeds(folder: Path, choices: Sequence[Choice], setup: ProcessSetup
     return Known(speeds, _timed(here, "now"))
 
 
-def measure(order: BenchmarkRequest, here: Conditions) -> EngineSpeeds:
+def measure(request: BenchmarkRequest, here: Conditions) -> EngineSpeeds:
     """Time the choices in a separate process. A choice that crashes or blocks it is recorded in `failed`; the others
     continue."""
     failed: dict[str, str] = {}
     while True:
-        left = [name for name in order.names if name not in failed]
-        words = {**asdict(order), "names": left}
-        done = run_python("-m", "nlpctl.engines.measure", json.dumps(words), seconds=order.seconds + MARGIN)
+        left = [name for name in request.names if name not in failed]
+        words = {**asdict(request), "names": left}
+        done = run_python("-m", "nlpctl.engines.measure", json.dumps(words), seconds=request.seconds + MARGIN)
         speeds: dict[str, dict[int, float]] = {}
         trying, others = "", 0.0
         for line in done.output.splitlines():

@@ -13,4 +13,5 @@ ONNX_FP16 = "model.fp16.onnx"
 
 
 def paddle_files(prefix: str) -> tuple[str, str]:
+    """The names of the two files of a Paddle graph: PREFIX.pdmodel and PREFIX.pdiparams."""
     return prefix + PROGRAM, prefix + PARAMETERS

@@ -14,6 +14,7 @@ CANNOT_WRITE = 74  # exit code
 
 
 def main(argv: Sequence[str]) -> None:
+    """Convert PREFIX.pdmodel to FILE; exits with CANNOT_WRITE, and prints the errno, where FILE cannot be written."""
     prefix, file, opset, pad_id = argv
     import onnx
     import paddle2onnx

@@ -90,6 +90,7 @@ def make_plain(network: Any) -> None:
 
 
 def is_simulated(network: Any) -> bool:
+    """Whether a layer of `network` computes as int8 would."""
     return next(simulated_layers(network), None) is not None
 
 
