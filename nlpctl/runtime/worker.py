@@ -15,6 +15,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -382,18 +383,22 @@ def start_resource_tracker() -> None:
         resource_tracker.ensure_running()
 
 
+_starting = threading.RLock()
+
+
 @contextlib.contextmanager
 def _safe_path() -> Iterator[None]:
     """What multiprocessing starts in this context gets parent.SAFE_PATH, as a variable: it takes no options. The new
-    process removes it.
+    process removes it. One thread at a time: another would remove the variable before this one's process has it.
     """
-    set_by_user = _SAFE_PATH in os.environ  # hers stays, in the new processes too
-    os.environ.setdefault(_SAFE_PATH, _OURS)
-    try:
-        yield
-    finally:
-        if not set_by_user:
-            os.environ.pop(_SAFE_PATH, None)
+    with _starting:
+        set_by_user = _SAFE_PATH in os.environ  # hers stays, in the new processes too
+        os.environ.setdefault(_SAFE_PATH, _OURS)
+        try:
+            yield
+        finally:
+            if not set_by_user:
+                os.environ.pop(_SAFE_PATH, None)
 
 
 def child_main(log: Path | None = None) -> None:

@@ -63,6 +63,7 @@ class Job:
     error: BaseException | None = None
     seconds: float = 0.0  # of the last attempt, including the start of a process
     losses: int = 0  # workers that were lost over it
+    killed: bool = False  # by `kill`
 
 
 class WorkerState(Enum):
@@ -192,6 +193,11 @@ class WorkerPool:
             if worker.job is job and worker.process is not None:
                 worker.process.send_signal(number)
 
+    def kill(self, job: Job) -> None:
+        """End a job at once, also one that waits, or whose process is being started. Its error is ProcessEnded."""
+        job.killed = True
+        self.send_signal(job, signal.SIGKILL)
+
     def results(self, jobs: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, Any, int]]:
         """Run many jobs, each (function, its arguments...); (a job's number, its value, worker) as each ends.
 
@@ -234,6 +240,8 @@ class WorkerPool:
             started, dead = time.monotonic(), False
             job.error = None
             try:
+                if job.killed:
+                    raise ProcessEnded("it was killed before it began", job.where or "")
                 if job.own_process:
                     self._end(worker)
                 # One that ended while it was idle is not for this job to answer for.
@@ -241,6 +249,8 @@ class WorkerPool:
                 process = worker.process or self._start(worker)
                 if self._stopped.is_set():
                     return False
+                if job.killed:  # while its process was being started, when there was none to kill
+                    process.send_signal(signal.SIGKILL)
                 worker.state = WorkerState.BUSY
                 job.value = process.ask(
                     (job.function, job.arguments),
@@ -264,7 +274,7 @@ class WorkerPool:
                     return False
                 worker.stats.losses += 1
                 job.losses += not dead
-                if dead or (isinstance(lost, self._retried) and job.losses < MOST_LOSSES):
+                if not job.killed and (dead or (isinstance(lost, self._retried) and job.losses < MOST_LOSSES)):
                     self._note_loss(worker, job, lost)
                     continue
                 job.error = lost

@@ -161,6 +161,7 @@ class ServeWorkers:
         self._open = threading.Event()
         # Written by the threads of the pool, which pass on what the processes tell.
         self._ready: dict[Job, float] = {}  # since when each is
+        self._ready_lock = threading.Lock()  # which of them `_stop` asks to end, and which it kills
         self._reports: dict[int, _Report] = {}  # the newest of each worker
         self._reports_lock = threading.Lock()
 
@@ -175,7 +176,7 @@ class ServeWorkers:
     def __exit__(self, *error: Any) -> None:
         self._open.set()
         for job in self._pool.open_jobs:
-            self._pool.send_signal(job, signal.SIGKILL)
+            self._pool.kill(job)
         self._pool.__exit__(*error)
 
     def start_all(self) -> None:
@@ -212,7 +213,7 @@ class ServeWorkers:
             if time.monotonic() > kill_at:
                 self._late.update(self._pool.open_jobs)
                 for job in self._late:
-                    self._pool.send_signal(job, signal.SIGKILL)
+                    self._pool.kill(job)
                 kill_at = math.inf
             while self._paused and self._paused[0][0] <= time.monotonic():
                 self._begin(self._paused.pop(0)[1])
@@ -222,11 +223,15 @@ class ServeWorkers:
 
     def _stop(self) -> None:
         """They finish what they accepted. One that still loads its model has accepted nothing."""
-        self._stopping = True
+        with self._ready_lock:
+            self._stopping = True
         self._paused.clear()
         self._listening.close()  # the socket must close with the last worker's
         for job in self._pool.open_jobs:
-            self._pool.send_signal(job, _STOP if job in self._ready else signal.SIGKILL)
+            if job in self._ready:
+                self._pool.send_signal(job, _STOP)
+            else:
+                self._pool.kill(job)
 
     def _begin(self, place: _Place) -> None:
         """Start a worker in its place, or in that of one that was lost."""
@@ -293,8 +298,11 @@ class ServeWorkers:
         when two scrapes meet different workers.
         """
         if isinstance(content, _Ready):
-            self._engine = self._engine or content
-            self._ready[job] = time.monotonic()
+            with self._ready_lock:
+                if self._stopping:  # `_stop` takes it for one that loads its model
+                    return False
+                self._engine = self._engine or content
+                self._ready[job] = time.monotonic()
             self._open.wait()
             return not self._stopping  # it was about to start when the others were told to stop
         with self._reports_lock:

@@ -57,6 +57,7 @@ class SavedTrainerState(Document):
     """
 
     REPAIR: ClassVar[str] = "train again with --overwrite"
+    LARGEST: ClassVar[int] = 256 << 20  # some 270 bytes a log entry: a million entries
 
     global_step: Count
     epoch: float | None = None

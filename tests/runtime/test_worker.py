@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -187,3 +188,20 @@ def test_a_worker_that_takes_too_long_is_interrupted(started):
 
 def test_a_worker_that_was_not_started_can_be_ended():
     Worker(_answering, grace=1, daemon=True).end()
+
+
+def test_threads_that_start_processes_wait_for_each_other():
+    """One that was ready first would take the variable away that keeps the current folder off the others' sys.path."""
+    seen = []
+
+    def start():
+        with undisturbed():
+            time.sleep(0.02)
+            seen.append(os.environ.get("PYTHONSAFEPATH"))
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert None not in seen and len(seen) == 4

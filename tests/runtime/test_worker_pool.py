@@ -105,11 +105,28 @@ def test_a_job_may_have_a_process_of_its_own() -> None:
 
 def test_a_job_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
     with WorkerPool(make, 1) as pool:
+        assert list(pool.results([(join, "x")]))  # the process is there
         late = Job(sleep, (60.0, tmp_path / "begun"), deadline=time.monotonic() + 2.0)
         pool.submit(late)
         assert isinstance(pool.next_ended().error, TimeoutError)
         assert not is_alive(int((tmp_path / "begun").read_text()))
         assert list(pool.results([(join, "x")])) == [(0, "worker 0 x", 0)]
+
+
+def test_a_job_is_killed_wherever_it_is(tmp_path: Path) -> None:
+    """At work, or waiting for it; neither is done again."""
+    begun = tmp_path / "begun"
+    with WorkerPool(make, 1) as pool:
+        working, waiting = Job(sleep, (60.0, begun)), Job(sleep, (60.0, tmp_path / "never"))
+        pool.submit(working)
+        pool.submit(waiting)
+        while not begun.exists():
+            time.sleep(0.01)
+        pool.kill(waiting)
+        pool.kill(working)
+        assert [pool.next_ended(), pool.next_ended()] == [working, waiting]
+        assert isinstance(working.error, ProcessEnded) and isinstance(waiting.error, ProcessEnded)
+        assert not (tmp_path / "never").exists() and list(pool.results([(join, "x")])) == [(0, "worker 0 x", 0)]
 
 
 def test_a_job_asks_back_and_tells_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
