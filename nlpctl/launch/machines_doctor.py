@@ -17,6 +17,7 @@ from nlpctl.launch.peers import FIREWALL, Peers, differences
 from nlpctl.launch.schedulers import ProcessRank
 from nlpctl.runtime.doctor import Check
 from nlpctl.runtime.process import configure_paddle, prepare_process
+from nlpctl.runtime.ranks import meeting
 
 FAR = 2.0  # seconds between two clocks
 SLOW = 125e6  # bytes per second: a network of 1 Gbit/s
@@ -107,7 +108,8 @@ def _sums() -> dict[int, float]:
     limit = threading.Timer(LIMIT_SECONDS, give_up)
     limit.daemon = True
     limit.start()
-    paddle.distributed.init_parallel_env()
+    with meeting():
+        paddle.distributed.init_parallel_env()
     seconds = seconds_of_sums()
     limit.cancel()
     return seconds

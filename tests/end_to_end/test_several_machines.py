@@ -135,13 +135,13 @@ def test_either_process_killed_at_random_moments(work, peers, same_bits, whole):
         time.sleep(chance.uniform(0, 1.5))
         started[victim].send_signal(signal.SIGKILL)
         codes = [code for code, _ in ends(started, 60)]
-        if codes == [0, 0]:
+        if work.manifest(name)["state"] == "finished":  # the victim had nothing to do any more
             break
         assert codes[1 - victim] != 0
         for checkpoint in (work / name / "checkpoints").glob("checkpoint-*"):
             assert (checkpoint / "checksums.json").is_file()
         resume = ("--resume",)
-    if codes != [0, 0]:
+    else:
         assert [code for code, _ in ends(peers.train(name, *work.stepwise, "--resume"))] == [0, 0]
     assert same_bits(work / name, whole)
 
