@@ -49,7 +49,8 @@ def predict(
         str,
         typer.Option(
             "--format",
-            help="text (a line each), tsv, csv, jsonl, json, conll, joined, squad, parquet; auto: by the ending.",
+            help="text (a line each), tsv, quoted_tsv, csv, xlsx, jsonl, json, parquet, conll, joined, segmented, "
+            "squad, label_studio, doccano, cluener; auto: by the ending.",
         ),
     ] = "auto",
     keep: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import nlpctl as package
+from nlpctl.cli.predict import FORMATS
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.paths import further_files
 from nlpctl.convert.source import walk
@@ -116,3 +118,8 @@ def test_runs_of_such_a_name_are_left_out(tmp_path: Path, capsys) -> None:
         (tmp_path / name / "manifest.json").write_text('{"format": 1, "state": "finished"}')
     assert [path.name for path in find_runs(tmp_path)] == ["good"] == [path.name for path in find_runs(tmp_path)]
     assert capsys.readouterr().err.count("is left out: its name is not UTF-8; rename it") == 1
+
+
+def test_the_help_of_predict_names_every_format(run_nlpctl) -> None:
+    words = set(re.findall(r"\w+", run_nlpctl("predict", "--help").stdout))
+    assert set(FORMATS) <= words
