@@ -47,6 +47,7 @@ from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean, differing
 from nlpctl.runtime.run_directory import RunDirectory
 
+# --------------------------------------------------------------------------------------------------
 # 1. The value of --strategy: "A+B,C" is two alternatives, of which the first applies A, then B. The names are those in
 # strategies.py.
 
@@ -112,6 +113,7 @@ def _chain(text: str) -> Chain:
     return Chain(parts)
 
 
+# --------------------------------------------------------------------------------------------------
 # 2. The folders of a strategy and their dependencies.
 #
 # networks/NAME     a network made from the source: width-0.75, student, original+qat, fewer-words
@@ -214,7 +216,7 @@ def is_made(output: Path, step: Step) -> bool:
     return RunDirectory(output / step.folder).is_finished
 
 
-# 3. plan.json
+# -- 3. plan.json ----------------------------------------------------------------------------------
 
 _OVER = "use --overwrite to discard existing results, or name another folder: -o FOLDER"
 SHOWN = 3  # most settings listed in a message
@@ -372,6 +374,7 @@ def static_model(recipe: Recipe) -> Path | None:
     return prefix
 
 
+# --------------------------------------------------------------------------------------------------
 # The files that a compression reads next to its source: data, and the files that networks depend on. Each comes with
 # the place that names it, as Recipe.where gives it: `file:line`, a flag or a key.
 

@@ -61,7 +61,7 @@ def refuse_with_paddle(request: CompressRequest, setup: ProcessSetup) -> None:
         refuse(request, setup)
 
 
-# Before Paddle.
+# -- Before Paddle ---------------------------------------------------------------------------------
 
 
 def refuse_sure_of_own_score(request: CompressRequest) -> None:
@@ -179,7 +179,7 @@ def refuse_output(request: CompressRequest) -> None:
     refuse_inputs(folder)
 
 
-# With Paddle.
+# -- With Paddle -----------------------------------------------------------------------------------
 
 
 def refuse_unscorable(request: CompressRequest, setup: ProcessSetup) -> None:
@@ -246,7 +246,7 @@ def refuse_half_precision(request: CompressRequest, setup: ProcessSetup) -> None
         refuse_half_precision_on_cpu(request.recipe, cpu_info().trains_in_bfloat16)
 
 
-# Not refused, but said.
+# -- not refused, but said -------------------------------------------------------------------------
 
 
 def warn_unread(recipe: Recipe, strategies: Sequence[Strategy]) -> None:

@@ -90,7 +90,7 @@ def write_reports(result: CompressResult, source: str, task: str) -> None:
     write_text_atomic(result.folder / HTML, compress_page(result, source, content["conditions"]))
 
 
-# The tables.
+# -- the tables ------------------------------------------------------------------------------------
 
 
 def tables(result: CompressResult) -> tuple[tuple[Table, str], ...]:
@@ -205,7 +205,7 @@ def format_ms(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-# What they say in sentences.
+# -- what they say in sentences --------------------------------------------------------------------
 
 
 def summary(result: CompressResult) -> str:
@@ -265,7 +265,7 @@ def _surely(aim: Aim) -> str:
     return "" if aim.sure is None else f", in {aim.sure:.0%} of resampled dev splits"
 
 
-# report.json
+# -- report.json -----------------------------------------------------------------------------------
 
 
 def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
     return values
 
 
-# report.md
+# -- report.md -------------------------------------------------------------------------------------
 
 
 def markdown(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> str:
@@ -342,7 +342,7 @@ def _test_table(result: CompressResult, test: TestScore, agreement: str, title: 
     return Table(["", result.metric.name, "points", agreement], rows, title)
 
 
-# report.html
+# -- report.html -----------------------------------------------------------------------------------
 
 
 def compress_page(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> str:
@@ -395,7 +395,7 @@ def _plots(result: CompressResult) -> SideBySide:
     return SideBySide(plots)
 
 
-# On the page of the run.
+# -- on the page of the run ------------------------------------------------------------------------
 
 
 def read_compression(record: RunRecord) -> list[Table]:

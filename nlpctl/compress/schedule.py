@@ -27,7 +27,7 @@ FINALISTS = {EXPORTS: 2, CANDIDATES: 1}  # how many of them take part in the las
 SAFETY = 1.2  # safety factor on the expected time of a step
 
 
-# The budget, and the expected times of steps.
+# -- the budget, and the expected times of steps ---------------------------------------------------
 
 
 class Clock:
@@ -122,6 +122,7 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
+# --------------------------------------------------------------------------------------------------
 # The order in which candidates are tried, and which of them still fit the budget.
 #
 # Candidates without training come first: those that paid off on another network, then the cheapest. Trainings follow,
@@ -253,7 +254,7 @@ def with_form(steps: Iterable[Step], step: Step, form: Step) -> tuple[Step, ...]
     return tuple(replaced)
 
 
-# What is being made.
+# -- what is being made ----------------------------------------------------------------------------
 
 
 @dataclass

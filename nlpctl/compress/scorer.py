@@ -325,7 +325,7 @@ def largest_difference(expected: Outputs, given: Outputs) -> float | None:
     return max(output_difference(one, other)[0] for one, other in pairs)
 
 
-# The score of a candidate on labelled data, in the process that it runs in.
+# -- the score of a candidate on labelled data, in the process that it runs in ---------------------
 
 
 @dataclass(frozen=True)
@@ -378,6 +378,7 @@ def _decision_key(decision: Any) -> str:
     return sha256_of_text(repr(decision))[:16]
 
 
+# --------------------------------------------------------------------------------------------------
 # The key of a stored score: all that the score of a compressed export depends on. If it changes, scoring repeats.
 
 

@@ -123,7 +123,7 @@ def _speed(row: Row, aim: Aim, speeds: RelativeSpeeds) -> float:
     return speeds.speed(row, max(aim.batch_sizes)).times
 
 
-# best/: the chosen candidate as a separate export that records its engine and precision.
+# -- best/: the chosen candidate as a separate export that records its engine and precision --------
 
 
 def write_best(row: Row, best: Path) -> None:

@@ -55,7 +55,7 @@ class TimeIsUp(RunFailed):
     """A step was stopped because it exceeded its time limit."""
 
 
-# Several steps at a time.
+# -- several steps at a time -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def worker_log(output: Path, number: int) -> Path:
     return output / f"worker-{number}.log"
 
 
-# In the process.
+# -- in the process --------------------------------------------------------------------------------
 
 
 def _open_executor(

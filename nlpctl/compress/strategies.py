@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from nlpctl.runtime.run_directory import RunDirectory
 
 
-# distill: a student that learns the trained network's answers to many texts.
+# -- distill: a student that learns the trained network's answers to many texts --------------------
 
 STUDENT = "student"
 EPOCHS = "distillation.num_train_epochs"
@@ -145,7 +145,7 @@ def _lines(path: str) -> int:
         return sum(1 for _ in stream)
 
 
-# dynabert: networks of a smaller width, distilled from the full one.
+# -- dynabert: networks of a smaller width, distilled from the full one ----------------------------
 
 WIDTHS = ("3/4",)
 
@@ -182,7 +182,7 @@ def width_name(width: Fraction) -> str:
     return f"{DynaBert.stem}-{float(width):.4g}"
 
 
-# qat: 8 bits for Paddle Inference, by quantisation-aware training.
+# -- qat: 8 bits for Paddle Inference, by quantisation-aware training ------------------------------
 
 
 class Qat(Int8Strategy):
@@ -223,6 +223,7 @@ class Qat(Int8Strategy):
         write_qat_graph(planned.recipe, network, making.origin, making.folder, planned.own)
 
 
+# --------------------------------------------------------------------------------------------------
 # compression.prune_embeddings: a network without the vocabulary entries that no training text uses; others are made of
 # it. No word of --strategy, but a setting, which holds for all of them.
 

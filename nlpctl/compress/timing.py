@@ -44,7 +44,7 @@ SHARE = 0.8  # of the available memory may be used
 MB = 1024 * 1024
 
 
-# 1. A candidate in turns with the reference.
+# -- 1. A candidate in turns with the reference. ---------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def speed_from_rounds(size: int, turns: Sequence[tuple[list[float], list[float]]
     return Speed(size, features / sum(candidate), 1000 * p50, sum(reference) / sum(candidate), median(reference) / p50)
 
 
-# 2. The last round: the best rows in turns with each other.
+# -- 2. The last round: the best rows in turns with each other. ------------------------------------
 
 RoundSeconds = Mapping[str, Mapping[int, Sequence[float]]]  # by name of the row and batch size: seconds of every batch
 
@@ -313,7 +313,7 @@ def read_last_round(file: Path, key: str) -> LastRound | None:
     return LastRound(stored.samples, stored.rounds, stored.failed)
 
 
-# 3. All speeds on one scale.
+# -- 3. All speeds on one scale. -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ def _touches(keys: tuple[str, ...], broken: Collection[str]) -> bool:
     return any(key == bad or key.startswith(f"{bad}.") or bad.startswith(f"{key}.") for key in keys for bad in broken)
 
 
+# --------------------------------------------------------------------------------------------------
 # Checks of section compression: what its texts mean, and what PaddlePaddle 2.6 takes but does not do.
 
 _BUDGET_FORM = "write 30m, 1h30m or 90s"
@@ -151,7 +152,7 @@ COMPRESSION_CHECKS: tuple[Check, ...] = (
 )
 
 
-# Checks of the keys that describe a network built from scratch.
+# -- checks of the keys that describe a network built from scratch ---------------------------------
 
 OWN_NETWORKS = ("bilstm", "textcnn", "bag_of_embeddings", "bigru")
 
@@ -234,8 +235,8 @@ NETWORK_CHECKS = (
 )
 
 
+# --------------------------------------------------------------------------------------------------
 # Checks of the section `distillation`: keys that exclude each other, or that belong to another kind of student.
-
 
 # Keys of a student that is made of the teacher's layers.
 _OF_LAYERS = ("num_hidden_layers", "layers", "width")
@@ -306,6 +307,7 @@ DISTILLATION_CHECKS: tuple[Check, ...] = (_one_student, _inside_needs_the_same_t
 DISTILLATION_FILES: tuple[Check, ...] = (_files,)  # of which a trained model needs none
 
 
+# --------------------------------------------------------------------------------------------------
 # Checks of the keys that change, freeze or group parameters; which names match is known once there is a network.
 
 _RATE, _DECAY = "learning_rate", "weight_decay"
@@ -376,6 +378,7 @@ def _vocabulary_file(recipe: Recipe) -> Iterator[Finding]:
 PARAMETER_CHECKS: tuple[Check, ...] = (_groups, _pairs, _values, _tokens, _vocabulary_file)
 
 
+# --------------------------------------------------------------------------------------------------
 # Checks before training: settings of the Trainer that PaddleNLP refuses only once everything is loaded, or
 # fails on without saying why.
 
@@ -415,7 +418,7 @@ def _evaluation_steps(recipe: Recipe) -> Iterator[Finding]:
 TRAINING_CHECKS: tuple[Check, ...] = (_optimizer, _reporters, _evaluation_steps)
 
 
-# Checks of the parts that a recipe names as module:function.
+# -- checks of the parts that a recipe names as module:function ------------------------------------
 
 
 def _form(recipe: Recipe) -> Iterator[Finding]:
@@ -449,7 +452,7 @@ def _lonely_preprocessing(recipe: Recipe) -> Iterator[Finding]:
 PART_CHECKS: tuple[Check, ...] = (_form, _own_optimizer, _lonely_preprocessing)
 
 
-# Checks of section search that need the rest of the recipe.
+# -- checks of section search that need the rest of the recipe -------------------------------------
 
 
 def _search_budget(recipe: Recipe) -> Iterator[Finding]:
@@ -500,6 +503,7 @@ def _labels(recipe: Recipe) -> Iterator[Finding]:
 SEARCH_CHECKS: tuple[Check, ...] = (_search_budget, _metric, _grid, _sections, _labels)
 
 
+# --------------------------------------------------------------------------------------------------
 # Checks of keys that not every task reads, and the checks of each task.
 #
 # A key without effect would mislead readers of the recipe.
@@ -598,6 +602,7 @@ TASK_CHECKS: tuple[Check, ...] = (
 )
 
 
+# --------------------------------------------------------------------------------------------------
 # Checks before training only: is there a model to start from, data to train on, and do the files exist.
 
 
@@ -820,7 +825,7 @@ DATA_CHECKS: tuple[Check, ...] = (
 )
 
 
-# Checks of every recipe, for whatever command.
+# -- checks of every recipe, for whatever command --------------------------------------------------
 
 
 def _ranges(recipe: Recipe) -> Iterator[Finding]:

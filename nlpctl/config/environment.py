@@ -17,6 +17,7 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 from nlpctl.paddle_version import KNOWN, release
 
+# --------------------------------------------------------------------------------------------------
 # Environment variables of CUDA, cuBLAS, cuDNN and NCCL: which `runtime.env` accepts, and how their values look.
 #
 # These libraries ignore a misspelt variable without a word, so only names from NVIDIA's manuals are accepted. Variables

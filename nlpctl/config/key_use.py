@@ -103,7 +103,7 @@ MORE_TRIALS = replace(SEARCH, may_change="resume")  # a sweep that goes on may t
 UNKNOWN = TRIED_ROWS
 
 
-# What PaddleNLP's arguments are for.
+# -- what PaddleNLP's arguments are for ------------------------------------------------------------
 
 TRAINING_ARGUMENTS: Mapping[KeyUse, str] = {
     WEIGHTS: """
@@ -144,6 +144,8 @@ ARGUMENT_PATHS: Mapping[str, PathKind] = {
     "input_infer_model_path": "input",
 }
 
+
+# --------------------------------------------------------------------------------------------------
 # Arguments that a recipe may not set, and why. MANAGED: nlpctl sets them itself; setting one would either do nothing or
 # work against it. UNSUPPORTED: nlpctl does not do what they ask for; values that leave them off are accepted, so that
 # command lines of PaddleNLP can be kept. The reference lists both apart from the others, `nlpctl recipe flags` the

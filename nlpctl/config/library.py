@@ -66,8 +66,7 @@ def _title(path: Path) -> str:
     return first.lstrip("# ").strip() if first.startswith("#") else ""
 
 
-# Copying a shipped recipe, so that it works in any folder.
-
+# -- copying a shipped recipe, so that it works in any folder --------------------------------------
 
 
 def copy_recipe(name: str, folder: Path, *, overwrite: bool) -> list[Path]:

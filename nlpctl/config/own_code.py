@@ -26,6 +26,7 @@ from nlpctl.config.schema import DataSection, Recipe, with_value
 from nlpctl.config.sources import own_recipe_instead
 from nlpctl.errors import UserError
 
+# --------------------------------------------------------------------------------------------------
 # The parts of a training that a recipe may name as module:function: what each takes and gives. A new kind is an entry
 # of PARTS, its key in the schema, and the place that calls it.
 
@@ -83,7 +84,7 @@ def named_parts(recipe: Recipe) -> Iterator[tuple[Part, str]]:
             yield part, name
 
 
-# Whose code runs.
+# -- whose code runs -------------------------------------------------------------------------------
 
 _STUDENT = "distillation.model.network"
 # Every key that names code. A new one must be here, or an opened folder could run what it names.

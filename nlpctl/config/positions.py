@@ -245,7 +245,8 @@ class _Builder:
         self.problems.append(Problem(message, where=f"{self.name}:{line}", hint=hint))
 
 
-# Messages about a key say where the key was set.
+# -- messages about a key say where the key was set ------------------------------------------------
+
 
 @contextlib.contextmanager
 def located(recipe: Recipe) -> Iterator[None]:
@@ -262,10 +263,10 @@ def located(recipe: Recipe) -> Iterator[None]:
         raise UserError(problems=problems) from error
 
 
+# --------------------------------------------------------------------------------------------------
 # What loading a recipe has noted so far. All problems are collected first and reported together.
 #
 # The later checks of values yield a `Finding` each (schema.py).
-
 
 
 class Mismatch(Exception):

@@ -100,6 +100,7 @@ def _commented(line: str, why: str, indent: str) -> list[str]:
     return [*textwrap.wrap(why, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "), line]
 
 
+# --------------------------------------------------------------------------------------------------
 # Values of a recipe changed in its text; comments and layout stay. Callers check that the text says what it should.
 
 

@@ -50,7 +50,7 @@ from nlpctl.config.key_use import (
     PathKind,
 )
 
-# Declaring a recipe key: type, default, and one-line help.
+# -- declaring a recipe key: type, default, and one-line help --------------------------------------
 
 Scalar = str | int | float | bool | None
 
@@ -73,9 +73,9 @@ def section_key(section: type, help: str, use: KeyUse | None = None) -> Any:
     return field(default_factory=section, metadata={"use": use, "help": help})
 
 
+# --------------------------------------------------------------------------------------------------
 # The keys of section compression that are nlpctl's own, beside those of PaddleNLP's CompressionArguments; what
 # their texts mean.
-
 
 _BUDGET = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*h)?\s*(?:(\d+(?:\.\d+)?)\s*m(?:in)?)?\s*(?:(\d+(?:\.\d+)?)\s*s)?\s*")
 
@@ -139,8 +139,8 @@ def parse_budget(text: str) -> float:
     return seconds
 
 
+# --------------------------------------------------------------------------------------------------
 # The keys of section training that are nlpctl's own: parts that PaddleNLP's Trainer takes as arguments, and speed.
-
 
 _TRUST = "Named as package.module:function; runs with your rights: name only code you trust."
 
@@ -204,7 +204,7 @@ class TrainingKeys:
     )
 
 
-# Where a recipe's network comes from, and what is changed in it before it is trained.
+# -- where a recipe's network comes from, and what is changed in it before it is trained -----------
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ class ModelSection:
     )
 
 
-# The section `distillation`: the student, its losses against the teacher, and its texts.
+# -- the section `distillation`: the student, its losses against the teacher, and its texts --------
 
 
 @dataclass(frozen=True)
@@ -377,8 +377,8 @@ class DistillationSection:
     generate: GeneratedSection = section_key(GeneratedSection, "Further texts, generated from the training texts.")
 
 
+# --------------------------------------------------------------------------------------------------
 # The section `search`: what `nlpctl sweep` tries, how long, and by which score it chooses.
-
 
 RANGE_FORMS = ("uniform", "log", "int")  # the notations of a range
 TRIALS = 20  # unless the grid, or a budget, says how many
@@ -495,6 +495,7 @@ def exact(number: float) -> Fraction:
     return Fraction(repr(number))
 
 
+# --------------------------------------------------------------------------------------------------
 # The sections of a recipe that belong to single tasks; config/tasks.py says which task reads which.
 
 

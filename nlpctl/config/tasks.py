@@ -88,7 +88,7 @@ class TaskInfo:
         return any(dotted == key or dotted.startswith(f"{key}.") for key in self.keys)
 
 
-# What new recipes of several tasks begin with.
+# -- what new recipes of several tasks begin with --------------------------------------------------
 
 SCRATCH = "model.from_scratch."
 

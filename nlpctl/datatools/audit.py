@@ -366,6 +366,7 @@ def _rounded(share: float | None) -> float | None:
     return None if share is None else round(share, 6)
 
 
+# --------------------------------------------------------------------------------------------------
 # The findings as a page on which a person ticks what is to be applied. It is the only page with a script, which writes
 # the ticks into a file that the browser saves. Nothing is sent anywhere.
 

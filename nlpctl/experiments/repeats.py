@@ -50,6 +50,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
 from nlpctl.tasks.useless import HINT, useless_reason
 
+# --------------------------------------------------------------------------------------------------
 # The runs of a series, trained side by side. Each ends with the predictions of the rows that it did not see.
 
 Held = tuple[Sequence[int], int]  # rows by their indexes, and the number of their fold

@@ -57,6 +57,7 @@ from nlpctl.runtime.work_folder import WorkFolder
 from nlpctl.training.run_setup import refuse_changed_functions
 from nlpctl.training.train import train
 
+# --------------------------------------------------------------------------------------------------
 # The folder of several trainings of one recipe: series.json, what may be written there, and what a resumed one must
 # have in common with the one that began.
 

@@ -84,7 +84,8 @@ def dev_scores(
     return DevScores(metric, len(rows), falling, fp32, found), ways
 
 
-# Time the graphs of an export in every engine and precision of this machine, for "auto".
+# -- time the graphs of an export in every engine and precision of this machine, for "auto" --------
+
 
 def time_graphs(
     folder: Path, manifest: ExportManifest, setup: ProcessSetup, batches: Mapping[int, Sequence[Any]], seconds: float

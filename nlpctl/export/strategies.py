@@ -407,6 +407,7 @@ def part_of(whole: float, share: float) -> float:
     return max(1, int(share * whole)) if isinstance(whole, int) else share * whole
 
 
+# --------------------------------------------------------------------------------------------------
 # The fp32 graphs of a network, the input of all other graphs. Not a name for --strategy: every chain has this step.
 #
 # compress/steps.py writes them like `nlpctl export`.
@@ -422,7 +423,7 @@ class Fp32Export(Strategy):
         return Step(EXPORTS, name, self, needs)
 
 
-# bf16: makes nothing. Every fp32 graph is also scored in bf16 if the machine supports it.
+# -- bf16: makes nothing. Every fp32 graph is also scored in bf16 if the machine supports it. ------
 
 
 class Bf16(Strategy):
@@ -440,7 +441,7 @@ class Bf16(Strategy):
             raise UserError(message, KEY, f"leave out +{self.name}, or separate it: {apart},{self.name}")
 
 
-# The common base of strategies for ONNX Runtime.
+# -- the common base of strategies for ONNX Runtime ------------------------------------------------
 
 
 class OnnxInt8(Int8Strategy):
@@ -457,7 +458,7 @@ class OnnxInt8(Int8Strategy):
             raise UserError("ONNX Runtime is not installed", KEY, f"pip install onnxruntime, or leave {self.name} out")
 
 
-# ort-dynamic: 8 bits for ONNX Runtime, with activations scaled at run time.
+# -- ort-dynamic: 8 bits for ONNX Runtime, with activations scaled at run time ---------------------
 
 
 class OrtDynamic(OnnxInt8):
@@ -472,7 +473,7 @@ class OrtDynamic(OnnxInt8):
         quantize_dynamic(making.fp32("onnx"), making.folder / ONNX_DYNAMIC)
 
 
-# ort-static: 8 bits for ONNX Runtime, by calibration.
+# -- ort-static: 8 bits for ONNX Runtime, by calibration -------------------------------------------
 
 
 class OrtStatic(OnnxInt8, CalibratedInt8):
@@ -487,8 +488,7 @@ class OrtStatic(OnnxInt8, CalibratedInt8):
         quantize_static(making.fp32("onnx"), making.folder / ONNX_STATIC, making.rows())
 
 
-# ptq: 8 bits for Paddle Inference, by calibration.
-
+# -- ptq: 8 bits for Paddle Inference, by calibration ----------------------------------------------
 
 ALGORITHMS = ("avg", "mse")
 SEARCHING = {"hist": 2.0, "KL": 2.5, "mse": 5.0, "emd": 7.0}  # these try many bounds; measured time relative to avg
@@ -539,6 +539,7 @@ def _settings(recipe: Recipe, algorithm: str | None, names: Sequence[str]) -> Pt
     return PtqSettings(algorithm or ALGORITHMS[0], **given)
 
 
+# --------------------------------------------------------------------------------------------------
 # embeddings: the large embedding tables of a graph for Paddle Inference in 8 bits, after any other change.
 
 

@@ -119,7 +119,8 @@ def _vectors(window: list[Any], predictions: list[list[Any]], dim: int) -> np.nd
     return vectors
 
 
-# Writing an array to a .npy file in constant memory, with an unknown number of rows.
+# -- writing an array to a .npy file in constant memory, with an unknown number of rows ------------
+
 
 class ArrayFile:
     """An array [rows, *shape] in NumPy's format, written row by row into an empty binary stream.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nlpctl.inference.attribution import Baseline, Explained, Explanation, Method, Token
 
 
-# Explanations as one HTML page.
+# -- explanations as one HTML page -----------------------------------------------------------------
 
 STRONGEST = 5  # tokens listed per text
 _METHODS = {

@@ -193,6 +193,7 @@ def _refuse_folder(folder: Path, overwrite: bool) -> None:
         refuse_foreign(folder, (MANIFEST, RECIPE, INDEX_TEXTS, INDEX_VECTORS))
 
 
+# --------------------------------------------------------------------------------------------------
 # Vectors of texts, searched by faiss.
 #
 # faiss brings its own OpenMP (libgomp) next to Paddle's (libiomp5). Both work together in either import order
@@ -263,6 +264,7 @@ def _text(line: bytes, number: int) -> str:
     return text
 
 
+# --------------------------------------------------------------------------------------------------
 # An index of texts made on disk: memory does not grow with the texts, but for a byte of each.
 #
 # add         the texts and vectors as they come, to their files; a checksum of each text, to one of many small files
@@ -270,7 +272,6 @@ def _text(line: bytes, number: int) -> str:
 # finish      repeated texts leave both files
 #
 # An hnsw index is a graph that faiss builds in memory; its vectors are added in the portions in which they came.
-
 
 BUCKETS = 64  # small files of checksums: that of 10 million texts is 4 MB
 BLOCK = 4096  # vectors that are moved at a time

@@ -59,6 +59,7 @@ def joined(*parts: Any, between: str = "") -> Html:
     return Html(between.join(escaped(part) for part in parts))
 
 
+# --------------------------------------------------------------------------------------------------
 # The style sheet of pages, in light and dark mode. Plots take their colours from it: classes c0 to c7.
 
 COLOURS = 8
@@ -150,8 +151,7 @@ _CLASSES = "\n".join(
 STYLE = _BASE % (_variables(_DAY), _variables(_NIGHT), *[_CHINESE] * 3, _CLASSES)
 
 
-# Text whose parts are shaded by their contribution.
-
+# -- text whose parts are shaded by their contribution ---------------------------------------------
 
 STRONGEST = 75  # percent of the colour, for the part that contributes most
 

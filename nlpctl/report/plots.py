@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nlpctl.report.html import COLOURS, Html, element, joined
 
-# Parts shared by all plots: axis ticks, the frame of a plot, text widths, legends.
+# -- parts shared by all plots: axis ticks, the frame of a plot, text widths, legends --------------
 
 Format = Callable[[float], str]
 LEGEND_ROW = 20  # pixels
@@ -143,7 +143,7 @@ def colour(number: int) -> str:
     return f"c{number % COLOURS}"
 
 
-# The plots.
+# -- the plots -------------------------------------------------------------------------------------
 
 Point = tuple[float, float]
 MOST_POINTS = 800  # of a line; more cannot be told apart on a screen

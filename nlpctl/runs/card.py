@@ -200,6 +200,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
 }
 
 
+# --------------------------------------------------------------------------------------------------
 # A model card: YAML for the Hugging Face hub, then Markdown for people. Everything in it stands in the files of the
 # run, the model folder or the export; what they do not say is left out.
 

@@ -31,6 +31,7 @@ from nlpctl.serve.metrics import SECONDS, Counter, Gauge, Histogram, Metric
 from nlpctl.serve.requests import Refused, failed, full, unusable
 from nlpctl.serve.settings import ServeSettings
 
+# --------------------------------------------------------------------------------------------------
 # What batches cost, learned from those computed so far, and how requests are divided so that they cost the least.
 #
 # A batch is as slow as its longest row. Dividing it saves what the shorter rows are padded by, and costs what every

@@ -81,8 +81,7 @@ def _problem_json(problem: Problem) -> dict[str, str]:
     return {name: text if len(text) <= _LONGEST else text[:_LONGEST] + "..." for name, text in values.items() if text}
 
 
-# The body of a request: from untrusted JSON to rows.
-
+# -- the body of a request: from untrusted JSON to rows --------------------------------------------
 
 SOURCE = "body"  # followed by a JSONPath: body:$[3] is the fourth row of a list, body:$ the only one
 JSON_TYPE = "application/json"

@@ -25,6 +25,7 @@ from nlpctl.serve.requests import Refused, last_response, refuse_framing, stoppi
 from nlpctl.serve.settings import LAST_CALLS
 from nlpctl.serve.starting import BACKLOG, cannot_listen
 
+# --------------------------------------------------------------------------------------------------
 # A connection of the service: uvicorn's, with limits on what it may hold.
 #
 # uvicorn limits neither the number of connections nor the time in which a head must arrive: a client that sends a
@@ -252,6 +253,7 @@ class Server(uvicorn.Server):
                 return
 
 
+# --------------------------------------------------------------------------------------------------
 # Connections made while listening ends: the kernel has accepted them, so they get an answer, 503.
 
 
@@ -289,7 +291,7 @@ async def _turn_away(connection: socket.socket, tls: ssl.SSLContext | None) -> N
             pass
 
 
-# uvicorn for pages: a signal ends it, and the command ends as it should.
+# -- uvicorn for pages: a signal ends it, and the command ends as it should ------------------------
 
 _PAGE_HEAD = 1024 * 1024  # bytes of a request's address and headers; a form may send a long text in its address
 

@@ -67,8 +67,8 @@ class ServeSettings:
             raise UserError(problems=wrong)
 
 
+# --------------------------------------------------------------------------------------------------
 # What a service is given in files of its owner: API keys, and TLS's certificate and key. They are never shown.
-
 
 _MOST_BYTES = 1_000_000  # of a file
 _MOST_KEYS = 1000  # each request is compared with all of them

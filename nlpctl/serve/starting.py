@@ -22,7 +22,7 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.serve.requests import Refused
 from nlpctl.serve.settings import ServeSettings
 
-# The address of a service. It is bound before the model is loaded, which takes seconds.
+# -- the address of a service. It is bound before the model is loaded, which takes seconds. --------
 
 BACKLOG = 2048  # connections that the kernel lets wait
 

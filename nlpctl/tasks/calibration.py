@@ -190,6 +190,7 @@ def _fitted(loss: Loss, rows: np.ndarray, around: np.ndarray) -> np.ndarray:
     return np.asarray(solution.x)
 
 
+# --------------------------------------------------------------------------------------------------
 # Calibrates a task on labelled rows: what `nlpctl calibrate` and the end of a training do.
 
 MOST_OFF = 0.01  # of the ECE of an engine from that of the network, before it gets a calibration of its own

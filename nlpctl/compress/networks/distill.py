@@ -62,6 +62,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, Texts, as_tuple, make_task
 from nlpctl.training.user_loss import Loss
 
+# --------------------------------------------------------------------------------------------------
 # A task whose loss includes the teacher's answers; the batches carry them next to the labels.
 
 TEACHER_ANSWERS = "teacher_logits"  # key in a batch: [batch, labels]; for a tagger [batch, length, tags]

@@ -41,6 +41,7 @@ from nlpctl.tasks.base import Task, as_tuple, make_task
 from nlpctl.training.trainer import TrainingLoss
 from nlpctl.training.user_loss import Loss
 
+# --------------------------------------------------------------------------------------------------
 # The importance of attention heads and neurons, and which of them a narrower network keeps.
 #
 # The importance of a part is the first-order change of the loss without it: |activation x gradient| of its output

@@ -31,6 +31,7 @@ from nlpctl.models.tokenizer import load_tokenizer
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 
+# --------------------------------------------------------------------------------------------------
 # A student made of some layers of its teacher, fitted to it without a training step.
 #
 # From the lowest layer up, the last matrix of each layer, `linear2`, is solved for by least squares, so that the

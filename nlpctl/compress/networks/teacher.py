@@ -45,6 +45,7 @@ from nlpctl.models.viterbi import viterbi
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task, make_task
 
+# --------------------------------------------------------------------------------------------------
 # Synthetic texts that a teacher labels for distillation. They need no meaning, only the distribution of the data.
 #
 # As Tang et al. (2019, "Distilling task-specific knowledge from BERT into simple neural networks", section 4.3) make
@@ -141,6 +142,7 @@ def _at(words: Words, place: int) -> str:
     return words[place] if place < len(words) else _EDGE
 
 
+# --------------------------------------------------------------------------------------------------
 # Further texts for a student besides the training rows: the user's files, and variations of the rows.
 
 

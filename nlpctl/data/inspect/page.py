@@ -27,7 +27,7 @@ from nlpctl.report.model import (
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import bars, histogram, histogram_edges, short_percent
 
-# An inspection as tables, for the terminal and for the page.
+# -- an inspection as tables, for the terminal and for the page ------------------------------------
 
 SAME, NEAR = "Texts that occur several times", "Texts that are almost the same"
 CONFLICTS, NEAR_CONFLICTS = "The same text, other labels", "Almost the same text, other labels"
@@ -191,7 +191,7 @@ def all_tables(inspection: Inspection, extent: Extent) -> Iterator[Table]:
     return (each for each in tables if each.rows)
 
 
-# The page.
+# -- the page --------------------------------------------------------------------------------------
 
 MOST_BARS = 40
 WIDTH = 120  # characters of a text
