@@ -21,7 +21,7 @@ from typer.core import TyperCommand, TyperGroup
 import nlpctl
 from nlpctl import console
 from nlpctl.cli import ASKED
-from nlpctl.cli.output import FLAG, kept
+from nlpctl.cli.output import FLAG, json_output
 from nlpctl.cli.values import check_values
 from nlpctl.errors import (
     EXIT_FAILED,
@@ -74,8 +74,11 @@ COMMANDS = (
 )
 
 
+# -- the tree of commands --------------------------------------------------------------------
+
+
 class _ReaderLeft(Exception):
-    """Replaces a BrokenPipeError, which Typer would turn into exit 1."""
+    """The reader of a pipe has gone. Replaces a BrokenPipeError, which Typer would turn into exit 1."""
 
 
 @contextlib.contextmanager
@@ -89,105 +92,42 @@ def _reader_may_leave() -> Iterator[None]:
 class LazyGroup(TyperGroup):
     """Shows COMMANDS in the help; imports only the one that is called."""
 
-    def make_context(self, *arguments: Any, **more: Any) -> typer.Context:
+    # ctx is Any in these: typer.Context is a subclass of the one that the methods of TyperGroup take.
+
+    def make_context(self, *arguments: Any, **more: Any) -> Any:
         with _reader_may_leave():  # --help and --version are printed here
             return super().make_context(*arguments, **more)
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         with _reader_may_leave():
             return super().invoke(ctx)
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         return [command.name for command in COMMANDS]
 
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:
-        """A placeholder with name and help, for the help page."""
-        found = _find(cmd_name)
-        return None if found is None else TyperCommand(found.name, help=found.help)
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A placeholder with name and help, for the help page; None if there is no such command."""
+        listed = _find(cmd_name)
+        return None if listed is None else TyperCommand(listed.name, help=listed.help)
 
-    def resolve_command(self, ctx: typer.Context, args: list[str]) -> tuple[str, Any, list[str]]:
-        found = _find(args[0])
-        if found is None:
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
+        """Name, command and further arguments of what `args` call. UserError if there is no such command."""
+        listed = _find(args[0])
+        if listed is None:
             near = nearest(args[0], self.list_commands(ctx))
             hint = f"did you mean `nlpctl {near}`?" if near else "`nlpctl --help` lists the commands"
             raise UserError(f"there is no command {args[0]!r}", hint=hint)
-        command = _load(found)
+        command = _load(listed)
         check_values(command)
         if ctx.resilient_parsing:  # a shell asks what could be typed next
             from nlpctl.cli.completion import with_candidates
 
             command = with_candidates(command)
-        return found.name, command, args[1:]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code: 0 done, 1 failed, 2 wrong input, 130 interrupted."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    debug, restarts = _take_debug(words), argv is None
-    console.set_up_streams()
-    if os.environ.get(ASKED):
-        from nlpctl.cli.completion import answer
-
-        return answer(_root())
-    code = EXIT_OK
-    try:
-        if not _asks_for_json(words):
-            return _outcome(words, debug, restarts)[0]
-        with kept(_name(words)) as envelope:
-            code, failure = _outcome(words, debug, restarts)
-        console.result(envelope.text(code, failure))
-        return code
-    except (BrokenPipeError, _ReaderLeft):  # `nlpctl ... | head`: the reader closed the pipe, which is no error
-        return code
-    except OSError as error:  # the object cannot be written
-        _show(_system_problem(error), debug)
-        return code or EXIT_USER
-    finally:
-        console.drop_unwritten()
-
-
-def _outcome(words: list[str], debug: bool, restarts: bool) -> tuple[int, NlpctlError | Problem | None]:
-    """Run one command line; its exit code, and why it could not do its work, which is shown.
-
-    `restarts`: this process does nothing else, so it may be started again in another environment.
-    """
-    try:
-        _check_progress()
-        _check_names(words)
-        code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
-        with console.standard_output():
-            sys.stdout.flush()
-        return _interrupted() if code == EXIT_INTERRUPTED else (code if isinstance(code, int) else EXIT_OK, None)
-    except (BrokenPipeError, _ReaderLeft):
-        raise
-    except NeedsRestart as needed:
-        if restarts:
-            _restart(needed)
-        return needed.exit_code, _show(needed, debug)
-    except NlpctlError as error:
-        return error.exit_code, _show(error, debug)
-    except typer.TyperException as error:  # a usage error
-        return EXIT_USER, _show(_usage_problem(error), debug)
-    except KeyboardInterrupt:
-        return _interrupted()
-    except OSError as error:  # where nobody expected one: a name too long, a folder without rights, a full disk
-        return EXIT_USER, _show(_system_problem(error), debug)
-    except MemoryError:
-        hint = "give smaller inputs, or free memory"
-        return EXIT_FAILED, _show(Problem("there is not enough memory for this", hint=hint), debug)
-    except Exception as error:
-        hint = "this is a bug in nlpctl" if debug else "this is a bug in nlpctl: `--debug` shows where it happened"
-        return EXIT_FAILED, _show(Problem(f"internal error {type(error).__name__}: {error}", hint=hint), debug)
-
-
-def _restart(needed: NeedsRestart) -> None:
-    """Run this command line in place of this process, with the variables that it needs. Nothing was read or written."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **needed.variables})
+        return listed.name, command, args[1:]
 
 
 def _root() -> Any:
+    """The Typer command `nlpctl`."""
     root = typer.Typer(
         name="nlpctl",
         cls=LazyGroup,
@@ -238,13 +178,78 @@ def _load(command: Command) -> Any:
     return typer.main.get_command(holder)
 
 
-def _take_debug(words: list[str]) -> bool:
-    """Remove `--debug` from `words`, at any position before `--`."""
+# -- one command line ------------------------------------------------------------------------
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code: 0 done, 1 failed, 2 wrong input, 130 interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
     end = _end_of_flags(words)
-    others = [word for word in words[:end] if word != "--debug"]
-    found = len(others) < end
-    words[:end] = others
-    return found
+    debug = "--debug" in words[:end]
+    words[:end] = [word for word in words[:end] if word != "--debug"]
+    restarts = argv is None
+    console.set_up_streams()
+    if os.environ.get(ASKED):
+        from nlpctl.cli.completion import answer
+
+        return answer(_root())
+    code = EXIT_OK
+    try:
+        if not _asks_for_json(words):
+            return _outcome(words, debug, restarts)[0]
+        with json_output(_command_name(words)) as envelope:
+            code, failure = _outcome(words, debug, restarts)
+        console.result(envelope.text(code, failure))
+        return code
+    except (BrokenPipeError, _ReaderLeft):  # `nlpctl ... | head`: the reader closed the pipe, which is no error
+        return code
+    except OSError as error:  # the object cannot be written
+        _show(_system_problem(error), debug)
+        return code or EXIT_USER
+    finally:
+        console.drop_unwritten()
+
+
+def _outcome(words: list[str], debug: bool, restarts: bool) -> tuple[int, NlpctlError | Problem | None]:
+    """Run one command line. Returns its exit code, and why it could not do its work, which is shown; None if it could.
+
+    `restarts`: this process does nothing else, so it may be started again in another environment.
+    """
+    try:
+        progress = os.environ.get(console.PROGRESS, "")
+        if progress not in ("", "json"):
+            hint = "set it to json, or unset it"
+            raise UserError(f"there is no progress format {progress!r}", console.PROGRESS, hint)
+        _refuse_names_not_utf8(words)
+        code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
+        with console.standard_output():
+            sys.stdout.flush()
+        return _interrupted() if code == EXIT_INTERRUPTED else (code if isinstance(code, int) else EXIT_OK, None)
+    except (BrokenPipeError, _ReaderLeft):
+        raise
+    except NeedsRestart as needed:
+        if restarts:  # this command line again, in place of this process; nothing was read or written yet
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **needed.variables})
+        return needed.exit_code, _show(needed, debug)
+    except NlpctlError as error:
+        return error.exit_code, _show(error, debug)
+    except typer.TyperException as error:  # a usage error
+        return EXIT_USER, _show(_usage_problem(error), debug)
+    except KeyboardInterrupt:
+        return _interrupted()
+    except OSError as error:  # where nobody expected one: a name too long, a folder without rights, a full disk
+        return EXIT_USER, _show(_system_problem(error), debug)
+    except MemoryError:
+        hint = "give smaller inputs, or free memory"
+        return EXIT_FAILED, _show(Problem("there is not enough memory for this", hint=hint), debug)
+    except Exception as error:
+        hint = "this is a bug in nlpctl" if debug else "this is a bug in nlpctl: `--debug` shows where it happened"
+        return EXIT_FAILED, _show(Problem(f"internal error {type(error).__name__}: {error}", hint=hint), debug)
+
+
+# -- what the arguments ask for --------------------------------------------------------------
 
 
 def _asks_for_json(words: list[str]) -> bool:
@@ -260,24 +265,17 @@ def _end_of_flags(words: list[str]) -> int:
     return words.index("--") if "--" in words else len(words)
 
 
-def _name(words: list[str]) -> str:
-    """The command in `words`, such as "runs ls"; one that there is not, as it was typed; "" if none is named."""
+def _command_name(words: list[str]) -> str:
+    """The command in `words`, such as "runs ls"; an unknown one as it was typed; "" if none is named."""
     named = [word for word in words if not word.startswith("-")]
-    found = _find(named[0]) if named else None
-    if found is None:
+    listed = _find(named[0]) if named else None
+    if listed is None:
         return named[0] if named else ""
-    inner = named[1:2] if found.target.endswith(":app") else []  # a group of commands
-    return " ".join([found.name, *inner])
+    inner = named[1:2] if listed.target.endswith(":app") else []  # a group of commands
+    return " ".join([listed.name, *inner])
 
 
-def _check_progress() -> None:
-    """UserError for an unknown value of NLPCTL_PROGRESS."""
-    value = os.environ.get(console.PROGRESS, "")
-    if value not in ("", "json"):
-        raise UserError(f"there is no progress format {value!r}", console.PROGRESS, "set it to json, or unset it")
-
-
-def _check_names(words: list[str]) -> None:
+def _refuse_names_not_utf8(words: list[str]) -> None:
     """UserError for an argument, or the folder that paths are relative to, of which the name is not UTF-8."""
     for word in words:
         refuse_not_utf8(word, what="this argument")
@@ -287,12 +285,17 @@ def _check_names(words: list[str]) -> None:
         refuse_not_utf8(os.getcwd(), what="the name of the current folder")
 
 
+# -- how errors are shown --------------------------------------------------------------------
+
+
 def _usage_problem(error: typer.TyperException) -> Problem | str:
-    """The problem; where nothing was asked for, the help."""
+    """The problem as Typer puts it; a text, the help, where a command was called with nothing."""
     text = error.format_message()
     if type(error).__name__ == "NoArgsIsHelpError":
         return text
-    return Problem(text.rstrip("."), hint=f"`{_command_path(error)} --help` shows what it takes")
+    ctx = vars(error).get("ctx")  # only errors of arguments know their command
+    path = "nlpctl" if ctx is None else ctx.command_path
+    return Problem(text.rstrip("."), hint=f"`{path} --help` shows what it takes")
 
 
 def _system_problem(error: OSError) -> Problem:
@@ -302,13 +305,8 @@ def _system_problem(error: OSError) -> Problem:
     return Problem(error.strerror or str(error), where=str(error.filename or ""), hint=hint)
 
 
-def _command_path(error: Any) -> str:
-    ctx = vars(error)["ctx"] if "ctx" in vars(error) else None
-    return "nlpctl" if ctx is None else ctx.command_path
-
-
 def _show(problem: NlpctlError | Problem | str, debug: bool) -> NlpctlError | Problem:
-    """Show `problem`, and give it. A text is the help of a command that was called with nothing."""
+    """Show `problem` on standard error and return it. A text is the help of a command that was called with nothing."""
     with console.unread_dropped():  # where standard error is full or closed, the exit code tells
         if debug:
             with contextlib.suppress(OSError):

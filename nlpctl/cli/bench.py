@@ -21,9 +21,9 @@ from nlpctl.report.text import show_table
 if TYPE_CHECKING:
     from nlpctl.engines.timing import BenchResult
 
-COLUMNS = ("model", "engine", "threads", "batch", "samples/s", "range", "from text", "p50 ms", "p90 ms", "p99 ms")
+COLUMNS = ("model", "engine", "threads", "batch", "samples/s", "range", "from text", "p50 ms", "p90 ms", "p99 ms",
+           "load s", "peak MB", "disk MB")  # fmt: skip
 DIGITS = 8  # more than a number of rows or threads has
-COLUMNS_MORE = ("load s", "peak MB", "disk MB")
 
 
 def bench(
@@ -62,8 +62,8 @@ def bench(
 
       nlpctl bench outputs/quickstart/export --length 128 --html speed.html
     """
-    sizes = _counts(batch_size, "--batch-size")
-    threads_tried = () if threads is None else _counts(threads, "--threads", THREADS)
+    sizes = _parse_counts(batch_size, "--batch-size")
+    threads_tried = () if threads is None else _parse_counts(threads, "--threads", THREADS)
     given = engine_overrides(engine, precision)
     recipes = [load_command_recipe(model, ctx, given, purpose="apply") for model in models]
     from nlpctl.inference.timed_process import Texts
@@ -85,7 +85,7 @@ def bench(
         console.note(f"page: {html}")
 
 
-def _counts(text: str, flag: str, within: Range = COUNT) -> tuple[int, ...]:
+def _parse_counts(text: str, flag: str, within: Range = COUNT) -> tuple[int, ...]:
     """Whole numbers separated by commas, each once. UserError for anything else."""
     words = text.split(",")
     if not all(word.strip().isdecimal() and len(word) < DIGITS and int(word) > 0 for word in words):
@@ -101,7 +101,6 @@ def _counts(text: str, flag: str, within: Range = COUNT) -> tuple[int, ...]:
 def _show(result: BenchResult) -> None:
     rows = []
     for each in result.timed:
-        more = [f"{each.load_seconds:.2f}", f"{each.peak_mb:.0f}", f"{each.size_mb:.1f}"]
         for speed in each.speeds:
             figures = speed.engine
             text = speed.text_samples_per_second
@@ -115,11 +114,12 @@ def _show(result: BenchResult) -> None:
                     f"{figures.slowest:,.1f} to {figures.fastest:,.1f}",
                     None if text is None else f"{text:,.1f}",
                     *(f"{value:.2f}" for value in (figures.p50_ms, figures.p90_ms, figures.p99_ms)),
-                    *more,
+                    f"{each.load_seconds:.2f}",
+                    f"{each.peak_mb:.0f}",
+                    f"{each.size_mb:.1f}",
                 ]
             )
-    show_table(Table([*COLUMNS, *COLUMNS_MORE], rows))
+    show_table(Table(COLUMNS, rows))
     for name, reason in result.failed:
         console.warn(f"{name} was not timed: {reason}")
-    told = ", ".join(f"{name} {value}" for name, value in result.conditions.items())
-    console.note(told)
+    console.note(", ".join(f"{name} {value}" for name, value in result.conditions.items()))

@@ -116,12 +116,15 @@ def offered(param: Any, values: Iterable[str] | Callable[[str], Iterable[Candida
     """`param`, offering `values`, or what a function of the word so far gives."""
 
     def fitting(ctx: Any, incomplete: str) -> list[Candidate]:
-        found = values(incomplete) if callable(values) else map(Candidate, values)
-        fit = {each.value: each for each in found if each.value.startswith(incomplete)}
+        candidates = values(incomplete) if callable(values) else map(Candidate, values)
+        fit = {each.value: each for each in candidates if each.value.startswith(incomplete)}  # each word once
         return list(fit.values())
 
     param.shell_complete = fitting
     return param
+
+
+# -- what an argument or option may be ---------------------------------------------------------------------------
 
 
 def _tasks(incomplete: str) -> Iterable[Candidate]:
@@ -188,6 +191,7 @@ def _strategies(incomplete: str) -> Iterable[Candidate]:
     return (Candidate(each.name) for each in STRATEGIES)
 
 
+# By the name in the help, and by the flag.
 _BY_METAVAR = {
     "RECIPE": _recipes_and_runs,
     "NAME": _shipped,

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from nlpctl.compress.report import CompressResult
 
 
-def _known() -> str:
-    """The values of --strategy, and the default."""
-    told = "; ".join(f"{strategy.name}: {strategy.help}" for strategy in strategies().values())
-    return f"{told}. Default: {CompressionSection().strategy}"
+STRATEGY_HELP = (
+    "Strategies to try, separated by commas; A+B applies A, then B. "
+    f"{'; '.join(f'{strategy.name}: {strategy.help}' for strategy in strategies().values())}. "
+    f"Default: {CompressionSection().strategy}."
+)
 
 
 def compress(
@@ -33,11 +34,7 @@ def compress(
     model: ModelArgument,
     strategy: Annotated[
         str | None,
-        typer.Option(
-            "--strategy",
-            metavar="NAMES",
-            help=f"Strategies to try, separated by commas; A+B applies A, then B. {_known()}.",
-        ),
+        typer.Option("--strategy", metavar="NAMES", help=STRATEGY_HELP),
     ] = None,
     max_drop: Annotated[
         str | None,
@@ -104,17 +101,19 @@ def compress(
 
 def show(result: CompressResult, json: bool) -> None:
     """Print the tables and the best. NlpctlError, afterwards: nothing that was asked for could be made."""
-    _print(result, json)
+    if json:
+        from nlpctl.compress.report import JSON
+
+        give({"folder": result.folder, **read_json(result.folder / JSON)})
+    else:
+        _show_tables(result)
     if result.failed is not None:
         raise result.failed
 
 
-def _print(result: CompressResult, json: bool) -> None:
-    from nlpctl.compress.report import JSON, summary, tables, ties, too_few_rows
+def _show_tables(result: CompressResult) -> None:
+    from nlpctl.compress.report import summary, tables, ties, too_few_rows
 
-    if json:
-        give({"folder": result.folder, **read_json(result.folder / JSON)})
-        return
     for table, meaning in tables(result):
         show_table(replace(table, title=f"{table.title}:"))
         console.note(f"{meaning}\n")

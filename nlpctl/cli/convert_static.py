@@ -85,7 +85,7 @@ def convert_static(
     from nlpctl.convert.convert_static import convert_static as convert
     from nlpctl.inference.named_model import named_model
 
-    values = dict(_assignment(text) for text in config or ())
+    values = dict(_parse_assignment(text) for text in config or ())
     request = ConversionRequest(
         source, named_model(to), class_name, values, map_name, labels, vocabulary, tuple(allow_missing or ())
     )
@@ -100,7 +100,7 @@ def convert_static(
     try:
         done = convert(request, output, overwrite=overwrite)
     except NlpctlError as error:
-        if "report" in vars(error):
+        if "report" in vars(error):  # what matched and what did not is worth more than the message alone
             _show(vars(error)["report"], json)
         raise
     _show(done.report, json, model=output)
@@ -121,6 +121,7 @@ def _show(report: ConversionReport, json: bool, *, every_parameter: bool = False
 
 
 def _next_step(output: Path, task: str | None, usable: bool) -> str:
+    """What to do with the new model. `usable`: it has a vocabulary; `task`: that of its head, None for an encoder."""
     if not usable:
         return "the folder has no vocabulary, and every other command needs one: convert again with --vocabulary FILE"
     if task is None:
@@ -135,13 +136,13 @@ def _map_file(output: Path | None, source: str) -> Path:
     return output if output.suffix == _MAP_ENDING else output.with_name(f"{output.name}.map{_MAP_ENDING}")
 
 
-def _assignment(text: str) -> tuple[str, Any]:
-    """KEY=VALUE; the value is parsed as YAML."""
-    key, equals, value = text.partition("=")
+def _parse_assignment(text: str) -> tuple[str, Any]:
+    """Key and value of KEY=VALUE; VALUE is YAML, or else a text. UserError for another form, and for a mapping."""
+    key, equals, text_value = text.partition("=")
     try:
-        read = yaml.safe_load(value)
+        value = yaml.safe_load(text_value)
     except yaml.YAMLError:
-        read = value
-    if not equals or not key.strip() or not value.strip() or isinstance(read, dict):
+        value = text_value
+    if not equals or not key.strip() or not text_value.strip() or isinstance(value, dict):
         raise UserError(f"{text!r} is not of the form KEY=VALUE", "--config", "--config num_hidden_layers=12")
-    return key.strip(), read
+    return key.strip(), value

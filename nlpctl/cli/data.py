@@ -20,14 +20,38 @@ from nlpctl.names import counted
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
 
-# `nlpctl data next` and `convert`: what to label, and the formats of labelling programs.
-
 MEASURES = ("margin", "entropy")
-ToOption = typer.Option("--to", metavar="FORMAT", help="Format of FILE: jsonl, label_studio or doccano.")
-SHOWN = 10  # rows of the table
-  # characters of a text in it
+SPLITS = ("train", "dev", "test")
+METHODS = ("synonym", "insert", "swap", "delete")
+TEXT_WIDTH = 60  # characters of a text in a table
+ROWS_PER_TABLE = 5
+ROWS_TO_LABEL = 10  # in the table of `data next`
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="Recipe, run directory, model folder, or the name of a shipped recipe.")
+]
+FileArgument = Annotated[
+    str | None, typer.Argument(metavar="[FILE]", help="A data file, used instead of the recipe's data.")
+]
+ToOption = Annotated[
+    str, typer.Option("--to", metavar="FORMAT", help="Format of FILE: jsonl, label_studio or doccano.")
+]
+
+app = typer.Typer(
+    name="data",
+    help="Inspect data, show its tokens, split, augment and retag it; find wrong labels; tell what to label next.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings=SETTINGS,
+)
+
+# The help lists the commands in the order in which they stand here.
+
+# -- what to label next, and the formats of labelling programs ----------------------------------
 
 
+@app.command("next", cls=RecipeCommand, context_settings=SETTINGS)
 def next_rows(
     ctx: typer.Context,
     model: ModelArgument,
@@ -47,7 +71,7 @@ def next_rows(
         ),
     ] = None,
     format: Annotated[str, typer.Option("--format", help="Format of UNLABELLED, as in predict.")] = "auto",
-    to: Annotated[str, ToOption] = "jsonl",
+    to: ToOption = "jsonl",
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Rows per batch.")] = 64,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     json: Json = False,
@@ -76,37 +100,40 @@ def next_rows(
 
     with located(recipe):
         source = input_of(recipe, input, format)
-        options = {"kind": to, "measure": measure, "pool": pool, "batch_size": batch_size, "overwrite": overwrite}
-        found = choose(recipe, source, count, output, **options)
-    give(found.to_json())
-    told = [f"{counted(found.rows, 'rows')} read"]
-    told += [f"{found.known:,} left out, which are labelled already"] if found.known else []
-    told += [f"{found.bad:,} bad"] if found.bad else []
-    console.note(", ".join(told))
+        choice = choose(
+            recipe, source, count, output,
+            kind=to, measure=measure, pool=pool, batch_size=batch_size, overwrite=overwrite,
+        )  # fmt: skip
+    give(choice.to_json())
+    counts = [f"{counted(choice.rows, 'rows')} read"]
+    if choice.known:
+        counts.append(f"{choice.known:,} left out, which are labelled already")
+    if choice.bad:
+        counts.append(f"{choice.bad:,} bad")
+    console.note(", ".join(counts))
     rows = [
         [display(row.where), row.text[:TEXT_WIDTH], row.answer_text[:TEXT_WIDTH], row.confidence, row.stands_for]
-        for row in found.chosen[:SHOWN]
+        for row in choice.chosen[:ROWS_TO_LABEL]
     ]
     if rows:
         show_table(Table(["row", "text", "predicted", "confidence", "stands for"], rows))
-    if output is None and not json and len(found.chosen) > SHOWN:
-        console.note(f"and {len(found.chosen) - SHOWN:,} more: -o FILE writes all of them")
-    if len(found.chosen) < count:
-        console.warn(f"only {counted(len(found.chosen), 'rows')} to choose from")
+    if output is None and not json and len(choice.chosen) > ROWS_TO_LABEL:
+        console.note(f"and {len(choice.chosen) - ROWS_TO_LABEL:,} more: -o FILE writes all of them")
+    if len(choice.chosen) < count:
+        console.warn(f"only {counted(len(choice.chosen), 'rows')} to choose from")
     if output is not None:
-        console.note(f"{counted(len(found.chosen), 'rows')} to label: {output}")
-    if found.interface is not None:
-        console.note(f"labelling interface: {display(found.interface)}")
+        console.note(f"{counted(len(choice.chosen), 'rows')} to label: {output}")
+    if choice.interface is not None:
+        console.note(f"labelling interface: {display(choice.interface)}")
 
 
+@app.command("convert", cls=RecipeCommand, context_settings=SETTINGS)
 def convert(
     ctx: typer.Context,
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe, run, or the name of a shipped recipe.")],
-    file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="A data file, used instead of the recipe's data.")
-    ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="File to write.")] = ...,
-    to: Annotated[str, ToOption] = "jsonl",
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="File to write.")],
+    file: FileArgument = None,
+    to: ToOption = "jsonl",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     json: Json = False,
 ) -> None:
@@ -131,30 +158,8 @@ def convert(
     if done.interface is not None:
         console.note(f"labelling interface: {display(done.interface)}")
 
-SETTINGS = {"help_option_names": ["-h", "--help"]}
-TEXT_WIDTH = 60  # characters of a text in a table
-ROWS_PER_TABLE = 5
-SPLITS = ("train", "dev", "test")
-METHODS = ("synonym", "insert", "swap", "delete")
-RecipeArgument = Annotated[
-    str, typer.Argument(metavar="RECIPE", help="Recipe, run directory, model folder, or the name of a shipped recipe.")
-]
-FileArgument = Annotated[
-    str | None, typer.Argument(metavar="[FILE]", help="A data file, used instead of the recipe's data.")
-]
 
-app = typer.Typer(
-    name="data",
-    help="Inspect data, show its tokens, split, augment and retag it; find wrong labels; tell what to label next.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    add_completion=False,
-    context_settings=SETTINGS,
-)
-
-
-app.command("next", cls=RecipeCommand, context_settings=SETTINGS)(next_rows)
-app.command("convert", cls=RecipeCommand, context_settings=SETTINGS)(convert)
+# -- a look at data --------------------------------------------------------------------------
 
 
 @app.command("inspect", cls=RecipeCommand, context_settings=SETTINGS)
@@ -191,14 +196,14 @@ def inspect(
     if html is not None:
         refuse_page(html)  # before the data is read, which may take minutes
     with located(resolved):
-        found = inspect_data(resolved, most=rows, estimate=estimate, shown=shown)
+        inspection = inspect_data(resolved, most=rows, estimate=estimate, shown=shown)
     if html is not None:
-        write_page(found, file or recipe, html)
+        write_page(inspection, file or recipe, html)
         console.note(f"page: {html}")
     if json:
-        give(found.to_json())
+        give(inspection.to_json())
         return
-    tables, advice = format_inspection(found, min(shown, ROWS_PER_TABLE), TEXT_WIDTH)
+    tables, advice = format_inspection(inspection, min(shown, ROWS_PER_TABLE), TEXT_WIDTH)
     for table in tables:
         show_table(table)
         console.result("")
@@ -233,22 +238,25 @@ def show(
     if split is not None and split not in SPLITS:
         raise UserError(f"there is no split {split!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
     with located(resolved):
-        found = show_rows(resolved, split, rows)
-    if found["bad_rows"]:
-        console.warn(f"{counted(found['bad_rows'], 'bad rows')} left out; `nlpctl data inspect` lists them")
+        content = show_rows(resolved, split, rows)
+    if content["bad_rows"]:
+        console.warn(f"{counted(content['bad_rows'], 'bad rows')} left out; `nlpctl data inspect` lists them")
     if json:
-        give(found)
+        give(content)
         return
-    for line in format_rows(found, shutil.get_terminal_size((100, 24)).columns):
+    for line in format_rows(content, shutil.get_terminal_size((100, 24)).columns):
         console.result(line)
+
+
+# -- new files from old ones -----------------------------------------------------------------
 
 
 @app.command("split", cls=RecipeCommand, context_settings=SETTINGS)
 def split(
     ctx: typer.Context,
     recipe: RecipeArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder for the new files.")],
     file: FileArgument = None,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder for the new files.")] = ...,
     dev: Annotated[float, typer.Option("--dev", min=0, metavar="SHARE", help="Share or rows of dev.")] = 0.1,
     test: Annotated[
         float, typer.Option("--test", min=0, metavar="SHARE", help="Share or rows of test.")
@@ -301,7 +309,8 @@ def split(
         where = resolved.where("training.evaluation_strategy")
         keys = "it and save_strategy to epoch, and load_best_model_at_end to true"
         console.note(f"{where}: is no, so training does not look at the dev rows; to select by them set {keys}")
-    console.note(f"{display(resolved.path)} names the new files" if write else "in the recipe, under data:")
+    named = write and resolved.path is not None
+    console.note(f"{display(resolved.path or '')} names the new files" if named else "in the recipe, under data:")
     for part, path in made.files.items():
         console.note(f"  {part}: {as_yaml(in_recipe(resolved, path))}")
 
@@ -310,8 +319,8 @@ def split(
 def augment(
     ctx: typer.Context,
     recipe: RecipeArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="File of the new rows (jsonl).")],
     file: FileArgument = None,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="File of the new rows (jsonl).")] = ...,
     method: Annotated[str, typer.Option("--method", help="synonym, insert, swap or delete.")] = "swap",
     copies: Annotated[int, typer.Option("--copies", min=1, help="New rows per row, at most.")] = 1,
     share: Annotated[
@@ -390,18 +399,30 @@ def retag(
 
       nlpctl data retag outputs/lac train.txt -o lac/train.txt --map PERSON=PER --plain TIME=t
     """
-    pairs = {"--map": _pairs(renamed, "--map"), "--plain": _pairs(plain, "--plain")}
+    new_types, plain_types = _pairs(renamed, "--map"), _pairs(plain, "--plain")
     resolved = load_command_recipe(model, ctx, purpose="apply")
     from nlpctl.datatools.retag import retag as retag_file
 
     with located(resolved):
-        done = retag_file(
-            resolved, file, output, renamed=pairs["--map"], plain=pairs["--plain"], overwrite=overwrite
-        )
+        done = retag_file(resolved, file, output, renamed=new_types, plain=plain_types, overwrite=overwrite)
     give({"output": output, **done.to_json()})
     for line in done.lines():
         console.note(line)
     console.note(f"tagged sentences: {output}")
+
+
+def _pairs(words: list[str] | None, flag: str) -> dict[str, str]:
+    """{left: right} of each TYPE=TYPE. UserError, naming `flag`, for a word of another form."""
+    pairs = {}
+    for word in words or ():
+        left, equals, right = word.partition("=")
+        if not (left and equals and right):
+            raise UserError(f"{word!r} is not of the form TYPE=TYPE", flag, f"{flag} PERSON=PER")
+        pairs[left] = right
+    return pairs
+
+
+# -- how many more rows would help -----------------------------------------------------------
 
 
 @app.command("curve", cls=RecipeCommand, context_settings=SETTINGS)
@@ -429,33 +450,33 @@ def curve(
 
       nlpctl data curve my.yaml --shares 0.05,0.1,0.2,0.4 --repeats 3
     """
-    numbers = _numbers(shares, "--shares")
+    numbers = []
+    for word in shares.split(","):
+        try:
+            numbers.append(float(word))
+        except ValueError:
+            raise UserError(f"{word!r} is not a number", "--shares", "--shares 0.1,0.25,0.5,1") from None
     resolved = load_command_recipe(recipe, ctx)
     from nlpctl.experiments.learning_curve import learning_curve
     from nlpctl.layout import REPORT
 
     with located(resolved):
-        flags = {"shares": numbers, "repeats": repeats, "resume": resume, "overwrite": overwrite}
-        found = learning_curve(resolved, output, **flags, command=sys.argv)
+        result = learning_curve(
+            resolved, output, shares=numbers, repeats=repeats, resume=resume, overwrite=overwrite, command=sys.argv
+        )
     if json:
-        give(found.to_json())
+        give(result.to_json())
         return
-    rows = [[point.rows, point.rows / found.rows, len(point.runs), point.mean, point.fitted] for point in found.points]
-    columns = ["rows", "share", "runs", f"{found.metric} on {found.split}", "curve"]
+    rows = [
+        [point.rows, point.rows / result.rows, len(point.runs), point.mean, point.fitted] for point in result.points
+    ]
+    columns = ["rows", "share", "runs", f"{result.metric} on {result.split}", "curve"]
     show_table(Table(columns, rows))
-    console.result(found.told)
-    console.note(f"report: {display(found.folder / REPORT)}")
+    console.result(result.told)
+    console.note(f"report: {display(result.folder / REPORT)}")
 
 
-def _numbers(text: str, flag: str) -> list[float]:
-    """Numbers with commas between."""
-    found = []
-    for word in text.split(","):
-        try:
-            found.append(float(word))
-        except ValueError:
-            raise UserError(f"{word!r} is not a number", flag, f"{flag} 0.1,0.25,0.5,1") from None
-    return found
+# -- wrong labels ----------------------------------------------------------------------------
 
 
 @app.command("audit", cls=RecipeCommand, context_settings=SETTINGS)
@@ -483,27 +504,26 @@ def audit(
     from nlpctl.datatools.audit import audit as run_audit
     from nlpctl.datatools.corrections import FINDINGS
 
-    found = run_audit(folds, output, overwrite=overwrite, given=flags_of(ctx))
+    result = run_audit(folds, output, overwrite=overwrite, given=flags_of(ctx))
     if json:
-        give(found.to_json())
+        give(result.to_json())
         return
-    counts = found.counts
-    rows = [[kind, count, f"{found.share(kind):.2%}"] for kind, count in counts.items()]
-    show_table(Table(["finding", "times", "share of the rows"], rows, f"{found.rows:,} rows"))
+    rows = [[kind, count, f"{result.share(kind):.2%}"] for kind, count in result.counts.items()]
+    show_table(Table(["finding", "times", "share of the rows"], rows, f"{result.rows:,} rows"))
     first = []
-    for each in found.findings[:shown]:
+    for each in result.findings[:shown]:
         labels = [format_label(each.given), format_label(each.proposed)]
         first.append([display(each.where), each.kind, each.text[:TEXT_WIDTH], *labels, each.given_probability])
     if first:
         columns = ["row", "finding", "text", "given", "proposed", "probability of the given"]
-        title = f"the first {len(first):,} of {len(found.findings):,} findings"
+        title = f"the first {len(first):,} of {len(result.findings):,} findings"
         show_table(Table(columns, first, title), apart=True)
-    if found.findings and all(each.edit is None for each in found.findings):
-        console.note(f"all of them: {display(found.folder / PAGE)}; correct the labels where they come from")
+    if result.findings and all(each.edit is None for each in result.findings):
+        console.note(f"all of them: {display(result.folder / PAGE)}; correct the labels where they come from")
         console.note("data apply cannot: they come from a data set, a function, an annotation tool, or data.map")
         return
-    console.note(f"tick them: {display(found.folder / PAGE)}")
-    console.note(f"or the surest: nlpctl data apply {display(found.folder / FINDINGS)} --first N -o FOLDER")
+    console.note(f"tick them: {display(result.folder / PAGE)}")
+    console.note(f"or the surest: nlpctl data apply {display(result.folder / FINDINGS)} --first N -o FOLDER")
 
 
 @app.command("apply", context_settings=SETTINGS)
@@ -547,12 +567,3 @@ def apply(
     for copy in done.files.values():
         console.note(f"  {display(copy)}")
     console.note("to train on the copies, name them in section data of the recipe")
-
-
-def _pairs(words: list[str] | None, flag: str) -> dict[str, str]:
-    """The names on both sides of each TYPE=TYPE."""
-    pairs = [tuple(word.split("=", 1)) for word in words or ()]
-    wrong = [word for word, pair in zip(words or (), pairs, strict=True) if len(pair) < 2 or not all(pair)]
-    if wrong:
-        raise UserError(f"{wrong[0]!r} is not of the form TYPE=TYPE", flag, f"{flag} PERSON=PER")
-    return dict(pairs)

@@ -68,7 +68,7 @@ def doctor(
         refuse_meeting(master, node_rank)
         return _on_cluster(cluster, machines_of(nnodes or ""), recipe, devices, json)
     with peers_of(nnodes, master, node_rank, wait) as peers:
-        checks = _told(run_checks() if peers is None else _between(peers, recipe, devices), json)
+        checks = _show_each(run_checks() if peers is None else _checks_between(peers, recipe, devices), json)
         if peers is not None and not peers.first:
             return EXIT_OK
     counts = {status: sum(check.status == status for check in checks) for status in ("ok", "warning", "failure")}
@@ -80,10 +80,10 @@ def doctor(
     return EXIT_FAILED if counts["failure"] else EXIT_OK
 
 
-def _told(found: Iterator[Check], json: bool) -> list[Check]:
-    """All checks, each of which is shown as soon as it is done."""
+def _show_each(done: Iterator[Check], json: bool) -> list[Check]:
+    """All checks, each of which is shown as soon as it is done; with --json none is."""
     checks = []
-    for check in found:
+    for check in done:
         checks.append(check)
         if not json:
             console.result(f"{check.status:7}  {check.name}: {check.detail}")
@@ -92,14 +92,18 @@ def _told(found: Iterator[Check], json: bool) -> list[Check]:
     return checks
 
 
-def _between(peers: Peers, recipe: str | None, devices: str | None) -> Iterator[Check]:
+def _checks_between(peers: Peers, recipe: str | None, devices: str | None) -> Iterator[Check]:
     """The checks between this process and its peers."""
     from nlpctl.launch.machines_doctor import machines_checks, name_check
     from nlpctl.training.several_machines import doctor_facts
 
     if peers.first:
         yield name_check(peers.place)
-    yield from machines_checks(peers, doctor_facts(recipe), _cards(devices))
+    facts = doctor_facts(recipe)
+    numbers = [] if devices is None else devices.split(",")
+    if not all(number.strip().isdecimal() for number in numbers):
+        raise UserError(f"{devices!r} is not a list of cards", "--devices", "write their numbers: 0,1")
+    yield from machines_checks(peers, facts, tuple(int(number) for number in numbers))
 
 
 def _on_cluster(cluster: str, machines: int, recipe: str | None, devices: str | None, json: bool) -> int:
@@ -113,10 +117,3 @@ def _on_cluster(cluster: str, machines: int, recipe: str | None, devices: str | 
         arguments += ["--recipe", str(Path(recipe).absolute()) if Path(recipe).exists() else recipe]
     with ray_ranks(cluster, machines, 1, RuntimeSection()) as ranks:
         return ranks.launch([*arguments, *(["--json"] if json else [])], None)
-
-
-def _cards(text: str | None) -> tuple[int, ...]:
-    numbers = [] if text is None else text.split(",")
-    if not all(number.strip().isdecimal() for number in numbers):
-        raise UserError(f"{text!r} is not a list of cards", "--devices", "write their numbers: 0,1")
-    return tuple(int(number) for number in numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -18,6 +18,7 @@ from nlpctl.errors import UserError
 from nlpctl.names import counted, did_you_mean
 
 if TYPE_CHECKING:
+    from nlpctl.inference.attribution import Baseline, Method
     from nlpctl.inference.explain import Explained
 
 METHODS, BASELINES = ("integrated_gradients", "occlusion"), ("pad", "mask", "unk")
@@ -75,7 +76,9 @@ def explain(
         source = input_of(recipe, [input], format)
         if output is not None:
             refuse_output(output, overwrite)
-        rows = run_explanation(recipe, source, method=method, label=label, baseline=baseline)
+        rows = run_explanation(
+            recipe, source, method=cast("Method", method), label=label, baseline=cast("Baseline | None", baseline)
+        )
         if output is not None:
             explained = []
             with console.progress(None, "explain") as bar:
@@ -91,25 +94,30 @@ def explain(
             return
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         for row in rows:
-            console.result(told(row, colour), painted=colour)
+            console.result(format_explanation(row, colour), painted=colour)
 
 
-def told(row: Explained, colour: bool) -> str:
-    """The label, the text, and the tokens that support and oppose the label most."""
-    clean = console.visible if colour else str
+def format_explanation(row: Explained, colour: bool) -> str:
+    """The label, the text, and the tokens that support and oppose the label most, as lines.
+
+    `colour`: the tokens of the text have a background by their contribution.
+    """
+    clean = console.visible if colour else str  # painted text is printed as it is, so its parts are cleaned here
     most = max((abs(token.contribution) for token in row.tokens), default=0.0)
-    shown = [(token, _shaded(token.text, token.contribution, most) if colour else token.text) for token in row.tokens]
-    text = "".join(word if token.joined else f" {word}" for token, word in shown)
+    text = ""
+    for token in row.tokens:
+        word = _highlight(token.text, token.contribution, most) if colour else token.text
+        text += word if token.joined else f" {word}"
     lines = [f"{clean(row.label)}  {row.probability:.3f}", f"  {text}"]
     for side, tokens in zip(("for", "against"), row.strongest(STRONGEST), strict=True):
         if tokens:
-            told = [f"{clean(each.text)} {each.contribution:+.3g}" for each in tokens]
-            lines.append(f"  {side + ':':<9}" + ", ".join(told))
+            contributions = [f"{clean(each.text)} {each.contribution:+.3g}" for each in tokens]
+            lines.append(f"  {side + ':':<9}" + ", ".join(contributions))
     return "\n".join(lines) + "\n"
 
 
-def _shaded(text: str, contribution: float, most: float) -> str:
-    """A token; the stronger its background, the larger its contribution."""
+def _highlight(text: str, contribution: float, most: float) -> str:
+    """A token on a background that is the stronger, the nearer its contribution is to `most`, the largest one."""
     text = console.visible(text)
     level = int(abs(contribution) / most * 4) if most else 0  # 0: none
     if not level:

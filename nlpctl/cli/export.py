@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
@@ -76,8 +77,9 @@ def export(
     from nlpctl.models.find import find_trained_model
 
     with located(recipe):
-        auto = {} if layout else {"timing": timing, "scored": True}  # what another server has no use for
-        request = ExportRequest(_names(format), _names(precision), data, rows, **auto)
+        request = ExportRequest(_split_names(format), _split_names(precision), data, rows)
+        if not layout:  # engine and precision `auto` go by times and scores, for which another server has no use
+            request = dataclasses.replace(request, timing=timing, scored=True)
         result = run_export(
             recipe, find_trained_model(recipe), request, output=output, overwrite=overwrite, layout=layout
         )
@@ -85,16 +87,16 @@ def export(
         report = {"layout": layout} if layout is not None else read_json(result.folder / EXPORT_REPORT)
         give({"folder": result.folder, **report})
         return
-    rows = [
+    compared = [
         [graph.files[0], check.engine, check.precision, f"{check.difference:.2g}", f"{check.agreement:.2%}"]
         for graph in result.manifest.graphs
         for check in graph.checks
     ]
     columns = ["graph", "engine", "precision", "largest difference", "agreement"]
     title = f"{result.folder}: compared on {counted(result.manifest.rows, 'rows')}"
-    show_table(Table(columns, rows, title))
+    show_table(Table(columns, compared, title))
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     """Names separated by commas, each once."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -41,9 +41,9 @@ def field_flags(section: str = TRAINING) -> Mapping[str, Key]:
     `section`: that of a key which training and compression both have, such as criterion.
     """
     keys = all_keys()
-    found = [key for key in keys.values() if re.fullmatch(r"(training|compression)\.\w+", key.dotted)]
-    found.sort(key=lambda key: key.dotted.startswith(f"{section}."))  # the last of a name stays
-    fields = {key.name: key for key in found}
+    both = [key for key in keys.values() if re.fullmatch(r"(training|compression)\.\w+", key.dotted)]
+    both.sort(key=lambda key: key.dotted.startswith(f"{section}."))  # the last of a name stays
+    fields = {key.name: key for key in both}
     return fields | {flag: keys[dotted] for flag, dotted in SHORTHANDS.items()}
 
 
@@ -61,12 +61,17 @@ def take_overrides(
     if reader.problems:
         raise UserError(problems=reader.problems)
     reader.give_back(positionals)
-    overrides = [Override(each.key, _text(each.words), each.flag) for each in reader.taken]
+    overrides = [
+        Override(each.key, each.words[0] if len(each.words) == 1 else tuple(each.words), each.flag)
+        for each in reader.taken
+    ]
     return reader.words, overrides
 
 
 @dataclass
 class _Taken:
+    """A flag that is taken out of the arguments, with the words of its value."""
+
     key: str
     words: list[str]
     flag: str
@@ -76,6 +81,8 @@ class _Taken:
 
 @dataclass
 class _Reader:
+    """Sorts `args`, from which it takes words until none is left, into `words` for Typer and `taken` flags."""
+
     args: list[str]
     own: Mapping[str, int]
     fields: Mapping[str, Key]
@@ -85,6 +92,7 @@ class _Reader:
     positional_count: int = 0
 
     def read(self) -> None:
+        """Sort all arguments. What follows `--` is no flag."""
         while self.args:
             word = self.args.pop(0)
             if word == "--":
@@ -121,12 +129,14 @@ class _Reader:
             self._field(name, value if equals else None)
 
     def _own_spelling(self, name: str) -> str | None:
+        """The option of the command that `name` means, with - or _ between its words; None if it has none."""
         for spelling in (f"--{name}", f"--{name.replace('_', '-')}", f"--{name.replace('-', '_')}"):
             if spelling in self.own:
                 return spelling
         return None
 
     def _pass_on(self, count: int) -> None:
+        """Move the next words, the values of an option of the command, to Typer's."""
         self.words += self.args[:count]
         del self.args[:count]
 
@@ -149,7 +159,9 @@ class _Reader:
         elif negated and value is not None:
             self._problem(flag, "takes no value", f"write --{key.name} {value}")
         elif key.scalar is bool:
-            text = "false" if negated else self._truth() if value is None else value
+            text = "false" if negated else value
+            if text is None:  # a bare --fp16: the next word if it is a truth value, else true
+                text = self.args.pop(0) if self.args and self.args[0].lower() in TRUE | FALSE else "true"
             self.taken.append(_Taken(key.dotted, [text], flag))
         elif value is not None:
             self.taken.append(_Taken(key.dotted, [value], flag))
@@ -175,10 +187,6 @@ class _Reader:
             return f"did you mean {' or '.join(f'--{name}' for name in similar)}?"
         return "--help lists the options of this command, `nlpctl recipe flags` the keys of recipes that are flags"
 
-    def _truth(self) -> str:
-        """The value of a bare `--fp16`: the next word if it is a truth value, else true."""
-        return self.args.pop(0) if self.args and self.args[0].lower() in TRUE | FALSE else "true"
-
     def _problem(self, flag: str, message: str, hint: str) -> None:
         self.problems.append(Problem(message, where=flag, hint=hint))
 
@@ -203,25 +211,21 @@ def _continues(key: Key, word: str) -> bool:
 
 
 def _is_flag(word: str) -> bool:
+    """Whether `word` is a flag: neither - (standard input) nor a negative number."""
     return word.startswith("-") and word != "-" and not _NUMBER.match(word)
 
 
-def _text(words: list[str]) -> str | tuple[str, ...]:
-    return words[0] if len(words) == 1 else tuple(words)
-
-
-# Keywords of the Python module as the command line would give them: learning_rate=3e-5 is --learning_rate 3e-5.
-
+# -- keywords of the Python module: learning_rate=3e-5 is --learning_rate 3e-5 -------------------
 
 
 def overrides_of(keys: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> list[Override]:
     """Values of dotted keys, and of keywords named like flags. UserError lists every unknown keyword."""
     known = field_flags()
-    problems = [_unknown(name) for name in fields if name not in known]
+    problems = [_unknown_keyword(name) for name in fields if name not in known]
     if problems:
         raise UserError(problems=problems)
-    found = [Override(key, _value_text(value, key), key) for key, value in (keys or {}).items()]
-    return found + [Override(known[name].dotted, _value_text(value, name), name) for name, value in fields.items()]
+    overrides = [Override(key, _value_text(value, key), key) for key, value in (keys or {}).items()]
+    return overrides + [Override(known[name].dotted, _value_text(value, name), name) for name, value in fields.items()]
 
 
 def command_line(source: str | Mapping[str, Any], changes: Sequence[Override], **flags: bool) -> list[str]:
@@ -234,7 +238,7 @@ def command_line(source: str | Mapping[str, Any], changes: Sequence[Override], *
     return words
 
 
-def _unknown(name: str) -> Problem:
+def _unknown_keyword(name: str) -> Problem:
     elsewhere = [dotted for dotted in all_keys() if dotted.endswith(f".{name}")]
     near = nearest(name, field_flags(), CUTOFF)
     similar = similar_fields(name) or ([near] if near else [])

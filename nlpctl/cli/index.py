@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -16,6 +16,9 @@ from nlpctl.cli.predict import check_format
 from nlpctl.config.positions import located
 from nlpctl.errors import UserError
 from nlpctl.names import counted
+
+if TYPE_CHECKING:
+    from nlpctl.inference.index import Kind
 
 KINDS = ("flat", "hnsw")
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -78,12 +81,17 @@ def build(
     with located(recipe):
         source = open_texts(recipe, corpus, format)
         parallel = ParallelConfig(workers, cluster, resume) if divided else None
-        options = {"kind": kind, "batch_size": batch_size, "overwrite": overwrite, "parallel": parallel}
-        built = build_index(recipe, source, output, **options)
+        built = build_index(
+            recipe, source, output,
+            kind=cast("Kind", kind), batch_size=batch_size, overwrite=overwrite, parallel=parallel,
+        )  # fmt: skip
     give({"index": output, **dataclasses.asdict(built)})
-    told = f", {counted(built.repeated, 'repeated texts')} left out" if built.repeated else ""
-    told += f", {counted(built.bad_rows, 'bad rows')} skipped" if built.bad_rows else ""
-    console.note(f"{counted(built.texts, 'texts')}{told} -> {output}")
+    counts = counted(built.texts, "texts")
+    if built.repeated:
+        counts += f", {counted(built.repeated, 'repeated texts')} left out"
+    if built.bad_rows:
+        counts += f", {counted(built.bad_rows, 'bad rows')} skipped"
+    console.note(f"{counts} -> {output}")
     warn_of_truncated(recipe, built.truncated, built.texts + built.repeated)
 
 

@@ -69,8 +69,8 @@ def new(
     """
     from nlpctl.datatools.new import Given, new_recipe
 
-    given = Given(train, dev, test, task, _columns(columns or []), model, split, output, overwrite)
-    made = new_recipe(given, _asked if sys.stdin.isatty() and not (yes or json) else _unasked)
+    given = Given(train, dev, test, task, _parse_columns(columns or []), model, split, output, overwrite)
+    made = new_recipe(given, _ask if sys.stdin.isatty() and not (yes or json) else _default_answer)
     facts = {"recipe": made.path, "task": made.task, "model": made.model, "files": made.files, "next": made.next}
     give({**facts, "decided": [{"what": what, "why": why} for what, why in made.decided]})
     for what, why in made.decided:
@@ -81,7 +81,8 @@ def new(
     console.result(display(made.path))
 
 
-def _columns(given: list[str]) -> dict[str, str]:
+def _parse_columns(given: list[str]) -> dict[str, str]:
+    """Role to column, of every ROLE=COLUMN,...; UserError for another form."""
     pairs = [pair.partition("=") for text in given for pair in text.split(",")]
     for role, equals, name in pairs:
         if not (role and equals and name):
@@ -91,7 +92,7 @@ def _columns(given: list[str]) -> dict[str, str]:
     return {role.strip(): name for role, _, name in pairs}
 
 
-def _unasked(question: Question) -> str:
+def _default_answer(question: Question) -> str:
     """The answer where nobody can be asked. UserError that names the flag if there is none."""
     answer = question.unasked or question.default
     if answer is None:
@@ -102,13 +103,16 @@ def _unasked(question: Question) -> str:
     return answer
 
 
-def _asked(question: Question) -> str:
-    """The answer of the person at the terminal, who is asked until it is a good one. KeyboardInterrupt at its end."""
+def _ask(question: Question) -> str:
+    """Ask at the terminal until an answer passes the check of the question, and return it.
+
+    KeyboardInterrupt where standard input ends.
+    """
     if question.options:
         console.note(f"  {and_more(question.options, 20)}")
-    shown = "" if question.default is None else f" [{question.default}]"
+    default = "" if question.default is None else f" [{question.default}]"
     while True:
-        sys.stderr.write(console.visible(f"{question.text}{shown}: "))  # not input(), whose prompt is standard output
+        sys.stderr.write(console.visible(f"{question.text}{default}: "))  # not input(), whose prompt is standard output
         sys.stderr.flush()
         line = sys.stdin.readline()
         if not line:

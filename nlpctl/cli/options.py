@@ -77,7 +77,7 @@ def scored_data(file: str | None, splits: Sequence[str]) -> tuple[Override, ...]
 
 
 def flags_of(ctx: typer.Context) -> list[Override]:
-    """The changes of recipes that the command line names."""
+    """The changes of recipes that the flags of this command line make (`RecipeCommand.parse_args`)."""
     return ctx.meta[_OVERRIDES]
 
 
@@ -112,7 +112,9 @@ class RecipeCommand(TyperCommand):
         super().__init__(*args, **kwargs)
         self.epilog = EPILOG
 
-    def get_params(self, ctx: typer.Context) -> list[Any]:
+    # ctx is Any in these: typer.Context is a subclass of the one that the methods of TyperCommand take.
+
+    def get_params(self, ctx: Any) -> list[Any]:
         """The command's own parameters; for the help, also the flags that are removed from argv beforehand."""
         own = super().get_params(ctx)
         taken = {option for param in own for option in param.opts} | (set() if self._takes_model(ctx) else {TASK_FLAG})
@@ -126,8 +128,8 @@ class RecipeCommand(TyperCommand):
             shared += [param for param in _field_options(_section(ctx)) if not taken & set(param.opts)]
         return [*own, *shared]
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
-        """`--task NAME` stands for the argument task:NAME."""
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the flags of recipes out of `args`, and let Typer read the rest. `--task NAME` means task:NAME."""
         if ctx.resilient_parsing:
             ctx.meta[_OVERRIDES] = []
             return super().parse_args(ctx, args)
@@ -135,7 +137,8 @@ class RecipeCommand(TyperCommand):
         positionals = 0
         if self._takes_model(ctx) and any(word.partition("=")[0] == TASK_FLAG for word in args):
             own, positionals = {TASK_FLAG: 1}, -1
-        for param in super().get_params(ctx):
+        params: list[Any] = super().get_params(ctx)
+        for param in params:
             if param.param_type_name == "argument":
                 positionals += int(param.required)
             else:
@@ -169,13 +172,13 @@ def _shared_options() -> tuple[Any, ...]:
     """Typer options that only appear in the help; take_overrides reads their values."""
     metavars = {"device": "cpu|gpu|auto", "devices": "0,1,...", "nproc": "N", "threads": "N", "cache_dir": "FOLDER"}
     metavars["labels"] = "NAMES"
-    shown = []
+    options = []
     for name, dotted in SHORTHANDS.items():
         flag, kind = f"--{name.replace('_', '-')}", str if name in metavars else bool
-        shown.append(_shown(flag, kind, metavars.get(name), all_keys()[dotted].help))
+        options.append(_help_option(flag, kind, metavars.get(name), all_keys()[dotted].help))
     help = "A ready model instead of MODEL, such as lexical_analysis; docs/tasks.md lists them."
-    shown.append(_shown(TASK_FLAG, str, "NAME", help))
-    return (*shown, _shown("--set", str, "KEY=VALUE", "Any other key of the recipe; may be repeated."))
+    options.append(_help_option(TASK_FLAG, str, "NAME", help))
+    return (*options, _help_option("--set", str, "KEY=VALUE", "Any other key of the recipe; may be repeated."))
 
 
 @functools.cache
@@ -183,7 +186,7 @@ def _field_options(section: str) -> tuple[Any, ...]:
     """Every field that is a flag, as an option with its values; for completion only. `section`: as in field_flags."""
     from nlpctl.cli.completion import offered
 
-    kinds = {truth: _shown("--flag", bool if truth else str, None, "") for truth in (True, False)}
+    kinds = {truth: _help_option("--flag", bool if truth else str, None, "") for truth in (True, False)}
     options = []
     for name, key in field_flags(section).items():
         if key.dotted not in MANAGED and key.dotted not in UNSUPPORTED:
@@ -194,8 +197,11 @@ def _field_options(section: str) -> tuple[Any, ...]:
     return tuple(options)
 
 
-def _shown(flag: str, kind: type, metavar: str | None, help: str) -> Any:
-    """One Typer option, whose value is not passed to the command."""
+def _help_option(flag: str, kind: type, metavar: str | None, help: str) -> Any:
+    """A Typer option for help and completion; its value is not passed to the command.
+
+    Typer makes options from signatures only, so a command is declared for it and thrown away.
+    """
 
     def command(value: Any = typer.Option(None, flag, metavar=metavar, help=help, show_default=False)) -> None:
         pass

@@ -33,38 +33,48 @@ SCHEMA, PROGRESS_SCHEMA = (Path(__file__).with_name(name) for name in ("json.sch
 
 @dataclass
 class Envelope:
-    """What a command has given so far. `command`: without nlpctl, such as "runs ls"."""
+    """The result and the warnings of a command so far. `command`: without nlpctl, such as "runs ls"."""
 
     command: str
     result: Any = None
     warnings: list[str] = field(default_factory=list)
 
     def text(self, code: int, failure: NlpctlError | Problem | None) -> str:
-        """The object as it is printed. `failure`: why the command could not do what it was asked for."""
-        content = {
+        """The object as it is printed, as JSON. `failure`: why the command could not do what it was asked for."""
+        content: dict[str, Any] = {
             "nlpctl": nlpctl.__version__,
             "command": self.command,
             "ok": code == EXIT_OK,
             "exit_code": code,
             "result": console.json_ready(self.result),
             "warnings": self.warnings,
-            "error": None if failure is None else _error(failure),
+            "error": None,
         }
+        if failure is not None:  # the first problem, and all of them
+            problems = failure.problems if isinstance(failure, NlpctlError) else (failure,)
+            listed = [vars(problem) for problem in problems]
+            content["error"] = {**listed[0], "problems": listed}
         return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
 
 
-_current: Envelope | None = None
+_current: Envelope | None = None  # that of the command line that runs now, with --json
 
 
 def give(result: Any) -> None:
-    """Keep `result`, which is JSON-ready but for paths and tuples, to be printed when the command ends."""
+    """Store `result`, which is JSON-ready but for paths and tuples, to be printed when the command ends.
+
+    Without --json nothing happens.
+    """
     if _current is not None:
         _current.result = result
 
 
 @contextlib.contextmanager
-def kept(command: str) -> Iterator[Envelope]:
-    """Keep what is given and warned inside the context, in which standard output is standard error."""
+def json_output(command: str) -> Iterator[Envelope]:
+    """The envelope of `command`, which collects the result and the warnings inside the context.
+
+    Standard output is standard error there, so that nothing else stands beside the object.
+    """
     global _current
     out, sys.stdout = sys.stdout, sys.stderr
     with console.for_a_program() as warnings:
@@ -75,14 +85,8 @@ def kept(command: str) -> Iterator[Envelope]:
             _current, sys.stdout = None, out
 
 
-def _error(failure: NlpctlError | Problem) -> dict[str, Any]:
-    """The first problem, and all of them."""
-    problems = failure.problems if isinstance(failure, NlpctlError) else (failure,)
-    listed = [vars(problem) for problem in problems]
-    return {**listed[0], "problems": listed}
+# -- scores and workers, for people -------------------------------------------------------------
 
-
-# Scores and workers, for people.
 
 def score_tables(metrics: Mapping[str, Any]) -> None:
     """One table over all splits, then per split the scores of each label and of each level of labels."""
@@ -94,7 +98,7 @@ def score_tables(metrics: Mapping[str, Any]) -> None:
 
 
 def tell_shares(workers: Sequence[WorkerStats]) -> None:
-    """What each worker did, a line each."""
+    """A line per worker: its rows, seconds and losses."""
     for each in workers:
         speed = f" ({each.rows / each.seconds:,.0f} rows/s)" if each.seconds else ""
         lost = f", lost {counted(each.losses, 'times')}" if each.losses else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -75,22 +75,24 @@ def ls(
         rows = list_parameters_to_train(load_recipe(model), match or ("*",))
     else:
         rows = list_parameters(model, match or ("*",), trust_edits=trust_edits)
-    total = sum(row.parameters for row in rows if row.same_as is None)
+    total = sum(row.parameters for row in rows if row.same_as is None)  # shared parameters once
     if json:
         give({"parameters": [dataclasses.asdict(row) for row in rows], "total": total})
         return
-    cells = [
-        (row.name, _shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as, row.training)
+    columns = ["name", "shape", "type", "parameters", "mean", "std", "same as"]
+    cells: list[list[Any]] = [
+        [row.name, _format_shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as]
         for row in rows
     ]
-    columns = ["name", "shape", "type", "parameters", "mean", "std", "same as", "training"]
-    if all(row.training is None for row in rows):
-        columns, cells = columns[:-1], [cell[:-1] for cell in cells]
+    counts = f"{counted(len(rows), 'names')}, {counted(total, 'parameters')}"
+    if any(row.training is not None for row in rows):  # a model folder does not tell what was trained
+        columns.append("training")
+        for cell, row in zip(cells, rows, strict=True):
+            cell.append(row.training)
+        trained = sum(row.parameters for row in rows if row.same_as is None and row.training == "trained")
+        counts += f", {trained:,} of them trained"
     show_table(Table(columns, cells))
-    trained = sum(row.parameters for row in rows if row.same_as is None and row.training == "trained")
-    told = f", {trained:,} of them trained" if len(columns) == 8 else ""
-    names = counted(len(rows), "names")
-    console.note(f"{names}, {counted(total, 'parameters')}{told}; shared parameters are counted once")
+    console.note(f"{counts}; shared parameters are counted once")
 
 
 @app.command("export", context_settings=SETTINGS)
@@ -147,7 +149,7 @@ def set_values(
 
       nlpctl params set outputs/quickstart --value 'classifier.weight=normal(0,0.02)' -o outputs/new_head
     """
-    values = dict(_assignment(text) for text in value)
+    values = dict(_parse_assignment(text) for text in value)
     from nlpctl.modeltools.params import set_in_copy
 
     done = set_in_copy(model, values, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
@@ -182,13 +184,13 @@ def add(
 
       nlpctl params add outputs/quickstart --name gate.weight --shape 128,128 -o outputs/with_gate
     """
-    sizes = _sizes(shape)
+    sizes = _parse_shape(shape)
     number = _number_or_text(value)
     from nlpctl.modeltools.params import add_to_copy
 
     add_to_copy(model, name, sizes, number, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
     give({"model": output, "name": name, "shape": sizes})
-    console.note(f"{name}: {_shape(sizes)} added")
+    console.note(f"{name}: {_format_shape(sizes)} added")
     console.note(f"model: {output}")
 
 
@@ -210,26 +212,26 @@ def diff(
     """
     from nlpctl.modeltools.params import diff_parameters
 
-    found = diff_parameters(first, second, match or ("*",), trust_edits=trust_edits)
+    differences = diff_parameters(first, second, match or ("*",), trust_edits=trust_edits)
     if json:
-        give(dataclasses.asdict(found))
+        give(dataclasses.asdict(differences))
         return
-    rows = [
-        (row.name, f"{row.largest:.3g}", f"{row.mean:.3g}", f"{row.share:.2%}") for row in found.changed
+    rows = [(row.name, f"{row.largest:.3g}", f"{row.mean:.3g}", f"{row.share:.2%}") for row in differences.changed]
+    rows += [
+        (name, f"{_format_shape(old)} -> {_format_shape(new)}", "", "") for name, old, new in differences.reshaped
     ]
-    rows += [(name, f"{_shape(old)} -> {_shape(new)}", "", "") for name, old, new in found.reshaped]
-    rows += [(name, f"only in {first}", "", "") for name in found.only_first]
-    rows += [(name, f"only in {second}", "", "") for name in found.only_second]
+    rows += [(name, f"only in {first}", "", "") for name in differences.only_first]
+    rows += [(name, f"only in {second}", "", "") for name in differences.only_second]
     if rows:
         show_table(Table(["name", "largest change", "mean change", "share of its size"], rows))
-    same = "is" if found.same == 1 else "are"
+    same = "is" if differences.same == 1 else "are"
     console.result(
-        f"{subject(len(rows), 'parameters', 'differs', 'differ')}, {found.same:,} {same} identical bit for bit"
+        f"{subject(len(rows), 'parameters', 'differs', 'differ')}, {differences.same:,} {same} identical bit for bit"
     )
 
 
-def _assignment(text: str) -> tuple[str, float | str]:
-    """PATTERN=VALUE; VALUE: a number, a path or a distribution."""
+def _parse_assignment(text: str) -> tuple[str, float | str]:
+    """Pattern and value of PATTERN=VALUE; a value that is no number (a path or a distribution) stays a text."""
     pattern, equals, value = text.partition("=")
     if not equals or not pattern or not value:
         raise UserError(f"{text!r} is not of the form PATTERN=VALUE", where="--value", hint="--value classifier.bias=0")
@@ -243,8 +245,8 @@ def _number_or_text(text: str) -> float | str:
         return text
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    """The numbers of --shape, each at least 1."""
+def _parse_shape(text: str) -> tuple[int, ...]:
+    """The sizes of --shape N,M,..., each at least 1. UserError for another form, and for more than the memory holds."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and len(part) < 100 and int(part) > 0 for part in parts):
         hint = "whole numbers of 1 or more: --shape 128,2"
@@ -256,5 +258,5 @@ def _sizes(text: str) -> tuple[int, ...]:
     return sizes
 
 
-def _shape(shape: tuple[int, ...]) -> str:
+def _format_shape(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "one number"

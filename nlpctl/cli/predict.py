@@ -6,7 +6,7 @@ import dataclasses
 from io import StringIO
 from json import loads
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -26,6 +26,11 @@ from nlpctl.config.positions import located
 from nlpctl.config.schema import DataFormat, Purpose
 from nlpctl.errors import UserError
 from nlpctl.names import counted
+
+if TYPE_CHECKING:
+    from nlpctl.inference.divided import DividedResult
+    from nlpctl.inference.layer_outputs import LayerOutputsResult
+    from nlpctl.inference.predict import PredictResult
 
 FORMATS = (*get_args(DataFormat), "parquet")
 PARTS = ("jsonl", "parquet")
@@ -155,30 +160,44 @@ def predict(
     answers = None
     with located(recipe):
         source = input_of(recipe, input or ["-"], format)
+        result: PredictResult | DividedResult | LayerOutputsResult
         if divided:
             from nlpctl.inference.divided import embed_divided, predict_divided
 
-            options = {"workers": workers, "cluster": cluster, "batch_size": batch_size}
-            options |= {"resume": resume, "overwrite": overwrite}
             if embeddings is not None:
-                result = embed_divided(recipe, source, embeddings, **options)
+                shares = embed_divided(
+                    recipe, source, embeddings,
+                    workers=workers, cluster=cluster, batch_size=batch_size, resume=resume, overwrite=overwrite,
+                )  # fmt: skip
             else:
-                result = predict_divided(recipe, source, output, keep=keep, parts=parts, truncated=truncated, **options)
-            tell_shares(result.workers)
+                assert output is not None  # _refuse_divided
+                shares = predict_divided(
+                    recipe, source, output,
+                    workers=workers, cluster=cluster, keep=keep, batch_size=batch_size, parts=parts,
+                    resume=resume, overwrite=overwrite, truncated=truncated,
+                )  # fmt: skip
+            tell_shares(shares.workers)
+            result = shares
         elif embeddings is not None:
             result = write_embeddings(recipe, source, embeddings, batch_size=batch_size, overwrite=overwrite)
-        elif layer_outputs:
-            options = {"batch_size": batch_size, "float16": float16, "overwrite": overwrite}
-            result = write_layer_outputs(recipe, source, layer_outputs, output, **options)
-            for name, shape in result.shapes.items():
+        elif layer_outputs and output is not None:
+            arrays = write_layer_outputs(
+                recipe, source, layer_outputs, output, batch_size=batch_size, float16=float16, overwrite=overwrite
+            )
+            for name, shape in arrays.shapes.items():
                 console.note(f"  {name}  {' x '.join(map(str, shape))}")
+            result = arrays
         else:
-            options = {"batch_size": batch_size, "flush": flush, "resume": resume, "overwrite": overwrite}
             answers = StringIO() if json and output is None else None
-            options |= {"keep": keep, "truncated": truncated}
-            result = run_prediction(recipe, source, output, stdout=answers, **options)
-    given = {} if answers is None else {"answers": [loads(line) for line in answers.getvalue().split("\n")[:-1]]}
-    give({**dataclasses.asdict(result), **given})
+            result = run_prediction(
+                recipe, source, output,
+                keep=keep, batch_size=batch_size, flush=flush, resume=resume, overwrite=overwrite,
+                truncated=truncated, stdout=answers,
+            )  # fmt: skip
+    content = dataclasses.asdict(result)
+    if answers is not None:  # --json without -o: the answers are part of the one object on standard output
+        content["answers"] = [loads(line) for line in answers.getvalue().split("\n")[:-1]]
+    give(content)
     if result.output is not None:
         console.note(f"{counted(result.rows, 'rows')} ({result.bad_rows:,} bad) -> {result.output}")
     elif result.bad_rows:

@@ -101,15 +101,15 @@ def validate(
     problems = {source: _problems(source, ctx) for source in recipes}
     give(
         [
-            {"recipe": source, "ok": not found, "problems": [vars(problem) for problem in found]}
-            for source, found in problems.items()
+            {"recipe": source, "ok": not listed, "problems": [vars(problem) for problem in listed]}
+            for source, listed in problems.items()
         ]
     )
-    for source, found in problems.items():
-        if not found:
+    for source, listed in problems.items():
+        if not listed:
             console.result(f"ok {source}")
     if any(problems.values()):
-        raise UserError(problems=[problem for found in problems.values() for problem in found])
+        raise UserError(problems=[problem for listed in problems.values() for problem in listed])
 
 
 @app.command("schema", context_settings=SETTINGS)
@@ -129,13 +129,13 @@ def flags(
 ) -> None:
     """List the flags that every command with a recipe takes: name, type, default, meaning; last those refused."""
     wanted = pattern.lstrip("-").replace("-", "_").lower()
-    found = {
+    matching = {
         name: key
         for name, key in field_flags().items()
         if key.dotted not in MANAGED and (wanted in name.lower() or pattern.lower() in key.help.lower())
     }
-    found = dict(sorted(found.items(), key=lambda item: item[1].dotted in UNSUPPORTED))  # those come last
-    if not found:
+    matching = dict(sorted(matching.items(), key=lambda item: item[1].dotted in UNSUPPORTED))  # those come last
+    if not matching:
         near = nearest(wanted, field_flags(), CUTOFF)
         raise UserError(
             f"no flag matches {pattern!r}", hint=f"did you mean --{near}?" if near else "give a part of its name"
@@ -151,23 +151,24 @@ def flags(
                     "help": key.help,
                     "refused": UNSUPPORTED.get(key.dotted),
                 }
-                for name, key in found.items()
+                for name, key in matching.items()
             ]
         )
-    else:
-        rows = [[f"--{name}", *_about(key)] for name, key in found.items()]
-        show_table(Table(["flag", "type", "default", "meaning"], rows))
-
-
-def _about(key: Key) -> list[str]:
-    """Type, default and meaning of a flag; of one that is not supported, the reason."""
-    if key.dotted in UNSUPPORTED:
-        return ["", "", f"refused: {UNSUPPORTED[key.dotted]}"]
-    return [key.type_text, _shown(key.default), key.help]
+        return
+    rows = []
+    for name, key in matching.items():
+        if key.dotted in UNSUPPORTED:
+            rows.append([f"--{name}", "", "", f"refused: {UNSUPPORTED[key.dotted]}"])
+        else:
+            rows.append([f"--{name}", key.type_text, _format_default(key), key.help])
+    show_table(Table(["flag", "type", "default", "meaning"], rows))
 
 
 def _problems(source: str, ctx: typer.Context) -> tuple[Problem, ...]:
-    """The problems of one source. What is only applied, such as a run or a model folder, needs no training data."""
+    """All problems of one source; () if it is sound.
+
+    What is only applied, such as a run or a model folder, needs no training data.
+    """
     from nlpctl.data.validate import column_problems, needs_no_data
 
     purpose: Purpose = "train"
@@ -175,7 +176,7 @@ def _problems(source: str, ctx: typer.Context) -> tuple[Problem, ...]:
         if os.path.isdir(source) or needs_no_data(load_command_recipe(source, ctx, purpose="apply")):
             purpose = "apply"
     except UserError:
-        pass  # told below, with all that a training needs
+        pass  # loading it for a training, below, names the same problems and what a training lacks
     try:
         recipe = load_command_recipe(source, ctx, purpose=purpose)
     except UserError as error:
@@ -209,12 +210,14 @@ def _is_section(value: Any, dotted: str, recipe: Recipe) -> bool:
 
 
 def _leaves(values: dict[str, Any], prefix: str, recipe: Recipe) -> list[str]:
-    found: list[str] = []
+    """The dotted keys of `values` that have a value, not keys below them."""
+    keys: list[str] = []
     for name, value in values.items():
         dotted = f"{prefix}{name}"
-        found += _leaves(value, f"{dotted}.", recipe) if _is_section(value, dotted, recipe) else [dotted]
-    return found
+        keys += _leaves(value, f"{dotted}.", recipe) if _is_section(value, dotted, recipe) else [dotted]
+    return keys
 
 
-def _shown(default: Any) -> str:
-    return to_yaml([list(default) if isinstance(default, tuple) else default]).strip()[1:-1]
+def _format_default(key: Key) -> str:
+    """The default as a recipe would spell it: YAML in one line, without the brackets of the list that it is put in."""
+    return to_yaml([list(key.default) if isinstance(key.default, tuple) else key.default]).strip()[1:-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -74,21 +74,21 @@ def ls(
 
     records, unreadable = open_all(folder)
     _warn([problem for record in records for problem in record.damage] + [each.damage for each in unreadable])
-    records.sort(key=lambda record: _order(record, sort))
+    records.sort(key=lambda record: _sort_key(record, sort))
     if json:
-        give([each.to_json() for each in [*records, *unreadable]])
+        give([each.to_json() for each in records] + [each.to_json() for each in unreadable])
     elif not records and not unreadable:
         console.note(f"no runs in {folder}")
     else:
         columns = ["run", "state", "task", "model", "step", "started", "time", "metric", "dev", "test"]
-        lines = [_line(record, folder) for record in records]
+        lines = [_row(record, folder) for record in records]
         unknown = [None] * (len(columns) - 2)
         lines += [[os.path.relpath(each.path, folder), each.shown_state, *unknown] for each in unreadable]
         show_table(Table(columns, lines))
 
 
 def _watch(folder: Path, json: bool) -> None:
-    """The runs in progress, with those that end meanwhile."""
+    """Show the runs in progress again and again, with those that end meanwhile; with --json once."""
     from nlpctl.runs.live_runs import LiveRuns
 
     runs = LiveRuns(folder)
@@ -98,10 +98,10 @@ def _watch(folder: Path, json: bool) -> None:
     if not runs.now():
         console.note(f"no run in {folder} trains now")
     columns = ["run", "state", "step", "done", "loss", "metric", "dev", "left"]
-    watch_table(lambda: Table(columns, [_watched(each, folder) for each in runs.now()]), WATCH_SECONDS)
+    watch_table(lambda: Table(columns, [_live_row(each, folder) for each in runs.now()]), WATCH_SECONDS)
 
 
-def _watched(run: LiveRun, folder: Path) -> list[Any]:
+def _live_row(run: LiveRun, folder: Path) -> list[Any]:
     elsewhere = "" if run.host in (None, socket.gethostname()) else f" on {run.host}"
     step, done = f"{run.step}", None
     if run.total:
@@ -132,7 +132,7 @@ def show(run: RunArgument, json: Json = False) -> None:
         for split, report in record.metrics.items():
             if CONFIDENCE in report:
                 console.result(f"{split}: {format_ece(report)}")
-    incidents = [[each["event"], each["step"], _told(each)] for each in record.incidents()]
+    incidents = [[each["event"], each["step"], _format_event(each)] for each in record.incidents()]
     if incidents:
         show_table(Table(["what", "step", "details"], incidents, "Incidents"), apart=True)
 
@@ -155,28 +155,28 @@ def diff(
 
     records = [open_run(run) for run in runs]
     _warn([problem for record in records for problem in record.damage])
-    found = differences(records)
+    groups = differences(records)
     pairs = paired(*records) if len(records) == 2 else {}
     if json:
         names = [str(run) for run in runs]
-        groups = {
+        by_group = {
             group: {each.name: dict(zip(names, each.values, strict=True)) for each in listed}
-            for group, listed in found.items()
+            for group, listed in groups.items()
         }
-        told = {split: each if isinstance(each, str) else asdict(each) for split, each in pairs.items()}
-        give({"runs": names, "differences": groups, "paired": told})
+        by_split = {split: each if isinstance(each, str) else asdict(each) for split, each in pairs.items()}
+        give({"runs": names, "differences": by_group, "paired": by_split})
         return
-    for group, listed in found.items():
+    for group, listed in groups.items():
         if listed:
-            show_table(_compared(group, listed, _short_names(runs)))
+            show_table(_differences_table(group, listed, _short_names(runs)))
             console.result("")
     for split, each in pairs.items():
-        if isinstance(each, str):
+        if isinstance(each, str):  # why the scores of this split cannot be paired
             console.note(f"{split}: no paired comparison, since {each}")
         else:
             show_table(comparison_table(split, _short_names(runs), each), apart=True)
             console.result(changed_rows(each))
-    same = [group for group, listed in found.items() if not listed]
+    same = [group for group, listed in groups.items() if not listed]
     if same:
         console.result(f"the same: {', '.join(same)}")
 
@@ -228,7 +228,8 @@ def _warn(damage: Sequence[Problem]) -> None:
         console.warn(str(problem))
 
 
-def _order(record: RunRecord, sort: str) -> tuple[Any, ...]:
+def _sort_key(record: RunRecord, sort: str) -> tuple[Any, ...]:
+    """By which `runs ls --sort` orders; runs without the score come last."""
     name = str(record.run.path)
     if sort == "name":
         return (name,)
@@ -240,7 +241,7 @@ def _order(record: RunRecord, sort: str) -> tuple[Any, ...]:
     return (0, score if record.less_is_better else -score, name)
 
 
-def _line(record: RunRecord, folder: Path) -> list[Any]:
+def _row(record: RunRecord, folder: Path) -> list[Any]:
     metric = record.metric
     return [
         os.path.relpath(record.run.path, folder),
@@ -256,10 +257,9 @@ def _line(record: RunRecord, folder: Path) -> list[Any]:
     ]
 
 
-def _compared(group: str, listed: list[Difference], names: list[str]) -> Table:
-    """What differs of one group; for two runs, also the difference of scores."""
-    cell = _digest if group == "data" else _cell
-    rows = [[each.name, *(cell(value) for value in each.values)] for each in listed]
+def _differences_table(group: str, listed: list[Difference], names: list[str]) -> Table:
+    """A row for everything of one group that differs, a column for each run; of two runs, also the change of scores."""
+    rows = [[each.name, *(_cell(value, group) for value in each.values)] for each in listed]
     if group != "scores" or len(names) != 2:
         return Table([group, *names], rows)
     for row, each in zip(rows, listed, strict=True):
@@ -268,11 +268,10 @@ def _compared(group: str, listed: list[Difference], names: list[str]) -> Table:
     return Table([group, *names, "change"], rows)
 
 
-def _digest(sha256: str | None) -> str | None:
-    return sha256 and f"sha256 {sha256[:12]}"
-
-
-def _cell(value: Any) -> Any:
+def _cell(value: Any, group: str) -> Any:
+    """`value` as a cell of at most WIDTH characters; data are named by their SHA-256."""
+    if group == "data":
+        return value and f"sha256 {value[:12]}"
     if isinstance(value, float) or value is None:
         return value if value is None or abs(value) >= 1e-3 else f"{value:g}"
     text = str(value)
@@ -289,12 +288,14 @@ def _short_names(runs: list[Path]) -> list[str]:
     return [str(run) for run in runs]
 
 
-def _told(event: dict[str, Any]) -> str:
-    """The content of an event; lists are cut to their first entry."""
-    rest = {name: value for name, value in event.items() if name not in ("time", "event", "step")}
-    return ", ".join(f"{name}: {_first(value) if isinstance(value, list) else value}" for name, value in rest.items())
-
-
-def _first(values: list[Any]) -> str:
-    more = f" and {len(values) - 1} more" if len(values) > 1 else ""
-    return f"{values[0] if values else 'none'}{more}"
+def _format_event(event: Mapping[str, Any]) -> str:
+    """The values of an event but for its time, name and step; lists are cut to their first entry."""
+    texts = []
+    for name, value in event.items():
+        if name in ("time", "event", "step"):
+            continue
+        if isinstance(value, list):
+            more = f" and {len(value) - 1} more" if len(value) > 1 else ""
+            value = f"{value[0] if value else 'none'}{more}"
+        texts.append(f"{name}: {value}")
+    return ", ".join(texts)

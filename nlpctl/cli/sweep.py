@@ -20,7 +20,7 @@ from nlpctl.report.text import show_table
 if TYPE_CHECKING:
     from nlpctl.experiments.sweep_result import SweepResult
 
-SHOWN = 5  # trials in the table
+TRIALS_SHOWN = 5  # trials in the table
 
 
 def sweep(
@@ -65,29 +65,30 @@ def sweep(
     from nlpctl.experiments.sweep import sweep as run_sweep
 
     with located(resolved):
-        flags = {"workers": workers, "cluster": cluster, "resume": resume, "overwrite": overwrite}
-        found = run_sweep(resolved, output, **flags, command=sys.argv)
+        result = run_sweep(
+            resolved, output, workers=workers, cluster=cluster, resume=resume, overwrite=overwrite, command=sys.argv
+        )
     if json:
-        give(found.to_json())
+        give(result.to_json())
     else:
-        _show(found)
+        _show(result)
 
 
-def _show(found: SweepResult) -> None:
+def _show(result: SweepResult) -> None:
     from nlpctl.config.recipe_text import value_text
     from nlpctl.experiments.sweep_result import BEST, short_names
     from nlpctl.report.score_tables import single_scores
 
-    keys = list(found.space.space)
+    keys = list(result.space.space)
     rows = [
         [each.name, each.score, *(value_text(each.values[key]) if key in each.values else "" for key in keys)]
-        for each in found.ranking[:SHOWN]
+        for each in result.ranking[:TRIALS_SHOWN]
     ]
-    show_table(Table(["trial", f"{found.metric} on dev", *short_names(keys)], rows))
-    console.result(found.told)
-    if found.test is not None:
-        console.result(f"on test: {found.metric} {single_scores(found.test)[found.metric]:.4f}")
-    for name, share in found.importance.items():
+    show_table(Table(["trial", f"{result.metric} on dev", *short_names(keys)], rows))
+    console.result(result.told)
+    if result.test is not None:
+        console.result(f"on test: {result.metric} {single_scores(result.test)[result.metric]:.4f}")
+    for name, share in result.importance.items():
         console.note(f"importance {share:.0%}: {name}")
-    console.note(f"the best recipe: {display(found.folder / BEST)}")
-    console.note(f"report: {display(found.folder / REPORT)}")
+    console.note(f"the best recipe: {display(result.folder / BEST)}")
+    console.note(f"report: {display(result.folder / REPORT)}")

@@ -148,7 +148,7 @@ def train(
 def _train_many(
     recipe: str, ctx: typer.Context, folds: int | None, seeds: str | None, flags: Mapping[str, Any], json: bool
 ) -> None:
-    numbers = _seeds(seeds)
+    numbers = _parse_seeds(seeds)
     resolved = load_command_recipe(recipe, ctx)
     from nlpctl.experiments.repeats import train_many
     from nlpctl.experiments.repeats_report import spread_tables
@@ -165,8 +165,8 @@ def _train_many(
     console.note(f"report: {display(result.folder / REPORT)}")
 
 
-def _seeds(text: str | None) -> list[int]:
-    """The numbers of --seeds."""
+def _parse_seeds(text: str | None) -> list[int]:
+    """The numbers of --seeds, [] without it. UserError for what is no whole number up to LARGEST."""
     words = [] if text is None else [word.strip() for word in text.split(",")]
     digits = len(str(LARGEST))  # int() refuses thousands of them
     wrong = [word for word in words if not (word.isascii() and word.isdecimal() and len(word) <= digits)]
@@ -184,12 +184,12 @@ def _refuse_together(one: str, others: Mapping[str, Any]) -> None:
 
 
 def _overfit_batch(recipe: str, ctx: typer.Context, json: bool, forbidden: Mapping[str, Any]) -> None:
-    """Exit 0 if one batch is learned by heart, 1 if not."""
+    """Test whether one batch is learned by heart; RunFailed if it is not. UserError for a flag of `forbidden`."""
     _refuse_together("--overfit-batch", forbidden)
     resolved = load_command_recipe(recipe, ctx)
     from nlpctl.training.overfit import overfit_batch
 
     with located(resolved):
-        found = overfit_batch(resolved)
+        result = overfit_batch(resolved)
     if json:
-        give(found)
+        give(result)

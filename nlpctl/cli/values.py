@@ -22,7 +22,10 @@ LARGEST = 2**32 - 1  # also the largest seed
 
 
 def check_values(command: Any) -> None:
-    """Let `command`, or each one of a group, refuse such values before it begins."""
+    """Wrap the callback of `command`, or of each command of a group, in checks of its values.
+
+    UserError, before the command begins, lists every value that is refused.
+    """
     for each in [*getattr(command, "commands", {}).values()] or [command]:
         if each.callback is not None:
             each.callback = _checked(each.callback, {param.name: param for param in each.params})
@@ -34,32 +37,33 @@ def _checked(callback: Callable, params: dict[str, Any]) -> Callable:
         wrong = [
             Problem(reason, params[name].opts[0] if name in params else name, hint)
             for name, value in values.items()
-            for reason, hint in _wrong(value, params.get(name))
+            for reason, hint in _value_problems(value, params.get(name))
         ]
         if wrong:
             raise UserError(problems=wrong)
         with inputs_noted():
             for name, value in values.items():
                 if name in params and name not in WRITTEN:
-                    note_inputs(_paths(value), _shown(params[name]))
+                    note_inputs(_existing_paths(value), _help_name(params[name]))
             return callback(**values)
 
     return checked
 
 
-def _shown(param: Any) -> str:
-    """How the help shows a parameter: by its flag, or the name of the argument."""
+def _help_name(param: Any) -> str:
+    """The name of a parameter in the help: its flag, or the name of the argument."""
     return (param.metavar or param.name) if param.param_type_name == "argument" else param.opts[0]
 
 
-def _paths(value: Any) -> list[str]:
-    """The files and folders that a value names, or several values."""
+def _existing_paths(value: Any) -> list[str]:
+    """The files and folders that exist under the names in `value`, a text or path, or a list of these."""
     words = value if isinstance(value, list | tuple) else [value]
     paths = [os.path.expanduser(word) for word in words if isinstance(word, str | Path) and str(word)]
     return [path for path in paths if os.path.lexists(path)]
 
 
-def _wrong(value: Any, param: Any) -> list[tuple[str, str]]:
+def _value_problems(value: Any, param: Any) -> list[tuple[str, str]]:
+    """What is wrong with the value of a parameter, as (message, hint); [] if nothing is."""
     if value == Path("-") and "standard output" not in (getattr(param, "help", None) or ""):
         return [("- is not standard output here", "give a name")]
     if isinstance(value, int) and abs(value) > LARGEST:
