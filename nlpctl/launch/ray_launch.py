@@ -25,6 +25,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import TextIO
 
 from nlpctl import console
 from nlpctl.checksums import sha256_of
@@ -245,12 +246,20 @@ class RayRanks:
         hosts = ", ".join(machine.host for machine in self._machines)
         console.note(f"{counted(len(self._machines), 'machines')} with {self.world} processes: {hosts}")
 
-    def launch(self, arguments: Sequence[str], log_dir: Path | None, recipe: str = "", run: Path | None = None) -> int:
+    def launch(
+        self,
+        arguments: Sequence[str],
+        log_dir: Path | None,
+        recipe: str = "",
+        run: Path | None = None,
+        output: TextIO | None = None,
+    ) -> int:
         """Run `nlpctl ARGUMENTS` in every actor, with Paddle's variables. Returns and raises as `launch` of launch.py.
 
         `log_dir`: gets a log of every rank; None: nobody needs them, and rank 0 says itself what fails. `recipe`: the
         content of RECIPE_FILE. `run`: the run directory; where the machines do not see it, its files go there first,
-        and come home. RunFailed also when a machine is lost.
+        and come home. `output`: gets what rank 0 writes to standard output, in place of this process's own. RunFailed
+        also when a machine is lost.
         """
         if log_dir is not None:
             log_dir.mkdir(parents=True, exist_ok=True)
@@ -268,7 +277,7 @@ class RayRanks:
             if home is not None:
                 home.send()
             with sigterm_interrupts(), self._started(arguments):
-                code = _Watch(self._actors, self._hosts(), log_dir, home).until_end()
+                code = _Watch(self._actors, self._hosts(), log_dir, home, output or sys.stdout).until_end()
             if code is not None:
                 return code
             console.note("the port of the processes was taken: all of them start again, with another port")
@@ -309,11 +318,18 @@ class RayRanks:
 class _Watch:
     """Waits for the ranks of one launch: relays rank 0, writes their logs, detects the first failure."""
 
-    def __init__(self, actors: Sequence[ActorHandle], hosts: Sequence[str], log_dir: Path | None, home: _Home | None):
+    def __init__(
+        self,
+        actors: Sequence[ActorHandle],
+        hosts: Sequence[str],
+        log_dir: Path | None,
+        home: _Home | None,
+        output: TextIO,
+    ):
         self._actors, self._hosts, self._log_dir, self._home = actors, hosts, log_dir, home
         self._ended: dict[int, Ended] = {}
         self._last: list[bytes] = [b""] * len(actors)
-        self._stdout, self._stderr = Relay(sys.stdout), Relay(sys.stderr)
+        self._stdout, self._stderr = Relay(output), Relay(sys.stderr)
         self._port_taken = False
         self._synced = time.monotonic()
 
