@@ -131,49 +131,55 @@ class Pipeline:
             for context in (gc_frozen(), short_turns, self.around):
                 stack.enter_context(context)
             steps = stack.enter_context(Ahead(self._steps(windows, batch_size, chosen), AHEAD))
-            behind = stack.enter_context(_Jobs(1))
-            engine, waiting = _Jobs(0), 0  # it computes in this thread, until there are streams
-            batches, end = 0, None
+            reader = stack.enter_context(_Jobs(1))
+            # The engine computes in this thread at first. Once it has streams, it computes in theirs, and may have been
+            # given `in_flight` batches whose outputs nobody has taken yet.
+            engine, in_flight = _Jobs(0), 0
+            batches = 0
+            input_error: Exception | None = None
 
-            def read(left: int) -> None:
+            def pass_on(left: int) -> None:
+                """Hand what the engine has computed to the reader, in order, until it has at most `left` batches."""
                 for step, outputs in engine.results(left):
                     if isinstance(step, _Step):
-                        behind.add(self._take, step, outputs)
+                        reader.add(self._take, step, outputs)
                     else:
-                        behind.add(finish, step.rows, step.predictions, wanted=True)
+                        reader.add(finish, step.rows, step.predictions, wanted=True)
 
             try:
                 while True:
+                    # Where the input pauses, finished answers are not held back: first the engine's, batch by batch,
+                    # as long as nothing new arrives; then the reader's.
                     while not steps.ready and engine.count:
-                        read(engine.count - 1)
-                    if not steps.ready:  # the input pauses, so finished answers are not held back
-                        yield from behind.results(0)
+                        pass_on(engine.count - 1)
+                    if not steps.ready:
+                        yield from reader.results(0)
                     try:
                         step = next(steps)
                     except StopIteration:
                         break
-                    except Exception as error:  # what the engine still has comes before it
-                        end = error
+                    except Exception as error:  # raised below, behind what the engine still has
+                        input_error = error
                         break
                     batches += isinstance(step, _Step)
-                    if batches > WHOLE and not waiting and self.streams.count > 1:
-                        yield from behind.results(0)
+                    if batches > WHOLE and not in_flight and self.streams.count > 1:
+                        yield from reader.results(0)
                         stack.enter_context(self.streams.open)
                         engine = stack.enter_context(_Jobs(self.streams.count, self.streams.enter))
-                        waiting = 2 * self.streams.count
+                        in_flight = 2 * self.streams.count
                     engine.add(self._computed, step, wanted=True)
-                    read(waiting)
-                    yield from behind.results(BEHIND)
-                read(0)
-                if end is not None:
-                    raise end
+                    pass_on(in_flight)
+                    yield from reader.results(BEHIND)
+                pass_on(0)
+                if input_error is not None:
+                    raise input_error
             except Exception:
                 # Finished windows come before the failure, so that an interrupted prediction keeps them.
-                yield from behind.results(0)
+                yield from reader.results(0)
                 raise
             finally:
-                end = None  # its traceback holds this frame
-            yield from behind.results(0)
+                input_error = None  # its traceback holds this frame
+            yield from reader.results(0)
 
     def _computed(self, step: _Step | _Window) -> tuple[_Step | _Window, Any]:
         """A step and the engine's outputs for its batch."""

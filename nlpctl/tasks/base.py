@@ -18,7 +18,7 @@ import numpy as np
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import load_class, task_info
-from nlpctl.data.batches.collate import Batch
+from nlpctl.data.batches.collate import Batch, Collator
 from nlpctl.data.rows.examples import FeatureList
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.text.encoder import TextEncoder
@@ -195,7 +195,7 @@ class Task(ABC):
         return FeatureList(examples, self.training_cut(examples, encoder))
 
     @abstractmethod
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Any]], Batch]:
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Collator:
         """From features to a padded NumPy batch: a `Collator` (data/batches/collate.py), or a picklable object like it.
 
         Its `encodings` tokenises features and its `arrays` pads them, which the pipeline does apart; a call does both.
