@@ -33,7 +33,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union
@@ -287,10 +287,28 @@ def _convert_list(value: Any, base: Any, kinds: Sequence[Any], place: Place) -> 
         if len(value) != len(kinds):
             raise Mismatch(place, f"has {len(value)} entries, not {len(kinds)}")
     else:
-        kinds = [kinds[0] if kinds else Any] * len(value)
+        kind = kinds[0] if kinds else Any
+        if _all_fit(value, kind):
+            return tuple(value) if base is tuple else list(value)
+        kinds = [kind] * len(value)
     pairs = zip(value, kinds, strict=True)
     converted = [convert(held, kind, (*place, f"[{number}]")) for number, (held, kind) in enumerate(pairs)]
     return tuple(converted) if base is tuple else converted
+
+
+def _all_fit(values: Collection[Any], kind: Any) -> bool:
+    """Whether all are plain values of `kind`, which `_convert_plain` would return as they are.
+
+    A vocabulary has 250,000 entries, and every start of a command that answers with an export reads one.
+    """
+    if kind not in (str, int, float) or any(type(value) is not kind for value in values):
+        return False
+    if kind is str:
+        try:
+            "".join(values).encode("utf-8")
+        except UnicodeEncodeError:  # half a character, which is told with its place
+            return False
+    return kind is not int or all(abs(value) < _LARGEST_INT for value in values)
 
 
 def _convert_mapping(value: Any, kinds: Sequence[Any], place: Place) -> dict[Any, Any]:
@@ -298,6 +316,8 @@ def _convert_mapping(value: Any, kinds: Sequence[Any], place: Place) -> dict[Any
         raise Mismatch(place, f"is {_shorten(value)}, not a JSON object")
     key_kind, kind = kinds or (str, Any)
     numbered = int in (key_kind, *typing.get_args(key_kind)[:1])  # JSON has no keys but texts
+    if key_kind is str and _all_fit(value.keys(), str) and _all_fit(value.values(), kind):
+        return dict(value)
     converted = {}
     for key, held in value.items():
         inside = (*place, key)

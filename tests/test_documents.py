@@ -18,6 +18,7 @@ from nlpctl.documents import (
     Finite,
     MissingDocument,
     Moment,
+    convert,
     left_out,
     whole_content,
 )
@@ -179,3 +180,16 @@ def test_a_missing_document_is_told_apart(tmp_path):
     with pytest.raises(MissingDocument, match="no album.json in this folder\n  -> make the album again"):
         Album.load(file)
     assert Album.load_if_exists(file) is None and Album.load_if_valid(file) is None
+
+
+def test_long_lists_and_tables_of_plain_values_are_refused_at_their_place() -> None:
+    entries = {f"词{number}": number for number in range(1000)}
+    assert convert(entries, Mapping[str, int]) == entries
+    for wrong, kind, message in (
+        ({**entries, "x": True}, Mapping[str, int], "x is true"),
+        ({**entries, "x": 1 << 63}, Mapping[str, int], "x is far too large a number"),
+        (["a"] * 999 + ["\ud800"], list[str], r"\[999\] holds half a character"),
+        (["\ud83d", "\ude00"], list[str], "holds half a character"),  # the halves are no pair when joined
+    ):
+        with pytest.raises(ValueError, match=message):
+            convert(wrong, kind)

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
 
 from nlpctl import outputs
 from nlpctl.checksums import sha256_of
@@ -46,6 +46,8 @@ class ShardPlan(Document):
     `ranges`: those that the input was cut into, as in data/input_shards.py (file, begin, end, line), and what is in
     each, `scanned`: rows, bad rows, and the line at which some of its rows begin.
     """
+
+    LARGEST: ClassVar[int] = 256 << 20  # some 60 bytes for every 1,024 rows
 
     identity: Mapping[str, Any]
     engine: tuple[str, str]
@@ -138,7 +140,7 @@ class ShardFolder:
         try:
             yield
         except BaseException:
-            if self.plan() is None:
+            if not (self.folder / PLAN).exists():
                 remove_dir(self.folder)
             raise
 

@@ -365,8 +365,9 @@ class RecipeTrainer(GuardedTrainer):
         try:
             yield
             if paddle.distributed.get_world_size() > 1:
-                shares = []
-                paddle.distributed.all_gather_object(shares, self.times.seconds)
+                gathered: list[dict[str, float]] = []
+                paddle.distributed.all_gather_object(gathered, self.times.seconds)  # fails if another process is lost
+                shares = gathered
         finally:
             if self.is_world_process_zero():
                 with contextlib.suppress(OSError, UserError):  # on a full disk, what ended the training is to be told
