@@ -40,7 +40,7 @@ def machine(on_card: bool) -> dict[str, Any]:
         "driver_cuda": driver.cuda_version,
         "no_gpu_because": report.reason,
         "paddle_serves": None if code is None else asdict(code),
-        "libraries": {} if libraries is None else {name: asdict(each) for name, each in libraries.found.items()},
+        "libraries": {} if libraries is None else {name: asdict(each) for name, each in libraries.loaded.items()},
         **conditions(),
         "versions": {**installed_versions(), **engine_versions()},
     }

@@ -21,7 +21,7 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.engines.speeds import SIZES, BenchmarkRequest, conditions
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest, read_manifest
-from nlpctl.runtime.contention import Contention
+from nlpctl.runtime.machine import Contention
 from nlpctl.runtime.process import ProcessSetup, quiet_import
 
 ROWS = 128  # synthetic rows

@@ -55,7 +55,7 @@ BatchSize = Annotated[int, batch_size]
 class EngineSpeeds(Document):
     """Rows per second by name of the choice (engines/choice.py) and batch size, and the reasons of failed ones.
 
-    `others`: the share of the processors that other programs took meanwhile (runtime/contention.py). They
+    `others`: the share of the processors that other programs took meanwhile (runtime/machine.py). They
     are a part of export.json, and in a machine's cache a document that says of which `export` they are.
     """
 

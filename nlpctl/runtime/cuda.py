@@ -1,13 +1,15 @@
-"""The CUDA libraries that paddlepaddle-gpu 2.6 opens by name, and the pip packages of the extra `gpu` that have them.
+"""CUDA for paddlepaddle-gpu: the libraries that release 2.6 opens by name, and the cards that its code runs on.
 
-Its wheel brings none. It opens `libcudnn.so`, but NVIDIA's packages hold `libcudnn.so.8`, in folders that the loader
-does not search. So links by the names that Paddle asks for are put into a folder of the cache, and the command is
-started again with that folder first on LD_LIBRARY_PATH, which the loader reads only when a process starts. A library
-that is loaded beforehand does not help, since the loader knows it by its own name, libcudnn.so.8. Paddle 2.6 has flags
-for these folders (FLAGS_cudnn_dir), but does not read them from the environment.
+The wheel of 2.6 brings no libraries. It opens `libcudnn.so`, but NVIDIA's packages hold `libcudnn.so.8`, in folders
+that the loader does not search. So links by the names that Paddle asks for are put into a folder of the cache, and the
+command is started again with that folder first on LD_LIBRARY_PATH, which the loader reads only when a process starts.
+A library that is loaded beforehand does not help, since the loader knows it by its own name, libcudnn.so.8. Paddle 2.6
+has flags for these folders (FLAGS_cudnn_dir), but does not read them from the environment.
 
 What the environment or the system already has in the right version is left as it is. Paddle 3 names the packages itself
 and finds them. Nothing here runs for `--device cpu`. Imports no Paddle.
+
+Which cards the installed Paddle has machine code for is read from its library, without loading it (`installed_code`).
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from nlpctl.checksums import sha256_of_text
 from nlpctl.parent import python_until_parent_ends
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
 from nlpctl.runtime.versions import pin
+
+# -- the libraries: found, linked, or missing --------------------------------------------------
 
 SEARCH_PATH = "LD_LIBRARY_PATH"
 MARKER = "NLPCTL_CUDA_LINKS"  # the folder that this process was started with: it is not started a third time
@@ -63,14 +67,14 @@ class Library:
 
 @dataclass(frozen=True)
 class CudaLibraries:
-    """What a process under some environment finds, and what is to be done.
+    """The libraries that a process under some environment loads, and what is to be done about the others.
 
     `variables`: the environment that a process must be started with to find the rest; {} if there is no need.
     `passed_over`: what the environment has in a release that Paddle cannot use, as a phrase; "" if nothing.
     `lacking`: what is not found either way, as a phrase; "" if nothing. `remedy`: what to do about that.
     """
 
-    found: Mapping[str, Library]
+    loaded: Mapping[str, Library]
     variables: Mapping[str, str]
     passed_over: str = ""
     lacking: str = ""
@@ -82,50 +86,56 @@ def cuda_libraries(environ: Mapping[str, str]) -> CudaLibraries:
 
     Raises UserError if the cache folder cannot be written to.
     """
-    found = ask_libraries(environ)
-    unfit = _unfit(found)
-    links = _links([*(PACKAGES[name] for name in unfit), *ALWAYS]) if unfit and MARKER not in environ else {}
+    loaded = ask_libraries(environ)
+    unfit = _unfit(loaded)
+    # With MARKER this process has the folder already: what is missing now, links do not bring.
+    links = _package_links([*(PACKAGES[name] for name in unfit), *ALWAYS]) if unfit and MARKER not in environ else {}
     if links:
-        folder = link_folder(links, environ)
-        variables = {SEARCH_PATH: _first(str(folder), environ.get(SEARCH_PATH)), MARKER: str(folder)}
+        folder = str(link_folder(links, environ))
+        searched = environ.get(SEARCH_PATH)  # an empty entry would search the current folder too
+        variables = {SEARCH_PATH: f"{folder}{os.pathsep}{searched}" if searched else folder, MARKER: folder}
         linked = ask_libraries({**environ, **variables})
-        still = _unfit(linked)
-        if OPTIONAL.issuperset(still):
-            passed_over = [_passed_over(name, found[name]) for name in unfit if found[name].version]
+        still_unfit = _unfit(linked)
+        if OPTIONAL.issuperset(still_unfit):
+            others = {name: loaded[name] for name in unfit if loaded[name].version}
+            passed_over = [f"not {name} {library.version} from {library.folder}" for name, library in others.items()]
             return CudaLibraries(linked, variables, ", ".join(passed_over))
-        unfit = still
+        unfit = still_unfit
     needed = [name for name in unfit if name not in OPTIONAL]
     if not needed:
-        return CudaLibraries(found, {})
+        return CudaLibraries(loaded, {})
     packages = dict.fromkeys(PACKAGES[name] for name in needed)
     remedy = "pip install " + " ".join(f"'{pin(package)}'" for package in packages)
-    return CudaLibraries(found, {}, lacking="; ".join(_lack(name, found[name]) for name in needed), remedy=remedy)
+    lacking = []
+    for name in needed:
+        library = loaded[name]
+        lacking.append(
+            f"{name} in {library.folder} is {library.version}, and release {_wanted_release(name)} is needed"
+            if library.version
+            else f"{name} is not found"
+        )
+    return CudaLibraries(loaded, {}, lacking="; ".join(lacking), remedy=remedy)
 
 
-def _unfit(found: Mapping[str, Library]) -> list[str]:
-    """The names that are not found in the release that Paddle was built for."""
-    return [name for name in PACKAGES if found[name].version.partition(".")[0] != _wanted(name)]
+def _unfit(loaded: Mapping[str, Library]) -> list[str]:
+    """The names under which the loader has nothing of the release that Paddle was built for."""
+    return [name for name in PACKAGES if loaded[name].version.partition(".")[0] != _wanted_release(name)]
 
 
-def _wanted(name: str) -> str:
+def _wanted_release(name: str) -> str:
     """The first number of the version that Paddle was built for, which the extra gpu pins."""
     return pin(PACKAGES[name]).bounds.removeprefix("==").partition(".")[0]
 
 
-def _first(folder: str, searched: str | None) -> str:
-    """A search path with `folder` in front. An empty one would search the current folder too."""
-    return f"{folder}{os.pathsep}{searched}" if searched else folder
-
-
 def ask_libraries(environ: Mapping[str, str]) -> dict[str, Library]:
-    """What a process that starts under `environ` gets by the names of PACKAGES, asked in such a process."""
-    script = Path(__file__).with_name("cuda_library_probe.py")
-    command = python_until_parent_ends("-I", "-S", str(script), *PACKAGES)
-    found: dict[str, list[str]] = {}
+    """The libraries that a process under `environ` loads by the names of PACKAGES; asked in one (cuda_probe.py)."""
+    script = Path(__file__).with_name("cuda_probe.py")
+    command = python_until_parent_ends("-I", "-S", str(script), "libraries", *PACKAGES)
+    answers: dict[str, list[str]] = {}
     with contextlib.suppress(subprocess.TimeoutExpired, ValueError):  # it crashed or hangs: none is usable
         done = subprocess.run(command, capture_output=True, text=True, env=dict(environ), timeout=PROBE_SECONDS)
-        found = json.loads(done.stdout)
-    return {name: Library(*found.get(name, ("", ""))) for name in PACKAGES}
+        answers = json.loads(done.stdout)
+    return {name: Library(*answers.get(name, ("", ""))) for name in PACKAGES}
 
 
 def link_folder(links: Mapping[str, Path], environ: Mapping[str, str]) -> Path:
@@ -153,7 +163,7 @@ def link_folder(links: Mapping[str, Path], environ: Mapping[str, str]) -> Path:
     return folder
 
 
-def _links(packages: Iterable[str]) -> dict[str, Path]:
+def _package_links(packages: Iterable[str]) -> dict[str, Path]:
     """Link name to file: every library of the installed packages under its own name and without its version."""
     links: dict[str, Path] = {}
     for package in dict.fromkeys(packages):
@@ -165,18 +175,8 @@ def _links(packages: Iterable[str]) -> dict[str, Path]:
     return links
 
 
-def _passed_over(name: str, found: Library) -> str:
-    return f"not {name} {found.version} from {found.folder}"
+# -- the cards that Paddle has code for ----------------------------------------------------------
 
-
-def _lack(name: str, found: Library) -> str:
-    if not found.version:
-        return f"{name} is not found"
-    return f"{name} in {found.folder} is {found.version}, and release {_wanted(name)} is needed"
-
-
-# Which cards the installed Paddle has machine code for, read from its library without loading it.
-#
 # nvcc puts the code into the section .nv_fatbin: one container per source file, each with an entry per compute
 # capability. NVIDIA publishes no description of it. Code for a capability X.Y runs on cards X.Z with Z of at least Y;
 # PTX, which the driver compiles, on every newer card.
@@ -203,6 +203,7 @@ class CudaCode:
     ptx: tuple[Capability, ...] = ()
 
     def runs_on(self, card: Capability) -> bool:
+        """Whether a card of this compute capability can run the machine code, or what the driver makes of the PTX."""
         exact = any(major == card[0] and minor <= card[1] for major, minor in self.machine)
         return exact or any(each <= card for each in self.ptx)
 
@@ -213,11 +214,11 @@ class CudaCode:
 
 @functools.cache
 def installed_code() -> CudaCode | None:
-    """That of the installed Paddle; None for a CPU build, and where it cannot be read."""
-    found = importlib.util.find_spec("paddle")  # does not import it
-    if found is None or found.origin is None:
+    """The code in the installed Paddle; None for a CPU build, and where it cannot be read."""
+    spec = importlib.util.find_spec("paddle")  # does not import it
+    if spec is None or spec.origin is None:
         return None
-    for library in sorted((Path(found.origin).parent / "libs").glob("libphi*.so")):
+    for library in sorted((Path(spec.origin).parent / "libs").glob("libphi*.so")):
         code = code_of(library)
         if code is not None:
             return code
@@ -225,7 +226,7 @@ def installed_code() -> CudaCode | None:
 
 
 def code_of(library: Path) -> CudaCode | None:
-    """That of a shared library; None if it holds none, or is not what nvcc writes."""
+    """The code in a shared library; None if it holds none, or is not what nvcc writes."""
     try:
         with library.open("rb") as file:
             containers = list(_containers(file))
@@ -242,7 +243,7 @@ def _of_kind(entries: set[tuple[int, int]], wanted: int) -> tuple[Capability, ..
 
 
 def _containers(file: BinaryIO) -> Iterator[set[tuple[int, int]]]:
-    """Kind and number of the entries, of each of the first containers."""
+    """For each of the first containers its entries, as (kind, 10 * capability)."""
     position, size = _code_section(file)
     end = position + size
     for _ in range(CONTAINERS):

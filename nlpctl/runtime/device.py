@@ -63,13 +63,16 @@ class GpuReport:
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
+# -- what is installed, and what the driver sees ---------------------------------------------
+
+
 def ask_driver(environ: Mapping[str, str]) -> Driver:
-    """Run cuda_probe.py under `environ` (it decides by CUDA_VISIBLE_DEVICES)."""
+    """The driver and the cards that a process under `environ` sees (cuda_probe.py); CUDA_VISIBLE_DEVICES decides."""
     script = Path(__file__).with_name("cuda_probe.py")
     try:
         done = subprocess.run(
             # Isolated: neither the user's site-packages nor PYTHONPATH can slow it down or import CUDA.
-            python_until_parent_ends("-I", "-S", str(script)),
+            python_until_parent_ends("-I", "-S", str(script), "driver"),
             capture_output=True,
             text=True,
             env=dict(environ),
@@ -87,10 +90,10 @@ def ask_driver(environ: Mapping[str, str]) -> Driver:
 def paddle_wheel(probes: Probes | None = None) -> str:
     """The installed Paddle package, `paddlepaddle` or `paddlepaddle-gpu`. Raises UserError unless exactly one is."""
     probes = probes or Probes()
-    found = [name for name in (CPU_WHEEL, GPU_WHEEL) if probes.installed(name) is not None]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    installed = [name for name in (CPU_WHEEL, GPU_WHEEL) if probes.installed(name) is not None]
+    if len(installed) == 1:
+        return installed[0]
+    if installed:
         raise UserError(
             f"both {CPU_WHEEL} and {GPU_WHEEL} are installed; they overwrite each other's files",
             hint=f"for NVIDIA cards: {replace_paddle(GPU_WHEEL)}; without: {replace_paddle(CPU_WHEEL)}",
@@ -102,6 +105,9 @@ def paddle_wheel(probes: Probes | None = None) -> str:
 def replace_paddle(wheel: str) -> str:
     """The command that leaves `wheel` as the only Paddle."""
     return f"pip uninstall -y {CPU_WHEEL} {GPU_WHEEL} && pip install '{pin(wheel)}'"
+
+
+# -- whether a GPU can be used ---------------------------------------------------------------
 
 
 def usable_gpu(probes: Probes | None = None, environ: Mapping[str, str] | None = None) -> GpuReport:
@@ -151,6 +157,32 @@ def wheel_version(probes: Probes) -> str:
     return probes.installed(GPU_WHEEL) or ""
 
 
+def _unusable(reason: str, remedy: str, names: tuple[str, ...] = ()) -> GpuReport:
+    return GpuReport(False, reason, remedy, 0, names, "")
+
+
+def _unserved(driver: Driver, version: str, code: CudaCode | None) -> dict[int, str]:
+    """Why the installed Paddle cannot compute on a card, by the number of the card; empty if that is not known."""
+    if code is None:
+        return {}
+    serves = f"paddlepaddle-gpu {version} has code for {', '.join(map(_format_capability, (*code.machine, *code.ptx)))}"
+    return {
+        number: f"{driver.names[number]} is of compute capability {_format_capability(card)}, and {serves}"
+        for number, card in enumerate(driver.capabilities)
+        if card != (0, 0) and not code.runs_on(card)
+    }
+
+
+def _other_paddle(card: Capability, code: CudaCode | None) -> str:
+    """What to do about a card that the installed Paddle has no code for."""
+    if code is not None and card > code.newest:
+        return "install a newer GPU build of Paddle 3.1 by hand: docs/gpu.md, Newer cards"
+    return "no Paddle that nlpctl knows serves this card: use another one"
+
+
+# -- the device of this process --------------------------------------------------------------
+
+
 def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = None) -> str:
     """ "gpu" or "cpu" for `runtime.device` ("auto", "gpu" or "cpu") and `runtime.devices` (card numbers).
 
@@ -192,10 +224,10 @@ def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = N
 
 
 def restart_if_needed() -> None:
-    """NeedsRestart as of `choose_device`, whatever the device will be."""
+    """Raise NeedsRestart if Paddle would not find the CUDA libraries from here, whatever the device will be."""
     try:
         report = usable_gpu()
-    except UserError:  # told by what needs Paddle
+    except UserError:  # there is no Paddle; what needs it says so
         return
     if report.variables:
         raise _restart(report.variables)
@@ -212,31 +244,8 @@ def visible_devices(cards: tuple[int, ...], environ: Mapping[str, str]) -> str |
     return ",".join(names[card] for card in cards)
 
 
-def _unusable(reason: str, remedy: str, names: tuple[str, ...] = ()) -> GpuReport:
-    return GpuReport(False, reason, remedy, 0, names, "")
-
-
-def _unserved(driver: Driver, version: str, code: CudaCode | None) -> dict[int, str]:
-    """Why the installed Paddle cannot compute on a card, by the number of the card; empty if that is not known."""
-    if code is None:
-        return {}
-    serves = f"paddlepaddle-gpu {version} has code for {', '.join(map(_text, (*code.machine, *code.ptx)))}"
-    return {
-        number: f"{driver.names[number]} is of compute capability {_text(card)}, and {serves}"
-        for number, card in enumerate(driver.capabilities)
-        if card != (0, 0) and not code.runs_on(card)
-    }
-
-
-def _other_paddle(card: Capability, code: CudaCode | None) -> str:
-    """What to do about a card that the installed Paddle has no code for."""
-    if code is not None and card > code.newest:
-        return "install a newer GPU build of Paddle 3.1 by hand: docs/gpu.md, Newer cards"
-    return "no Paddle that nlpctl knows serves this card: use another one"
-
-
 def _restart(variables: Mapping[str, str]) -> NeedsRestart:
-    """For Python code that uses nlpctl: the command line restarts itself."""
+    """What the command line answers by starting itself again. The message is for Python code that uses nlpctl."""
     message = "Paddle would not find the CUDA libraries: this process was started without their folder"
     hint = f"start Python with {SEARCH_PATH}={variables[SEARCH_PATH]}; the command line does so itself"
     return NeedsRestart(message, "runtime.device", hint, variables)
@@ -244,9 +253,9 @@ def _restart(variables: Mapping[str, str]) -> NeedsRestart:
 
 @functools.cache
 def _warn_once(message: str) -> None:
-    """A command may choose its device in several places."""
+    """Warn; of the same message only once, since a command may choose its device in several places."""
     console.warn(message)
 
 
-def _text(capability: Capability) -> str:
+def _format_capability(capability: Capability) -> str:
     return ".".join(map(str, capability))

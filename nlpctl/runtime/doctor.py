@@ -20,7 +20,7 @@ from nlpctl.runtime.cuda import SEARCH_PATH, CudaLibraries
 from nlpctl.runtime.device import CPU_WHEEL, GpuReport, Probes, needed_libraries, paddle_wheel, usable_gpu
 from nlpctl.runtime.machine import NATIVE, CpuInfo, cpu_info, memory_sizes, physical_cores
 from nlpctl.runtime.process import amd_variables
-from nlpctl.runtime.versions import Pin, installed_version, known_paddles, pins, require_known_paddle
+from nlpctl.runtime.versions import installed_version, known_paddles, pins, require_known_paddle
 from nlpctl.runtime.worker import Answer, run_python
 
 Status = Literal["ok", "warning", "failure"]
@@ -82,8 +82,8 @@ def run_checks() -> Iterator[Check]:
     yield from device_checks()
 
 
-def _asked(code: str, environ: dict[str, str] | None = None) -> Answer:
-    """The result of `code` in a new Python process; by default on one thread and without a GPU."""
+def _run_code(code: str, environ: dict[str, str] | None = None) -> Answer:
+    """Output or failure of `code` in a new Python process, by default on one thread and without a GPU."""
     environ = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} if environ is None else environ
     return run_python("-c", code, environ=environ, seconds=IMPORT_SECONDS)
 
@@ -112,8 +112,18 @@ def paddle_package(probes: Probes | None = None) -> Check:
 
 def pinned_packages(installed: Callable[[str], str | None] = installed_version) -> list[Check]:
     """One line per declared package; of the extras only those of the installed Paddle count."""
-    paddles = [paddle_version(name, version) for name in WHEELS if (version := installed(name))]
-    return [*paddles, *(_pinned(pin, installed(pin.package)) for pin in pins() if pin.extra == "")]
+    checks = [paddle_version(name, version) for name in WHEELS if (version := installed(name))]
+    for pin in pins():
+        if pin.extra:
+            continue
+        version = installed(pin.package)
+        if version is None:
+            checks.append(Check(pin.package, "failure", f"not installed (needed: {pin})", f"pip install '{pin}'"))
+        elif not pin.allows(version):
+            checks.append(Check(pin.package, "failure", f"{version}, but {pin} is needed", f"pip install '{pin}'"))
+        else:
+            checks.append(Check(pin.package, "ok", f"{version} ({pin.bounds or 'any version'})"))
+    return checks
 
 
 def paddle_version(wheel: str, version: str) -> Check:
@@ -129,18 +139,10 @@ def paddle_version(wheel: str, version: str) -> Check:
     return Check(wheel, "warning", f"{version}, close to a tested version", f"tested: {known_paddles()}")
 
 
-def _pinned(pin: Pin, version: str | None) -> Check:
-    if version is None:
-        return Check(pin.package, "failure", f"not installed (needed: {pin})", f"pip install '{pin}'")
-    if not pin.allows(version):
-        return Check(pin.package, "failure", f"{version}, but {pin} is needed", f"pip install '{pin}'")
-    return Check(pin.package, "ok", f"{version} ({pin.bounds or 'any version'})")
-
-
 def import_health(module: str) -> Check:
     """Whether `module` can be imported after nlpctl, in a separate process."""
     name = f"import {module}"
-    answer = _asked(f"import nlpctl, {module}")
+    answer = _run_code(f"import nlpctl, {module}")
     if not answer.failure:
         return Check(name, "ok", "works")
     remedy = "fix the versions above; else reinstall: pip install --force-reinstall nlpctl with its extra cpu or gpu"
@@ -149,7 +151,7 @@ def import_health(module: str) -> Check:
 
 def zlib_order() -> Check:
     """Whether zlib still works once Paddle is loaded (see nlpctl/__init__.py)."""
-    answer = _asked(_ZLIB_CODE)
+    answer = _run_code(_ZLIB_CODE)
     if not answer.failure:
         return Check("zlib with paddle", "ok", "works")
     return Check("zlib with paddle", "failure", answer.failure, "in your own scripts, import nlpctl before paddle")
@@ -249,7 +251,7 @@ def device_checks(probes: Probes | None = None) -> list[Check]:
     except UserError:  # no Paddle, or two: another check reports it
         return []
     checks = [device(wheel, report)]
-    if libraries.found:
+    if libraries.loaded:
         checks.append(cuda_libraries(libraries))
     if report.usable:
         checks += [cuda_works(report.variables), nccl(report.count, report.variables)]
@@ -261,8 +263,8 @@ def device(wheel: str, report: GpuReport) -> Check:
     if report.usable:
         detail = f"gpu, {report.count} visible: {', '.join(report.names)}; driver for CUDA {report.cuda_version}"
         if report.unserved:
-            told = "; ".join((detail, *report.unserved.values()))
-            return Check("device", "warning", told, "name the others: --devices")
+            detail = "; ".join((detail, *report.unserved.values()))
+            return Check("device", "warning", detail, "name the others: --devices")
         return Check("device", "ok", detail)
     if wheel == CPU_WHEEL:
         return Check("device", "ok", f"cpu: {report.reason}")
@@ -272,24 +274,20 @@ def device(wheel: str, report: GpuReport) -> Check:
 def cuda_libraries(libraries: CudaLibraries) -> Check:
     """Version and place of the CUDA libraries that `--device gpu` gets. They can be read without a card."""
     folders: dict[str, list[str]] = {}
-    for name, found in libraries.found.items():
-        if found.version:
-            named = f"{name.removeprefix('lib').removesuffix('.so')} {found.version}"
-            folders.setdefault(_origin(found.folder), []).append(named)
-    listed = [f"{', '.join(names)} from {origin}" for origin, names in folders.items()]
+    for name, library in libraries.loaded.items():
+        if library.version:
+            # pip's packages have a folder each, nvidia/cudnn/lib and so on: the folder of all of them is shown.
+            before, packages, _ = library.folder.partition("/site-packages/nvidia/")
+            stem = name.removeprefix("lib").removesuffix(".so")
+            folders.setdefault(before + packages.rstrip("/"), []).append(f"{stem} {library.version}")
+    listed = [f"{', '.join(names)} from {folder}" for folder, names in folders.items()]
     detail = "; ".join(filter(None, [libraries.lacking, *listed, libraries.passed_over]))
     return Check("CUDA libraries", "warning" if libraries.lacking else "ok", detail, libraries.remedy)
 
 
-def _origin(folder: str) -> str:
-    """The folder of a library; of pip's packages, which have a folder each, the common one."""
-    packages, found, _ = folder.partition("/site-packages/nvidia/")
-    return packages + found.rstrip("/")
-
-
 def cuda_works(variables: Mapping[str, str]) -> Check:
     """A matrix product and a convolution on the first card: CUDA, cuBLAS and cuDNN are there and fit."""
-    answer = _asked(_CUDA_CODE, dict(variables))
+    answer = _run_code(_CUDA_CODE, dict(variables))
     if answer.failure:
         remedy = f"install CUDA 11.8 and cuDNN 8.6: pip install '.[gpu]', or name their lib folders in {SEARCH_PATH}"
         return Check("CUDA and cuDNN", "failure", answer.failure, remedy)
@@ -306,7 +304,7 @@ def nccl(cards: int, variables: Mapping[str, str]) -> Check:
 
 def all_reduce(name: str, count: int, cards: tuple[int, ...], variables: Mapping[str, str] | None = None) -> Check:
     """Launch `count` processes, on `cards` or on CPU, that add up their ranks."""
-    answer = _asked(_ALL_REDUCE_CODE.format(count=count, cards=cards), dict(variables or {}))
+    answer = _run_code(_ALL_REDUCE_CODE.format(count=count, cards=cards), dict(variables or {}))
     if answer.failure or answer.output != "done":
         remedy = "install NCCL 2 for your CUDA; NCCL_DEBUG=INFO shows details; otherwise train on one GPU"
         return Check(name, "failure", answer.failure or f"wrong answer: {answer.output!r}", remedy)

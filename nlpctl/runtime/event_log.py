@@ -29,8 +29,11 @@ class EventLog:
         return [event for event, _ in self._lines()]
 
     def lines(self) -> dict[int, dict[str, Any] | None]:
-        """The number of each line that is not empty, from 1, and its event; None if it is none. OSError."""
-        return {number: _event_of(raw) for number, raw in enumerate(self._raw_lines(), 1) if raw.strip()}
+        """Line number, from 1, to event, for every line that is not empty; None for a line that holds no event.
+
+        OSError if the file cannot be read.
+        """
+        return {number: _parse_event(raw) for number, raw in enumerate(self._raw_lines(), 1) if raw.strip()}
 
     def has(self, event: str, step: int) -> bool:
         """Whether `event` of `step` was logged."""
@@ -42,11 +45,11 @@ class EventLog:
             write_text_atomic(self.path, "".join(line for event, line in self._lines() if event["step"] <= step))
 
     def _lines(self) -> Iterator[tuple[dict[str, Any], str]]:
-        """Each event with the line it stands on."""
+        """Each event with the text of its line."""
         if not self.path.exists():
             return
         for raw in self._raw_lines():
-            event = _event_of(raw)
+            event = _parse_event(raw)
             if event is not None:  # the last line of a killed run may be cut, also inside a character
                 yield event, raw.decode("utf-8") + "\n"
 
@@ -54,8 +57,8 @@ class EventLog:
         return regular(self.path).read_bytes().split(b"\n")  # not splitlines: a text may hold U+2028
 
 
-def _event_of(raw: bytes) -> dict[str, Any] | None:
-    """The event of a line; None if it is none."""
+def _parse_event(raw: bytes) -> dict[str, Any] | None:
+    """The event in a line; None if it is no JSON object with a name and a step."""
     try:
         event = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""The processor and the share of it that this process may use, read from Linux without other packages.
+"""The machine: its processor, the share of it that this process may use, its memory, and what other programs take.
 
-psutil would not do: it counts the cores of the machine, not those of this process and its container, knows no
-instruction sets, and takes a tenth of a second to import, in every command.
+All of it is read from Linux without other packages. psutil would not do: it counts the cores of the machine, not those
+of this process and its container, knows no instruction sets, and takes a tenth of a second to import, in every command.
 
 `root` is "/" except in tests.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,6 +68,9 @@ def cpu_info(root: Path = Path("/")) -> CpuInfo:
     return CpuInfo(vendor, model, present, family, number)
 
 
+# -- the share of the processors that this process may use -----------------------------------
+
+
 def physical_cores(root: Path = Path("/")) -> int:
     """Cores this process may use: its affinity with hyper-threads counted once, cut to the container's quota."""
     cores, quota = allowed_cores(root), cpu_quota(root)
@@ -115,6 +120,7 @@ def _cgroup_folders(root: Path) -> list[Path]:
 
 
 def _folder_quota(folder: Path) -> float | None:
+    """The quota of one cgroup in processors, such as 2.5; None without a limit."""
     if line := _read(folder / "cpu.max"):  # version 2: "200000 100000" or "max 100000"
         quota, period = line.split()
     else:  # version 1: -1 is no limit
@@ -125,13 +131,14 @@ def _folder_quota(folder: Path) -> float | None:
 
 
 def _read(path: Path) -> str:
+    """The text of a file of /proc or /sys; "" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
 
-# The memory of this machine, and what cannot fit into it.
+# -- memory ----------------------------------------------------------------------------------
 
 PROCESS = 200 << 20  # the least that a process with Paddle takes, in bytes
 
@@ -153,3 +160,57 @@ def refuse_processes(count: int, where: str, root: Path = Path("/")) -> None:
         total = sizes["MemTotal"]
         hint = f"this machine has {total / 1e9:,.0f} GB: ask for fewer, at most {total // PROCESS:,}"
         raise UserError(message, where, hint)
+
+
+# -- what other programs take while something is timed ---------------------------------------
+
+# Not the load average, which tells of the last minute, and counts programs that wait for a disk. Not the time that the
+# threads of this process waited for a processor: those of two engines, which spin after a batch, wait for each other.
+
+_IDLE = (3, 4)  # columns of /proc/stat that are no work: idle, and waiting for a disk
+_STOLEN = 7  # the last column before those of guests, which are part of others: what the machine's host gave to others
+
+
+@dataclass(frozen=True)
+class CpuTimes:
+    """Seconds that the processors which this process may use have worked, for all programs and for this process.
+
+    `at`: the clock (time.monotonic) when they were read.
+    """
+
+    at: float
+    by_all: float
+    by_this: float
+
+
+def cpu_times(root: Path = Path("/")) -> CpuTimes | None:
+    """The seconds since the machine started; None where the system does not tell (not Linux)."""
+    names = {f"cpu{number}" for number in allowed_processors()}
+    ticks = 0
+    try:
+        lines = [line.split() for line in (root / "proc/stat").read_text(encoding="ascii").splitlines()]
+        for line in lines:
+            if line and line[0] in names:
+                ticks += sum(int(each) for i, each in enumerate(line[1 : _STOLEN + 2]) if i not in _IDLE)
+    except (OSError, ValueError):
+        return None
+    return CpuTimes(time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), time.process_time()) if ticks else None
+
+
+class Contention:
+    """Measures, from its creation on, what other programs take of the processors while this process has work for
+    `threads` threads."""
+
+    def __init__(self, threads: int, measure: Callable[[], CpuTimes | None] = cpu_times, cores: int | None = None):
+        self._measure, self._cores = measure, cores or allowed_cores()
+        self._wanted = min(threads, self._cores)
+        self._began = measure()
+
+    def share(self) -> float:
+        """The share of the processors that were wanted which others took, 0 to 1; 0 where the system does not tell."""
+        began, ended = self._began, self._measure()
+        if began is None or ended is None or ended.at <= began.at:
+            return 0.0
+        others = (ended.by_all - began.by_all) - (ended.by_this - began.by_this)
+        free = self._cores - max(0.0, others) / (ended.at - began.at)
+        return min(1.0, max(0.0, 1 - free / self._wanted))

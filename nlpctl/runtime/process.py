@@ -128,17 +128,28 @@ def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
     if "paddle" in sys.modules:
         _require_in_effect(settings)
     else:
-        _tell_replaced(runtime.env, os.environ)
+        for name, value in runtime.env.items():
+            if os.environ.get(name, value) != value:
+                console.note(f"runtime.env: {name}={value} replaces {os.environ[name]} from the environment")
         os.environ.update({each.name: each.value for each in settings})
         _drop_useless_warnings()
-    return ProcessSetup(_paddle_device(device), _threads(), rank(), world_size())
+    if device == "gpu":  # the launcher tells each rank its GPU
+        device = f"gpu:{os.environ.get('FLAGS_selected_gpus', '0')}"
+    try:  # as Paddle reads it
+        threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+    except ValueError:
+        threads = 1
+    return ProcessSetup(device, threads, rank(), world_size())
+
+
+# -- the environment that Paddle is imported in ----------------------------------------------
 
 
 def plan_environment(
     runtime: RuntimeSection, device: str, seed: int, environ: Mapping[str, str], cpu: CpuInfo, cores: int
 ) -> list[Setting]:
     """The variables to set, without those that the environment already has. Creates the cache folder, nothing else."""
-    explicit = {**_device_variables(runtime, device, environ), **_asked_variables(runtime, cpu)}
+    explicit = {**_device_variables(runtime, device, environ), **_recipe_variables(runtime, cpu)}
     automatic = {"GLOG_minloglevel": "2", "PYTHONHASHSEED": str(seed % 2**32)}
     if runtime.threads is None:
         automatic["OMP_NUM_THREADS"] = str(max(1, cores // local_size()))
@@ -165,6 +176,89 @@ def amd_variables(cpu: CpuInfo) -> dict[str, str]:
     if "avx512f" in cpu.instruction_sets:
         return {"MKL_DEBUG_CPU_TYPE": "7"}
     return {"MKL_DEBUG_CPU_TYPE": "5"} if "avx2" in cpu.instruction_sets else {}
+
+
+def _device_variables(runtime: RuntimeSection, device: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The visible GPUs. "" hides all of them, as Paddle itself tests for; "-1" would make CUDA report an error."""
+    if device == "cpu":
+        return {"CUDA_VISIBLE_DEVICES": ""}
+    if is_child():  # the parent has already selected the GPU
+        return {}
+    visible = visible_devices(runtime.devices, environ)
+    return {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+
+
+def _recipe_variables(runtime: RuntimeSection, cpu: CpuInfo) -> dict[str, str]:
+    """The variables that the recipe sets explicitly, except the device."""
+    asked = {**flag_environment(runtime.flags), **checked_environment(runtime.env)}
+    if runtime.deterministic:
+        asked |= _deterministic_variables(asked)
+    if runtime.threads is not None:
+        if runtime.threads < 1:
+            raise UserError("threads must be at least 1", "runtime.threads", "leave it out for all physical cores")
+        # MKL_NUM_THREADS, if set, overrides OMP_NUM_THREADS for matrix products.
+        asked |= {"OMP_NUM_THREADS": str(runtime.threads), "MKL_NUM_THREADS": str(runtime.threads)}
+    if runtime.amd_fast_math is not None:
+        asked |= amd_variables(cpu) if runtime.amd_fast_math else MKL_SLOW_PATH
+    if runtime.cache_dir is not None:
+        asked["PPNLP_HOME"] = str(usable_cache_folder(Path(runtime.cache_dir), "runtime.cache_dir"))
+    return asked
+
+
+def _require_old_format(flags: Mapping[str, Scalar], environ: Mapping[str, str]) -> None:
+    """UserError unless Paddle 3 writes programs in the format that nlpctl reads (nlpctl/__init__.py asks it to)."""
+    if release() < (3, 0):
+        return
+    if OLD_FORMAT not in environ:  # nothing was asked of a Paddle that was there before
+        hint = "import nlpctl before paddle"
+        raise UserError("Paddle is already imported, too late for its old program format", "runtime", hint)
+    where = f"runtime.flags.{OLD_FORMAT}" if OLD_FORMAT in flags else OLD_FORMAT
+    if str(flags.get(OLD_FORMAT, environ[OLD_FORMAT])).lower() not in FALSE_WORDS:
+        message = f"nlpctl needs the old program format of Paddle {installed_paddle()}, which this flag switches off"
+        raise UserError(message, where, "leave it out, or unset it in the environment")
+
+
+def _deterministic_variables(asked: Mapping[str, str]) -> dict[str, str]:
+    """What runtime.deterministic sets beside `asked`, the variables of runtime.flags and runtime.env.
+
+    Raises UserError if these contradict it.
+    """
+    problems = [
+        Problem(
+            f"{name} is switched off, but runtime.deterministic is true", f"runtime.flags.{name}", "drop one of them"
+        )
+        for name, value in DETERMINISTIC_FLAGS.items()
+        if name in asked and asked[name] != value
+    ]
+    workspace = asked.get(WORKSPACE, DETERMINISTIC_WORKSPACES[0])
+    if workspace not in DETERMINISTIC_WORKSPACES:
+        message = f"cuBLAS is not deterministic with {workspace}, but runtime.deterministic is true"
+        hint = f"write one of {', '.join(DETERMINISTIC_WORKSPACES)}, or drop one of them"
+        problems.append(Problem(message, f"runtime.env.{WORKSPACE}", hint))
+    if problems:
+        raise UserError(problems=problems)
+    return {**DETERMINISTIC_FLAGS, WORKSPACE: workspace}
+
+
+def _require_in_effect(settings: list[Setting]) -> None:
+    """Paddle has already read its environment: explicit settings must be in effect, defaults may be missing.
+
+    The device is not checked: configure_paddle chooses it, and Paddle itself refuses an invisible GPU.
+    """
+    missing = [
+        f"{each.name}={each.value} (is {os.environ.get(each.name, 'unset')})"
+        for each in settings
+        if each.explicit and each.name != "CUDA_VISIBLE_DEVICES" and os.environ.get(each.name) != each.value
+    ]
+    if missing:
+        raise UserError(
+            f"Paddle is already imported, too late for {', '.join(missing)}",
+            "runtime",
+            "call nlpctl before anything imports paddle, or start a new Python process for this recipe",
+        )
+
+
+# -- Paddle is imported, without its useless output ------------------------------------------
 
 
 def configure_paddle(setup: ProcessSetup, seed: int) -> None:
@@ -231,112 +325,12 @@ def quiet_libraries() -> None:
     imports."""
     _drop_useless_warnings()
     fleet = sys.modules.get("paddle.distributed.fleet.utils.log_util")
-    if fleet is not None:  # a filter: fleet.init sets the level again
+    if fleet is not None:  # a filter, always the same one, since fleet.init sets the level again
         fleet.logger.addFilter(_is_error)
     if "paddlenlp" in sys.modules:
         from paddlenlp.utils.log import logger
 
         logger.set_level("WARNING")
-
-
-def _device_variables(runtime: RuntimeSection, device: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The visible GPUs. "" hides all of them, as Paddle itself tests for; "-1" would make CUDA report an error."""
-    if device == "cpu":
-        return {"CUDA_VISIBLE_DEVICES": ""}
-    if is_child():  # the parent has already selected the GPU
-        return {}
-    visible = visible_devices(runtime.devices, environ)
-    return {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-
-
-def _asked_variables(runtime: RuntimeSection, cpu: CpuInfo) -> dict[str, str]:
-    """The variables that the recipe sets explicitly, except the device."""
-    asked = {**flag_environment(runtime.flags), **checked_environment(runtime.env)}
-    if runtime.deterministic:
-        asked |= _deterministic_variables(asked)
-    if runtime.threads is not None:
-        if runtime.threads < 1:
-            raise UserError("threads must be at least 1", "runtime.threads", "leave it out for all physical cores")
-        # MKL_NUM_THREADS, if set, overrides OMP_NUM_THREADS for matrix products.
-        asked |= {"OMP_NUM_THREADS": str(runtime.threads), "MKL_NUM_THREADS": str(runtime.threads)}
-    if runtime.amd_fast_math is not None:
-        asked |= amd_variables(cpu) if runtime.amd_fast_math else MKL_SLOW_PATH
-    if runtime.cache_dir is not None:
-        asked["PPNLP_HOME"] = str(usable_cache_folder(Path(runtime.cache_dir), "runtime.cache_dir"))
-    return asked
-
-
-def _require_old_format(flags: Mapping[str, Scalar], environ: Mapping[str, str]) -> None:
-    """UserError unless Paddle 3 writes programs in the format that nlpctl reads (nlpctl/__init__.py asks it to)."""
-    if release() < (3, 0):
-        return
-    if OLD_FORMAT not in environ:  # nothing was asked of a Paddle that was there before
-        hint = "import nlpctl before paddle"
-        raise UserError("Paddle is already imported, too late for its old program format", "runtime", hint)
-    where = f"runtime.flags.{OLD_FORMAT}" if OLD_FORMAT in flags else OLD_FORMAT
-    if str(flags.get(OLD_FORMAT, environ[OLD_FORMAT])).lower() not in FALSE_WORDS:
-        message = f"nlpctl needs the old program format of Paddle {installed_paddle()}, which this flag switches off"
-        raise UserError(message, where, "leave it out, or unset it in the environment")
-
-
-def _deterministic_variables(asked: Mapping[str, str]) -> dict[str, str]:
-    """What runtime.deterministic sets beside `asked`, the variables of runtime.flags and runtime.env.
-
-    Raises UserError if these contradict it.
-    """
-    problems = [
-        Problem(
-            f"{name} is switched off, but runtime.deterministic is true", f"runtime.flags.{name}", "drop one of them"
-        )
-        for name, value in DETERMINISTIC_FLAGS.items()
-        if name in asked and asked[name] != value
-    ]
-    workspace = asked.get(WORKSPACE, DETERMINISTIC_WORKSPACES[0])
-    if workspace not in DETERMINISTIC_WORKSPACES:
-        message = f"cuBLAS is not deterministic with {workspace}, but runtime.deterministic is true"
-        hint = f"write one of {', '.join(DETERMINISTIC_WORKSPACES)}, or drop one of them"
-        problems.append(Problem(message, f"runtime.env.{WORKSPACE}", hint))
-    if problems:
-        raise UserError(problems=problems)
-    return {**DETERMINISTIC_FLAGS, WORKSPACE: workspace}
-
-
-def _tell_replaced(variables: Mapping[str, str], environ: Mapping[str, str]) -> None:
-    """Note the variables of runtime.env that the user exported with another value: the recipe wins."""
-    for name, value in variables.items():
-        if environ.get(name, value) != value:
-            console.note(f"runtime.env: {name}={value} replaces {environ[name]} from the environment")
-
-
-def _require_in_effect(settings: list[Setting]) -> None:
-    """Paddle has already read its environment: explicit settings must be in effect, defaults may be missing.
-
-    The device is not checked: configure_paddle chooses it, and Paddle itself refuses an invisible GPU.
-    """
-    missing = [
-        f"{each.name}={each.value} (is {os.environ.get(each.name, 'unset')})"
-        for each in settings
-        if each.explicit and each.name != "CUDA_VISIBLE_DEVICES" and os.environ.get(each.name) != each.value
-    ]
-    if missing:
-        raise UserError(
-            f"Paddle is already imported, too late for {', '.join(missing)}",
-            "runtime",
-            "call nlpctl before anything imports paddle, or start a new Python process for this recipe",
-        )
-
-
-def _paddle_device(device: str) -> str:
-    """Paddle's name for this process's device; the launcher tells each rank its GPU."""
-    return f"gpu:{os.environ.get('FLAGS_selected_gpus', '0')}" if device == "gpu" else "cpu"
-
-
-def _threads() -> int:
-    """What OMP_NUM_THREADS says, read as Paddle reads it."""
-    try:
-        return int(os.environ.get("OMP_NUM_THREADS", "1"))
-    except ValueError:
-        return 1
 
 
 def _is_error(record: logging.LogRecord) -> bool:
@@ -373,7 +367,7 @@ def _drop_useless_warnings() -> None:
         warnings.filterwarnings("ignore", message=message)
 
 
-# Temporary changes of process state.
+# -- temporary changes of the process --------------------------------------------------------
 
 TURN = 1e-4  # seconds that a thread may hold the GIL while another one waits
 
@@ -402,6 +396,7 @@ def process_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silent_stderr() -> Iterator[None]:
+    """Send file descriptor 2 to /dev/null, which C and C++ code writes to."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

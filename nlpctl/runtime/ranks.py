@@ -41,7 +41,7 @@ def local_size() -> int:
 
 
 def _number(variable: str, default: int) -> int:
-    """UserError if the variable holds no number."""
+    """The number in an environment variable; `default` if it is unset or empty. UserError if it is no number."""
     text = os.environ.get(variable, "") or str(default)
     if not text.isdecimal():
         raise UserError(f"{text!r} is not the number of a process", where=variable, hint=f"unset {variable}")
@@ -93,8 +93,8 @@ def interface_of(address: str) -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):  # one without an address
-                told = fcntl.ioctl(asking.fileno(), _GET_ADDRESS, struct.pack("256s", name.encode()[:15]))
-                if socket.inet_ntoa(told[20:24]) == address:
+                answer = fcntl.ioctl(asking.fileno(), _GET_ADDRESS, struct.pack("256s", name.encode()[:15]))
+                if socket.inet_ntoa(answer[20:24]) == address:
                     return name
     return None
 

@@ -1,4 +1,4 @@
-"""An iterator that runs in its own thread, some items ahead of its consumer."""
+"""Threads of a pipeline: items made ahead of their consumer (`Ahead`); how many may ask an engine (`Streams`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-
 _PATIENCE = 0.5  # seconds to wait for the thread at exit; a thread that reads a pipe may never end
 
 
@@ -81,8 +80,6 @@ class Ahead(Generic[T]):
             end = _End(error)
         self._made.put(end)
 
-
-# How many threads may ask an engine at a time.
 
 @dataclass(frozen=True)
 class Streams:

@@ -50,7 +50,7 @@ class Pin:
 
 def pins() -> tuple[Pin, ...]:
     """Every requirement of nlpctl, extras included, read from its metadata or from the checkout's pyproject.toml."""
-    return tuple(_parse(text) for text in _requirements())
+    return tuple(_parse_requirement(text) for text in _requirements())
 
 
 def pin(package: str) -> Pin:
@@ -73,19 +73,14 @@ def require_known_paddle(version: str | None, *, anyway: bool = False) -> None:
     """UserError for a version of Paddle that nlpctl was never tried with; `anyway`: a warning. None: not installed."""
     if version is None or release_of(version) in KNOWN:
         return
-    message = f"nlpctl was never tried with Paddle {version}{_known_of(version)}"
+    message = f"nlpctl was never tried with Paddle {version}"
+    if (release_of(version) or (0, 0)) >= (3, 2):
+        message += ": from 3.2 on, recurrent layers and int8 graphs fail in the old program format, which nlpctl needs"
     if anyway:
         console.warn(f"{message}; runtime.any_paddle tries it")
         return
     hint = f"install {known_paddles()}; --set runtime.any_paddle=true tries it anyway"
     raise UserError(message, hint=hint)
-
-
-def _known_of(version: str) -> str:
-    """What is known about a release, to be added to a sentence."""
-    if (release_of(version) or (0, 0)) < (3, 2):
-        return ""
-    return ": from 3.2 on, recurrent layers and int8 graphs fail in the old program format, which nlpctl needs"
 
 
 def known_paddles() -> str:
@@ -110,6 +105,7 @@ def graph_versions() -> dict[str, str]:
 
 
 def _requirements() -> list[str]:
+    """Every requirement as pip writes it, such as "numpy<2" or "ray>=2.40,<3; extra == 'cluster'"."""
     # A checkout comes first: the file is newer than the metadata of an earlier `pip install -e`.
     if _PYPROJECT.is_file() and sys.version_info >= (3, 11):
         import tomllib
@@ -122,7 +118,7 @@ def _requirements() -> list[str]:
     return importlib.metadata.requires("nlpctl") or []
 
 
-def _parse(requirement: str) -> Pin:
+def _parse_requirement(requirement: str) -> Pin:
     match = _REQUIREMENT.match(requirement)
     if match is None:
         raise ValueError(f"not a requirement: {requirement}")
@@ -139,5 +135,6 @@ def _aligned(left: str, right: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _release(version: str) -> tuple[int, ...]:
+    """The numbers at the beginning of a version: (2, 6, 2) of 2.6.2.post118; () if there are none."""
     match = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(int(part) for part in match.group().split(".")) if match else ()

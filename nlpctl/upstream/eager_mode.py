@@ -11,7 +11,7 @@ atexit.register(_entered.clear)  # while what a context needs to be left is stil
 
 
 def keep_eager_mode() -> None:
-    """Call it in a thread that has imported Paddle, or has called paddle.disable_static.
+    """Keep the process in eager mode when this thread ends, which has imported Paddle or called paddle.disable_static.
 
     paddlepaddle, base/dygraph/base.py:226, base/framework.py:137: the eager mode of the process is a context that lies
     in a variable of the thread that entered it. When that thread ends, the context is collected and left: all threads

@@ -81,10 +81,10 @@ def test_pip_s_packages_are_linked_under_the_names_that_paddle_opens(installed, 
     links = Path(found.variables[MARKER])
     assert links.is_relative_to(environ["PPNLP_HOME"])
     assert {path.name for path in links.iterdir()} >= {*PACKAGES, "libcudnn.so.8", "libnccl.so.2"}
-    assert found.found["libcudnn.so"].version.startswith("8.6") and str(site) in found.found["libcudnn.so"].folder
+    assert found.loaded["libcudnn.so"].version.startswith("8.6") and str(site) in found.loaded["libcudnn.so"].folder
     # In the process that is started with them nothing is left to do.
     again = cuda_libraries.cuda_libraries({**environ, **found.variables})
-    assert (again.variables, again.lacking, again.found) == ({}, "", found.found)
+    assert (again.variables, again.lacking, again.loaded) == ({}, "", found.loaded)
 
 
 def test_without_the_packages_it_is_said_what_lacks(environ):
@@ -104,7 +104,7 @@ def test_what_the_environment_has_in_the_right_release_stays(installed, environ,
     for name in ("libcudnn.so", "libcublas.so", "libcublasLt.so"):
         build(system / name, stem_of(name), "8.9.7" if "dnn" in name else "11.5.1")
     found = cuda_libraries.cuda_libraries({**environ, SEARCH_PATH: str(system)})
-    assert found.found["libcudnn.so"].version == "8.9.7" and found.found["libcublas.so"].folder == str(system)
+    assert found.loaded["libcudnn.so"].version == "8.9.7" and found.loaded["libcublas.so"].folder == str(system)
     assert found.variables[SEARCH_PATH].endswith(f":{system}") and found.passed_over == ""
 
 
@@ -112,7 +112,7 @@ def test_what_the_environment_has_in_another_release_is_passed_over(installed, e
     system = tmp_path / "cuda"
     build(system / "libcublas.so", "cublas", "12.4.5")
     found = cuda_libraries.cuda_libraries({**environ, SEARCH_PATH: str(system)})
-    assert found.found["libcublas.so"].version.startswith("11.")
+    assert found.loaded["libcublas.so"].version.startswith("11.")
     assert found.passed_over == f"not libcublas.so 12.4.5 from {system}"
 
 

@@ -150,7 +150,7 @@ def test_unusable_cuda_libraries_are_told(monkeypatch):
 
 
 def test_missing_cuda_libraries_are_worth_a_warning():
-    lacking = CudaLibraries(dict(LIBRARIES.found), {}, lacking="libcublas.so is not found", remedy="pip install it")
+    lacking = CudaLibraries(dict(LIBRARIES.loaded), {}, lacking="libcublas.so is not found", remedy="pip install it")
     check = doctor.cuda_libraries(lacking)
     told = f"libcublas.so is not found; cudnn 8.6.0, nccl 2.19.3 from {PACKAGES}"
     assert check == Check("CUDA libraries", "warning", told, "pip install it")
