@@ -169,9 +169,10 @@ def open_folder(
     """
     refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=grows)
     folder = Path(os.path.abspath(recipe.run_dir))
+    work = WorkFolder(folder)
     with writing(folder, FREE_SPACE):
         folder.mkdir(parents=True, exist_ok=True)
-    work = WorkFolder(folder)
+        work.take()  # here, where an OSError is told; `held` releases it
     with work.held(UserError("another command is writing here", str(folder), f"wait for it, or {elsewhere(kind)}")):
         # now that nobody else can change it
         refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=grows)
