@@ -27,6 +27,7 @@ from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import EXIT_FAILED, EXIT_OK, UserError
 from nlpctl.launch.peers import WAIT_SECONDS, Peers
 from nlpctl.names import counted
+from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.doctor import Check, run_checks
 
 
@@ -70,8 +71,14 @@ def doctor(
     if cluster is not None:
         refuse_meeting(master, node_rank)
         return _on_cluster(cluster, machines_of(nnodes or ""), recipe, devices, json)
+    numbers = [] if devices is None else devices.split(",")
+    if not all(number.strip().isdecimal() for number in numbers):
+        raise UserError(f"{devices!r} is not a list of cards", "--devices", "write their numbers: 0,1")
+    cards = tuple(int(number) for number in numbers)
+    if cards:
+        choose_device("auto", cards)  # refuses what is not there or cannot be used, before the others wait for this one
     with peers_of(nnodes, master, node_rank, wait) as peers:
-        checks = _show_each(run_checks() if peers is None else _checks_between(peers, recipe, devices), json)
+        checks = _show_each(run_checks() if peers is None else _checks_between(peers, recipe, cards), json)
         if peers is not None and not peers.first:
             return EXIT_OK
     counts = {status: sum(check.status == status for check in checks) for status in ("ok", "warning", "failure")}
@@ -95,18 +102,14 @@ def _show_each(done: Iterator[Check], json: bool) -> list[Check]:
     return checks
 
 
-def _checks_between(peers: Peers, recipe: str | None, devices: str | None) -> Iterator[Check]:
-    """The checks between this process and its peers."""
+def _checks_between(peers: Peers, recipe: str | None, cards: tuple[int, ...]) -> Iterator[Check]:
+    """The checks between this process, which computes on one of `cards` if there are any, and its peers."""
     from nlpctl.launch.machines_doctor import machines_checks, name_check
     from nlpctl.training.several_machines import doctor_facts
 
     if peers.first:
         yield name_check(peers.place)
-    facts = doctor_facts(recipe)
-    numbers = [] if devices is None else devices.split(",")
-    if not all(number.strip().isdecimal() for number in numbers):
-        raise UserError(f"{devices!r} is not a list of cards", "--devices", "write their numbers: 0,1")
-    yield from machines_checks(peers, facts, tuple(int(number) for number in numbers))
+    yield from machines_checks(peers, doctor_facts(recipe), cards)
 
 
 def _on_cluster(cluster: str, machines: int, recipe: str | None, devices: str | None, json: bool) -> int:
