@@ -80,7 +80,7 @@ class _Begun:
 
 class StepPool:
     """Makes steps in workers of runtime/worker_pool.py, one at each of `slots`, which ask a lost one again. Use it as a
-    context: they end with it. `make`: from `slots.seeing`.
+    context: they end with it. `make`: from `slots.process_factory`.
 
     A process makes one step after the other, but a training has one of its own, and after an error there is a new one.
     """

@@ -331,11 +331,11 @@ def test_plan_knows_the_files_of_students(tmp_path: Path) -> None:
         distillation=dataclasses.replace(recipe.distillation, model=ModelSection(name_or_path=source)),
         compression=dataclasses.replace(recipe.compression, criterion="made_runs:make_run"),
     )
-    files = make_plan(recipe, source)["networks"]
+    files = make_plan(recipe, source).networks
     names = {Path(name).name for name in files}
     assert {"more.txt", "model_state.pdparams", "config.json", "made_runs.py"} <= names
     more.write_text("good food\n")
-    assert make_plan(recipe, source)["networks"][str(more)] != files[str(more)]
+    assert make_plan(recipe, source).networks[str(more)] != files[str(more)]
 
 
 def test_rows_that_a_student_reads(tmp_path: Path) -> None:

@@ -221,13 +221,13 @@ def test_a_process_that_dies_costs_its_step_alone(run, whole, tmp_path):
         assert not (folder / step.folder).exists()
         pool.begin(step)
         assert pool.wait().error is None
-        pool.begin(Step(CANDIDATES, "late", OrtDynamic(), ("exports/original",)), 0.001)
+        pool.begin(Step(CANDIDATES, "original+late", OrtDynamic(), ("exports/original",)), 0.001)
         late = pool.wait().error
         assert isinstance(late, TimeIsUp) and "was stopped after 0 s" in str(late)
         (temporary,) = folder.glob(".staging-temporary-*")
         (temporary / "left").touch()
     assert sums(folder / step.folder) == sums(run / "compress" / step.folder)
-    assert not (folder / CANDIDATES / "late").exists() and not temporary.exists()
+    assert not (folder / CANDIDATES / "original+late").exists() and not temporary.exists()
 
 
 def _kill_when_there(pool: StepPool) -> None:

@@ -38,7 +38,7 @@ def test_a_service_whose_export_was_timed_elsewhere_answers_first_and_times_then
 
     async def answers():
         read = service.reader.read(json.dumps(rows).encode())
-        return [each["label"] for each in read.told(await service.batcher.submit(read.rows))]
+        return [each["label"] for each in read.response(await service.batcher.submit(read.rows))]
 
     async def served():
         service.batcher.start()
@@ -70,7 +70,7 @@ def test_requests_that_meet_are_computed_side_by_side_and_answered_as_alone(clas
 
     async def answer(text):
         read = service.reader.read(json.dumps({"text": text}).encode())
-        return read.told(await service.batcher.submit(read.rows))
+        return read.response(await service.batcher.submit(read.rows))
 
     async def served():
         service.batcher.start()
@@ -109,7 +109,7 @@ def test_served_answers_are_those_of_predict(made_run, tmp_path, task):
         service.batcher.start()
         try:
             read = service.reader.read(json.dumps(rows).encode())
-            return service, read.told(await service.batcher.submit(read.rows))
+            return service, read.response(await service.batcher.submit(read.rows))
         finally:
             await service.batcher.close()
 

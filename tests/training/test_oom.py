@@ -304,7 +304,7 @@ def test_a_step_has_its_rows_whoever_ran_out_of_memory(given, planned, recorded,
         gradient_accumulation_steps=given.parts,
         dataset_world_size=processes,
     )
-    run = SimpleNamespace(read_manifest=lambda: {"processes": planned})
+    run = SimpleNamespace(read_manifest=lambda: SimpleNamespace(processes=planned, planned_processes=None))
     trainer = SimpleNamespace(args=args, directory=run, divide=divided.append)
     RecipeTrainer._divide_as_before(trainer, recorded)
     assert divided == ([] if expected is None else [expected])
