@@ -43,8 +43,10 @@ _SHARE = 0.1  # of the rows: more different values are no labels
 _WIDEST_LABEL = 40  # columns wide
 _NARROWEST_TEXT = 4
 
-_LABEL_NAMES = ("label", "labels", "class", "category", "target", "gold_label", "sentiment", "intent", "标签", "类别")
-_LABEL_NAMES += ("label_desc", "label_text", "topic", "genre")
+_LABEL_NAMES = (
+    *("label", "labels", "class", "category", "target", "gold_label", "sentiment", "intent", "标签", "类别"),
+    *("label_desc", "label_text", "topic", "genre"),
+)
 _TEXT_NAMES = ("text", "sentence", "content", "文本", "句子", "内容")
 # What people call the columns, the most telling name first; compared in lower case.
 NAMES: Mapping[str, tuple[str, ...]] = {

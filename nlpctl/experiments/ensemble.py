@@ -134,7 +134,7 @@ def _expanded(models: Sequence[str]) -> Iterator[str]:
 def _part(name: str, given: Sequence[Override]) -> _Part:
     recipe = load_recipe(named_model(name), given, "apply")
     source = resolve_source(find_model(recipe))
-    if source.kind != "nlpctl":
+    if source.folder is None or source.kind != "nlpctl":
         hint = "name runs, or model folders of nlpctl"
         raise UserError("this is no model that nlpctl trained, or an export of one", name, hint)
     if recipe.model.network is not None:

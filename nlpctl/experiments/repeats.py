@@ -169,8 +169,8 @@ def _train_many(
     parts = None if folds is None else _folds(recipe, rows, folds)
     members = _members(parts, seeds, len(rows))
     plan = {"folds": folds, "seeds": list(seeds), "group": recipe.data.columns.group}
-    flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "one_vocabulary": True}
-    with open_series(recipe, rows, KIND, members, plan, **flags) as series:
+    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "own": OWN, "one_vocabulary": True}
+    with open_series(recipe, rows, KIND, members, plan, **options) as series:
 
         def held(member: Member) -> Held | None:
             if parts is None:

@@ -118,7 +118,9 @@ class TimedProcess:
             raise
 
 
-def _answering(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> Callable[[tuple[str, Any]], Any]:
+def _answering(
+    candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]
+) -> Callable[[tuple[Callable[..., Any], Any]], Any]:
     """Runs in the process: open the engine; returns a function that calls functions with the Subject."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # output of libraries must not mix with the benchmark's
     listen_for_interrupts()

@@ -49,7 +49,7 @@ class BatchCosts:
 
     def __init__(self) -> None:
         self._seen = 0
-        self._sums = (0.0, 0.0, 0.0, 0.0, 0.0)  # of 1, x, y, x * x, x * y
+        self._sums: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0)  # of 1, x, y, x * x, x * y
 
     def add(self, rows: int, longest: float, seconds: float) -> None:
         """A batch of `rows`, the largest of size `longest`, took `seconds`."""

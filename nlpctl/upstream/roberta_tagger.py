@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 
 @functools.cache
@@ -17,7 +18,7 @@ def translatable(network_class: type) -> type:
         return network_class
 
     class RobertaForTokenClassification(network_class):
-        def forward(self, input_ids, token_type_ids=None):
+        def forward(self, input_ids: Any, token_type_ids: Any = None) -> Any:
             hidden = self.roberta(input_ids, token_type_ids=token_type_ids)[0]
             return self.classifier(self.dropout(hidden))
 

@@ -309,11 +309,11 @@ def _compared(train: SplitProfile, other: SplitProfile, macro: bool) -> Iterator
 
 
 def _lengths(inspection: Inspection) -> Iterator[str]:
-    measured = [profile for profile in inspection.splits if profile.lengths is not None]
-    shares = {profile.split: profile.lengths.longer / profile.rows for profile in measured}
+    measured = [(profile, profile.lengths) for profile in inspection.splits if profile.lengths is not None]
+    shares = {profile.split: lengths.longer / profile.rows for profile, lengths in measured}
     if not inspection.in_windows and max(shares.values(), default=0) > OFTEN_CUT:
         limit, cut = inspection.limit, ", ".join(f"{percent(share)} of {split}" for split, share in shares.items())
-        enough = max(profile.lengths.percentiles[99] for profile in measured)
+        enough = max(lengths.percentiles[99] for _, lengths in measured)
         yield f"Cut at data.max_seq_length ({limit}): {cut}. {enough:,} tokens would hold 99 % of rows whole."
 
 

@@ -65,7 +65,7 @@ def read_tags(file: Path) -> tuple[str, ...]:
 def _by_id(file: Path) -> dict[int, str]:
     entries: dict[int, str] = {}
     lines: dict[str, int] = {}
-    problems = []
+    problems: list[Problem] = []
     for number, first, second in _pairs(file, problems):
         where = f"{file}:{number}"
         # isdigit alone accepts other scripts' digits and superscripts, of which int() refuses some.
@@ -117,8 +117,8 @@ def _pairs(file: Path, problems: list[Problem]) -> Iterator[tuple[int, str, str]
                 else:
                     yield number, fields[0], fields[1]
     except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"cannot be read: {reason}", where=str(file), hint="check its rights") from None
+        message = f"cannot be read: {error.strerror or error}"
+        raise UserError(message, where=str(file), hint="check its rights") from None
 
 
 def _raise(problems: list[Problem]) -> None:

@@ -40,7 +40,7 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     if not isinstance(value["data"], dict):
         raise ValueError(f"not a task of Label Studio: data is {json_type(value['data'])}")
     values = {**({"id": value["id"]} if "id" in value else {}), **value["data"]}
-    given = next((value[key] for key in ANNOTATIONS if value.get(key)), [])
+    given: Any = next((value[key] for key in ANNOTATIONS if value.get(key)), [])
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         raise ValueError("not a task of Label Studio: annotations are no list of objects")
     kept = [each for each in given if not each.get("was_cancelled") and not each.get("skipped")]

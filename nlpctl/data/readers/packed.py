@@ -8,7 +8,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from nlpctl.errors import UserError
 
@@ -36,13 +36,13 @@ def unpacked(stream: BinaryIO, kind: str) -> Iterator[BinaryIO]:
     """The bytes of a stream that is packed as `kind`, a value of PACKED."""
     if kind == "gzip":
         with gzip.GzipFile(fileobj=stream) as plain:
-            yield plain
+            yield cast(BinaryIO, plain)
         return
     import pyarrow  # late: half a second
 
     # Its streams know neither read1 nor readline.
     with pyarrow.input_stream(stream, compression=kind) as packed, io.BufferedReader(packed) as plain:
-        yield plain
+        yield cast(BinaryIO, plain)
 
 
 @contextlib.contextmanager

@@ -63,8 +63,8 @@ def separated(
         if not text.strip():
             blank.append((number, raw))
             continue
-        if says_separator(raw):
-            return lines, _SEPARATOR_LINE.fullmatch(text)["separator"]
+        if (said := _SEPARATOR_LINE.fullmatch(text)) is not None:
+            return lines, said["separator"]
         return chain(blank, [(number, raw)], lines), _separator_of(text, header, required)
     return iter(blank), COMMA
 

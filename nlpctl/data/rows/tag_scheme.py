@@ -120,7 +120,7 @@ def detect_scheme(tags: Iterable[str], where: str, places: Mapping[str, str] | N
 
 def _style(names: Sequence[str], where: str, places: Mapping[str, str]) -> Literal["prefix", "suffix", "bare"]:
     for known in (frozenset("BIESM"), frozenset("BIESMLU")):  # L and U may be types, too
-        fits = {
+        fits: dict[Literal["prefix", "suffix", "bare"], list[bool]] = {
             "bare": [tag in known for tag in names],
             "prefix": [len(tag) > 2 and tag[1] == "-" and tag[0] in known for tag in names],
             "suffix": [len(tag) > 2 and tag[-2] == "-" and tag[-1] in known for tag in names],

@@ -62,8 +62,7 @@ def read_entries(path: Path) -> Entries:
 def _read_vocab_json(path: Path) -> Entries:
     content = read_json(path)
     ids = content.get("token_to_idx")
-    good = isinstance(ids, dict) and all(type(each) is int and 0 <= each <= _MAX_ID for each in ids.values())
-    if not good:
+    if not isinstance(ids, dict) or not all(type(each) is int and 0 <= each <= _MAX_ID for each in ids.values()):
         hint = "give a file of paddlenlp.data.Vocab.to_json, or a text file with an entry per line"
         raise UserError("has no token_to_idx with an id for every entry", where=str(path), hint=hint)
     by_id = {index: token for token, index in ids.items()}

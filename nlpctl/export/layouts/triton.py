@@ -104,7 +104,8 @@ def model_config(manifest: ExportManifest, name: str, labels: int) -> Any:
 
 
 def _model_name(name: str, graph: Graph) -> str:
-    return "_".join((name, *(part for part in (graph.precision, graph.method) if part not in ("fp32", None))))
+    parts = (graph.precision if graph.precision != "fp32" else None, graph.method)
+    return "_".join((name, *(part for part in parts if part is not None)))
 
 
 def _type(spec: TensorSpec) -> int:
