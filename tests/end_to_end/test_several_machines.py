@@ -240,6 +240,7 @@ def wait_none(found: Callable[[], list]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_lost(work, cluster, same_bits, two):
     """The command ends and says so; with --resume it ends with the weights of two processes of one machine."""
     started = on_ray(work, cluster, "ray-lost")
