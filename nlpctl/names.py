@@ -45,6 +45,11 @@ def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
+def format_shape(shape: Iterable[int]) -> str:
+    """A shape for people: "312 x 1248"."""
+    return " x ".join(map(str, shape)) or "one number"
+
+
 def listed(options: Iterable[str]) -> str:
     """A short list for messages; a long one is cut."""
     names = [str(option) for option in options]

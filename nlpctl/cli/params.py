@@ -16,7 +16,7 @@ from nlpctl.config.coerce import Mismatch, coerce_scalar
 from nlpctl.config.library import is_recipe
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
-from nlpctl.names import counted, subject
+from nlpctl.names import counted, format_shape, subject
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
 from nlpctl.runtime.machine import memory_sizes
@@ -81,7 +81,7 @@ def ls(
         return
     columns = ["name", "shape", "type", "parameters", "mean", "std", "same as"]
     cells: list[list[Any]] = [
-        [row.name, _format_shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as]
+        [row.name, format_shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as]
         for row in rows
     ]
     counts = f"{counted(len(rows), 'names')}, {counted(total, 'parameters')}"
@@ -190,7 +190,7 @@ def add(
 
     add_to_copy(model, name, sizes, number, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
     give({"model": output, "name": name, "shape": sizes})
-    console.note(f"{name}: {_format_shape(sizes)} added")
+    console.note(f"{name}: {format_shape(sizes)} added")
     console.note(f"model: {output}")
 
 
@@ -218,7 +218,7 @@ def diff(
         return
     rows = [(row.name, f"{row.largest:.3g}", f"{row.mean:.3g}", f"{row.share:.2%}") for row in differences.changed]
     rows += [
-        (name, f"{_format_shape(old)} -> {_format_shape(new)}", "", "") for name, old, new in differences.reshaped
+        (name, f"{format_shape(old)} -> {format_shape(new)}", "", "") for name, old, new in differences.reshaped
     ]
     rows += [(name, f"only in {first}", "", "") for name in differences.only_first]
     rows += [(name, f"only in {second}", "", "") for name in differences.only_second]
@@ -256,7 +256,3 @@ def _parse_shape(text: str) -> tuple[int, ...]:
     if memory is not None and 4 * math.prod(sizes) > memory["MemTotal"]:
         raise UserError("no array of this shape fits into the memory", where="--shape", hint="give smaller numbers")
     return sizes
-
-
-def _format_shape(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape)) or "one number"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -22,7 +22,6 @@ from nlpctl.report.score_tables import format_ece
 from nlpctl.report.text import show_table, watch_table
 
 if TYPE_CHECKING:
-    from nlpctl.errors import Problem
     from nlpctl.runs.live_runs import LiveRun
     from nlpctl.runs.runs import Difference, RunRecord
 
@@ -70,10 +69,11 @@ def ls(
     if watch:
         _watch(folder, json)
         return
+    from nlpctl.runs.run_files import warn_of_damage
     from nlpctl.runs.runs import open_all
 
     records, unreadable = open_all(folder)
-    _warn([problem for record in records for problem in record.damage] + [each.damage for each in unreadable])
+    warn_of_damage([problem for record in records for problem in record.damage] + [each.damage for each in unreadable])
     records.sort(key=lambda record: _sort_key(record, sort))
     if json:
         give([each.to_json() for each in records] + [each.to_json() for each in unreadable])
@@ -117,10 +117,11 @@ def show(run: RunArgument, json: Json = False) -> None:
 
     nlpctl runs show outputs/quickstart
     """
+    from nlpctl.runs.run_files import warn_of_damage
     from nlpctl.runs.runs import facts, open_run
 
     record = open_run(run)
-    _warn(record.damage)
+    warn_of_damage(record.damage)
     if json:
         give(record.to_json())
         return
@@ -151,10 +152,11 @@ def diff(
     if len(runs) < 2:
         raise UserError("a comparison needs two runs or more", where="RUN", hint="name two run directories or more")
     from nlpctl.runs.comparison import changed_rows, comparison_table
+    from nlpctl.runs.run_files import warn_of_damage
     from nlpctl.runs.runs import differences, open_run, paired
 
     records = [open_run(run) for run in runs]
-    _warn([problem for record in records for problem in record.damage])
+    warn_of_damage([problem for record in records for problem in record.damage])
     groups = differences(records)
     pairs = paired(*records) if len(records) == 2 else {}
     if json:
@@ -221,11 +223,6 @@ def send(
     sent = follow_run(run) if follow else send_run(run)
     give(asdict(sent))
     console.result(f"{sent.uri}, run {sent.run_id}: {counted(sent.events, 'events')} sent")
-
-
-def _warn(damage: Sequence[Problem]) -> None:
-    for problem in damage:
-        console.warn(str(problem))
 
 
 def _sort_key(record: RunRecord, sort: str) -> tuple[Any, ...]:

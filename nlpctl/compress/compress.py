@@ -47,7 +47,7 @@ from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import with_settings, with_student
 from nlpctl.config.schema import Recipe, parse_budget
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
-from nlpctl.export.export import ELSEWHERE
+from nlpctl.export.request import ELSEWHERE
 from nlpctl.export.strategies import CANDIDATES, EXPORTS, NETWORKS, Step
 from nlpctl.files import remove_dir, writing
 from nlpctl.models.source import read_config, resolve_source

@@ -22,7 +22,8 @@ from nlpctl.data.open_split import files_of, has_split, open_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.engines.choice import obstacle
 from nlpctl.errors import Problem, UserError
-from nlpctl.export.export import ELSEWHERE, is_free
+from nlpctl.export.export import is_free
+from nlpctl.export.request import ELSEWHERE
 from nlpctl.export.strategies import KEY, Kind, Strategy, int8_of_graphs
 from nlpctl.layout import PLAN
 from nlpctl.models.export_folder import read_manifest

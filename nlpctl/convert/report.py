@@ -11,7 +11,7 @@ from typing import Any
 
 from nlpctl.convert.conversion import Conversion
 from nlpctl.convert.proof import TOLERANCE, Proof
-from nlpctl.names import and_more
+from nlpctl.names import and_more, format_shape
 from nlpctl.report.markdown import markdown_page
 from nlpctl.report.model import BulletList, Report, Section, Table
 
@@ -61,7 +61,7 @@ class ConversionReport:
         }
         tables = []
         for title, listed in reasons.items():
-            rows = [[row.parameter, shape_text(row.shape), row.reason, and_more(row.candidates)] for row in listed]
+            rows = [[row.parameter, format_shape(row.shape), row.reason, and_more(row.candidates)] for row in listed]
             if rows:
                 tables.append(Table(["parameter", "shape", "why", "variables"], rows, title))
         return tables
@@ -72,7 +72,7 @@ class ConversionReport:
         rows = [
             [
                 row.parameter,
-                shape_text(row.shape),
+                format_shape(row.shape),
                 " + ".join(row.variables),
                 ", ".join(_step_text(step) for step in row.steps),
                 row.dtype,
@@ -206,11 +206,6 @@ def _finite(value: Any) -> Any:
 # -- sentences and tables ---------------------------------------------------------------------------------------------
 
 
-def shape_text(shape: Shape) -> str:
-    """A shape for people: "312 x 1248"."""
-    return " x ".join(map(str, shape)) or "one number"
-
-
 def proof_text(proof: Proof | None) -> str:
     """One sentence."""
     if proof is None:
@@ -235,7 +230,7 @@ def markdown(report: ConversionReport) -> str:
     """The whole report as a page."""
     summary = Section("", [BulletList([line.strip() for line in report.summary])])
     reasons = [Section(f"Parameters: {table.title}", [table]) for table in report.open_tables]
-    unused = [[row.variable, shape_text(row.shape), row.dtype] for row in report.unused]
+    unused = [[row.variable, format_shape(row.shape), row.dtype] for row in report.unused]
     sections = [
         summary,
         *reasons,
@@ -259,7 +254,7 @@ def plan_text(report: ConversionReport) -> str:
     ]
     for matched in _by_candidate(report):
         first = matched[0]
-        shapes = ", ".join(shape_text(row.shape) for row in matched)
+        shapes = ", ".join(format_shape(row.shape) for row in matched)
         lines.append(f"- static: {_names(first.variables)}")
         lines.append(f"  dygraph: {_names(first.outputs)}  # {shapes}; {first.how}")
         if first.steps:
@@ -277,10 +272,10 @@ def plan_text(report: ConversionReport) -> str:
             reason = f"; {row.reason}" if row.reason else ""
             for candidate in row.candidates or ("...",):
                 lines.append(f"# - static: {_name(candidate)}")
-                lines.append(f"#   dygraph: {_name(row.parameter)}  # {shape_text(row.shape)}{reason}")
+                lines.append(f"#   dygraph: {_name(row.parameter)}  # {format_shape(row.shape)}{reason}")
     if report.unused:
         lines += ["", "# Variables without use:"]
-        lines += [f"#   {row.variable}  # {shape_text(row.shape)} {row.dtype}" for row in report.unused]
+        lines += [f"#   {row.variable}  # {format_shape(row.shape)} {row.dtype}" for row in report.unused]
     return "\n".join(lines) + "\n"
 
 

@@ -18,7 +18,7 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import require_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
-from nlpctl.export.request import ExportRequest
+from nlpctl.export.request import ELSEWHERE, ExportRequest
 from nlpctl.files import staged_dir, writing
 from nlpctl.graphs.graph_files import OWN_GRAPHS
 from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE, real_path
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     pass
 
 QUICK_ROWS = 32  # rows compared before another engine runs a model folder
-ELSEWHERE = "name another folder: -o FOLDER"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from nlpctl.names import did_you_mean
 
 BY_FORMAT = ("--format onnx", "leave out --format onnx")
 ROWS = 256  # rows that are compared by default
+ELSEWHERE = "name another folder: -o FOLDER"
 
 
 @dataclass(frozen=True)

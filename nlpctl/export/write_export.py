@@ -24,7 +24,7 @@ from nlpctl.engines.trained import load_network
 from nlpctl.errors import NlpctlError, Problem, RunFailed
 from nlpctl.export.precisions import dev_scores, time_graphs
 from nlpctl.export.report import write_report
-from nlpctl.export.request import ExportRequest
+from nlpctl.export.request import ELSEWHERE, ExportRequest
 from nlpctl.export.strategies import FP16, INT8, Making
 from nlpctl.export.verify import RefusedGraph, compare_graphs, remove_graph
 from nlpctl.files import writing
@@ -40,7 +40,6 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.versions import graph_versions
 
 CALIBRATION_ROWS, CALIBRATION_BATCH = 512, 32
-_ELSEWHERE = "name another folder: -o FOLDER"
 
 
 def write_export(
@@ -67,7 +66,7 @@ def write_export(
     # What is read beside the graphs, and the graphs.
     batch = parity.cases[0].batch
     card = make_card(recipe, task.labels.names, task.thresholds, task.calibration)
-    with writing(final, _ELSEWHERE):
+    with writing(final, ELSEWHERE):
         save_description(folder, tokenizer, card)
         if not task.needs_tokenizer:
             store_tokenizer(folder, encoder)
@@ -100,14 +99,14 @@ def write_export(
         falling = info is not None and metric in info.falling
         on_dev, calibrations = dev_scores(folder, manifest, setup, task, encoder, metric, falling)
         if calibrations and task.calibration is not None:
-            with writing(final, _ELSEWHERE):
+            with writing(final, ELSEWHERE):
                 write_calibration(folder, dataclasses.replace(task.calibration, ways=calibrations))
         manifest = dataclasses.replace(manifest, dev=on_dev)
     if request.timing:
         batches = timing_batches(task, encoder, rows.examples, SIZES)
         manifest = dataclasses.replace(manifest, speeds=time_graphs(folder, manifest, setup, batches, request.timing))
 
-    with writing(final, _ELSEWHERE):
+    with writing(final, ELSEWHERE):
         write_report(folder, manifest, rows, parity, findings, refused, setup)
         write_manifest(folder, manifest)
     return manifest

@@ -21,7 +21,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn
 
 from nlpctl import console
@@ -99,7 +99,7 @@ class Peers:
             if self._store is None and self._alone:
                 return
             self._open(_LAST_SECONDS)
-            said = [{"message": each.message, "where": each.where, "hint": each.hint} for each in problems]
+            said = [asdict(problem) for problem in problems]
             failure = {"rank": self.place.rank, "host": socket.gethostname(), "code": code, "problems": said}
             self._put(_FAILURE, failure)
         self._leave()
@@ -184,8 +184,7 @@ class Peers:
         if first.startswith("127.") and not all(each.address.startswith("127.") for each in members):
             # The name of this machine leads to itself; what leads to another process is the address that it sees.
             others[0]["address"] = first = _own_address(members[1].address, self.place.port)
-        said = [{"message": each.message, "where": each.where, "hint": each.hint} for each in problems]
-        return {"problems": said, "members": others, "port": free_port()}
+        return {"problems": [asdict(problem) for problem in problems], "members": others, "port": free_port()}
 
     def _set_variables(self, port: int) -> None:
         """The variables of Paddle, with which init_parallel_env lets the processes meet."""

@@ -14,14 +14,13 @@ from typing import Any
 import yaml
 
 import nlpctl
-from nlpctl import console
 from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.paths import TEXT_PATHS, holds_path
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.errors import Problem, UserError
+from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.layout import CARD, CONFIDENCE, ECE, EXPORT_MANIFEST, INTERVALS, MODEL, TASK, real_path
 from nlpctl.models.export_folder import ExportManifest, read_manifest, way_name
@@ -32,7 +31,7 @@ from nlpctl.outputs import is_signed, is_stream, refuse_output, signed
 from nlpctl.report.markdown import code, markdown_page, plain
 from nlpctl.report.model import BulletList, Code, Part, Report, Section, Table, percent
 from nlpctl.report.score_tables import without_counts
-from nlpctl.runs.run_files import is_run, sound_slices
+from nlpctl.runs.run_files import is_run, sound_slices, warn_of_damage
 from nlpctl.runs.runs import RunRecord, open_run, tell_missing_slices
 from nlpctl.tasks.slices import Slice
 
@@ -656,7 +655,7 @@ def _of_run(source: Path, name: str) -> CardFacts:
         raise UserError(f"the run is {record.state}; a card is of a finished one", where=str(source), hint=hint)
     damage = list(record.damage)
     slices = sound_slices(record.run.slices_file, damage)
-    _warn(damage)
+    warn_of_damage(damage)
     tell_missing_slices(record)
     has_model = (record.run.model / TASK).is_file()
     labels, thresholds = read_labels(record.run.model) if has_model else ((), None)
@@ -713,8 +712,3 @@ def _refuse_other_card(file: Path, overwrite: bool, *, beside: bool) -> None:
         return
     message = "this file was not written by nlpctl, or was changed since, and is not replaced"
     raise UserError(message, where=str(file), hint=f"use --overwrite, or name another file: {_OUTPUT}")
-
-
-def _warn(damage: Sequence[Problem]) -> None:
-    for problem in damage:
-        console.warn(str(problem))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.documents import Count, Document, Mismatch, convert, fields_of
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import json_of, regular, small_text
@@ -43,6 +44,12 @@ _SUBSTITUTES: Mapping[str, Any] = {
 
 _LABEL = ("precision", "recall", "f1", "support")
 _LEVEL = ("labels", "micro_f1", "macro_f1")
+
+
+def warn_of_damage(damage: Iterable[Problem]) -> None:
+    """A warning for each part of a run that is damaged, and left out."""
+    for problem in damage:
+        console.warn(str(problem))
 
 
 @dataclass(frozen=True)

@@ -160,10 +160,9 @@ class ServeWorkers:
         self._stopping = False
         self._open = threading.Event()
         # Written by the threads of the pool, which pass on what the processes tell.
-        self._ready: dict[Job, float] = {}  # since when each is
-        self._ready_lock = threading.Lock()  # which of them `_stop` asks to end, and which it kills
+        self._heard = threading.Lock()
+        self._ready: dict[Job, float] = {}  # since when each is; `_stop` asks these to end, and kills the others
         self._reports: dict[int, _Report] = {}  # the newest of each worker
-        self._reports_lock = threading.Lock()
 
     def __enter__(self) -> ServeWorkers:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # the threads inherit this, and so the processes
@@ -223,7 +222,7 @@ class ServeWorkers:
 
     def _stop(self) -> None:
         """They finish what they accepted. One that still loads its model has accepted nothing."""
-        with self._ready_lock:
+        with self._heard:
             self._stopping = True
         self._paused.clear()
         self._listening.close()  # the socket must close with the last worker's
@@ -255,7 +254,7 @@ class ServeWorkers:
         """Count what a worker did whose job has ended, and replace it unless the service stops."""
         since = self._ready.pop(job, None)
         lost, place = self._loss(job), self._places.pop(job)
-        with self._reports_lock:
+        with self._heard:
             last = self._reports.pop(place.number, None)
         last = job.value if job.error is None else last
         self._rows += 0 if last is None else last.rows
@@ -298,14 +297,14 @@ class ServeWorkers:
         when two scrapes meet different workers.
         """
         if isinstance(content, _Ready):
-            with self._ready_lock:
+            with self._heard:
                 if self._stopping:  # `_stop` takes it for one that loads its model
                     return False
                 self._engine = self._engine or content
                 self._ready[job] = time.monotonic()
             self._open.wait()
             return not self._stopping  # it was about to start when the others were told to stop
-        with self._reports_lock:
+        with self._heard:
             self._reports[self._places[job].number] = content
             return join_workers({number: last.metrics for number, last in self._reports.items()})
 
