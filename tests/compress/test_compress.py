@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import shutil
 import threading
@@ -25,6 +24,7 @@ from nlpctl.compress.timing import LastRound, Timing
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.strategies import Step
+from nlpctl.files import write_json_atomic
 from nlpctl.outputs import inputs_noted
 from nlpctl.runtime import worker_pool
 from nlpctl.runtime.process import ProcessSetup
@@ -103,7 +103,8 @@ class Bench:
         folder.mkdir(parents=True)
         if step.is_network:
             (folder / "model").mkdir()
-            (folder / "manifest.json").write_text(json.dumps({"format": 1, "state": "finished"}))
+            # renamed into place, as runs write it: with two workers the other thread may be reading it
+            write_json_atomic(folder / "manifest.json", {"format": 1, "state": "finished"})
 
     def interrupted(self, step: Step) -> None:
         """The process that makes `step` was interrupted."""
@@ -256,14 +257,16 @@ def test_a_node_that_does_not_see_the_folder_ends_all(compression, monkeypatch):
 
 
 def test_an_error_ends_what_is_made_beside_it(compression, monkeypatch):
-    found, ended = compression("ort-dynamic,ptq", workers=2), threading.Event()
+    found, begun, ended = compression("ort-dynamic,ptq", workers=2), threading.Event(), threading.Event()
     make = found.bench.make
 
     def waits(step: Step, seconds: float | None = None) -> None:
         if "ptq" in step.name:
-            assert ended.wait(10)
+            begun.set()
+            assert ended.wait(60)
             raise KeyboardInterrupt
         if "ort" in step.name:
+            assert begun.wait(60)
             raise ZeroDivisionError  # none of nlpctl's
         make(step, seconds)
 
