@@ -160,11 +160,11 @@ class Model:
 
     def __init__(self, recipe: Recipe, path: Path, trained: TrainedModel, batch_size: int):
         from nlpctl.data.rows.task_rows import task_rows
-        from nlpctl.engines.pipeline import answering
+        from nlpctl.engines.pipeline import prediction_pipeline
 
         self._recipe, self._path, self._trained, self._batch_size = recipe, path, trained, batch_size
         self._rows = task_rows(recipe.task, recipe.data)
-        self._pipeline = answering(trained.task, trained.encoder, trained.predictor)
+        self._pipeline = prediction_pipeline(trained.task, trained.encoder, trained.predictor)
 
     def _repr_html_(self) -> str:
         labels = ", ".join(self.labels) or "none"

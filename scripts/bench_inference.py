@@ -32,7 +32,7 @@ from bench_common import DATA, NLPCTL, ROOT, Table, conditions, environment, tel
 from nlpctl import console
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import RuntimeSection
-from nlpctl.inference.timed_process import Candidate, Texts, TimedProcess
+from nlpctl.inference.timed_process import TimedModel, TimedProcess, TimedRows
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runtime.machine import cpu_info, physical_cores
 from nlpctl.runtime.process import prepare_process
@@ -190,15 +190,15 @@ def _ours(
 
     setup = set_up_process(recipe)  # first: an import of Paddle would settle for one thread
     manifest = read_manifest(export)
-    from nlpctl.engines.auto import candidates, choices, this_machine
+    from nlpctl.engines.choice import candidates, runnable_here, this_machine
 
     least = 0.0 if any_precision else recipe.inference.min_agreement
     inference = dataclasses.replace(recipe.inference, min_agreement=least)
     allowed = {each.name for each in candidates(manifest, inference, this_machine(setup)).choices}
     found = []
-    for choice in choices(manifest, setup):
-        candidate = Candidate(choice.name, str(export), recipe, choice)
-        process = stack.enter_context(TimedProcess(candidate, Texts(rows, count, None), sizes))
+    for choice in runnable_here(manifest, setup):
+        candidate = TimedModel(choice.name, str(export), recipe, choice)
+        process = stack.enter_context(TimedProcess(candidate, TimedRows(rows, count, None), sizes))
         process.open()
         mark = "" if choice.name in allowed else NOT_FOR_AUTO
         found.append((f"nlpctl {choice.name}{mark}", process.text_seconds))

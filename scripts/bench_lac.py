@@ -108,9 +108,9 @@ def nlpctl_words(source: Path, batch_size: int, threads: int | None) -> Segment:
     model = open_trained_model(recipe, set_up_process(recipe), str(source), batch_size)
     rows = task_rows(recipe.task, recipe.data)
 
-    from nlpctl.engines.pipeline import answering
+    from nlpctl.engines.pipeline import prediction_pipeline
 
-    pipeline = answering(model.task, model.encoder, model.predictor)
+    pipeline = prediction_pipeline(model.task, model.encoder, model.predictor)
 
     def segment(texts: list[str]) -> int:
         examples = [rows.read({rows.plain_column: text}, None) for text in texts]

@@ -171,7 +171,7 @@ def _compared(bench: StepExecutor, folder: Path, simulated: Path) -> dict[str, A
     """
     from nlpctl.data.rows.task_rows import task_rows
     from nlpctl.data.sample_rows import rows_to_compare
-    from nlpctl.engines.auto import choices, open_choice
+    from nlpctl.engines.choice import open_choice, runnable_here
     from nlpctl.engines.parity import Parity
     from nlpctl.engines.samples import read_description
 
@@ -179,7 +179,7 @@ def _compared(bench: StepExecutor, folder: Path, simulated: Path) -> dict[str, A
     task, encoder = read_description(folder, recipe)
     rows = rows_to_compare(task_rows(recipe.task, recipe.data), None, encoder.tokenizer, 64, masked=task.hides)
     parity = Parity(task, encoder, rows.examples, own_kernels(simulated))
-    (choice,) = choices(manifest, setup)
+    (choice,) = runnable_here(manifest, setup)
     difference = parity.difference(open_choice(folder, manifest, choice, setup, 16).outputs)
     return {
         "simulated": difference.agreement,

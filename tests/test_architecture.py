@@ -230,7 +230,7 @@ BEGINNINGS = {
     "nlpctl.training.refusals",
     "nlpctl.training.continued",
     "nlpctl.training.several_machines",
-    "nlpctl.engines.measure",
+    "nlpctl.engines.speeds",
 }
 OF_TOPS = {"nlpctl.config.load.load_recipe", "nlpctl.runtime.process.set_up_process"}
 

@@ -19,7 +19,7 @@ from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
-    from nlpctl.engines.timing import BenchResult
+    from nlpctl.modeltools.bench import BenchResult
 
 COLUMNS = ("model", "engine", "threads", "batch", "samples/s", "range", "from text", "p50 ms", "p90 ms", "p99 ms",
            "load s", "peak MB", "disk MB")  # fmt: skip
@@ -66,7 +66,7 @@ def bench(
     threads_tried = () if threads is None else _parse_counts(threads, "--threads", THREADS)
     given = engine_overrides(engine, precision)
     recipes = [load_command_recipe(model, ctx, given, purpose="apply") for model in models]
-    from nlpctl.inference.timed_process import Texts
+    from nlpctl.inference.timed_process import TimedRows
     from nlpctl.modeltools.bench import Plan, write_page
     from nlpctl.modeltools.bench import bench as run_benchmark
 
@@ -75,7 +75,7 @@ def bench(
     if html is not None:
         refuse_output(html, overwrite, exists="the page exists")
     with located(recipes[0]):
-        result = run_benchmark(recipes, Plan(Texts(data, rows, length), sizes, threads_tried, rounds))
+        result = run_benchmark(recipes, Plan(TimedRows(data, rows, length), sizes, threads_tried, rounds))
     if json:
         give(dataclasses.asdict(result))
     else:

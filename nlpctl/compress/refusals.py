@@ -205,7 +205,7 @@ def refuse_networks(request: CompressRequest, setup: ProcessSetup | None = None)
 
 
 def refuse_engines(request: CompressRequest, setup: ProcessSetup) -> None:
-    from nlpctl.engines.auto import this_machine
+    from nlpctl.engines.choice import this_machine
 
     machine, chains = this_machine(setup), request.chains
 

@@ -16,9 +16,9 @@ from typing import Any
 from nlpctl.compress.scores import OWN, Failure, Metric, Row, TestScore
 from nlpctl.compress.selection import Aim, contenders, ordered, within
 from nlpctl.compress.timing import RelativeSpeed, RelativeSpeeds
-from nlpctl.engines.timing import conditions
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
+from nlpctl.inference.timed_process import timing_conditions
 from nlpctl.layout import COMPRESS
 from nlpctl.models.export_folder import POINT
 from nlpctl.report.markdown import markdown_page
@@ -284,7 +284,7 @@ def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
         "rows": [_entry(row, result) for row in ordered(result.rows, result.aim, result.speeds)],
         "failures": [asdict(failure) for failure in result.failures],
         "test": None if result.test is None else asdict(result.test),
-        "conditions": {**conditions(), "machine": platform.node()},
+        "conditions": {**timing_conditions(), "machine": platform.node()},
     }
 
 

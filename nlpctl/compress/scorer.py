@@ -54,7 +54,7 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import groups_of, read_labelled_split
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import remove_leftovers
-from nlpctl.inference.timed_process import Candidate, Subject, Texts, TimedProcess
+from nlpctl.inference.timed_process import Subject, TimedModel, TimedProcess, TimedRows
 from nlpctl.models.export_folder import read_checked_manifest, read_manifest
 from nlpctl.runtime.machine import physical_cores
 from nlpctl.runtime.process import ProcessSetup
@@ -250,10 +250,10 @@ class Scorer:
         console.warn(f"the machine is busy (load {load:.1f} on {cores} cores): speeds are less certain")
 
     def _process(self, folder: Path, choice: Choice) -> TimedProcess:
-        texts = Texts(None, self.timing.rows, None)
+        texts = TimedRows(None, self.timing.rows, None)
         if folder not in self._recipes:
             self._recipes[folder] = recipe_for_export(self.recipe, folder)
-        candidate = Candidate(f"{folder.name}, {choice.name}", str(folder), self._recipes[folder], choice)
+        candidate = TimedModel(f"{folder.name}, {choice.name}", str(folder), self._recipes[folder], choice)
         return TimedProcess(candidate, texts, self.timing.batch_sizes)
 
     def _is_reference(self, folder: Path, choice: Choice) -> bool:
@@ -301,9 +301,9 @@ def _measure_outputs(process: TimedProcess, timing: Timing) -> _Opened:
 
 
 def _choices(folder: Path, setup: ProcessSetup) -> list[Choice]:
-    from nlpctl.engines.auto import choices
+    from nlpctl.engines.choice import runnable_here
 
-    return choices(read_manifest(folder), setup)
+    return runnable_here(read_manifest(folder), setup)
 
 
 def _reference_choice(original: Path, setup: ProcessSetup) -> Choice:

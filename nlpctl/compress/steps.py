@@ -307,7 +307,7 @@ class StepExecutor:
     def _parity(self, export: str, recipe: Recipe) -> Parity:
         """The outputs of an export's fp32 graph for rows of dev. `recipe`: reads text as the network does."""
         if export not in self._parities:
-            from nlpctl.engines.auto import choices, open_choice
+            from nlpctl.engines.choice import open_choice, runnable_here
             from nlpctl.engines.parity import LARGEST_BATCH, Parity
             from nlpctl.engines.samples import read_description
 
@@ -316,7 +316,7 @@ class StepExecutor:
             task, encoder = read_description(folder, recipe)
             readers = task_rows(recipe.task, recipe.data)
             rows = rows_to_compare(readers, None, encoder.tokenizer, ROWS, masked=task.hides)
-            choice = next(each for each in choices(manifest, setup) if each.precision == "fp32")
+            choice = next(each for each in runnable_here(manifest, setup) if each.precision == "fp32")
             reference = open_choice(folder, manifest, choice, setup, LARGEST_BATCH)
             self._parities[export] = Parity(task, encoder, rows.examples, reference.outputs)
         return self._parities[export]

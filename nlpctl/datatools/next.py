@@ -237,10 +237,10 @@ class _Search:
     def run(self, total: int | None) -> list[_Candidate]:
         """The most uncertain rows, the most uncertain first."""
         from nlpctl.datatools.uncertain import HeadVectors
-        from nlpctl.engines.pipeline import answering, windows
+        from nlpctl.engines.pipeline import prediction_pipeline, windows
 
         model, kept = self._model, []
-        pipeline = answering(model.task, model.encoder, model.predictor)
+        pipeline = prediction_pipeline(model.task, model.encoder, model.predictor)
         with console.progress(total, "next") as bar, HeadVectors(model.predictor.network) as vectors:
             for window in windows(self._read(), WINDOW):
                 kept += self._doubted(window, pipeline, vectors)

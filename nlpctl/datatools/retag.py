@@ -192,7 +192,7 @@ def retag(
     wanted = {**{kind: name for kind, name in PLAIN.items() if name in known}, **(plain or {})}
     _check_plain(plain or {}, known)
     model = open_trained_model(recipe, set_up_process(recipe), model_source, BATCH)
-    from nlpctl.engines.pipeline import answering, windows
+    from nlpctl.engines.pipeline import prediction_pipeline, windows
     from nlpctl.tasks.token_classification import predicted_tags
 
     task: TokenClassification = model.task
@@ -209,7 +209,7 @@ def retag(
             lines.append(_written(example.words(), tags, output))
         return "".join(lines).encode()
 
-    pipeline = answering(task, model.encoder, model.predictor)
+    pipeline = prediction_pipeline(task, model.encoder, model.predictor)
     read = windows(given.examples(BadRowLog("skip")), BATCH * WINDOW_BATCHES)
     with writing(output, "name another file: -o"), staged_file(output) as stream:
         with closing(pipeline.stream(read, BATCH, finish)) as parts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,35 +12,32 @@ from pathlib import Path
 from nlpctl import console
 from nlpctl.config.schema import InferenceSection, Recipe
 from nlpctl.data.batches.collate import Batch
-from nlpctl.engines.choice import Candidates, Choice, Machine, candidates, doubt, is_chosen, is_installed, runnable
+from nlpctl.engines.choice import Candidates, Choice, candidates, doubt, is_chosen, open_choice, this_machine
 from nlpctl.engines.engine import Predictor
 from nlpctl.engines.samples import sample_batches
-from nlpctl.engines.speeds import LIMIT, Known, known_speeds, measured_speeds, usual_speeds
+from nlpctl.engines.speeds import LIMIT, KnownSpeeds, known_speeds, measured_speeds, usual_speeds
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest
-from nlpctl.runtime.interrupt import sigterm_waits
-from nlpctl.runtime.machine import cpu_info
-from nlpctl.runtime.process import ProcessSetup, import_paddle
+from nlpctl.runtime.process import ProcessSetup
 
-TENSORRT_ROWS = 4  # synthetic batches for collecting TensorRT's shapes
-PAYS = 5  # timing engines pays if the work takes this many times as long
+WORTH_TIMING = 5  # the engines are timed before work that takes this many times as long
 
-Rows = int | Callable[[int], int] | None  # a function: as many as it is told, or fewer if there are no more
-Settle = Callable[[], "Opened | None"]
+# How many rows are to be answered: a number; a function `count(most)` that counts them up to `most`; None: not known.
+RowCount = int | Callable[[int], int] | None
 
 
 @dataclass(frozen=True)
-class Opened:
-    """An engine that "auto" has opened, and `way`, the name of its choice.
+class OpenedEngine:
+    """An opened engine, and the name of its choice: "onnxruntime int8 (dynamic)".
 
-    `settle`: what is left to do if it had to guess, or the machine was busy when engines were timed, for whoever has
-    time. It times the engines, keeps the figures, and returns a faster engine, warmed up, or None if this one is the
-    fastest.
+    `find_faster`: given if "auto" had to guess, or the machine was busy when the engines were timed. Whoever has time
+    calls it, such as a service beside its answers: it times the engines, keeps the figures, and returns a faster
+    engine, warmed up, or None if this one is the fastest.
     """
 
     predictor: Predictor
-    way: str
-    settle: Settle | None = None
+    choice_name: str
+    find_faster: Callable[[], OpenedEngine | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class _Export:
     batch_size: int
     own: Recipe
 
-    def opened(self, chosen: Choice) -> Predictor:
+    def open(self, chosen: Choice) -> Predictor:
         """The chosen engine, with a warning if it was requested by name and is doubted."""
         reason = None if is_chosen(chosen, self.manifest) else doubt(chosen, self.manifest, self.inference)
         if reason is not None:
@@ -64,7 +60,7 @@ class _Export:
         return open_choice(self.folder, self.manifest, chosen, self.setup, self.batch_size, tensorrt=tensorrt)
 
     @functools.cached_property
-    def synthetic(self) -> Batch:
+    def synthetic_batch(self) -> Batch:
         """One batch of synthetic rows."""
         return sample_batches(self.folder, self.own, self.batch_size, self.batch_size)[0]
 
@@ -76,8 +72,8 @@ def open_predictor(
     setup: ProcessSetup,
     batch_size: int,
     own: Recipe,
-    rows: Rows = None,
-) -> Opened:
+    rows: RowCount = None,
+) -> OpenedEngine:
     """Load the export in `folder` by section `inference`, for batches of `batch_size` rows.
 
     If several engines and precisions remain, the one is taken that was the fastest when it was timed. Where nothing was
@@ -90,109 +86,55 @@ def open_predictor(
     export = _Export(folder, manifest, inference, setup, batch_size, own)
     possible = candidates(manifest, inference, this_machine(setup))
     if len(possible.choices) == 1:
-        return Opened(export.opened(possible.choices[0]), possible.choices[0].name)
-    size = batch_size if rows is None else max(1, _at_most(rows, batch_size))
+        return OpenedEngine(export.open(possible.choices[0]), possible.choices[0].name)
+    size = batch_size if rows is None else max(1, _count_up_to(rows, batch_size))
     known = known_speeds(folder, manifest, possible.choices, setup)
     expected = usual_speeds(manifest, possible.choices, setup) if known is None else known
     chosen = fastest(possible.choices, expected.speeds, size)
-    predictor = export.opened(chosen)
+    predictor = export.open(chosen)
     if known is not None and not known.speeds.busy:
-        console.note(_why(chosen, possible, known, size))
-        return Opened(predictor, chosen.name)
+        console.note(_explain_choice(chosen, possible, known, size))
+        return OpenedEngine(predictor, chosen.name)
 
-    def settle(*, gently: bool = True) -> Opened | None:
+    def find_faster(*, gently: bool = True) -> OpenedEngine | None:
         measured = measured_speeds(folder, possible.choices, setup, gently=gently)
         if known is not None and known.speeds.others < measured.speeds.others:
             measured = known  # still busy, and more so
         best = fastest(possible.choices, measured.speeds, size) if measured.speeds.rows_per_second else chosen
-        console.note(_why(best, possible, measured, size))
+        console.note(_explain_choice(best, possible, measured, size))
         if best == chosen:
             return None
-        faster = export.opened(best)
-        _seconds(faster, export)
-        return Opened(faster, best.name)
+        faster = export.open(best)
+        _seconds_per_row(faster, export)  # warms it up
+        return OpenedEngine(faster, best.name)
 
-    if rows is not None and _pays(rows, predictor, export):
+    if rows is not None and _worth_timing(rows, predictor, export):
         console.note(f"auto: timing {len(possible.choices)} ways to run this export, once on this machine")
-        return settle(gently=False) or Opened(predictor, chosen.name)
-    console.note(_why(chosen, possible, expected, size))
-    return Opened(predictor, chosen.name, settle)
+        return find_faster(gently=False) or OpenedEngine(predictor, chosen.name)
+    console.note(_explain_choice(chosen, possible, expected, size))
+    return OpenedEngine(predictor, chosen.name, find_faster)
 
 
-def _at_most(rows: int | Callable[[int], int], most: int) -> int:
+def _count_up_to(rows: int | Callable[[int], int], most: int) -> int:
     """The number of rows, or `most` if there are more."""
     return min(rows, most) if isinstance(rows, int) else rows(most)
 
 
-def _pays(rows: int | Callable[[int], int], predictor: Predictor, export: _Export) -> bool:
+def _worth_timing(rows: int | Callable[[int], int], predictor: Predictor, export: _Export) -> bool:
     """Whether answering `rows` takes so long that timing the engines first is worth it; a single batch never does."""
-    if _at_most(rows, export.batch_size + 1) <= export.batch_size:
+    if _count_up_to(rows, export.batch_size + 1) <= export.batch_size:
         return False
-    enough = math.ceil(PAYS * LIMIT / max(_seconds(predictor, export), 1e-9))
-    return _at_most(rows, enough) >= enough
+    enough = math.ceil(WORTH_TIMING * LIMIT / max(_seconds_per_row(predictor, export), 1e-9))
+    return _count_up_to(rows, enough) >= enough
 
 
-def _seconds(predictor: Predictor, export: _Export) -> float:
+def _seconds_per_row(predictor: Predictor, export: _Export) -> float:
     """Seconds per row of one synthetic batch, the second time that it is computed."""
-    batch = export.synthetic
+    batch = export.synthetic_batch
     predictor.outputs(batch)  # engines prepare their kernels with it
     started = time.perf_counter()
     predictor.outputs(batch)
     return (time.perf_counter() - started) / len(next(iter(batch.values())))
-
-
-def choices(manifest: ExportManifest, setup: ProcessSetup) -> list[Choice]:
-    """Every engine and precision in which this machine can run an export, whatever its agreement at export."""
-    return runnable(manifest, this_machine(setup))
-
-
-def open_choice(
-    folder: Path,
-    manifest: ExportManifest,
-    choice: Choice,
-    setup: ProcessSetup,
-    batch_size: int,
-    *,
-    tensorrt: Recipe | None = None,
-) -> Predictor:
-    """The export in `folder`, run by one choice. UserError if its files do not match its manifest.
-
-    `tensorrt`: the export's own recipe if TensorRT is used, for making synthetic rows from which shapes are collected.
-    """
-    if choice.engine == "onnxruntime":
-        from nlpctl.engines.onnx_runtime import OnnxPredictor
-
-        return OnnxPredictor(folder, manifest, choice.graph, setup)
-    if "paddle" not in sys.modules:
-        with sigterm_waits():
-            import_paddle(setup)
-    from nlpctl.engines.paddle_inference import PaddlePredictor
-
-    if tensorrt is None:
-        return PaddlePredictor(folder, manifest, choice.graph, choice.precision, setup)
-    batches, rows = functools.partial(sample_batches, folder, tensorrt), TENSORRT_ROWS * batch_size
-    # TensorRT builds for a range of shapes, so a single row stands for its lower end.
-    samples = [*batches(1, 1), *batches(batch_size, rows)]
-    return PaddlePredictor(folder, manifest, choice.graph, choice.precision, setup, tensorrt=True, samples=samples)
-
-
-def this_machine(setup: ProcessSetup) -> Machine:
-    """The capabilities of this machine on the device of `setup`."""
-    cpu, onnxruntime = cpu_info(), is_installed("onnxruntime")
-    if setup.device == "cpu":
-        return Machine(cpu, "cpu", onnxruntime, onnxruntime_gpu=False, gpu_bf16=False, tensorrt=False)
-    import paddle
-
-    if onnxruntime:
-        from nlpctl.engines.onnx_runtime import runs_on_cards
-    return Machine(
-        cpu,
-        setup.device,
-        onnxruntime,
-        onnxruntime_gpu=onnxruntime and runs_on_cards(),
-        gpu_bf16=paddle.device.cuda.get_device_capability() >= (8, 0),
-        tensorrt=paddle.inference.get_trt_compile_version() != (0, 0, 0),
-    )
 
 
 def fastest(choices: tuple[Choice, ...], speeds: EngineSpeeds, batch_size: int) -> Choice:
@@ -200,7 +142,7 @@ def fastest(choices: tuple[Choice, ...], speeds: EngineSpeeds, batch_size: int) 
     return max(choices, key=lambda choice: speeds.speed(choice.name, batch_size) or 0.0)
 
 
-def _why(chosen: Choice, possible: Candidates, known: Known, batch_size: int) -> str:
+def _explain_choice(chosen: Choice, possible: Candidates, known: KnownSpeeds, batch_size: int) -> str:
     """The note on the chosen engine, the other speeds, and the choices that were excluded."""
     speeds = known.speeds
     speeds_by_name = [(each.name, speed) for each in possible.choices if (speed := speeds.speed(each.name, batch_size))]

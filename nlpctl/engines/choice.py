@@ -1,15 +1,30 @@
-"""The choices for running an export: every engine and precision that its graphs, this machine and the recipe allow."""
+"""The choices for running an export: every engine and precision that its graphs, this machine and the recipe allow.
+
+`obstacle`, at the end, is the one place that says whether an engine computes in a precision on a machine, and why not.
+Imports neither Paddle nor NumPy, but in the functions that ask a card or open a choice.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nlpctl.config.schema import InferenceSection
+from nlpctl.config.schema import InferenceSection, Recipe
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.export_folder import Check, ExportManifest, Graph, way_name
-from nlpctl.runtime.machine import NATIVE, CpuInfo
+from nlpctl.runtime.interrupt import sigterm_waits
+from nlpctl.runtime.machine import NATIVE, CpuInfo, cpu_info
+from nlpctl.runtime.process import ProcessSetup, import_paddle
+
+if TYPE_CHECKING:
+    from nlpctl.engines.engine import Predictor
+
+TENSORRT_ROWS = 4  # synthetic batches for collecting TensorRT's shapes
 
 
 @dataclass(frozen=True)
@@ -99,6 +114,11 @@ def runnable(manifest: ExportManifest, machine: Machine) -> list[Choice]:
     return [each for each in all_choices(manifest) if obstacle(each.engine, each.precision, machine) is None]
 
 
+def runnable_here(manifest: ExportManifest, setup: ProcessSetup) -> list[Choice]:
+    """Every engine and precision in which this machine can run an export, whatever its agreement at export."""
+    return runnable(manifest, this_machine(setup))
+
+
 def is_chosen(choice: Choice, manifest: ExportManifest) -> bool:
     """Whether the export records this choice as chosen by its score; its agreement is then not checked."""
     chosen = manifest.chosen
@@ -121,6 +141,38 @@ def doubt(choice: Choice, manifest: ExportManifest, inference: InferenceSection)
     if choice.check.agreement < inference.min_agreement:
         return f"decided {choice.check.agreement:.2%} of the rows like the network"
     return None
+
+
+def open_choice(
+    folder: Path,
+    manifest: ExportManifest,
+    choice: Choice,
+    setup: ProcessSetup,
+    batch_size: int,
+    *,
+    tensorrt: Recipe | None = None,
+) -> Predictor:
+    """The export in `folder`, run by one choice. UserError if its files do not match its manifest.
+
+    `tensorrt`: the export's own recipe if TensorRT is used, for making synthetic rows from which shapes are collected.
+    """
+    if choice.engine == "onnxruntime":
+        from nlpctl.engines.onnx_runtime import OnnxPredictor
+
+        return OnnxPredictor(folder, manifest, choice.graph, setup)
+    if "paddle" not in sys.modules:
+        with sigterm_waits():
+            import_paddle(setup)
+    from nlpctl.engines.paddle_inference import PaddlePredictor
+
+    if tensorrt is None:
+        return PaddlePredictor(folder, manifest, choice.graph, choice.precision, setup)
+    from nlpctl.engines.samples import sample_batches
+
+    batches, rows = functools.partial(sample_batches, folder, tensorrt), TENSORRT_ROWS * batch_size
+    # TensorRT builds for a range of shapes, so a single row stands for its lower end.
+    samples = [*batches(1, 1), *batches(batch_size, rows)]
+    return PaddlePredictor(folder, manifest, choice.graph, choice.precision, setup, tensorrt=True, samples=samples)
 
 
 def _missing(manifest: ExportManifest, inference: InferenceSection) -> UserError:
@@ -175,6 +227,25 @@ class Machine:
     @property
     def kind(self) -> str:
         return self.device.partition(":")[0]
+
+
+def this_machine(setup: ProcessSetup) -> Machine:
+    """The capabilities of this machine on the device of `setup`."""
+    cpu, onnxruntime = cpu_info(), is_installed("onnxruntime")
+    if setup.device == "cpu":
+        return Machine(cpu, "cpu", onnxruntime, onnxruntime_gpu=False, gpu_bf16=False, tensorrt=False)
+    import paddle
+
+    if onnxruntime:
+        from nlpctl.engines.onnx_runtime import runs_on_cards
+    return Machine(
+        cpu,
+        setup.device,
+        onnxruntime,
+        onnxruntime_gpu=onnxruntime and runs_on_cards(),
+        gpu_bf16=paddle.device.cuda.get_device_capability() >= (8, 0),
+        tensorrt=paddle.inference.get_trt_compile_version() != (0, 0, 0),
+    )
 
 
 def check_engine(inference: InferenceSection, machine: Machine) -> None:

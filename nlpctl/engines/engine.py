@@ -36,7 +36,7 @@ class DygraphPredictor:
     """The network in Paddle's eager mode (dygraph).
 
     It answers one thread at a time. On a CPU it does so in the settings of runtime/paddle_cpu.py. Freed memory is kept
-    within `many`, which whoever answers many batches keeps open around them.
+    within `batch_context`, which whoever answers many batches keeps open around them.
     """
 
     engine = "dygraph"
@@ -50,7 +50,7 @@ class DygraphPredictor:
         network.eval()
         self.network, self._turn = network, threading.Lock()
         on_cpu = paddle.get_device() == "cpu"
-        self.many = freed_memory_kept if on_cpu else nullcontext()
+        self.batch_context = freed_memory_kept if on_cpu else nullcontext()
         self._settings = copying_transposes if on_cpu and may_copy_transposes(network) else nullcontext()
 
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
@@ -61,9 +61,9 @@ class DygraphPredictor:
             return tuple(output.numpy() for output in as_tuple(outputs))
 
 
-def around_many(predictor: Predictor) -> AbstractContextManager[Any]:
-    """What is to be open around many batches of `predictor`, so that they are answered faster."""
-    return getattr(predictor, "many", nullcontext())
+def batch_context(predictor: Predictor) -> AbstractContextManager[Any]:
+    """The context to keep open around many batches of `predictor`, which are answered faster in it."""
+    return getattr(predictor, "batch_context", nullcontext())
 
 
 def streams_of(predictor: Predictor) -> Streams:
@@ -71,14 +71,11 @@ def streams_of(predictor: Predictor) -> Streams:
     return getattr(predictor, "streams", ONE_STREAM)
 
 
-# -- an engine that can be exchanged while it answers -----------------------------------------------------------------
-
-
-class Switch:
-    """Runs each batch in the engine that was `use`d last. Batches that run already are finished by their engine."""
+class SwappablePredictor:
+    """A predictor whose engine can be swapped while it answers. Batches that run already end in the engine before."""
 
     def __init__(self, predictor: Predictor):
-        self.use(predictor)
+        self.swap(predictor)
 
     @property
     def engine(self) -> str:
@@ -92,7 +89,7 @@ class Switch:
     def streams(self) -> Streams:
         return streams_of(self._predictor)
 
-    def use(self, predictor: Predictor) -> None:
+    def swap(self, predictor: Predictor) -> None:
         """Run the next batches in `predictor`. Any thread may call it."""
         self._predictor = predictor
 

@@ -22,7 +22,7 @@ import numpy as np
 from nlpctl.data.batches.collate import Batch, Collator, failures_as_errors
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.engines.engine import Predictor, around_many, streams_of
+from nlpctl.engines.engine import Predictor, batch_context, streams_of
 from nlpctl.errors import RunFailed
 from nlpctl.runtime.process import gc_frozen, short_turns
 from nlpctl.runtime.threads import ONE_STREAM, Ahead, Streams
@@ -31,18 +31,19 @@ from nlpctl.tasks.base import Predictions, Task
 T = TypeVar("T")
 Rows = TypeVar("Rows", bound=list[Any])
 
-AHEAD = 32  # batches prepared ahead of the engine
+PREFETCH_BATCHES = 32  # prepared ahead of the engine, by a thread of their own
 WINDOW = 16_384  # examples of a labelled split sorted by length together
-ALONE = 8  # rows of a batch up to which one thread does everything: handing a batch over costs half a millisecond
-TURN = 64  # small batches that are prepared, computed and read together
+# A batch of at most so many rows stays in one thread: handing it over costs half a millisecond.
+INLINE_MAX_ROWS = 8
+INLINE_GROUP = 64  # such batches are prepared, computed and read so many at a time
 # Batches that an engine computes one after the other before it opens its streams: loading takes as long as two or three
 # of them, which 10 (int8) to 40 (fp32) further ones earn.
-WHOLE = 32
-BEHIND = 8  # computed batches whose predictions are not read yet
+BATCHES_BEFORE_STREAMS = 32
+MAX_UNREAD_BATCHES = 8  # computed, and their predictions not read yet
 
-Place = tuple[int, int]  # an example of a window, and one of its features
+FeatureIndex = tuple[int, int]  # (an example of a window, one of its features)
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
-Watch = Callable[[Sequence[Place], Batch, tuple[np.ndarray, ...]], None]
+OnBatch = Callable[[Sequence[FeatureIndex], Batch, tuple[np.ndarray, ...]], None]
 
 
 def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -57,7 +58,7 @@ def window_of(batch_size: int) -> int:
     return max(WINDOW, batch_size)
 
 
-def by_length(lengths: Sequence[Sequence[int]]) -> list[Place]:
+def by_length(lengths: Sequence[Sequence[int]]) -> list[FeatureIndex]:
     """The features of a window, the shortest first; `lengths`: in tokens, of the features of each example."""
     places = [(owner, part) for owner, each in enumerate(lengths) for part in range(len(each))]
     return sorted(places, key=lambda place: lengths[place[0]][place[1]])
@@ -68,7 +69,7 @@ class Pipeline:
     """A task with a network that answers: from examples to predictions, in order.
 
     `collate` may keep labels; then `run` gets them too. Another thread reads the arrays that `run` returns, so `run`
-    must not reuse them. `around`: open while many batches are computed. `streams`: of the engine, for `stream`:
+    must not reuse them. `context`: open while many batches are computed. `streams`: of the engine, for `stream`:
     if there are several, `run` is called in several threads at once.
     """
 
@@ -76,21 +77,21 @@ class Pipeline:
     encoder: TextEncoder
     collate: Collator
     run: Run
-    around: AbstractContextManager[Any] = nullcontext()
+    context: AbstractContextManager[Any] = nullcontext()
     streams: Streams = ONE_STREAM
 
-    def predictions(self, examples: Sequence[Any], batch_size: int, watch: Watch | None = None) -> Predictions:
+    def predictions(self, examples: Sequence[Any], batch_size: int, watch: OnBatch | None = None) -> Predictions:
         """Per example the predictions of its features, batched by length, computed in this thread.
 
         `watch`: called with every batch: (example, its feature) of each of its rows, the batch, and its outputs.
         """
         window = _Window(examples)
-        with self.around if len(examples) > batch_size else nullcontext():
+        with self.context if len(examples) > batch_size else nullcontext():
             for step in self._prepared(window, batch_size):
                 outputs = self.run(step.batch)
                 if watch is not None:
                     watch(step.places, step.batch, outputs)
-                self._take(step, outputs)
+                self._read_predictions(step, outputs)
         return window.predictions
 
     def lengths(self, examples: Sequence[Any]) -> list[list[int]]:
@@ -110,7 +111,7 @@ class Pipeline:
         windows: Iterable[Rows],
         batch_size: int,
         finish: Callable[[Rows, Predictions], T],
-        chosen: Sequence[Place] | None = None,
+        chosen: Sequence[FeatureIndex] | None = None,
     ) -> Generator[T, None, None]:
         """The results of `finish(window, predictions of its good rows)`, in order.
 
@@ -121,16 +122,16 @@ class Pipeline:
         tokenising and `finish` run in threads next to the engine, unless the batches are small. If one fails, earlier
         windows are yielded first.
         """
-        if batch_size <= ALONE:
-            with gc_frozen(), self.around:
+        if batch_size <= INLINE_MAX_ROWS:
+            with gc_frozen(), self.context:
                 for rows in windows:
-                    yield finish(rows, self._in_turns(_Window(rows), batch_size, chosen))
+                    yield finish(rows, self._predictions_inline(_Window(rows), batch_size, chosen))
             return
         with ExitStack() as stack:
             # The first two keep the threads that feed the engine from waiting for garbage collection and the GIL.
-            for context in (gc_frozen(), short_turns, self.around):
+            for context in (gc_frozen(), short_turns, self.context):
                 stack.enter_context(context)
-            steps = stack.enter_context(Ahead(self._steps(windows, batch_size, chosen), AHEAD))
+            steps = stack.enter_context(Ahead(self._steps(windows, batch_size, chosen), PREFETCH_BATCHES))
             reader = stack.enter_context(_Jobs(1))
             # The engine computes in this thread at first. Once it has streams, it computes in theirs, and may have been
             # given `in_flight` batches whose outputs nobody has taken yet.
@@ -139,10 +140,10 @@ class Pipeline:
             input_error: Exception | None = None
 
             def pass_on(left: int) -> None:
-                """Hand what the engine has computed to the reader, in order, until it has at most `left` batches."""
+                """Hand what the engine has computed to the reader, in order, until `left` batches remain."""
                 for step, outputs in engine.results(left):
                     if isinstance(step, _Step):
-                        reader.add(self._take, step, outputs)
+                        reader.add(self._read_predictions, step, outputs)
                     else:
                         reader.add(finish, step.rows, step.predictions, wanted=True)
 
@@ -162,14 +163,14 @@ class Pipeline:
                         input_error = error
                         break
                     batches += isinstance(step, _Step)
-                    if batches > WHOLE and not in_flight and self.streams.count > 1:
+                    if batches > BATCHES_BEFORE_STREAMS and not in_flight and self.streams.count > 1:
                         yield from reader.results(0)
                         stack.enter_context(self.streams.open)
                         engine = stack.enter_context(_Jobs(self.streams.count, self.streams.enter))
                         in_flight = 2 * self.streams.count
                     engine.add(self._computed, step, wanted=True)
                     pass_on(in_flight)
-                    yield from reader.results(BEHIND)
+                    yield from reader.results(MAX_UNREAD_BATCHES)
                 pass_on(0)
                 if input_error is not None:
                     raise input_error
@@ -185,21 +186,23 @@ class Pipeline:
         """A step and the engine's outputs for its batch."""
         return step, self.run(step.batch) if isinstance(step, _Step) else None
 
-    def _in_turns(self, window: _Window, batch_size: int, chosen: Sequence[Place] | None) -> Predictions:
+    def _predictions_inline(
+        self, window: _Window, batch_size: int, chosen: Sequence[FeatureIndex] | None
+    ) -> Predictions:
         """The window's predictions, computed in this thread.
 
         Not batch after batch: an engine leaves nothing of Python in the processor's caches, and coming back for every
         row cost 0.1 ms, a tenth of a small network's time.
         """
         steps = self._prepared(window, batch_size, chosen)
-        while turn := list(islice(steps, TURN)):
+        while turn := list(islice(steps, INLINE_GROUP)):
             computed = [self.run(step.batch) for step in turn]
             for step, outputs in zip(turn, computed, strict=True):
-                self._take(step, outputs)
+                self._read_predictions(step, outputs)
         return window.predictions
 
     def _steps(
-        self, windows: Iterable[Sequence[Any]], batch_size: int, chosen: Sequence[Place] | None
+        self, windows: Iterable[Sequence[Any]], batch_size: int, chosen: Sequence[FeatureIndex] | None
     ) -> Generator[_Step | _Window, None, None]:
         """The batches of each window, then the window."""
         for rows in windows:
@@ -208,7 +211,7 @@ class Pipeline:
             yield window
 
     def _prepared(
-        self, window: _Window, batch_size: int, chosen: Sequence[Place] | None = None
+        self, window: _Window, batch_size: int, chosen: Sequence[FeatureIndex] | None = None
     ) -> Iterator[_Step]:
         """Batches of a window's features, the longest first; `chosen`: as of `stream`."""
         with failures_as_errors():
@@ -237,7 +240,7 @@ class Pipeline:
             window.predictions.truncated.update(places[i][0] for i in batch_rows if encodings[i].truncated)
             yield _Step(window, [places[i] for i in batch_rows], rows, batch)
 
-    def _take(self, step: _Step, outputs: tuple[np.ndarray, ...]) -> None:
+    def _read_predictions(self, step: _Step, outputs: tuple[np.ndarray, ...]) -> None:
         """Read the predictions of a batch into its window. RunFailed: the network gives no numbers."""
         refuse_nan(outputs)
         for (owner, part), prediction in zip(step.places, self.task.predictions(outputs, step.features), strict=True):
@@ -268,7 +271,7 @@ class _Step:
     """A batch of a window. `places`: of its features, among the good rows."""
 
     window: _Window
-    places: list[Place]
+    places: list[FeatureIndex]
     features: list[Any]
     batch: Batch
 
@@ -316,17 +319,17 @@ class _Jobs:
                 yield result
 
 
-def answering(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
-    """The pipeline of `predict`: examples without labels."""
+def prediction_pipeline(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
+    """For examples without labels, as `nlpctl predict` answers them."""
     collate = task.collator(encoder, labelled=False)
-    return Pipeline(task, encoder, collate, predictor.outputs, around_many(predictor), streams_of(predictor))
+    return Pipeline(task, encoder, collate, predictor.outputs, batch_context(predictor), streams_of(predictor))
 
 
-def scoring(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
-    """The pipeline of `eval`: labelled examples, masked if the task predicts hidden words."""
+def evaluation_pipeline(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
+    """For labelled examples, as `nlpctl eval` scores them; masked if the task predicts masked words."""
 
     def run(batch: Batch) -> tuple[np.ndarray, ...]:
         return task.scored_outputs(predictor.outputs, task.hide(batch, None) if task.hides else batch)
 
     collate = task.collator(encoder, labelled=True)
-    return Pipeline(task, encoder, collate, run, around_many(predictor), streams_of(predictor))
+    return Pipeline(task, encoder, collate, run, batch_context(predictor), streams_of(predictor))

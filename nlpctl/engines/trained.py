@@ -15,9 +15,9 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.engines.auto import Opened, Rows, open_predictor
+from nlpctl.engines.auto import OpenedEngine, RowCount, open_predictor
 from nlpctl.engines.engine import DygraphPredictor, Predictor
-from nlpctl.engines.pipeline import Place, scoring, window_of, windows
+from nlpctl.engines.pipeline import FeatureIndex, evaluation_pipeline, window_of, windows
 from nlpctl.engines.samples import read_description
 from nlpctl.errors import UserError
 from nlpctl.models.export_folder import read_checked_manifest
@@ -33,20 +33,20 @@ class TrainedModel:
     task: Task
     encoder: TextEncoder
     predictor: Predictor
-    settle: Callable[[], TrainedModel | None] | None = None  # see Opened (engines/auto.py)
+    find_faster: Callable[[], TrainedModel | None] | None = None  # as of OpenedEngine (engines/auto.py)
 
     def lengths(self, examples: Sequence[Any]) -> list[list[int]]:
         """How many tokens each feature of each labelled example has."""
-        return scoring(self.task.measured(), self.encoder, self.predictor).lengths(examples)
+        return evaluation_pipeline(self.task.measured(), self.encoder, self.predictor).lengths(examples)
 
     def predictions(
-        self, examples: Sequence[Any], batch_size: int, chosen: Sequence[Place] | None = None
+        self, examples: Sequence[Any], batch_size: int, chosen: Sequence[FeatureIndex] | None = None
     ) -> Predictions:
         """The predictions for labelled examples, in order, of the `measured` task; one per feature of an example.
 
         `chosen`: of examples of one window, the features that are computed; the predictions of the others are None.
         """
-        pipeline = scoring(self.task.measured(), self.encoder, self.predictor)
+        pipeline = evaluation_pipeline(self.task.measured(), self.encoder, self.predictor)
         predictions = Predictions()
         rows = windows(examples, window_of(batch_size))
         for of_window in pipeline.stream(rows, batch_size, lambda _, predicted: predicted, chosen):
@@ -78,7 +78,7 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
 
 
 def open_export(
-    recipe: Recipe, setup: ProcessSetup, folder: Path, own: Recipe, batch_size: int, rows: Rows = None
+    recipe: Recipe, setup: ProcessSetup, folder: Path, own: Recipe, batch_size: int, rows: RowCount = None
 ) -> TrainedModel:
     """An export with the requested engine and precision. UserError if this machine does not support them.
 
@@ -95,14 +95,16 @@ def open_export(
     return _run_by(opened, task, encoder)
 
 
-def _run_by(opened: Opened, task: Task, encoder: TextEncoder) -> TrainedModel:
+def _run_by(opened: OpenedEngine, task: Task, encoder: TextEncoder) -> TrainedModel:
     """The model with an opened engine, and the calibration of this engine."""
     if task.calibration is not None:
-        task = task.calibrated(task.calibration.for_engine(opened.way))
-    settle = opened.settle
+        task = task.calibrated(task.calibration.for_engine(opened.choice_name))
+    find_faster = opened.find_faster
+    if find_faster is None:
+        return TrainedModel(task, encoder, opened.predictor)
 
-    def settled() -> TrainedModel | None:
-        faster = settle() if settle is not None else None
+    def find_faster_model() -> TrainedModel | None:
+        faster = find_faster()
         return None if faster is None else _run_by(faster, task, encoder)
 
-    return TrainedModel(task, encoder, opened.predictor, None if settle is None else settled)
+    return TrainedModel(task, encoder, opened.predictor, find_faster_model)

@@ -93,7 +93,7 @@ def is_predicted(series: Series, member: Member) -> bool:
 
 def predict_held_out(recipe: Recipe, rows: TrainingRows, chosen: Sequence[int], fold: int) -> None:
     """Predict the rows at the indexes `chosen` by the model of the finished run of `recipe`, and score them."""
-    from nlpctl.engines.pipeline import scoring
+    from nlpctl.engines.pipeline import evaluation_pipeline
     from nlpctl.engines.trained import load_network
     from nlpctl.runtime.process import set_up_process
 
@@ -110,7 +110,7 @@ def predict_held_out(recipe: Recipe, rows: TrainingRows, chosen: Sequence[int], 
         for (i, part), own in zip(places, of_batch or [None] * len(places), strict=True):
             probabilities[i][part] = own
 
-    pipeline = scoring(task, model.encoder, model.predictor)
+    pipeline = evaluation_pipeline(task, model.encoder, model.predictor)
     predictions = pipeline.predictions(examples, recipe.training.per_device_eval_batch_size, watch)
     folder = run.path.parent / HELD / run.path.name
     remove_leftovers_of(folder)  # of a command that was killed

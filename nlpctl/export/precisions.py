@@ -13,9 +13,8 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import spread
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.engines.auto import choices, open_choice
-from nlpctl.engines.choice import Choice
-from nlpctl.engines.measure import reason_of, time_choices
+from nlpctl.engines.choice import Choice, open_choice, runnable_here
+from nlpctl.engines.speeds import reason_of, time_choices
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.models.confidence import Calibration
@@ -46,7 +45,7 @@ def dev_scores(
     A choice whose engine fails on these rows is left out, with a warning.
     None and nothing if there is no such precision, or no labelled dev data, as next to a copied model.
     """
-    ways = choices(manifest, setup)
+    ways = runnable_here(manifest, setup)
     exact = next((choice for choice in ways if choice.precision == "fp32"), None)
     lower = [choice for choice in ways if choice.precision != "fp32"]
     if exact is None or not lower or not task.graph_scores or not has_split(task.data, "dev"):
@@ -94,7 +93,7 @@ def time_graphs(
 
     In this process, which has run all of them already: that they do not crash is known.
     """
-    names = [choice.name for choice in choices(manifest, setup)]
+    names = [choice.name for choice in runnable_here(manifest, setup)]
     if len(names) < 2 or manifest.chosen is not None:
         return None
     console.note(f"timing {len(names)} ways to run the export, for auto (--timing 0 leaves it out)")

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl import console
-from nlpctl.engines.auto import choices, open_choice, this_machine
-from nlpctl.engines.choice import Choice, all_choices, is_installed, obstacle
+from nlpctl.engines.choice import Choice, all_choices, is_installed, obstacle, open_choice, runnable_here, this_machine
 from nlpctl.engines.parity import LARGEST_BATCH, Difference, Parity
 from nlpctl.errors import Problem, RunFailed
 from nlpctl.export.request import ExportRequest
@@ -120,7 +119,7 @@ def run_graphs(
 def _ways(manifest: ExportManifest, setup: ProcessSetup) -> list[_Way]:
     """Every way in which this machine runs the graphs. The CPU stands in for a card with ONNX Runtime: nobody would run
     fp16 there, but it can be compared."""
-    here = choices(manifest, setup)
+    here = runnable_here(manifest, setup)
     ways = [_Way(choice, setup, choice.engine) for choice in here]
     if is_installed("onnxruntime"):
         on_cpu = dataclasses.replace(setup, device="cpu")

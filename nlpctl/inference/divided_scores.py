@@ -23,7 +23,7 @@ from nlpctl.runtime.worker_pool import WorkerPool, WorkerStats
 from nlpctl.runtime.worker_slots import ParallelConfig
 
 if TYPE_CHECKING:
-    from nlpctl.engines.pipeline import Place
+    from nlpctl.engines.pipeline import FeatureIndex
     from nlpctl.tasks.base import Predictions, Task
 
 PIECES = 2  # per worker at least: when one is lost, or slower than the others, less is left to do
@@ -70,9 +70,7 @@ class DividedModel:
     def _engine(self) -> tuple[str, str]:
         return self.engine, self._precision
 
-    def _cut(
-        self, examples: Sequence[Any], windows: Sequence[_Piece], batch_size: int, count: int
-    ) -> list[_Piece]:
+    def _cut(self, examples: Sequence[Any], windows: Sequence[_Piece], batch_size: int, count: int) -> list[_Piece]:
         """Pieces of each window, at most `count`, with batches of all lengths in each."""
         from nlpctl.engines.pipeline import by_length
 
@@ -98,7 +96,7 @@ class _Piece:
     """What a worker computes at a time: examples by their numbers; `chosen`: of one window, these of their features."""
 
     rows: Sequence[int]
-    chosen: list[Place] | None
+    chosen: list[FeatureIndex] | None
 
 
 def _parts(rows: range, count: int) -> list[range]:

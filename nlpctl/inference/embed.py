@@ -84,9 +84,9 @@ def embedded(
 
     UserError for a bad row where data.on_bad_row is "error". `total`: expected rows, for the progress bar.
     """
-    from nlpctl.engines.pipeline import answering, windows
+    from nlpctl.engines.pipeline import prediction_pipeline, windows
 
-    pipeline = answering(model.task, model.encoder, model.predictor)
+    pipeline = prediction_pipeline(model.task, model.encoder, model.predictor)
     dim = _width(pipeline, source.task_rows)
 
     def finished(window: list[Any], predictions: Predictions) -> tuple[list[Any], np.ndarray, int]:

@@ -19,7 +19,7 @@ from nlpctl.models.tokenizer import needs_paddlenlp
 from nlpctl.runtime.process import ProcessSetup, one_process, prepare_process, seed_python, set_up_process
 
 if TYPE_CHECKING:
-    from nlpctl.engines.auto import Rows
+    from nlpctl.engines.auto import RowCount
     from nlpctl.engines.trained import TrainedModel
 
 
@@ -66,7 +66,7 @@ def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
 
 
 def open_trained_model(
-    recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int = 64, rows: Rows = None
+    recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int = 64, rows: RowCount = None
 ) -> TrainedModel:
     """Load the model that `find_model` found, with the engine and device that the recipe asks for.
 
@@ -82,9 +82,8 @@ def open_trained_model(
     return model
 
 
-def _opened(recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int, rows: Rows) -> TrainedModel:
-    from nlpctl.engines.auto import this_machine
-    from nlpctl.engines.choice import check_engine
+def _opened(recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int, rows: RowCount) -> TrainedModel:
+    from nlpctl.engines.choice import check_engine, this_machine
     from nlpctl.engines.trained import open_export, open_network
 
     refuse_model(recipe, source)
@@ -96,4 +95,4 @@ def _opened(recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int, r
     check_engine(recipe.inference, this_machine(setup))  # fails before the work of an export
     with temporary_export(recipe, setup, source) as folder:
         model = open_export(recipe, setup, folder, recipe_of(folder), batch_size, rows)
-        return dataclasses.replace(model, settle=None)  # the folder will be gone
+        return dataclasses.replace(model, find_faster=None)  # the folder will be gone

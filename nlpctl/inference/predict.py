@@ -269,9 +269,9 @@ class Answering:
 
     def parts(self, skip: int) -> Generator[AnsweredPart, None, None]:
         """The answers to all rows but the first `skip`, window by window."""
-        from nlpctl.engines.pipeline import answering, windows
+        from nlpctl.engines.pipeline import prediction_pipeline, windows
 
-        pipeline = answering(self.model.task, self.model.encoder, self.model.predictor)
+        pipeline = prediction_pipeline(self.model.task, self.model.encoder, self.model.predictor)
         rows = self.source.kept_rows(self.keep, skip) if self.begun is None else iter(self.begun)
         read = map(KeptRows, windows(rows, self.window))
         if not self.flush:

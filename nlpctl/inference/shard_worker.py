@@ -27,7 +27,7 @@ from nlpctl.runtime.worker_pool import WorkerPool, answering
 from nlpctl.runtime.worker_slots import ParallelConfig, shares, worker_slots
 
 if TYPE_CHECKING:
-    from nlpctl.engines.pipeline import Place
+    from nlpctl.engines.pipeline import FeatureIndex
     from nlpctl.engines.trained import TrainedModel
     from nlpctl.tasks.base import Predictions
 
@@ -99,7 +99,7 @@ class ShardWorker:
         return self._opened(engine, None).lengths(examples)
 
     def score(
-        self, examples: Sequence[Any], chosen: Sequence[Place] | None, engine: tuple[str, str]
+        self, examples: Sequence[Any], chosen: Sequence[FeatureIndex] | None, engine: tuple[str, str]
     ) -> Predictions:
         """The predictions for labelled examples of one window; `chosen`: as of `TrainedModel`."""
         return self._opened(engine, None).predictions(examples, self._order.batch_size, chosen)

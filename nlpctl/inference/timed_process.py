@@ -1,25 +1,30 @@
-"""One process per candidate of a benchmark or a compression, in which it is timed.
+"""One process per candidate of a benchmark or a compression, in which it is timed (`timed`).
 
 So memory is measured per candidate, threads are set before Paddle starts, and a crashing engine does not stop others.
+modeltools/bench.py and compress/timing.py have the processes take turns, so that other load affects all alike.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.engines.timing import timed
 from nlpctl.errors import NlpctlError
 from nlpctl.inference.open_model import set_up_to_answer
 from nlpctl.models.export_folder import read_manifest
+from nlpctl.runtime.machine import cpu_info, physical_cores
 from nlpctl.runtime.process import ProcessSetup, set_up_process
+from nlpctl.runtime.versions import engine_versions
 from nlpctl.runtime.worker import Worker, listen_for_interrupts
 
 if TYPE_CHECKING:
@@ -36,7 +41,7 @@ STOP_SECONDS = 5.0  # seconds that a process gets to stop
 
 
 @dataclass(frozen=True)
-class Candidate:
+class TimedModel:
     """The model to time: the folder `source` run by dygraph, or an export run by the engine and precision of `choice`.
 
     The recipe gives device and threads.
@@ -49,7 +54,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Opened:
+class LoadReport:
     """What a process reports about its candidate. `load_seconds`: from the folder to the first answer, without
     importing Paddle; `features`: number of encoded inputs, more than the rows if long rows are cut into windows;
     `origin`: source of the rows."""
@@ -61,7 +66,7 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Texts:
+class TimedRows:
     """The rows to time with: of `file`, or of the run, or synthetic; with `length`, all of that many tokens."""
 
     file: Path | None
@@ -72,11 +77,11 @@ class Texts:
 class TimedProcess:
     """A candidate, opened in its own process. Use it as a context; the process idles until it gets a request."""
 
-    def __init__(self, candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]):
+    def __init__(self, candidate: TimedModel, texts: TimedRows, batch_sizes: tuple[int, ...]):
         self.candidate = candidate
-        self._worker = Worker(_answering, candidate, texts, batch_sizes, grace=STOP_SECONDS, daemon=True)
+        self._worker = Worker(_open_subject, candidate, texts, batch_sizes, grace=STOP_SECONDS, daemon=True)
         self._worker.start()
-        self.opened: Opened | None = None
+        self.opened: LoadReport | None = None
         self.failed = False  # the process has died
 
     def __enter__(self) -> TimedProcess:
@@ -85,9 +90,9 @@ class TimedProcess:
     def __exit__(self, *error: Any) -> None:
         self._worker.end()
 
-    def open(self) -> Opened:
+    def open(self) -> LoadReport:
         """Wait until the engine is ready. RunFailed, or the UserError of the other process, if it fails."""
-        self.opened = self.ask(Subject.opened)
+        self.opened = self.ask(Subject.load_report)
         return self.opened
 
     def seconds(self, batch_size: int, at_least: float = 0.0) -> list[float]:
@@ -118,8 +123,8 @@ class TimedProcess:
             raise
 
 
-def _answering(
-    candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]
+def _open_subject(
+    candidate: TimedModel, texts: TimedRows, batch_sizes: tuple[int, ...]
 ) -> Callable[[tuple[Callable[..., Any], Any]], Any]:
     """Runs in the process: open the engine; returns a function that calls functions with the Subject."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # output of libraries must not mix with the benchmark's
@@ -137,10 +142,10 @@ class Subject:
     pipeline: Pipeline
     examples: tuple[Any, ...]
     batches: Mapping[int, list[Batch]]
-    found: Opened
+    report: LoadReport
 
-    def opened(self) -> Opened:
-        return self.found
+    def load_report(self) -> LoadReport:
+        return self.report
 
     def seconds(self, batch_size: int, at_least: float) -> list[float]:
         return timed(self.pipeline.run, self.batches[batch_size], at_least)
@@ -165,6 +170,31 @@ class Subject:
         return self.pipeline.task.answers(rows, predictions)
 
 
+def timed(run: Callable[[T], object], batches: Sequence[T], at_least: float = 0.0) -> list[float]:
+    """Seconds that each batch takes, in order: the means of as many passes as take `at_least` seconds together."""
+    passes: list[list[float]] = []
+    while not passes or sum(map(sum, passes)) < at_least:
+        seconds = []
+        for batch in batches:
+            started = time.perf_counter()
+            run(batch)
+            seconds.append(time.perf_counter() - started)
+        passes.append(seconds)
+    return [fmean(each) for each in zip(*passes, strict=True)]
+
+
+def timing_conditions() -> dict[str, Any]:
+    """The current conditions that speeds depend on: processor, load, package versions."""
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "processor": cpu_info().model or platform.processor(),
+        "cores": physical_cores(),
+        "load": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        **engine_versions(),
+    }
+
+
 def peak_mb() -> float:
     """Peak memory of this process, in MB of 1024 x 1024 bytes.
 
@@ -174,7 +204,7 @@ def peak_mb() -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> Subject:
+def _open(candidate: TimedModel, texts: TimedRows, batch_sizes: tuple[int, ...]) -> Subject:
     recipe = candidate.recipe
     # Imports must not count as loading time, and Paddle's not as memory of an engine that does without.
     without = candidate.choice is not None and candidate.choice.engine == "onnxruntime"
@@ -182,7 +212,7 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> S
 
     from nlpctl.data.sample_rows import rows_to_compare
     from nlpctl.engines.parity import resized
-    from nlpctl.engines.pipeline import answering
+    from nlpctl.engines.pipeline import prediction_pipeline
 
     started = time.perf_counter()
     model = _model(candidate, setup, max(batch_sizes))
@@ -190,7 +220,7 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> S
     task, encoder = model.task, model.encoder
     readers = task_rows(recipe.task, recipe.data)
     found = rows_to_compare(readers, texts.file, encoder.tokenizer, texts.rows, masked=task.hides)
-    pipeline = answering(task, encoder, model.predictor)
+    pipeline = prediction_pipeline(task, encoder, model.predictor)
     batches = {size: list(pipeline.batches(found.examples, size)) for size in batch_sizes}
     if texts.length is not None:
         batches = {size: [resized(batch, texts.length, encoder) for batch in batches[size]] for size in batch_sizes}
@@ -199,12 +229,12 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> S
     pipeline.run(batches[batch_sizes[0]][-1])
     loaded += time.perf_counter() - started
     features = sum(len(batch["input_ids"]) for batch in batches[batch_sizes[0]])
-    opened = Opened(loaded, len(found.examples), features, found.origin)
+    opened = LoadReport(loaded, len(found.examples), features, found.origin)
     return Subject(recipe, model, pipeline, found.examples, batches, opened)
 
 
-def _model(candidate: Candidate, setup: ProcessSetup, batch_size: int) -> TrainedModel:
-    from nlpctl.engines.auto import open_choice
+def _model(candidate: TimedModel, setup: ProcessSetup, batch_size: int) -> TrainedModel:
+    from nlpctl.engines.choice import open_choice
     from nlpctl.engines.samples import read_description
     from nlpctl.engines.trained import TrainedModel, open_network
 

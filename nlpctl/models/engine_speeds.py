@@ -38,14 +38,14 @@ class Conditions:
     cores: int = field(default=0, compare=False)
 
     @property
-    def threads_told(self) -> str:
+    def threads_text(self) -> str:
         """"2 threads"; nothing on a card, where they do not count."""
         return counted(self.threads, "threads") if self.device == "cpu" else ""
 
     def __str__(self) -> str:
         # Makers' names are words of /proc/cpuinfo: AuthenticAMD AMD EPYC.
         name = re.sub(r"^(AuthenticAMD|GenuineIntel|HygonGenuine) (?=.)", "", self.processor)
-        return ", ".join(filter(None, (name or "unknown processor", self.threads_told)))
+        return ", ".join(filter(None, (name or "unknown processor", self.threads_text)))
 
 
 BatchSize = Annotated[int, batch_size]

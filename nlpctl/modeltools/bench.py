@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
-from nlpctl.engines.timing import BenchResult, Speed, Timed, conditions, figures
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
-from nlpctl.inference.timed_process import Candidate, Opened, Texts, TimedProcess
+from nlpctl.inference.timed_process import LoadReport, TimedModel, TimedProcess, TimedRows, timing_conditions
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import ModelSource, resolve_source, weights_file
@@ -36,10 +35,62 @@ MB = 1024 * 1024
 
 
 @dataclass(frozen=True)
+class Figures:
+    """Speed of one candidate at one batch size.
+
+    `samples_per_second` is the median over the rounds, `slowest` and `fastest` are the extremes; latencies are of
+    batches, over all rounds, in milliseconds.
+    """
+
+    samples_per_second: float
+    slowest: float
+    fastest: float
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One candidate at one batch size. `text_samples_per_second`: from raw text to answers; None with fixed lengths."""
+
+    batch_size: int
+    engine: Figures
+    text_samples_per_second: float | None
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One candidate; `engine` with its precision.
+
+    `peak_mb`: of its process, with Paddle where its engine needs it. `size_mb`: its weights and graphs on disk. MB of
+    1024 x 1024 bytes.
+    """
+
+    model: str
+    engine: str
+    threads: int
+    load_seconds: float
+    peak_mb: float
+    size_mb: float
+    speeds: tuple[Speed, ...]
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """The timed candidates, the failed ones (candidate, reason), and the conditions."""
+
+    timed: tuple[Timed, ...]
+    failed: tuple[tuple[str, str], ...]
+    conditions: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Plan:
     """What to time. `threads`: counts to try, () for the recipe's own. `rounds`: timed rounds after one warm-up."""
 
-    texts: Texts
+    texts: TimedRows
     batch_sizes: tuple[int, ...] = (1, 32)
     threads: tuple[int, ...] = ()
     rounds: int = 5
@@ -90,7 +141,7 @@ def _round_line(round: int, rounds: int, seconds: float | None) -> str:
 def _conditions(plan: Plan, origin: str) -> dict[str, Any]:
     texts = plan.texts
     return {
-        **conditions(),
+        **timing_conditions(),
         "rows": origin,
         "length": "as the rows are" if texts.length is None else texts.length,
         "rounds": plan.rounds,
@@ -119,7 +170,7 @@ class _Running:
         return self.failure is None
 
     @property
-    def opened(self) -> Opened:
+    def opened(self) -> LoadReport:
         """What the process told when it had loaded the model."""
         assert self.process.opened is not None  # it has not failed
         return self.process.opened
@@ -152,12 +203,32 @@ class _Running:
         )
 
 
+def figures(rounds: Sequence[Sequence[float]], rows: int) -> Figures:
+    """`rounds`: seconds of every batch, round by round; `rows`: total rows of a round's batches."""
+    speeds = [rows / sum(seconds) for seconds in rounds]
+    latencies = sorted(1000 * second for seconds in rounds for second in seconds)
+    return Figures(
+        median(speeds),
+        min(speeds),
+        max(speeds),
+        percentile(latencies, 0.5),
+        percentile(latencies, 0.9),
+        percentile(latencies, 0.99),
+        rounds=len(rounds),
+    )
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest of the rising values that at least `share` of them do not exceed (nearest rank)."""
+    return ordered[max(0, -(-len(ordered) * round(share * 1000) // 1000) - 1)]
+
+
 # -- what is timed ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Subject:
-    candidate: Candidate
+    candidate: TimedModel
     model: str
     threads: int
     size_mb: float
@@ -176,7 +247,7 @@ def _subjects(recipe: Recipe, plan: Plan) -> Iterator[_Subject]:
         for choice, files in ways:
             name = f"{model}, {'dygraph' if choice is None else choice.name}, {threads} thread{'s' * (threads > 1)}"
             size = sum(file.stat().st_size for file in files) / MB
-            yield _Subject(Candidate(name, place, own, choice), model, threads, size)
+            yield _Subject(TimedModel(name, place, own, choice), model, threads, size)
 
 
 def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Path]]]:
@@ -197,11 +268,11 @@ def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, 
     manifest = read_checked_manifest(folder)  # _subjects has compared the files
     check_export(recipe, manifest)
     setup = _set_up(recipe)
-    from nlpctl.engines.auto import choices
+    from nlpctl.engines.choice import runnable_here
 
     allowed = [
         choice
-        for choice in choices(manifest, setup)
+        for choice in runnable_here(manifest, setup)
         if inference.engine in ("auto", choice.engine) and inference.precision in ("auto", choice.precision)
     ]
     if not allowed:

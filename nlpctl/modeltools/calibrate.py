@@ -180,9 +180,9 @@ def _of_export(
     recipe: Recipe, setup: ProcessSetup, folder: Path, split: str
 ) -> tuple[Calibration, dict[str, Any]]:
     """The same of the export's fp32 graph, or of its only one; other ways to run it are compared with that."""
-    from nlpctl.engines.auto import choices, open_choice
-    from nlpctl.engines.measure import reason_of
+    from nlpctl.engines.choice import open_choice, runnable_here
     from nlpctl.engines.samples import read_description
+    from nlpctl.engines.speeds import reason_of
     from nlpctl.engines.trained import TrainedModel
     from nlpctl.tasks.calibration import calibrated, recalibrated
     from nlpctl.tasks.intervals import full_report
@@ -194,7 +194,7 @@ def _of_export(
     size = recipe.training.per_device_eval_batch_size
     network = folder if is_run(folder.parent) else Path(manifest.source)
     examples, groups = _labelled(recipe, split, task.labels, network)
-    possible = choices(manifest, setup)
+    possible = runnable_here(manifest, setup)
     if not possible:
         hint = "calibrate the run that it was made from" + ("" if setup.device == "cpu" else ", or name --device cpu")
         raise UserError("this machine cannot run the export", str(folder), hint)

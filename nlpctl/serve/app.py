@@ -76,8 +76,9 @@ _ERROR = {
 class Service:
     """Shared state of the handlers. `facts`: task, engine ... for /health, where the engine may change.
 
-    `settle`: what is left to do, in a thread of its own, once the service answers. `access`: None opens all paths;
-    those of HEALTH are always open. `metrics_of_all`: of all processes of the service, where it has several.
+    `find_faster`: called in a thread of its own, once the service answers; goes over to a faster engine. `access`: None
+    opens all paths; those of HEALTH are always open. `metrics_of_all`: of all processes of the service, where it has
+    several.
     """
 
     reader: BodyReader
@@ -86,7 +87,7 @@ class Service:
     facts: Callable[[], Mapping[str, str]]
     keys: tuple[str, ...]  # keys that a row must have, for /openapi.json
     report: Callable[[BaseException], None]
-    settle: Callable[[], None] | None = None
+    find_faster: Callable[[], None] | None = None
     access: ApiKeys | None = None
     metrics_of_all: Callable[[], Awaitable[list[Snapshot]]] | None = None
     stopping: bool = False

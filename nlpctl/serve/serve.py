@@ -58,8 +58,8 @@ def _serve_alone(
 
         def listens() -> None:
             note_serving(recipe, address)
-            if service.settle is not None:  # a daemon: the end of the service does not wait for it
-                threading.Thread(target=service.settle, name="settle", daemon=True).start()
+            if service.find_faster is not None:  # a daemon: the end of the service does not wait for it
+                threading.Thread(target=service.find_faster, name="find faster", daemon=True).start()
 
         server = Server(make_app(service), service, listens, secrets.tls, note_stopping)
     asyncio.run(server.run_on(listening))

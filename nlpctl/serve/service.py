@@ -19,8 +19,8 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.serve.settings import ServeSettings
 
 if TYPE_CHECKING:
-    from nlpctl.engines.auto import Rows
-    from nlpctl.engines.engine import Switch
+    from nlpctl.engines.auto import RowCount
+    from nlpctl.engines.engine import SwappablePredictor
     from nlpctl.engines.trained import TrainedModel
     from nlpctl.serve.app import Service
     from nlpctl.tasks.base import Task
@@ -49,35 +49,37 @@ def set_up_to_serve(recipe: Recipe, source: str) -> ProcessSetup:
         return replace(set_up_to_answer(recipe, source), spin_us=SPIN_US)
 
 
-def _settle(settle: Callable[[], TrainedModel | None], engine: Switch, read: Callable[[Task], None]) -> None:
+def _swap_to_faster(
+    find_faster: Callable[[], TrainedModel | None], engine: SwappablePredictor, read: Callable[[Task], None]
+) -> None:
     """Time the engines next to the service, and go over to the fastest. `read`: takes the task that reads it."""
     try:
-        faster = settle()
+        faster = find_faster()
     except Exception as error:  # the service goes on as it is
         console.warn(f"auto: timing the engines failed: {error}")
         return
     if faster is not None:
-        engine.use(faster.predictor)
+        engine.swap(faster.predictor)
         read(faster.task)
         console.note(f"now answering with {engine.engine} {engine.precision}")
 
 
 def make_service(
-    recipe: Recipe, setup: ProcessSetup, source: str, settings: ServeSettings, rows: Rows = None
+    recipe: Recipe, setup: ProcessSetup, source: str, settings: ServeSettings, rows: RowCount = None
 ) -> Service:
     """The service of the model that `find_model` found as `source`; its batcher is not started yet.
 
     `rows`: as of `open_trained_model`.
     """
-    from nlpctl.engines.engine import Switch
-    from nlpctl.engines.pipeline import answering
+    from nlpctl.engines.engine import SwappablePredictor
+    from nlpctl.engines.pipeline import prediction_pipeline
     from nlpctl.serve.app import Service
     from nlpctl.serve.batcher import Batcher
     from nlpctl.serve.requests import BodyReader
 
     model = open_trained_model(recipe, setup, source, settings.batch_size, rows)
-    engine = Switch(model.predictor)
-    pipeline = answering(model.task, model.encoder, engine)
+    engine = SwappablePredictor(model.predictor)
+    pipeline = prediction_pipeline(model.task, model.encoder, engine)
     columns = task_rows(recipe.task, recipe.data)
 
     task = model.task
@@ -108,5 +110,5 @@ def make_service(
         facts,
         columns.required(labelled=False),
         report,
-        settle=None if model.settle is None else partial(_settle, model.settle, engine, read_by),
+        find_faster=None if model.find_faster is None else partial(_swap_to_faster, model.find_faster, engine, read_by),
     )

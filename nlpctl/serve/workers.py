@@ -39,7 +39,7 @@ from nlpctl.serve.settings import ApiKeys, Secrets, ServeSettings, read_tls
 from nlpctl.serve.starting import Starting, Stopped, url
 
 if TYPE_CHECKING:
-    from nlpctl.engines.auto import Rows
+    from nlpctl.engines.auto import RowCount
     from nlpctl.serve.server import Server
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -65,7 +65,7 @@ class ServeWorkerConfig:
     source: str
     settings: ServeSettings
     access: ApiKeys | None
-    rows: Rows = None
+    rows: RowCount = None
 
 
 @dataclass

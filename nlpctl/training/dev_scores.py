@@ -15,7 +15,7 @@ from nlpctl.config.tasks import task_info
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.functions import import_part, parts_blamed
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.engines.pipeline import Pipeline
+from nlpctl.engines.pipeline import FeatureIndex, Pipeline
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.user_loss import Loss, criterion_labels, plain
@@ -23,8 +23,8 @@ from nlpctl.training.user_loss import Loss, criterion_labels, plain
 METRICS, PREPARE = part_of("training.compute_metrics"), part_of("training.preprocess_logits_for_metrics")
 PADDING = -100  # fills rows of different lengths, in outputs and labels, as in PaddleNLP's Trainer
 
-Place = tuple[int, int]  # the number of an example, and of its feature
-Rows = dict[Place, tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]]  # the outputs and labels of each feature
+# The outputs and labels of each feature.
+Rows = dict[FeatureIndex, tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]]
 
 
 class OwnMetrics:
@@ -39,7 +39,7 @@ class OwnMetrics:
         prepare = recipe.training.preprocess_logits_for_metrics
         self._prepare = None if prepare is None else import_part(PREPARE, prepare)
 
-    def rows(self, places: Sequence[Place], batch: Batch, outputs: Sequence[np.ndarray]) -> Rows:
+    def rows(self, places: Sequence[FeatureIndex], batch: Batch, outputs: Sequence[np.ndarray]) -> Rows:
         """The rows of a labelled batch, without those of its outputs that compute_metrics is not to get."""
         masked = self.task.hide(batch, None) if self.task.hides else batch
         labels = [np.asarray(masked[name]) for name in criterion_labels(self.task)]

@@ -18,7 +18,7 @@ from nlpctl import console
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.examples import ExampleList, ExampleReader, places
 from nlpctl.data.splits import TrainingData
-from nlpctl.engines.pipeline import scoring
+from nlpctl.engines.pipeline import evaluation_pipeline
 from nlpctl.engines.trained import TrainedModel, load_network
 from nlpctl.files import write_json_atomic
 from nlpctl.layout import OWN_SCORES
@@ -94,7 +94,7 @@ def _own_scores(
     def watch(*step: Any) -> None:
         rows.update(metrics.rows(*step))
 
-    scoring(model.task, model.encoder, model.predictor).predictions(examples, batch_size, watch)
+    evaluation_pipeline(model.task, model.encoder, model.predictor).predictions(examples, batch_size, watch)
     scores = metrics.scores(rows)
     return {name: value if math.isfinite(value) else None for name, value in scores.items()}  # JSON has no NaN
 

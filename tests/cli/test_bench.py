@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from nlpctl.cli.app import main
-from nlpctl.engines.timing import BenchResult, Speed, Timed, figures
 from nlpctl.modeltools import bench
+from nlpctl.modeltools.bench import BenchResult, Speed, Timed, figures
 
 
 def test_figures_are_told_where_the_page_cannot_be_written(tmp_path, monkeypatch, capsys):

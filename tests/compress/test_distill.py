@@ -23,7 +23,7 @@ from nlpctl.config.recipe_of import with_student
 from nlpctl.config.schema import DistillationSection, ModelSection, ScratchSection
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.engines.engine import DygraphPredictor
-from nlpctl.engines.pipeline import answering
+from nlpctl.engines.pipeline import prediction_pipeline
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.inference.evaluate import evaluate
 from nlpctl.models.folder import make_card, save_model_folder
@@ -124,9 +124,7 @@ def test_student_comes_to_say_what_the_teacher_says(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("sequence_classification", "bert")
-    recipe, source, setup = opened(
-        tmp_path, words, *INSIDE, MORE_TEXTS, "training.max_steps=6", *at_steps(2)
-    )
+    recipe, source, setup = opened(tmp_path, words, *INSIDE, MORE_TEXTS, "training.max_steps=6", *at_steps(2))
     whole = train_student(recipe, source, RunDirectory(tmp_path / "whole"), setup)
     steps = iter(range(100))
 
@@ -318,7 +316,7 @@ def test_labels_are_what_the_teacher_decides(tmp_path: Path) -> None:
     rows = list(read_data(recipe, teacher.model).train)
     found = teacher.labelled(rows, teacher.answers(rows, 4))
     predictor = DygraphPredictor(teacher.network)
-    wanted = answering(teacher.task, teacher.encoder, predictor).predictions(rows, 4)
+    wanted = prediction_pipeline(teacher.task, teacher.encoder, predictor).predictions(rows, 4)
     assert [list(each.tags) for each in found] == [np.concatenate(each).tolist() for each in wanted]
 
 

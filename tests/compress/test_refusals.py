@@ -98,7 +98,7 @@ def test_what_cannot_be_compared_is_told_before_anything_is_made(recipe):
     ],
 )
 def test_a_machine_that_does_not_compute_natively(recipe, monkeypatch, part, hint):
-    monkeypatch.setattr("nlpctl.engines.auto.this_machine", lambda _: OLDER)
+    monkeypatch.setattr("nlpctl.engines.choice.this_machine", lambda _: OLDER)
     refuse_engines(request(recipe("dynabert,distill+ort-static,ort-dynamic")), SimpleNamespace(device="cpu"))
     with pytest.raises(UserError, match="does not compute in (int8|bf16) natively") as told:
         refuse_engines(request(recipe(part)), SimpleNamespace(device="cpu"))
@@ -107,14 +107,14 @@ def test_a_machine_that_does_not_compute_natively(recipe, monkeypatch, part, hin
 
 def test_a_machine_without_onnxruntime_is_told_to_install_it(recipe, monkeypatch):
     machine = dataclasses.replace(OLDER, onnxruntime=False)
-    monkeypatch.setattr("nlpctl.engines.auto.this_machine", lambda _: machine)
+    monkeypatch.setattr("nlpctl.engines.choice.this_machine", lambda _: machine)
     with pytest.raises(UserError) as told:
         refuse_engines(request(recipe("ptq")), SimpleNamespace(device="cpu"))
     assert told.value.problems[0].hint.startswith("leave ptq out; or pip install onnxruntime")
 
 
 def test_a_card_is_told_how_to_go_on(recipe, monkeypatch):
-    monkeypatch.setattr("nlpctl.engines.auto.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
+    monkeypatch.setattr("nlpctl.engines.choice.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
     with pytest.raises(UserError) as told:
         refuse_engines(request(recipe("dynabert+ptq")), SimpleNamespace(device="gpu"))
     assert "on a GPU" in str(told.value) and "--device cpu" in told.value.problems[0].hint
@@ -149,7 +149,7 @@ def test_all_scores_of_the_users_function_are_reported(tmp_path):
 
 def test_a_card_trains_for_8_bits(recipe, monkeypatch):
     """Its graph is made in the same folder with --device cpu."""
-    monkeypatch.setattr("nlpctl.engines.auto.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
+    monkeypatch.setattr("nlpctl.engines.choice.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
     refuse_engines(request(recipe("dynabert+qat")), SimpleNamespace(device="gpu"))
 
 

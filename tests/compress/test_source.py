@@ -17,8 +17,7 @@ from nlpctl.compress.steps import StepExecutor, calibration_batches
 from nlpctl.compress.strategies import FP32_EXPORT
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.engines.auto import open_choice
-from nlpctl.engines.choice import Choice
+from nlpctl.engines.choice import Choice, open_choice
 from nlpctl.engines.trained import load_network
 from nlpctl.errors import UserError
 from nlpctl.export.export import export

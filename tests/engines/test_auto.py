@@ -11,7 +11,7 @@ from nlpctl.config.schema import InferenceSection
 from nlpctl.engines import auto as choose
 from nlpctl.engines.auto import open_predictor
 from nlpctl.engines.choice import Machine
-from nlpctl.engines.speeds import Known, conditions
+from nlpctl.engines.speeds import KnownSpeeds, conditions
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.export_folder import Check, ExportManifest, Graph
 from nlpctl.runtime.machine import CpuInfo
@@ -43,10 +43,10 @@ def taken(monkeypatch):
         machine = Machine(CPU, "cpu", onnxruntime=True, onnxruntime_gpu=False, gpu_bf16=False, tensorrt=False)
         monkeypatch.setattr(choose, "this_machine", lambda setup: machine)
         monkeypatch.setattr(choose, "open_choice", lambda folder, manifest, choice, *rest, **options: choice.name)
-        found = None if known is None else Known(known, "2 threads, timed earlier")
+        found = None if known is None else KnownSpeeds(known, "2 threads, timed earlier")
         monkeypatch.setattr(choose, "known_speeds", lambda *words: found)
-        monkeypatch.setattr(choose, "measured_speeds", lambda *words, gently: Known(later, "timed now"))
-        monkeypatch.setattr(choose, "_seconds", lambda *words: seconds() if callable(seconds) else seconds)
+        monkeypatch.setattr(choose, "measured_speeds", lambda *words, gently: KnownSpeeds(later, "timed now"))
+        monkeypatch.setattr(choose, "_seconds_per_row", lambda *words: seconds() if callable(seconds) else seconds)
         return open_predictor(Path("export"), manifest, InferenceSection(**inference), SETUP, 8, None, rows)
 
     return run
@@ -54,7 +54,7 @@ def taken(monkeypatch):
 
 def test_the_fastest_is_taken(taken, capsys):
     opened = taken(speeds_of({"paddle fp32": 10.0, "paddle bf16": 1234.0}))
-    assert (opened.predictor, opened.settle) == ("paddle bf16", None)
+    assert (opened.predictor, opened.find_faster) == ("paddle bf16", None)
     assert taken(speeds_of({"paddle fp32": 1300.0, "paddle bf16": 1234.0})).predictor == "paddle fp32"
     said = capsys.readouterr().err.splitlines()
     size = "rows per second, batch size 8, 2 threads, timed earlier"
@@ -73,10 +73,10 @@ def test_where_nothing_was_timed_the_usual_one_answers_at_once(taken, capsys):
     opened = taken(None, later=speeds_of({"paddle fp32": 2.0, "paddle bf16": 1.0}))
     assert opened.predictor == "paddle bf16"
     assert "not timed here yet; another network made: paddle bf16" in capsys.readouterr().err
-    assert opened.settle().predictor == "paddle fp32"
+    assert opened.find_faster().predictor == "paddle fp32"
     assert "auto takes paddle fp32" in capsys.readouterr().err
-    assert taken(None, later=speeds_of({"paddle bf16": 1.0, "paddle fp32": 0.5})).settle() is None
-    assert taken(None, later=speeds_of({}, {"paddle bf16": "exit 1"})).settle() is None
+    assert taken(None, later=speeds_of({"paddle bf16": 1.0, "paddle fp32": 0.5})).find_faster() is None
+    assert taken(None, later=speeds_of({}, {"paddle bf16": "exit 1"})).find_faster() is None
 
 
 def test_engines_that_were_timed_on_a_busy_machine_are_timed_anew(taken, capsys):
@@ -86,24 +86,24 @@ def test_engines_that_were_timed_on_a_busy_machine_are_timed_anew(taken, capsys)
     assert opened.predictor == "paddle bf16"
     how = "timed earlier, while other programs took 50% of the processors: paddle bf16 3"
     assert how in capsys.readouterr().err
-    assert opened.settle().predictor == "paddle fp32"
+    assert opened.find_faster().predictor == "paddle fp32"
     assert "timed now: paddle fp32 2" in capsys.readouterr().err
     busier = dataclasses.replace(speeds_of({"paddle fp32": 2.0, "paddle bf16": 1.0}), others=0.9)
-    assert taken(busy, later=busier).settle() is None
+    assert taken(busy, later=busier).find_faster() is None
     assert how in capsys.readouterr().err
     quiet = dataclasses.replace(busy, others=0.1)
-    assert taken(quiet).settle is None
+    assert taken(quiet).find_faster is None
 
 
 def test_long_work_pays_for_timing_first(taken, capsys):
     later = speeds_of({"paddle fp32": 2.0, "paddle bf16": 1.0})
-    enough = round(choose.PAYS * choose.LIMIT / 0.01)
+    enough = round(choose.WORTH_TIMING * choose.LIMIT / 0.01)
     long = taken(None, enough, later, seconds=0.01)
-    assert (long.predictor, long.settle) == ("paddle fp32", None)
+    assert (long.predictor, long.find_faster) == ("paddle fp32", None)
     assert taken(None, lambda most: min(most, enough), later, seconds=0.01).predictor == "paddle fp32"
     assert "timing 2 ways to run this export" in capsys.readouterr().err
     short = taken(None, enough - 1, later, seconds=0.01)
-    assert short.predictor == "paddle bf16" and short.settle is not None
+    assert short.predictor == "paddle bf16" and short.find_faster is not None
     taken(None, 8, later, seconds=pytest.fail)  # of a single batch not even the time is taken
 
 

@@ -13,8 +13,7 @@ import paddle
 import pytest
 
 from nlpctl.engines import paddle_inference
-from nlpctl.engines.auto import choices, open_choice
-from nlpctl.engines.choice import all_choices
+from nlpctl.engines.choice import all_choices, open_choice, runnable_here
 from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.engines.paddle_inference import collect_shapes
 from nlpctl.errors import RunFailed, UserError
@@ -70,7 +69,7 @@ def batch(rows: int, length: int) -> dict[str, np.ndarray]:
 
 def opened(made, name):
     folder, _, manifest = made
-    found = {choice.name: choice for choice in choices(manifest, SETUP)}
+    found = {choice.name: choice for choice in runnable_here(manifest, SETUP)}
     if name not in found:
         pytest.skip(f"this processor does not compute in {name}")
     return open_choice(folder, manifest, found[name], SETUP, 1)

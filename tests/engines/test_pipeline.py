@@ -16,7 +16,7 @@ from nlpctl.data.readers.row import BadRow
 from nlpctl.data.text.encoder import Encoding
 from nlpctl.engines import pipeline as pipelines
 from nlpctl.engines.engine import DygraphPredictor, Streams
-from nlpctl.engines.pipeline import AHEAD, answering, scoring, windows
+from nlpctl.engines.pipeline import PREFETCH_BATCHES, evaluation_pipeline, prediction_pipeline, windows
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.divided_scores import DividedModel
@@ -79,16 +79,16 @@ class Lengths:
 SENTENCES = ["a bbbb", "ccc", "", "dd eeeee f", "ggg hhhhhhh"]
 
 
-@pytest.fixture(params=[(0, 1), (0, 3), (pipelines.ALONE, 1)], ids=["threads", "streams", "one thread"])
+@pytest.fixture(params=[(0, 1), (0, 3), (pipelines.INLINE_MAX_ROWS, 1)], ids=["threads", "streams", "one thread"])
 def either(request, monkeypatch):
     """The same for large batches, which are handed between threads, also several at a time, and for small ones."""
     alone, streams = request.param
-    monkeypatch.setattr(pipelines, "ALONE", alone)
-    monkeypatch.setattr(pipelines, "WHOLE", 2)
+    monkeypatch.setattr(pipelines, "INLINE_MAX_ROWS", alone)
+    monkeypatch.setattr(pipelines, "BATCHES_BEFORE_STREAMS", 2)
     monkeypatch.setattr(Lengths, "streams", Streams(streams, nullcontext()), raising=False)
 
 
-@pytest.mark.parametrize("pipeline", [answering, scoring])
+@pytest.mark.parametrize("pipeline", [prediction_pipeline, evaluation_pipeline])
 def test_predictions_come_in_the_order_of_the_examples(pipeline):
     predictor = Lengths()
     found = pipeline(Words(), None, predictor).predictions(SENTENCES, 3)
@@ -106,7 +106,7 @@ def test_what_the_task_hides_is_hidden_before_scoring():
             assert generator is None and "labels" in batch  # an evaluation: the masks depend on the row alone
             return batch | {"lengths": batch["lengths"] * 0}
 
-    found = scoring(Hiding(), None, Lengths()).predictions(["a bb"], 2)
+    found = evaluation_pipeline(Hiding(), None, Lengths()).predictions(["a bb"], 2)
     assert found == [[("a", 0), ("bb", 0)]]
 
 
@@ -128,7 +128,7 @@ def test_a_failure_while_a_batch_is_made_is_told(method, error, told, monkeypatc
         raise error
 
     monkeypatch.setattr(Lettered, method, fail)
-    pipeline = answering(Words(), None, Lengths())
+    pipeline = prediction_pipeline(Words(), None, Lengths())
     with pytest.raises(told, match="a broken row"):
         pipeline.predictions(SENTENCES, 2)
     with pytest.raises(told, match="a broken row"):
@@ -146,8 +146,8 @@ def test_a_stream_answers_as_predictions_do_and_leaves_bad_rows_out(either):
     rows[3] = rows[17] = BadRow("file", 3, "blank text")
     rows[20:30] = [BadRow("file", 20, "blank text")] * 10  # a whole window of them
     streaming, alone = Lengths(), Lengths()
-    found = list(answering(Words(), None, streaming).stream(windows(rows, 10), 4, joined))
-    pipeline = answering(Words(), None, alone)
+    found = list(prediction_pipeline(Words(), None, streaming).stream(windows(rows, 10), 4, joined))
+    pipeline = prediction_pipeline(Words(), None, alone)
     assert found == [joined(window, pipeline.predictions(window, 4)) for window in windows(rows, 10)]
     assert [row for window in found for row, _ in window] == rows
     in_order = list if Lengths.streams.count == 1 else sorted  # threads note their batches when they come to it
@@ -191,7 +191,7 @@ def test_divided_batches_are_those_of_one_process(either, workers, window, monke
 
 
 def test_reading_goes_on_while_the_engine_works_but_not_for_ever(monkeypatch):
-    monkeypatch.setattr(pipelines, "ALONE", 0)
+    monkeypatch.setattr(pipelines, "INLINE_MAX_ROWS", 0)
     read, allowed = [], []
 
     def rows():
@@ -210,9 +210,9 @@ def test_reading_goes_on_while_the_engine_works_but_not_for_ever(monkeypatch):
             return super().outputs(batch)
 
     seen = [0]
-    parts = answering(Words(), None, Waiting()).stream(windows(rows(), 2), 4, joined)
+    parts = prediction_pipeline(Words(), None, Waiting()).stream(windows(rows(), 2), 4, joined)
     next(parts)
-    assert 20 <= allowed[0] <= 2 * (AHEAD + 3)
+    assert 20 <= allowed[0] <= 2 * (PREFETCH_BATCHES + 3)
     parts.close()
     time.sleep(0.05)
     last = len(read)
@@ -232,10 +232,16 @@ def test_small_batches_stay_in_one_thread():
             threads.add(threading.current_thread())
             return super().predictions(outputs, parts)
 
-    for size in (1, pipelines.ALONE):
-        assert len(list(answering(Noting(), None, Lengths()).stream(windows(SENTENCES, 2), size, joined))) == 3
+    for size in (1, pipelines.INLINE_MAX_ROWS):
+        assert (
+            len(list(prediction_pipeline(Noting(), None, Lengths()).stream(windows(SENTENCES, 2), size, joined))) == 3
+        )
     assert threads == {threading.current_thread()}
-    list(answering(Noting(), None, Lengths()).stream(windows(SENTENCES, 2), pipelines.ALONE + 1, joined))
+    list(
+        prediction_pipeline(Noting(), None, Lengths()).stream(
+            windows(SENTENCES, 2), pipelines.INLINE_MAX_ROWS + 1, joined
+        )
+    )
     assert len(threads) == 3
 
 
@@ -261,8 +267,8 @@ def test_streams_compute_side_by_side_while_they_are_open(monkeypatch):
             return super().outputs(batch)
 
     rows = [f"{'a' * (i % 5 + 1)} b" for i in range(60)]
-    monkeypatch.setattr(pipelines, "WHOLE", 4)  # the batches of the first window
-    found = list(answering(Words(), None, Meeting()).stream(windows(rows, 20), 10, joined))
+    monkeypatch.setattr(pipelines, "BATCHES_BEFORE_STREAMS", 4)  # the batches of the first window
+    found = list(prediction_pipeline(Words(), None, Meeting()).stream(windows(rows, 20), 10, joined))
     assert opened == [True, False] and early == [threading.current_thread()] * 4
     assert [row for part in found for row, _ in part] == rows
     assert all(found == [(word, len(word)) for word in row.split()] for part in found for row, found in part)
@@ -298,7 +304,7 @@ def test_what_fails_is_raised_in_its_place(place, either):
 
     found = []
     with pytest.raises(UserError, match="broken"):
-        for part in answering(Reading(), None, Breaking()).stream(windows(rows(), 10), 5, finish):
+        for part in prediction_pipeline(Reading(), None, Breaking()).stream(windows(rows(), 10), 5, finish):
             found += part
     assert [row for row, _ in found] == [f"w{i}" for i in range(30)]
 
@@ -312,7 +318,7 @@ def test_what_is_answered_is_not_held_back_while_the_input_pauses(either):
 
     waiting.put("a")
     waiting.put("bb")
-    parts = answering(Words(), None, Lengths()).stream(windows(rows(), 1), 1, joined)
+    parts = prediction_pipeline(Words(), None, Lengths()).stream(windows(rows(), 1), 1, joined)
     assert next(parts) == [("a", [("a", 1)])]
     assert next(parts) == [("bb", [("bb", 2)])]
     waiting.put(None)

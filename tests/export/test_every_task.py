@@ -35,14 +35,14 @@ def answers(recipe, source, engine):
     recipe = dataclasses.replace(recipe, inference=InferenceSection(engine=engine, precision="fp32"))
     model = open_trained_model(recipe, set_up_process(recipe), source, 8)
     assert model.predictor.engine == engine
-    from nlpctl.engines.pipeline import answering
+    from nlpctl.engines.pipeline import prediction_pipeline
 
     rows = task_rows(recipe.task, recipe.data)
     reader = ExampleReader(rows, None)
     examples = [reader.read(row) for row in open_split(rows, "dev", labelled=False)]
     if recipe.task == "masked_language_model":
         examples = [dataclasses.replace(each, text=f"the [MASK] {each.text}") for each in examples]
-    predictions = answering(model.task, model.encoder, model.predictor).predictions(examples, 8)
+    predictions = prediction_pipeline(model.task, model.encoder, model.predictor).predictions(examples, 8)
     return model.task.decisions(examples, predictions)
 
 

@@ -21,7 +21,7 @@ def test_an_engine_that_fails_is_left_out(failing, expected, monkeypatch, tmp_pa
     task = SimpleNamespace(name="any", data=None, labels=(), graph_scores=True, report=report, calibration=None)
     task.judged = lambda *_: None
     for name, value in {
-        "choices": lambda *_: ways,
+        "runnable_here": lambda *_: ways,
         "has_split": lambda *_: True,
         "task_rows": lambda *_: None,
         "read_labelled_split": lambda *_: ([1, 2], None, None),

@@ -17,7 +17,7 @@ def test_samples_suit_the_graph(made_run, task):
     recipe = made_run(task)
     folder = export(recipe, find_trained_model(recipe), ExportRequest(("paddle",), ("fp32",))).folder
     manifest, setup = read_manifest(folder), set_up_process(recipe)
-    from nlpctl.engines.auto import choices, open_choice
+    from nlpctl.engines.choice import open_choice, runnable_here
     from nlpctl.engines.samples import sample_batches
 
     for batch_size in (1, 7):
@@ -25,7 +25,7 @@ def test_samples_suit_the_graph(made_run, task):
         assert {len(batch["input_ids"]) for batch in batches} == {batch_size}
         widths = [batch["input_ids"].shape[1] for batch in batches]
         assert len(set(widths)) > 1 and max(widths) <= manifest.max_seq_length
-        predictor = open_choice(folder, manifest, choices(manifest, setup)[0], setup, batch_size)
+        predictor = open_choice(folder, manifest, runnable_here(manifest, setup)[0], setup, batch_size)
         for batch in batches:
             assert list(batch) == [spec.name for spec in manifest.inputs]
             assert len(predictor.outputs(batch)) == len(manifest.outputs)

@@ -43,7 +43,7 @@ def test_a_service_whose_export_was_timed_elsewhere_answers_first_and_times_then
     async def served():
         service.batcher.start()
         try:
-            before, settling = await answers(), asyncio.create_task(asyncio.to_thread(service.settle))
+            before, settling = await answers(), asyncio.create_task(asyncio.to_thread(service.find_faster))
             while not settling.done():
                 assert await answers() == before
                 await asyncio.sleep(0.05)
@@ -57,7 +57,7 @@ def test_a_service_whose_export_was_timed_elsewhere_answers_first_and_times_then
     speeds = EngineSpeeds.from_json(json.loads(kept.read_text()))
     fastest = max(speeds.rows_per_second, key=lambda name: speeds.speed(name, 8))
     assert " ".join(service.facts()[key] for key in ("engine", "precision")) == fastest
-    assert make_service(recipe, set_up_process(recipe), str(folder), settings).settle is None
+    assert make_service(recipe, set_up_process(recipe), str(folder), settings).find_faster is None
 
 
 def test_requests_that_meet_are_computed_side_by_side_and_answered_as_alone(classifier, tmp_path):
@@ -116,5 +116,5 @@ def test_served_answers_are_those_of_predict(made_run, tmp_path, task):
     assert set(expected[0]) >= set(task_class(task).answer_keys) != set()
     service, answers = asyncio.run(served())
     assert json.loads(json.dumps(answers)) == expected
-    assert service.settle is None
+    assert service.find_faster is None
     assert service.facts() == {"task": task, "engine": "dygraph", "precision": "fp32"}

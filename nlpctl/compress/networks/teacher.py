@@ -34,7 +34,7 @@ from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.word_spans import is_ideograph, load_jieba
 from nlpctl.engines.engine import DygraphPredictor, Predictor
 from nlpctl.engines.paddle_inference import PaddlePredictor
-from nlpctl.engines.pipeline import answering, windows
+from nlpctl.engines.pipeline import prediction_pipeline, windows
 from nlpctl.files import staged_file, write_npz
 from nlpctl.formats.array_files import read_npz
 from nlpctl.graphs.graph_files import PREFIX, paddle_files
@@ -272,7 +272,9 @@ class Teacher:
         return found
 
     def _answers(self, predictor: Predictor, examples: Sequence[Any], batch_size: int) -> list[np.ndarray]:
-        parts = answering(_giving_logits(self.task), self.encoder, predictor).predictions(examples, batch_size)
+        parts = prediction_pipeline(_giving_logits(self.task), self.encoder, predictor).predictions(
+            examples, batch_size
+        )
         return [np.concatenate([np.atleast_2d(logits) for logits in each]) for each in parts]
 
     @contextlib.contextmanager

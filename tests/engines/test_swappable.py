@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from nlpctl.engines.engine import Switch
+from nlpctl.engines.engine import SwappablePredictor
 from nlpctl.runtime.threads import Streams
 
 
@@ -21,8 +21,8 @@ class Engine:
 
 
 def test_the_engine_that_came_last_answers() -> None:
-    switch = Switch(Engine("onnxruntime", 2))
-    assert switch.outputs({"x": np.array(3)}) == (6,)
-    switch.use(Engine("paddle", 1))
-    assert (switch.engine, switch.precision, switch.streams.count) == ("paddle", "fp32", 1)
-    assert switch.outputs({"x": np.array(3)}) == (3,)
+    predictor = SwappablePredictor(Engine("onnxruntime", 2))
+    assert predictor.outputs({"x": np.array(3)}) == (6,)
+    predictor.swap(Engine("paddle", 1))
+    assert (predictor.engine, predictor.precision, predictor.streams.count) == ("paddle", "fp32", 1)
+    assert predictor.outputs({"x": np.array(3)}) == (3,)
