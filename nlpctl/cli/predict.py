@@ -6,7 +6,7 @@ import dataclasses
 from io import StringIO
 from json import loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,8 +22,9 @@ from nlpctl.cli.options import (
     load_command_recipe,
 )
 from nlpctl.cli.output import Json, give, tell_shares
+from nlpctl.config.input_formats import INPUT_FORMATS, PLAIN
 from nlpctl.config.positions import located
-from nlpctl.config.schema import DataFormat, Purpose
+from nlpctl.config.schema import Purpose
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from nlpctl.inference.layer_outputs import LayerOutputsResult
     from nlpctl.inference.predict import PredictResult
 
-FORMATS = (*get_args(DataFormat), "parquet")
+FORMATS = ("auto", *INPUT_FORMATS)
 PARTS = ("jsonl", "parquet")
 
 
@@ -54,8 +55,8 @@ def predict(
         str,
         typer.Option(
             "--format",
-            help="text (a line each), tsv, quoted_tsv, csv, xlsx, jsonl, json, parquet, conll, joined, segmented, "
-            "squad, label_studio, doccano, cluener; auto: by the ending.",
+            help=f"{PLAIN} (a line each), "
+            f"{', '.join(name for name in INPUT_FORMATS if name != PLAIN)}; auto: by the ending.",
         ),
     ] = "auto",
     keep: Annotated[

@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nlpctl.config.catalogue import compression_fields, training_fields
+from nlpctl.config.input_formats import OF_DATA
 from nlpctl.config.key_use import (
     ANSWERS,
     CHOICE,
@@ -611,10 +612,10 @@ class LossSection:
     label_smoothing: float = key(0.0, WEIGHTS, "Share of the target that is spread over all labels.")
 
 
-DataFormat = Literal[
-    "auto", "tsv", "csv", "quoted_tsv", "xlsx", "jsonl", "json", "text", "conll", "joined", "segmented", "squad",
-    "label_studio", "doccano", "cluener",
-]  # fmt: skip
+if TYPE_CHECKING:
+    DataFormat = str
+else:  # mypy knows no Literal of a tuple
+    DataFormat = Literal[("auto", *OF_DATA)]
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.config.input_formats import ANNOTATED, TAGGED
 from nlpctl.config.keys import find_key
 from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.schema import Check, Finding, Recipe, value_of
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
-
-TAGGED = ("conll", "joined", "segmented", "cluener")  # values of data.format: words and tags, or entities
-ANNOTATED = ("label_studio", "doccano")  # values of data.format: labels, or spans, that people gave elsewhere
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,16 @@ from itertools import chain, islice, takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
+from nlpctl.config.input_formats import INPUT_FORMATS, PLAIN
 from nlpctl.data.readers.packed import packing, suffix_of, unpacked, unpacking_errors_as_user_errors
-from nlpctl.data.readers.parquet_rows import parquet_rows
-from nlpctl.data.readers.readers import DELIMITED, DOCUMENTS, file_lines, parse_lines, plain_rows
+from nlpctl.data.readers.readers import file_lines, reader_rows
+from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.tables import says_separator, table_records
-from nlpctl.data.readers.xlsx_rows import XLSX, xlsx_rows
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.layout import MANIFEST, PARTS
 from nlpctl.names import refuse_not_utf8
 
-PLAIN, PARQUET = "text", "parquet"
 STDIN = "-"
 CLUSTER = "pip install 'nlpctl[cluster]'"
 
@@ -39,7 +38,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file. `where`: a path, a URL, or - for standard input; `format`: text, parquet or one of data.format.
+    """One file. `where`: a path, a URL, or - for standard input; `format`: a name in INPUT_FORMATS.
 
     `unpacked`: a copy of a packed file that is read in its place, and anywhere in it.
     """
@@ -65,10 +64,10 @@ class InputFile:
 
     @property
     def divisible(self) -> bool:
-        """Whether it can be read from the middle: a row group of Parquet, or a line of what is not packed."""
+        """Whether it can be read from the middle: a row group, or a line of what is not packed."""
         if packing(self.where) and self.unpacked is None:
             return False
-        return self.rereadable and self.format not in DOCUMENTS
+        return self.rereadable and not INPUT_FORMATS[self.format].whole
 
     def identity(self) -> dict[str, Any]:
         """What a resumed prediction must find again. UserError if it cannot be read again."""
@@ -113,8 +112,8 @@ class ReadPosition:
     """A part of a file, and where in it reading begins.
 
     The part begins at byte `begin`, the first of line `first_line`, and ends before byte `end` (None: the end of the
-    file); reading begins at line `line`, and `skip` rows from there are passed over. In a Parquet file `begin` and
-    `end` are row groups, `first_line` is a row.
+    file); reading begins at line `line`, and `skip` rows from there are passed over. In a file with row groups `begin`
+    and `end` count these, and `first_line` is a row.
     """
 
     begin: int = 0
@@ -127,27 +126,28 @@ class ReadPosition:
 def rows_at(
     file: InputFile, rows: TaskRows, position: ReadPosition, columns: Sequence[str] | None = None
 ) -> Iterator[Any]:
-    """The rows, good and bad, of `file` from `position` on. `columns`: those that are wanted of a Parquet file."""
-    required, header = rows.required(labelled=False), rows.data.header
+    """The rows, good and bad, of `file` from `position` on. `columns`: those that are wanted, where that saves time."""
+    header = rows.data.header
+    # Any task may be asked in lines of plain text; a line is then what `plain_column` says.
+    plain = file.format == PLAIN and rows.plain_column is not None
+    request = ReadRequest(
+        file.format,
+        header,
+        (rows.plain_column,) if plain else rows.required(labelled=False),
+        rows,
+        columns,
+        groups=(position.begin, position.end, position.first_line),
+        blank_lines=True,
+    )
     with file.open() as stream:
-        if file.format == PARQUET:
-            parts = (position.begin, position.end, position.first_line)
-            yield from islice(parquet_rows(stream, file.name, required, parts, columns), position.skip, None)
+        if INPUT_FORMATS[file.format].binary:
+            yield from islice(reader_rows(stream, file.name, request), position.skip, None)
             return
-        if file.format == XLSX:
-            yield from islice(xlsx_rows(stream, file.name, header, required), position.skip, None)
-            return
-        part = Part(stream, position)
-        lines = file_lines(part, file.name, file.format, position.line)
-        if file.format == PLAIN:
-            parsed = plain_rows(lines, file.name, rows.plain_column)
-        else:
-            head = _head(file, position, header, required)
-            # Without a header line the first good row tells the number of columns; it is not a row of this part.
-            extra = int(bool(head) and not header)
-            read = parse_lines(chain(head, lines), file.name, file.format, header, required, rows)
-            parsed = islice(read, extra, None)
-        yield from islice(parsed, position.skip, None)
+        head = _head(file, position, header, request.required)
+        lines = file_lines(Part(stream, position), file.name, file.format, position.line)
+        # Without a header line the first good row tells the number of columns; it is not a row of this part.
+        extra = int(bool(head) and not header)
+        yield from islice(reader_rows(chain(head, lines), file.name, request), extra + position.skip, None)
 
 
 class Part:
@@ -186,7 +186,7 @@ class Part:
 
 def _head(file: InputFile, position: ReadPosition, header: bool, required: Sequence[str]) -> list[tuple[int, bytes]]:
     """The lines before `position` of the record that names the columns of a table, or counts them."""
-    if file.format not in DELIMITED or position.line == 1:
+    if INPUT_FORMATS[file.format].columns != "header" or position.line == 1:
         return []
     taken: list[tuple[int, bytes]] = []
     with file.open() as stream:

@@ -16,14 +16,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from nlpctl.data.input_files import PARQUET, InputFile, Part, ReadPosition, rows_at
+from nlpctl.config.input_formats import INPUT_FORMATS
+from nlpctl.config.tasks import load
+from nlpctl.data.input_files import InputFile, Part, ReadPosition, rows_at
 from nlpctl.data.inputs import KeptRowReader, PredictInput, wanted_columns
 from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, keep_by_default
 from nlpctl.data.readers.lines import MAX_LINE
-from nlpctl.data.readers.parquet_rows import group_rows
-from nlpctl.data.readers.readers import DOCUMENTS
 from nlpctl.data.readers.row import BadRow, Row, is_bad
-from nlpctl.data.readers.tables import QUOTED
 from nlpctl.data.rows.examples import SHOWN
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
@@ -102,7 +101,7 @@ def _cut_file(file: InputFile, number: int, size: int) -> Iterator[Range]:
     if not file.divisible:
         yield Range(number)
         return
-    if file.format == PARQUET:
+    if INPUT_FORMATS[file.format].row_groups is not None:
         yield from _row_groups(file, number)
         return
     total = file.size
@@ -117,7 +116,7 @@ def _cut_file(file: InputFile, number: int, size: int) -> Iterator[Range]:
 
 def _row_groups(file: InputFile, number: int) -> Iterator[Range]:
     with file.open() as stream:
-        rows = group_rows(stream, file.name)
+        rows = load(INPUT_FORMATS[file.format].row_groups)(stream, file.name)
     if not rows:
         yield Range(number)
     for place, line in enumerate([1, *accumulate(rows, initial=1)][1:-1]):
@@ -127,7 +126,7 @@ def _row_groups(file: InputFile, number: int) -> Iterator[Range]:
 def _cut_after(stream: object, wanted: int, kind: str) -> int | None:
     """The first place from `wanted` on at which a row begins, whatever is before it; None if there is none near."""
     stream.seek(wanted - 1)
-    place, blank_line_needed, second = wanted - 1, kind == "conll", False
+    place, blank_line_needed, second = wanted - 1, INPUT_FORMATS[kind].sentences, False
     while place < wanted + MAX_LINE and (line := stream.readline(MAX_LINE)):
         place += len(line)
         # A sentence ends at a blank line; the first line here may be the end of one that is not.
@@ -171,7 +170,7 @@ def with_lines(source: PredictInput, ranges: Sequence[Range], counted: dict[Rang
         count = counted.get(ranges[place])
         if count is not None:
             line += count.lines
-            joined = count.quoted and source.files[part.file].format in QUOTED
+            joined = count.quoted and INPUT_FORMATS[source.files[part.file].format].in_quotes
     return result
 
 
@@ -180,7 +179,8 @@ def scan(source: PredictInput, part: Range, keep: PassthroughColumns | None) -> 
     file, rows, stops = source.files[part.file], source.task_rows, source.task_rows.data.on_bad_row == "error"
     count, bad, first, marks, good = 0, 0, [], [], False
     unkept = error = None
-    marked = file.format not in (*DOCUMENTS, PARQUET)
+    format = INPUT_FORMATS[file.format]
+    marked = not format.whole and format.row_groups is None
     columns = wanted_columns(rows, file, keep_by_default(file.format) if keep is None else keep)
     try:
         reader = KeptRowReader(rows, file, KEEP_NONE)

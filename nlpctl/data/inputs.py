@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.input_files import PARQUET, PLAIN, STDIN, InputFile, ReadPosition, expand_name, is_url, rows_at
+from nlpctl.config.input_formats import INPUT_FORMATS, PLAIN
+from nlpctl.data.input_files import STDIN, InputFile, ReadPosition, expand_name, is_url, rows_at
 from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, keep_by_default
 from nlpctl.data.readers.annotation_rows import recognised_format
 from nlpctl.data.readers.lines import refuse_other_encodings
@@ -21,14 +22,18 @@ from nlpctl.data.readers.packed import suffix_of
 from nlpctl.data.readers.readers import after_header, no_rows
 from nlpctl.data.readers.row import BadRow, is_bad
 from nlpctl.data.readers.segmented import is_segmented
-from nlpctl.data.readers.xlsx_rows import XLSX
 from nlpctl.data.rows.examples import BadRowLog, ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.outputs import note_inputs
 
 _BEGINNING = 1 << 16  # bytes that are looked at
-_ENDINGS = {".txt": PLAIN, ".parquet": PARQUET}  # and those of the task
+_ENDINGS = {  # and those of the task
+    ending: each.name
+    for each in INPUT_FORMATS.values()
+    if each.name == PLAIN or each.for_predict_only
+    for ending in each.endings
+}
 _TAGGED_WORD = re.compile(r"\S+[\t ](O|[BIESMLU]-\S+|\S+-[BIESMLU])")
 
 
@@ -82,7 +87,7 @@ class PredictInput:
     def refuse_other_encodings(self) -> None:
         """UserError if the first line of a file shows that it is no text in UTF-8, before gigabytes are read."""
         for file in self.files:
-            if file.format not in (PARQUET, XLSX):
+            if not INPUT_FORMATS[file.format].binary:
                 with file.open() as stream:
                     refuse_other_encodings(stream.read(_BEGINNING).split(b"\n", 1)[0], file.name)
 
@@ -117,7 +122,7 @@ class PredictInput:
 
 def wanted_columns(rows: TaskRows, file: InputFile, keep: PassthroughColumns) -> tuple[str, ...] | None:
     """The columns that are read, where leaving out the others saves time; None: all."""
-    if file.format != PARQUET or keep.names != ():
+    if INPUT_FORMATS[file.format].columns != "schema" or keep.names != ():
         return None
     return "id", *(name for name in asdict(rows.data.columns).values() if name is not None)
 

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.input_formats import PLAIN
 from nlpctl.config.own_code import require_rows_named
 from nlpctl.config.schema import DataSection, SplitFilesSection
 from nlpctl.data.changed_rows import ChangedRows, unmapped_source
 from nlpctl.data.functions import describe_error, import_function
-from nlpctl.data.readers.annotation_rows import AnnotatedTask, OnlyAnnotated, recognised_format
+from nlpctl.data.readers.annotated import AnnotatedTask, OnlyAnnotated
+from nlpctl.data.readers.annotation_rows import recognised_format
 from nlpctl.data.readers.packed import open_unpacked, suffix_of
 from nlpctl.data.readers.readers import file_format, read_rows
 from nlpctl.data.readers.row import BadRow, Row, RowSource, missing_key
-from nlpctl.data.readers.segmented import SEGMENTED, is_segmented
+from nlpctl.data.readers.segmented import is_segmented
 from nlpctl.data.rows.labels import LabelSet, label_names, named_label, numbered_label
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
@@ -130,7 +132,7 @@ def _format_of(rows: TaskRows, path: Path, declared: str) -> str:
         annotated = recognised_format(path, rows.annotation)
     kind = annotated or file_format(path, declared, rows.endings)
     # Both are .txt files of a tagger; the other endings of CoNLL say what they are.
-    return SEGMENTED if declared == "auto" and kind == "conll" and _holds_segmented(path) else kind
+    return "segmented" if declared == "auto" and kind == "conll" and _holds_segmented(path) else kind
 
 
 def _holds_segmented(path: Path) -> bool:
@@ -183,8 +185,8 @@ class FileRows:
     def __iter__(self) -> Iterator[Row | BadRow]:
         required = [self.named.get(column, column) for column in self.required]
         for path, kind in zip(self.files, self.formats, strict=True):
-            wanted = [self.plain] if kind == "text" and self.plain is not None else required
-            if kind == "text":
+            wanted = [self.plain] if kind == PLAIN and self.plain is not None else required
+            if kind == PLAIN:
                 lacking = set(self.required) - {self.plain or next(iter(self.required), None)}
                 if lacking or not wanted:
                     reason = f"no column {min(lacking)!r}" if lacking else "no columns"

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nlpctl.data.readers.annotation_rows import ANNOTATED
-from nlpctl.data.readers.readers import OBJECTS
+from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
@@ -53,7 +52,8 @@ KEEP_ALL, KEEP_NONE = PassthroughColumns(None), PassthroughColumns(())
 
 def keep_by_default(format: str) -> PassthroughColumns:
     """Everything of rows that are objects, and nothing of tables, whose columns may be many and long."""
-    return KEEP_ALL if format in (*OBJECTS, *ANNOTATED) else KEEP_NONE
+    rows = INPUT_FORMATS[format]
+    return KEEP_ALL if rows.columns == "keys" or rows.annotator is not None else KEEP_NONE
 
 
 def parse_keep(names: str | Iterable[str]) -> PassthroughColumns:

@@ -9,15 +9,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.input_formats import INPUT_FORMATS, InputFormat
 from nlpctl.data.open_split import FileRows
-from nlpctl.data.readers.annotation_rows import ANNOTATED, annotated_content, table_format
+from nlpctl.data.readers.annotation_rows import annotated_content, table_format
 from nlpctl.data.readers.conll import ends_sentence
 from nlpctl.data.readers.json_rows import json_bytes
 from nlpctl.data.readers.packed import open_unpacked, suffix_of
-from nlpctl.data.readers.readers import DELIMITED
 from nlpctl.data.readers.row import Row, RowSource
-from nlpctl.data.readers.segmented import SEGMENTED
-from nlpctl.data.readers.xlsx_rows import XLSX
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
 
@@ -43,32 +41,33 @@ class Records:
         UserError if the files are of several formats, or have different headers.
         """
         self._rows = rows
-        if isinstance(source, FileRows):
-            self._kind, self.suffix = _one_format(source)
-            if self._kind == XLSX:
-                self._kind, self.suffix = "values", ".jsonl"
-            if self._kind in ANNOTATED:  # rows of a table are copied as they are
-                self._kind = table_format(source.files[0]) or self._kind
-        else:
-            self._kind, self.suffix = "values", ".jsonl"
-        self._header = b""
+        self._copied, self.suffix, self._header = "jsonl", ".jsonl", b""
         self._lines: list[bytes] = []
-        if self._kind in (*DELIMITED, "jsonl", "text", "conll", SEGMENTED):
-            self._header, self._lines = self._read_lines(source.files, starts)
+        if isinstance(source, FileRows):
+            format, suffix = _one_format(source)
+            if format.annotator is not None:  # some are tables, whose rows are copied as they are
+                format = INPUT_FORMATS[table_format(source.files[0]) or format.name]
+            self._copied = format.copied
+            if format.copied != "jsonl":
+                self.suffix = suffix
+            if format.copied == "lines":
+                self._header, self._lines = self._read_lines(format, source.files, starts)
 
     def content(self, chosen: Iterable[int]) -> bytes:
         """A file with the rows at the indexes `chosen`, in that order."""
-        if self._kind == "squad":
+        if self._copied == "articles":
             return json_bytes(_articles([self._rows[i] for i in chosen])) + b"\n"
-        if self._kind == "json":
+        if self._copied == "array":
             return b"[\n" + b",\n".join(json_bytes(self._rows[i].values) for i in chosen) + b"\n]\n"
-        if self._kind in ANNOTATED:
+        if self._copied == "records":
             return annotated_content([self._rows[i] for i in chosen], self.suffix)
-        if self._kind == "values":
+        if self._copied == "jsonl":
             return b"".join(_json_line(self._rows[i]) for i in chosen)
         return self._header + b"".join(self._lines[i] for i in chosen)
 
-    def _read_lines(self, files: Sequence[Path], starts: Mapping[str, Sequence[int]]) -> tuple[bytes, list[bytes]]:
+    def _read_lines(
+        self, format: InputFormat, files: Sequence[Path], starts: Mapping[str, Sequence[int]]
+    ) -> tuple[bytes, list[bytes]]:
         """The header of the files, and the lines of each row."""
         headers: dict[bytes, Path] = {}
         lines: list[bytes] = []
@@ -78,23 +77,24 @@ class Records:
             begins = starts[str(path)]
             # A row ends where the next one begins, bad rows included: those lines must not be copied along.
             ends = dict(pairwise([*begins, len(raw) + 1]))
-            if self._kind in DELIMITED:
+            if format.columns == "header":
                 headers.setdefault(_without_blank_end(raw[: begins[0] - 1]), path)
             own = (row.line for row in self._rows if row.source == str(path))
-            lines += [self._piece(raw[start - 1 : ends[start] - 1]) for start in own]
+            lines += [_piece(format, raw[start - 1 : ends[start] - 1]) for start in own]
         if len(headers) > 1:
             where = ", ".join(str(path) for path in headers.values())
             raise UserError("the files have different headers", where=where, hint="split them one by one")
         return next(iter(headers), b""), lines
 
-    def _piece(self, lines: list[bytes]) -> bytes:
-        """The bytes of the row that begins with the first of `lines`, which end before the next row."""
-        if self._kind == "conll":
-            # Comments or document marks may follow the blank line; they belong to the next sentence.
-            texts = [line.decode(errors="replace") for line in lines]
-            end = next((i for i, text in enumerate(texts) if ends_sentence(text, tagged=True)), len(texts))
-            return b"\n".join(lines[:end]) + b"\n\n"
-        return _without_blank_end(lines)  # a quoted cell of csv may run over several lines
+
+def _piece(format: InputFormat, lines: list[bytes]) -> bytes:
+    """The bytes of the row that begins with the first of `lines`, which end before the next row."""
+    if format.sentences:
+        # Comments or document marks may follow the blank line; they belong to the next sentence.
+        texts = [line.decode(errors="replace") for line in lines]
+        end = next((i for i, text in enumerate(texts) if ends_sentence(text, tagged=True)), len(texts))
+        return b"\n".join(lines[:end]) + b"\n\n"
+    return _without_blank_end(lines)  # a quoted cell of csv may run over several lines
 
 
 def _without_blank_end(lines: list[bytes]) -> bytes:
@@ -105,11 +105,12 @@ def _without_blank_end(lines: list[bytes]) -> bytes:
     return b"".join(line + b"\n" for line in lines[:count])
 
 
-def _one_format(source: FileRows) -> tuple[str, str]:
+def _one_format(source: FileRows) -> tuple[InputFormat, str]:
+    """The format and the ending of all files. UserError: they differ."""
     if len(set(source.formats)) > 1 or len({suffix_of(path) for path in source.files}) > 1:
         hint = "split them one by one: nlpctl data split RECIPE FILE -o FOLDER"
         raise UserError("the files are of several formats", where=source.description, hint=hint)
-    return source.formats[0], suffix_of(source.files[0])  # what is packed is written unpacked
+    return INPUT_FORMATS[source.formats[0]], suffix_of(source.files[0])  # what is packed is written unpacked
 
 
 def _content(path: Path) -> bytes:

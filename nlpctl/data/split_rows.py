@@ -8,12 +8,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.schema import DataSection
 from nlpctl.data.changed_rows import rows_before_and_after
 from nlpctl.data.near_duplicates import row_key
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.readers.row import BadRow, Row, RowSource
-from nlpctl.data.readers.xlsx_rows import XLSX
 from nlpctl.data.records import article_of
 from nlpctl.data.rows.examples import BadRowLog, ExampleReader
 from nlpctl.data.rows.labels import LabelSet
@@ -167,7 +167,7 @@ def as_written(source: RowSource, read: SplitRows, data: DataSection) -> list[Ro
     """
     plain: Any = None
     if isinstance(source, FileRows):
-        chosen = [i for i, kind in enumerate(source.formats) if kind in ("json", XLSX)]
+        chosen = [i for i, kind in enumerate(source.formats) if INPUT_FORMATS[kind].copied in ("array", "jsonl")]
         if chosen and (source.named or source.label_names is not None):
             files, formats = (tuple(given[i] for i in chosen) for given in (source.files, source.formats))
             required = tuple(source.named.get(column, column) for column in source.required)

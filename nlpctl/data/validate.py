@@ -9,13 +9,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.own_code import require_rows_named
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.console import display_width
 from nlpctl.data.open_split import SPLITS, FileRows, has_split, open_split
-from nlpctl.data.readers.readers import DELIMITED, OBJECTS, read_rows
+from nlpctl.data.readers.readers import read_rows
 from nlpctl.data.readers.row import Row
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import Problem, UserError
@@ -82,15 +83,16 @@ def column_problems(recipe: Recipe, splits: Sequence[str] = SPLITS) -> list[Prob
 def _missing(recipe: Recipe, split: str, source: FileRows, path: Path, kind: str) -> Iterator[_Missing]:
     """The required columns that a file lacks. UserError: as read_rows."""
     required = [source.named.get(column, column) for column in source.required]
-    known = kind in DELIMITED or kind in OBJECTS
+    columns_are = INPUT_FORMATS[kind].columns
+    known = columns_are != "fixed"
     begun = list(islice(read_rows(path, kind, source.header, () if known else required, source.task), _LOOKED_AT))
     rows = [row.values for row in begun if isinstance(row, Row)]
-    if not known or not rows or (kind in OBJECTS and recipe.data.on_bad_row == "skip"):
+    if not known or not rows or (columns_are == "keys" and recipe.data.on_bad_row == "skip"):
         return  # of objects, rows that lack the key may be left out, and others come later
     columns = tuple(dict.fromkeys(name for values in rows for name in values))
-    if kind in DELIMITED and len(columns) == 1:
+    if columns_are == "header" and len(columns) == 1:
         next(read_rows(path, kind, source.header, required))  # it knows what a table of one column may be instead
-    texts, headed = tuple(_text_columns(columns, rows)), kind in DELIMITED and source.header
+    texts, headed = tuple(_text_columns(columns, rows)), columns_are == "header" and source.header
     for column, name in zip(source.required, required, strict=True):
         if name not in columns:
             yield _Missing(name, _key(recipe, split, column, column in source.named), columns, texts, headed)

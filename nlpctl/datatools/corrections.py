@@ -18,13 +18,14 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.checksums import sha256_of
+from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.data.passthrough_columns import json_line
 from nlpctl.data.readers.conll import DOCUMENT, JOINT, TAGS, ends_sentence
 from nlpctl.data.readers.json_rows import json_bytes
 from nlpctl.data.readers.lines import is_blank, refuse_surrogates
 from nlpctl.data.readers.readers import read_rows
 from nlpctl.data.readers.row import BadRow, Row
-from nlpctl.data.readers.tables import COMMA, QUOTED, QUOTED_TSV, separated
+from nlpctl.data.readers.tables import COMMA, QUOTED_TSV, separated
 from nlpctl.datatools.inspect import refuse_files
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json, small_text, staged_file, writing
@@ -103,7 +104,7 @@ def _by_lines(
 ) -> bytes:
     lines = content.split(b"\n")
     write = _LINES[kind]
-    if kind in QUOTED:
+    if INPUT_FORMATS[kind].in_quotes:
         _, separator = separated(enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1), header)
         write = partial(_quoted, "\t" if kind == QUOTED_TSV else separator)
     ends = dict(pairwise([*(row.line for row in rows), len(lines) + 1]))
@@ -129,7 +130,7 @@ def _without(lines: list[bytes], kind: str, row: Row) -> list[bytes]:
 
 def _record_length(lines: Sequence[bytes], kind: str) -> int:
     """The number of lines of a record; a quoted cell of csv may run over several."""
-    if kind not in QUOTED:
+    if not INPUT_FORMATS[kind].in_quotes:
         return 1
     quotes = 0
     for number, line in enumerate(lines, 1):

@@ -15,18 +15,18 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
+from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.console import display_width
 from nlpctl.data.readers.annotated import Annotated, tags_from_marks
-from nlpctl.data.readers.annotation_rows import ANNOTATED, DOCCANO, recognised_format
+from nlpctl.data.readers.annotation_rows import DOCCANO, recognised_format
 from nlpctl.data.readers.conll import JOINT, TAGS, TOKENS
 from nlpctl.data.readers.doccano import has_label_list
 from nlpctl.data.readers.lines import FROM_GBK, NOT_UTF8
 from nlpctl.data.readers.packed import open_unpacked, suffix_of
-from nlpctl.data.readers.readers import DELIMITED, OBJECTS, read_rows
+from nlpctl.data.readers.readers import read_rows
 from nlpctl.data.readers.row import BadRow, Row
-from nlpctl.data.readers.segmented import SEGMENTED, is_segmented
+from nlpctl.data.readers.segmented import is_segmented
 from nlpctl.data.readers.tables import QUOTED_TSV, in_quotes
-from nlpctl.data.readers.xlsx_rows import XLSX
 from nlpctl.data.text.word_spans import word_spans
 from nlpctl.errors import UserError
 from nlpctl.layout import JSON_LINES
@@ -107,12 +107,13 @@ class Preview:
 
     @property
     def is_table(self) -> bool:
-        return self.format in DELIMITED
+        return INPUT_FORMATS[self.format].columns == "header"
 
     @property
     def names_columns(self) -> bool:
         """Whether the columns of these rows are chosen by a recipe; the other formats have the same ones always."""
-        return self.is_table or self.format in (*OBJECTS, *ANNOTATED)
+        format = INPUT_FORMATS[self.format]
+        return format.columns != "fixed" or format.annotator is not None
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)
@@ -179,7 +180,8 @@ def preview_file(path: Path, like: Preview | None = None) -> Preview:
         return _preview_annotated(path, annotated)
     kind = _format(path)
     header = True
-    if kind in DELIMITED:
+    columns = INPUT_FORMATS[kind].columns
+    if columns == "header":
         header = like.header if like is not None and like.is_table else _has_header(path, kind)
     rows, bad = [], None
     for row in islice(read_rows(path, kind, header, ("text",) if kind == "text" else ()), LOOKED_AT):
@@ -189,7 +191,7 @@ def preview_file(path: Path, like: Preview | None = None) -> Preview:
             bad = row
     if not rows:
         raise _all_bad(bad)
-    if kind in OBJECTS and all(has_label_list(row) and len(row["label"]) == 1 for row in rows):
+    if columns == "keys" and all(has_label_list(row) and len(row["label"]) == 1 for row in rows):
         return _preview_annotated(path, DOCCANO)  # which writes a list, where a text has one label too
     return Preview(path, kind, header, tuple(_column(name, rows) for name in _names(rows)), tuple(rows))
 
@@ -272,8 +274,10 @@ def is_tags(values: Any) -> bool:
 
 def _format(path: Path) -> str:
     """The format of a file by its ending and its beginning; a .txt may be a table, tagged words or lines of text."""
-    if suffix_of(path) == f".{XLSX}":
-        return XLSX
+    ending = suffix_of(path)
+    for format in INPUT_FORMATS.values():
+        if ending in format.endings and not format.in_content and not format.for_predict_only:
+            return format.name
     try:
         with open_unpacked(path) as stream:
             beginning = stream.read(_BEGINNING).decode("utf-8", errors="replace").removeprefix("\ufeff")
@@ -282,7 +286,6 @@ def _format(path: Path) -> str:
     lines = [line.rstrip("\r") for line in beginning.split("\n")]
     lines = lines[:-1] or lines  # the last one may be cut
     objects = [line for line in lines if line.startswith("{")]
-    ending = suffix_of(path)
     if ending in JSON_LINES or (len(objects) > 1 and all(line.rstrip().endswith("}") for line in objects)):
         return "jsonl"
     if ending == ".json" or (beginning.lstrip()[:1] in ("{", "[") and not objects[1:]):
@@ -293,10 +296,10 @@ def _format(path: Path) -> str:
         return "csv"
     if ending == ".tsv":
         return QUOTED_TSV if in_quotes(beginning) else "tsv"
-    if ending in (".conll", ".bio", ".bmes") or _tagged(lines):
+    if ending in INPUT_FORMATS["conll"].endings or _tagged(lines):
         return "conll"
     if is_segmented(lines):
-        return SEGMENTED
+        return "segmented"
     tabs = {line.count("\t") for line in lines if line}
     if len(tabs) == 1 and tabs != {0}:
         return QUOTED_TSV if in_quotes(beginning) else "tsv"

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.input_formats import INPUT_FORMATS, OF_DATA
 from nlpctl.config.load import load_recipe
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_text import named_from, recipe_text
 from nlpctl.config.tasks import Start, TaskInfo, find_task, known_tasks, load_class, nearest_task
-from nlpctl.data.readers.annotation_rows import ANNOTATED
 from nlpctl.data.readers.packed import PACKED, stem_of, suffix_of
-from nlpctl.data.rows.task_rows import TABLES, TaskRows
+from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.validate import column_problems
 from nlpctl.datatools import recipe_defaults as values
 from nlpctl.datatools.file_sniffer import Preview, preview_file
@@ -33,7 +33,7 @@ from nlpctl.outputs import refuse_output
 from nlpctl.runtime.device import usable_gpu
 
 NONE, SCRATCH = "none", "scratch"
-_ENDINGS = (*TABLES, ".txt", ".conll", ".bio", ".bmes")
+_ENDINGS = tuple(ending for name in OF_DATA for ending in INPUT_FORMATS[name].endings)
 _OTHERS = {"dev": ("dev", "val", "valid", "validation", "eval"), "test": ("test",)}
 _TEXTS = 200  # rows whose texts tell the language
 _OF_UIE = {"content", "result_list", "prompt"}  # keys of PaddleNLP's rows for UIE
@@ -231,7 +231,7 @@ def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[s
 
 def _reads(task: TaskInfo, preview: Preview) -> bool:
     """Whether the task reads what people annotated elsewhere, if this is such a file."""
-    return preview.format not in ANNOTATED or _rows(task).annotation is not None
+    return INPUT_FORMATS[preview.format].annotator is None or _rows(task).annotation is not None
 
 
 def _columns(
@@ -414,7 +414,8 @@ def _head(output: Path, task: TaskInfo) -> list[str]:
 
 def _program(preview: Preview | None) -> str:
     """What exported a file, for people."""
-    return f" ({ANNOTATED[preview.format]})" if preview is not None and preview.format in ANNOTATED else ""
+    annotator = None if preview is None else INPUT_FORMATS[preview.format].annotator
+    return "" if annotator is None else f" ({annotator})"
 
 
 def _next(output: Path, has_dev: bool) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.keys import SECTIONS
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ColumnsSection
@@ -15,7 +16,7 @@ from nlpctl.data.inspect.lengths import EstimatedTokens, Lengths, measure
 from nlpctl.data.inspect.report import UNEVEN
 from nlpctl.data.inspect.rows import InspectedSplit, inspect_split
 from nlpctl.data.open_split import SPLITS, has_split, open_split
-from nlpctl.data.readers.annotation_rows import ANNOTATED, recognised_format
+from nlpctl.data.readers.annotation_rows import recognised_format
 from nlpctl.data.readers.conll import TAGS, TOKENS
 from nlpctl.data.readers.packed import suffix_of
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
@@ -111,7 +112,8 @@ def data_values(
     elif any(own.values()):
         values["by_split"] = {split: each for split, each in own.items() if each}
     if previews["train"].names_columns:
-        made = (TOKENS, TAGS) if previews["train"].format in ANNOTATED else ()  # columns that spans become
+        annotated = INPUT_FORMATS[previews["train"].format].annotator is not None
+        made = (TOKENS, TAGS) if annotated else ()  # columns that spans become
         named = {role: columns[role] for role in ROLES if role in columns and columns[role] not in made}
         values |= {"columns": named} if named else {}
     return values
@@ -119,7 +121,9 @@ def data_values(
 
 def _unlike(preview: Preview, rows: type[TaskRows]) -> dict[str, Any]:
     """What a recipe must say of a file: a format that neither its ending nor its content tells, no header."""
-    annotated = recognised_format(preview.path, rows.annotation) if preview.format in ANNOTATED else None
+    annotated = None
+    if INPUT_FORMATS[preview.format].annotator is not None:
+        annotated = recognised_format(preview.path, rows.annotation)
     expected = annotated or rows.endings.get(suffix_of(preview.path))
     values = {} if expected == preview.format else {"format": preview.format}
     return values | ({} if preview.header or not preview.is_table else {"header": False})

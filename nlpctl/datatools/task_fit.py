@@ -13,7 +13,6 @@ from typing import Any
 
 from nlpctl.config.tasks import Start, TaskInfo, load_class
 from nlpctl.data.readers.conll import TAGS, TOKENS
-from nlpctl.data.readers.segmented import SEGMENTED
 from nlpctl.data.rows.corpus_rows import CorpusRows
 from nlpctl.data.rows.matching_rows import OPPOSITES, MatchingRows
 from nlpctl.data.rows.multi_label_rows import MultiLabelRows
@@ -193,7 +192,7 @@ def _match_analysed(preview: Preview, given: Columns) -> Match | None:
 
 def _tagged_columns(preview: Preview, given: Columns) -> tuple[str, str] | None:
     """The columns of words and of their tags."""
-    if preview.format in ("conll", SEGMENTED):
+    if preview.format in ("conll", "segmented"):
         return (TOKENS, TAGS) if preview.column(TAGS) is not None else None
     lists = [column.name for column in preview.of_kind("list")]
     tags = given.get("tags") or next(

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.schema import Recipe
-from nlpctl.data.input_files import PARQUET, InputFile
+from nlpctl.data.input_files import InputFile
 from nlpctl.data.input_shards import Range, Scanned, Shard, countable, cut_input, cut_shards, with_lines
 from nlpctl.data.inputs import KeptRowReader, PredictInput
 from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, parse_keep
 from nlpctl.data.readers.packed import packing
-from nlpctl.data.readers.readers import DOCUMENTS
 from nlpctl.data.rows.examples import BadRowLog
 from nlpctl.errors import UserError
 from nlpctl.inference.embed import require_vectors
@@ -179,7 +179,7 @@ def _with_copies(source: PredictInput, folder: ShardFolder) -> PredictInput:
     """The input, with places for copies of packed files. Without one, each shard is reached from a file's beginning."""
 
     def large(file: InputFile) -> bool:
-        return packing(file.where) is not None and file.format not in DOCUMENTS and file.size >= LARGE_PACKED
+        return packing(file.where) is not None and not INPUT_FORMATS[file.format].whole and file.size >= LARGE_PACKED
 
     copied = (str(folder.copy(number)) if large(file) else None for number, file in enumerate(source.files))
     files = (dataclasses.replace(file, unpacked=copy) for file, copy in zip(source.files, copied, strict=True))
@@ -317,7 +317,7 @@ def _finisher(parts: str | None) -> Callable[[WorkerPool, ShardFolder, int, Shar
     """How the answers get the form that `parts` asks for."""
     if parts is None:
         return lambda pool, folder, count, plan: folder.finish_file(count)
-    if parts == PARQUET:
+    if parts == "parquet":
         return lambda pool, folder, count, plan: folder.finish_folder(_as_parquet(pool, count), plan)
     return lambda pool, folder, count, plan: folder.finish_folder(folder.checked_sums(count), plan)
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pandas
 import pytest
 
+from nlpctl.config.input_formats import ENDINGS
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.readers.readers import file_format, parse_rows, read_rows
 from nlpctl.data.readers.row import BadRow, Row
 from nlpctl.data.readers.tables import in_quotes
 from nlpctl.data.rows.labels import label_name
-from nlpctl.data.rows.task_rows import TABLES
 from nlpctl.errors import UserError
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
@@ -263,10 +263,10 @@ def test_read_rows_from_disk(tmp_path: Path):
 
 
 def test_format_by_ending():
-    assert file_format(Path("a/B.JSONL"), "auto", TABLES) == "jsonl"
-    assert file_format(Path("a.txt"), "csv", TABLES) == "csv"
+    assert file_format(Path("a/B.JSONL"), "auto", ENDINGS) == "jsonl"
+    assert file_format(Path("a.txt"), "csv", ENDINGS) == "csv"
     with pytest.raises(UserError, match=r"\.tsv, \.csv, \.xlsx, \.jsonl, \.ndjson, \.json"):
-        file_format(Path("a.txt"), "auto", TABLES)
+        file_format(Path("a.txt"), "auto", ENDINGS)
 
 
 @pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl"])

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+from nlpctl.data.readers.row import missing_key
 
 
 class Mark(NamedTuple):
@@ -43,6 +45,37 @@ class Annotated:
         values, too."""
         own = [label for name, label in self.choices if name == question]
         return list(dict.fromkeys(own or [label for _, label in self.choices if not self.plain]))
+
+
+class AnnotatedTask(Protocol):
+    """What a task makes of a record; TaskRows is one."""
+
+    def from_annotation(self, record: Annotated) -> Mapping[str, Any]: ...
+
+    def required(self, labelled: bool) -> tuple[str, ...]: ...
+
+
+class NotAnnotated(ValueError):
+    """Nobody gave a record the label that is read of it."""
+
+
+@dataclass(frozen=True)
+class OnlyAnnotated:
+    """`task`, for rows that data.map is to change: what nobody annotated is left out before. A function may give any
+    row a label, and none of its labels would be a person's."""
+
+    task: AnnotatedTask
+
+    def from_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        values = self.task.from_annotation(record)
+        # Labels of JSON_MIN may be under any name, which data.map knows.
+        given = record.choices or record.marks or record.plain
+        if not given and missing_key(values, self.task.required(labelled=True)) is not None:
+            raise NotAnnotated
+        return values
+
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        return self.task.required(labelled)
 
 
 def with_text(record: Annotated, column: str, *answers: str) -> dict[str, Any]:

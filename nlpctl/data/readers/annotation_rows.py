@@ -8,14 +8,13 @@ import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nlpctl import console
 from nlpctl.data.readers import cluener, doccano, label_studio
-from nlpctl.data.readers.annotated import Annotated
+from nlpctl.data.readers.annotated import Annotated, NotAnnotated
 from nlpctl.data.readers.json_rows import (
     json_bytes,
     json_errors_as_user_errors,
@@ -26,6 +25,7 @@ from nlpctl.data.readers.json_rows import (
 )
 from nlpctl.data.readers.lines import MAX_DOCUMENT, numbered_lines
 from nlpctl.data.readers.packed import open_unpacked, suffix_of
+from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import NAME_COLUMNS, BadRow, Row, missing_key, place
 from nlpctl.data.readers.tables import QUOTED_TSV, table_records, table_rows
 from nlpctl.errors import UserError
@@ -33,73 +33,40 @@ from nlpctl.layout import JSON_LINES
 from nlpctl.names import counted
 
 LABEL_STUDIO, DOCCANO, CLUENER = "label_studio", "doccano", "cluener"
-_READERS: Mapping[str, Callable[[Mapping[str, Any]], Annotated]] = {
+_RECORDS: Mapping[str, Callable[[Mapping[str, Any]], Annotated]] = {
     LABEL_STUDIO: label_studio.annotated,
     DOCCANO: doccano.annotated,
     CLUENER: cluener.annotated,
 }
-# Values of data.format, and what they are of.
-ANNOTATED = {LABEL_STUDIO: "Label Studio", DOCCANO: "doccano", CLUENER: "CLUENER"}
 _BEGINNING = 1 << 20  # bytes of a file that tell what wrote it
 _BLANKS = re.compile(r"\s*")
 _LOOKED_AT = 20  # records; the first may have no label
 _PLACES = 10  # of what is left out are told
 
 
-class AnnotatedTask(Protocol):
-    """What a task makes of a record; TaskRows is one."""
+def annotation_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
+    """The rows of a file. What nobody gave a label is left out where labels are required.
 
-    def from_annotation(self, record: Annotated) -> Mapping[str, Any]: ...
-
-    def required(self, labelled: bool) -> tuple[str, ...]: ...
-
-
-class _NotAnnotated(ValueError):
-    """Nobody gave a record the label that is read of it."""
-
-
-@dataclass(frozen=True)
-class OnlyAnnotated:
-    """`task`, for rows that data.map is to change: what nobody annotated is left out before. A function may give any
-    row a label, and none of its labels would be a person's."""
-
-    task: AnnotatedTask
-
-    def from_annotation(self, record: Annotated) -> Mapping[str, Any]:
-        values = self.task.from_annotation(record)
-        # Labels of JSON_MIN may be under any name, which data.map knows.
-        given = record.choices or record.marks or record.plain
-        if not given and missing_key(values, self.task.required(labelled=True)) is not None:
-            raise _NotAnnotated
-        return values
-
-    def required(self, labelled: bool) -> tuple[str, ...]:
-        return self.task.required(labelled)
-
-
-def annotation_rows(
-    lines: Iterable[tuple[int, bytes]], source: str, kind: str, required: Sequence[str], task: AnnotatedTask | None
-) -> Iterator[Row | BadRow]:
-    """The rows of a file of the format `kind`. What nobody gave a label is left out where labels are required.
-
-    `task` None: the texts alone. UserError: nothing is annotated.
+    Without a task: the texts alone. UserError: nothing is annotated.
     """
+    required, task = request.required, request.task
     texts = [name for name in required if task is not None and name in task.required(labelled=False)]
     answers = {*required} - {*texts} if texts else set()  # spans become columns of their own
+    read_record = _RECORDS[request.format]
     kept, left_out, unanswered, answered = 0, [], None, False
     for row in record_rows(lines, source):
         if isinstance(row, Row):
             try:
-                record = _READERS[kind](row.values)
+                record = read_record(row.values)
                 row = row._replace(values=record.values if task is None else task.from_annotation(record))
                 if record.plain and record.labelled and not answered:
                     answered = not answers.isdisjoint((*record.values, *(name for name, _ in record.choices)))
                     unanswered = unanswered or (row.line, record)
                 reason = missing_key(row.values, required)
                 if reason is not None and not (record.choices or record.marks or missing_key(row.values, texts)):
-                    raise _NotAnnotated
+                    raise NotAnnotated
                 row = row if reason is None else BadRow(row.source, row.line, reason)
-            except _NotAnnotated:
+            except NotAnnotated:
                 left_out.append(row.line)
                 continue
             except ValueError as error:
@@ -142,10 +109,10 @@ def record_rows(lines: Iterable[tuple[int, bytes]], source: str) -> Iterator[Row
         return
     lines = ((number, raw.rstrip(b"\r")) for number, raw in lines)
     if first[1].lstrip().startswith(b"["):
-        for number, row in enumerate(json_rows(lines, source, ())):
+        for number, row in enumerate(json_rows(lines, source, ReadRequest("json"))):
             yield row._replace(line=f"[{number}]")
     elif _is_whole(first[1]):
-        yield from jsonl_rows(lines, source, ())
+        yield from jsonl_rows(lines, source, ReadRequest("jsonl"))
     else:
         yield from _objects(whole_document(lines, source), source, first[0])
 
@@ -201,7 +168,7 @@ def _objects(document: str, source: str, line: int) -> Iterator[Row | BadRow]:
 
 
 def recognised_format(path: Path, annotation: str | None) -> str | None:
-    """The one of ANNOTATED that a file is in, by its beginning; None for any other.
+    """The annotated format that a file is in, by its beginning; None for any other.
 
     `annotation`, that of the TaskRows, tells more: a list of labels can only be doccano's where a text has one label, a
     list of spans only Label Studio's where these are read. CLUENER's has spans alone.

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from nlpctl.data.readers.lines import decode
+from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, Row, Sentence, missing_key
 from nlpctl.data.readers.tables import table_rows, tsv_records
 from nlpctl.errors import UserError
@@ -20,13 +21,14 @@ DOCUMENT = "-DOCSTART-"
 _COMMENT = re.compile(r"# +((newdoc|newpar)( id = .*)?|\S+ =( .*)?|id \S+)(\t.*)?")
 
 
-def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
+def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
     """Yields one row per sentence. `ends_sentence` tells where it ends; a row's `line` is that of its first word.
 
     Columns are separated by tabs, or by spaces in a line without a tab. The first column is the word, the last one
     the tag. Lines of a single column are words without tags, for `predict` only. Comments before a sentence are left
     out. A sentence with a bad line is a BadRow at that line. UserError: the cells are joined by \\002 (format joined).
     """
+    required = request.required
     sentence: list[tuple[int, list[str], str | None]] = []
     tagged = TAGS in required
     for number, raw in lines:
@@ -79,11 +81,9 @@ def _sentence(
     yield Sentence(source, first, values) if reason is None else BadRow(source, first, reason)
 
 
-def joined_rows(
-    lines: Iterable[tuple[int, bytes]], source: str, header: bool, required: Sequence[str]
-) -> Iterator[Row | BadRow]:
+def joined_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
     """Tab-separated tables with column names as in tsv files. Each cell is a list whose items are joined by \\002."""
-    for row in table_rows(tsv_records(lines), source, header, required):
+    for row in table_rows(tsv_records(lines), source, request.header, request.required):
         if isinstance(row, Row):
             yield row._replace(values={name: cell.split(JOINT) for name, cell in row.values.items()})
         else:

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from nlpctl.data.readers.lines import decode, lone_returns
+from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, Row, missing_key
 from nlpctl.errors import UserError
 from nlpctl.names import listed
 
 
-def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
+def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
     first = True
     for number, raw in lines:
         text, reason = decode(raw)
@@ -28,7 +29,7 @@ def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
         if first:
             _refuse_document(text, value, f"{source}:{number}")
             first = False
-        yield object_row(source, number, value, required) if reason is None else BadRow(source, number, reason)
+        yield object_row(source, number, value, request.required) if reason is None else BadRow(source, number, reason)
 
 
 def _refuse_document(text: str, value: Any, where: str) -> None:
@@ -93,14 +94,14 @@ def json_errors_as_user_errors(source: str) -> Iterator[None]:
         raise UserError(f"not JSON: {json_reason(error)}", where=source, hint="fix the file") from None
 
 
-def json_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
+def json_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
     """One document: an array of objects, or an object whose "data" is one. It is one text, so it is held whole."""
     document = whole_document(lines, source)
     if not document.strip():
         return
     with json_errors_as_user_errors(source):
         for line, value in _json_elements(document, source):
-            yield object_row(source, line, value, required)
+            yield object_row(source, line, value, request.required)
 
 
 def _json_elements(document: str, source: str) -> Iterator[tuple[int, Any]]:
@@ -181,7 +182,7 @@ _CONTEXT = "context_text"
 _FIRST_NAMES = {"query_id": "id", "query_text": "question"}
 
 
-def squad_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
+def squad_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
     """One row per question in file order; the document is held whole.
 
     An article or a paragraph that is not built as it should be is one bad row. UserError if the file is not JSON, or
@@ -200,7 +201,7 @@ def squad_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
         for i, question in enumerate(paragraph["qas"]):
             row = object_row(source, f"{place}.qas[{i}]", question, ())
             if isinstance(row, Row):
-                row = object_row(source, row.line, _values(question, paragraph), required)
+                row = object_row(source, row.line, _values(question, paragraph), request.required)
             yield row
 
 

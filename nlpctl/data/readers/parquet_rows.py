@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
+from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import NAME_COLUMNS, BadRow, Row
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
@@ -18,22 +19,20 @@ def group_rows(stream: Any, source: str) -> list[int]:
     return [metadata.row_group(place).num_rows for place in range(metadata.num_row_groups)]
 
 
-def parquet_rows(
-    stream: Any, source: str, required: Sequence[str], part: tuple[int, int | None, int], columns: Sequence[str] | None
-) -> Iterator[Row | BadRow]:
-    """Rows of the row groups from the first of `part` up to the second; its third is the number of their first row.
+def parquet_rows(stream: Any, source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
+    """The rows of the requested groups, with the wanted columns. A row's line is its number, from 1.
 
-    `columns`: the ones that are read, None: all. A row's line is its number, from 1. UserError: a column is missing, or
-    the file is damaged.
+    UserError: a column is missing, or the file is damaged.
     """
-    begin, end, number = part
+    begin, end, number = request.groups
     file = _opened(stream, source)
     names = file.schema_arrow.names
-    for name in required:
+    for name in request.required:
         if name not in names:
             message = f"no column {name!r}{did_you_mean(name, names)}; the columns are {listed(names)}"
             raise UserError(message, source, NAME_COLUMNS)
-    wanted = [name for name in names if columns is None or name in columns] or names  # all: a message lists them
+    wanted = [name for name in names if request.columns is None or name in request.columns]
+    wanted = wanted or names  # all: a message lists them
     if twice := [name for name in wanted if wanted.count(name) > 1]:
         raise UserError(f"two columns are called {twice[0]!r}", source, "rename one of them")
     groups = list(range(begin, file.num_row_groups if end is None else end))

@@ -10,20 +10,20 @@ compounds with their tags, and readings such as 为{wei4} are left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from nlpctl.data.readers.conll import TAGS, TOKENS
 from nlpctl.data.readers.lines import decode
+from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, Row, missing_key
 
-SEGMENTED = "segmented"
 _TAG = r"[A-Za-z][A-Za-z0-9]{0,5}"
 _WORD = re.compile(rf"\[*(?P<word>.+?)(?:\{{[A-Za-z:]+\d?\}})?/(?P<tag>{_TAG})(?:\](?:/?{_TAG})?)*")
 _PARAGRAPH = re.compile(r"\d{8}-\d+-\d+-\d+(/m)?")
 _LOOKED_AT = 5  # lines
 
 
-def segmented_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
+def segmented_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
     """A row per line that is not blank."""
     for number, raw in lines:
         text, reason = decode(raw)
@@ -40,7 +40,7 @@ def segmented_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Se
             tokens += match["word"]
             tags += [f"{mark}-{match['tag']}" for mark in "B" + "I" * (len(match["word"]) - 1)]
         values = {TOKENS: tokens, TAGS: tags}
-        reason = reason or missing_key(values, required)
+        reason = reason or missing_key(values, request.required)
         yield Row(source, number, values) if reason is None else BadRow(source, number, reason)
 
 

@@ -14,12 +14,12 @@ from itertools import chain
 from typing import NamedTuple
 
 from nlpctl.data.readers.lines import MAX_LINE, decode, lone_returns
+from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import NAME_COLUMNS, BadRow, Row
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
 
 QUOTED_TSV = "quoted_tsv"
-QUOTED = ("csv", QUOTED_TSV)  # formats whose cells may hold line ends
 COMMA, SEMICOLON = ",", ";"
 _SEPARATOR_LINE = re.compile(r'"?sep=(?P<separator>[^"\r\n])"?\s*', re.IGNORECASE)  # Excel's; it shows no such line
 # A cell of a table with tabs whose cells may stand in quotes, and the end of one that does.
@@ -36,6 +36,12 @@ class Record(NamedTuple):
     cells: list[str]
     reason: str | None
     last: int = 0  # its last line that is not blank, of broken csv
+
+
+def read_table(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
+    """Rows of tsv, csv or quoted_tsv. The columns that are expected tell what separates the cells of csv."""
+    records = table_records(lines, request.format, request.header, request.expected)
+    return table_rows(records, source, request.header, request.required)
 
 
 def table_records(

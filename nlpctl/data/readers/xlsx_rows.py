@@ -11,12 +11,13 @@ import functools
 import io
 import warnings
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any, BinaryIO
 
 from nlpctl import console
 from nlpctl.data.readers.lines import MAX_DOCUMENT
+from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, Row
 from nlpctl.data.readers.tables import Record, table_rows
 from nlpctl.errors import UserError
@@ -24,19 +25,18 @@ from nlpctl.files import MOST_PACKED
 from nlpctl.formats.bounds import PACKINGS
 from nlpctl.names import listed
 
-XLSX = "xlsx"
 _MOST_ROWS = 1 << 20  # of a sheet, by Excel; a file may claim any number
 _MOST_GROWTH = 24  # XML of tables becomes some ten times as large
 
 
-def xlsx_rows(stream: BinaryIO, source: str, header: bool, required: Sequence[str]) -> Iterator[Row | BadRow]:
+def xlsx_rows(stream: BinaryIO, source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
     """UserError: the file is damaged or too large, or a column is missing."""
     raw = stream.read(MAX_DOCUMENT + 1)
     if not raw:
         return
     try:
         _refuse_growth(raw)
-        yield from table_rows(_records(raw, source), source, header, required)
+        yield from table_rows(_records(raw, source), source, request.header, request.required)
     except UserError:
         raise
     except Exception as error:  # openpyxl lets through whatever its parts raise

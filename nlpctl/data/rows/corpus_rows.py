@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.config.input_formats import ENDINGS, PLAIN
 from nlpctl.data.rows.labels import LabelSet
-from nlpctl.data.rows.task_rows import TABLES, TaskRows
+from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.rows.text_rows import checked_text
 
 
@@ -27,7 +28,7 @@ class CorpusExample:
 class CorpusRows(TaskRows):
     """Rows of masked language model training: the text column, or a .txt file with a text per line."""
 
-    endings = {**TABLES, ".txt": "text"}
+    endings = {**ENDINGS, ".txt": PLAIN}
     in_windows = True
 
     @property

@@ -11,12 +11,13 @@ from itertools import chain, pairwise
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.input_formats import ENDINGS, INPUT_FORMATS
 from nlpctl.config.schema import DataSection
 from nlpctl.data.readers.annotated import Annotated, tags_from_marks, with_text
 from nlpctl.data.readers.row import BadWord, Row, RowSource, place
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name
 from nlpctl.data.rows.tag_scheme import detect_scheme
-from nlpctl.data.rows.task_rows import TABLES, TaskRows
+from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.rows.text_rows import checked_text
 from nlpctl.data.text.word_spans import character_spans, is_ideograph, word_spans
 from nlpctl.names import listed
@@ -65,7 +66,7 @@ class TaggedRows(TaskRows):
 
     in_windows = True
     annotation = "spans"
-    endings = {**TABLES, ".tsv": "joined", ".txt": "conll", ".conll": "conll", ".bio": "conll", ".bmes": "conll"}
+    endings = {**ENDINGS, ".tsv": "joined", **dict.fromkeys((".txt", *INPUT_FORMATS["conll"].endings), "conll")}
 
     @property
     def plain_column(self) -> str:

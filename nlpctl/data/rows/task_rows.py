@@ -10,14 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from nlpctl.config.input_formats import ENDINGS
 from nlpctl.config.schema import DataSection
 from nlpctl.config.tasks import load_class, task_info
 from nlpctl.data.readers.annotated import Annotated
 from nlpctl.data.readers.row import RowSource
 from nlpctl.data.rows.labels import LabelSet
-from nlpctl.layout import JSON_LINES
-
-TABLES = {".tsv": "tsv", ".csv": "csv", ".xlsx": "xlsx", **dict.fromkeys(JSON_LINES, "jsonl"), ".json": "json"}
 
 
 class Example(Protocol):
@@ -37,7 +35,7 @@ class TaskRows(ABC):
     (`collect_labels`). The rest has defaults.
     """
 
-    endings: Mapping[str, str] = TABLES  # file ending -> format, where data.format is auto
+    endings: Mapping[str, str] = ENDINGS  # file ending -> format, where data.format is auto
     labelled: bool = True  # `labelled` of the task's TaskInfo; set by task_rows()
     plain_column: str | None = None  # what a line of plain text is for predict; None if a row needs more
     in_windows: bool = False  # True: what is longer than data.max_seq_length is read in windows, not cut

@@ -5,6 +5,7 @@ import pytest
 from nlpctl.config.schema import ColumnsSection, DataSection
 from nlpctl.data.readers.conll import conll_rows, joined_rows
 from nlpctl.data.readers.lines import numbered_lines
+from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, Row, Sentence
 from nlpctl.data.rows.tagged_rows import TaggedRows
 from nlpctl.data.splits import read_training_data
@@ -15,11 +16,12 @@ BOTH = ("tokens", "tags")
 
 def conll(text, required=BOTH):
     raw = text if isinstance(text, bytes) else text.encode()
-    return list(conll_rows(numbered_lines(io.BytesIO(raw), "f"), "f", required))
+    return list(conll_rows(numbered_lines(io.BytesIO(raw), "f"), "f", ReadRequest("conll", required=required)))
 
 
 def joined(text, header, required):
-    return list(joined_rows(numbered_lines(io.BytesIO(text.encode()), "f"), "f", header, required))
+    lines = numbered_lines(io.BytesIO(text.encode()), "f")
+    return list(joined_rows(lines, "f", ReadRequest("joined", header, required)))
 
 
 def row(line, tokens, tags):
