@@ -388,11 +388,11 @@ class Model:
         from nlpctl.engines.pipeline import windows
         from nlpctl.inference.predict import WINDOW_BATCHES
 
-        rows = cut = 0
+        rows = truncated_rows = 0
 
         def finish(read: KeptRows, predictions: Predictions) -> tuple[list[Answer], UserError | None]:
-            nonlocal rows, cut
-            rows, cut = rows + len(read), cut + len(predictions.truncated)
+            nonlocal rows, truncated_rows
+            rows, truncated_rows = rows + len(read), truncated_rows + len(predictions.truncated)
             return self._finished(read, predictions, truncated)
 
         given = map(KeptRows, windows(read, self._batch_size * WINDOW_BATCHES))
@@ -402,18 +402,18 @@ class Model:
                 if error is not None:
                     raise error
         if not truncated:
-            self._warn_of_truncated(cut, rows)
+            self._warn_of_truncated(truncated_rows, rows)
 
     def _warn_of_truncated(self, count: int, rows: int) -> None:
-        """Warn if `count` of `rows` texts were cut."""
+        """Warn if `count` of `rows` texts were truncated."""
         if count:
-            from nlpctl.inference.truncated import LONGER, told_truncated
+            from nlpctl.data.text.truncated import LONGER, truncated_message
 
             hint = f"predict(..., truncated=True) marks them; {LONGER}"
             caller, level = sys._getframe(1), 2
             while caller.f_back is not None and caller.f_code.co_filename == __file__:
                 caller, level = caller.f_back, level + 1
-            warnings.warn(told_truncated(self._recipe, count, rows, hint), UserWarning, stacklevel=level)
+            warnings.warn(truncated_message(self._recipe, count, rows, hint), UserWarning, stacklevel=level)
 
     def _finished(
         self, read: KeptRows, predictions: Predictions, truncated: bool

@@ -74,8 +74,8 @@ def build(
     if resume and not divided:
         raise UserError("only a build by workers can be resumed", "--resume", "give --workers N, or leave it out")
     recipe = load_command_recipe(model, ctx, purpose="embed")
+    from nlpctl.data.text.truncated import warn_of_truncated
     from nlpctl.inference.index import build_index, open_texts
-    from nlpctl.inference.truncated import warn_of_truncated
     from nlpctl.runtime.worker_slots import ParallelConfig
 
     with located(recipe):

@@ -152,11 +152,11 @@ def predict(
     purpose: Purpose = "apply" if embeddings is None else "embed"
     purpose = "observe" if layer_outputs else purpose
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision, min_confidence), purpose=purpose)
+    from nlpctl.data.text.truncated import LONGER, warn_of_truncated
     from nlpctl.inference.embed import write_embeddings
     from nlpctl.inference.layer_outputs import write_layer_outputs
     from nlpctl.inference.predict import input_of
     from nlpctl.inference.predict import predict as run_prediction
-    from nlpctl.inference.truncated import LONGER, warn_of_truncated
 
     answers = None
     with located(recipe):

@@ -24,6 +24,7 @@ from nlpctl.data.readers.row import BadRow, Row, place
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.splits import labelled_texts, text_key
+from nlpctl.data.text.truncated import warn_of_truncated
 from nlpctl.datatools.convert import (
     JSONL,
     AnnotationWriter,
@@ -37,7 +38,6 @@ from nlpctl.datatools.convert import (
 from nlpctl.errors import UserError
 from nlpctl.inference.open_model import find_model
 from nlpctl.inference.predict import check_bad_row, refuse_output
-from nlpctl.inference.truncated import warn_of_truncated
 from nlpctl.models.source import resolve_source
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import set_up_process

@@ -62,11 +62,11 @@ def write_embeddings(
     started, file, bad, truncated = time.monotonic(), None, 0, 0
     try:
         with sigterm_interrupts(), staged_file(output) as stream:
-            for rows, vectors, cut in embedded(recipe, model, source, batch_size, total):
+            for rows, vectors, truncated_rows in embedded(recipe, model, source, batch_size, total):
                 file = ArrayFile(stream, vectors.shape[1:], vectors.dtype) if file is None else file
                 file.append(vectors)
                 bad += sum(map(is_bad, rows))
-                truncated += cut
+                truncated += truncated_rows
             if file is None:
                 raise no_rows(source.name)
             file.finish()
@@ -80,7 +80,7 @@ def embedded(
     recipe: Recipe, model: TrainedModel, source: PredictInput | ShardRows, batch_size: int, total: int | None = None
 ) -> Iterator[tuple[list[Any], np.ndarray, int]]:
     """Windows of rows (examples and bad rows), in order, each with float32 vectors [rows, dim], and the number of texts
-    that were cut at data.max_seq_length; bad rows have zeros.
+    that were truncated; bad rows have zeros.
 
     UserError for a bad row where data.on_bad_row is "error". `total`: expected rows, for the progress bar.
     """

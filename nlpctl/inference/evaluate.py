@@ -17,12 +17,12 @@ from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.rows.examples import ExampleList, ExampleReader, places
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.splits import column_values, groups_of, read_labelled_split
+from nlpctl.data.text.truncated import warn_of_truncated
 from nlpctl.data.validate import refuse_columns
 from nlpctl.errors import UserError
 from nlpctl.inference.divided_scores import DividedModel, divided_model
 from nlpctl.inference.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.inference.seen_rows import members_of, warn_of_seen_rows
-from nlpctl.inference.truncated import warn_of_truncated
 from nlpctl.layout import LABELS, TRUNCATED
 from nlpctl.models.folder import read_labels
 from nlpctl.models.source import resolve_source

@@ -11,10 +11,10 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.readers.row import BadRow
+from nlpctl.data.text.truncated import warn_of_truncated
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.inference.predict import check_bad_row, refuse_output
-from nlpctl.inference.truncated import warn_of_truncated
 from nlpctl.models.find import find_trained_model
 from nlpctl.names import counted, did_you_mean
 from nlpctl.report.html import Html, MarkedPart, element, marked_text

@@ -21,6 +21,7 @@ from nlpctl.data.readers.lines import numbered_lines, refuse_surrogates
 from nlpctl.data.readers.readers import no_rows
 from nlpctl.data.readers.row import BadRow, BlankLine, is_bad
 from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.text.truncated import warn_of_truncated
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import parse_json, regular, remove_dir, staged_dir
 from nlpctl.formats.faiss_file import FLAT, HNSW, check_faiss
@@ -40,7 +41,6 @@ from nlpctl.inference.index_folder import (
 from nlpctl.inference.open_model import find_model, open_trained_model, refuse_model, set_up_to_answer
 from nlpctl.inference.predict import WINDOW_BATCHES, bad_answer
 from nlpctl.inference.shard_folder import ShardFolder
-from nlpctl.inference.truncated import warn_of_truncated
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS, MANIFEST, RECIPE
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_foreign, refuse_inputs, refuse_mounted, refuse_part
@@ -130,8 +130,8 @@ def _written(
     rows_read, bad, truncated = 0, 0, 0
     with staged_dir(folder) as staged:
         with IndexBuild(staged, kind) as build:
-            for rows, vectors, cut in windows:
-                truncated += cut
+            for rows, vectors, truncated_rows in windows:
+                truncated += truncated_rows
                 good = [place for place, row in enumerate(rows) if not isinstance(row, BadRow)]
                 bad += sum(map(is_bad, rows))
                 rows_read += len(good)
@@ -166,8 +166,8 @@ def search_index(
 
     index, read, truncated = TextIndex(folder, manifest), 0, 0
     with sigterm_interrupts():
-        for rows, vectors, cut in embedded(recipe, model, queries, batch_size):
-            read, truncated = read + len(rows), truncated + cut
+        for rows, vectors, truncated_rows in embedded(recipe, model, queries, batch_size):
+            read, truncated = read + len(rows), truncated + truncated_rows
             yield [_hits(row, hits) for row, hits in zip(rows, index.search(vectors, k), strict=True)]
     warn_of_truncated(recipe, truncated, read)
 

@@ -178,12 +178,12 @@ class ShardFolder:
         digest, size, bad, truncated = hashlib.sha256(), 0, 0, 0
         name = f"part-{shard.number:06}{suffix}"
         with writing(self.folder, _ENOUGH), staged_file(self.folder / name) as stream:
-            for raw, bad_rows, cut in pieces:
+            for raw, bad_rows, truncated_rows in pieces:
                 stream.write(raw)
                 digest.update(raw)
                 size += len(raw)
                 bad += bad_rows
-                truncated += cut
+                truncated += truncated_rows
         sums = PartNote(name, shard.first, shard.rows, bad, truncated, size, digest.hexdigest())
         with writing(self.folder, _ENOUGH):
             sums.save(self._note(shard.number))

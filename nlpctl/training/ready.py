@@ -17,6 +17,7 @@ from nlpctl.data.inspect.lengths import CountedTokens, row_tokens
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.text.truncated import count_truncated
 from nlpctl.errors import Problem
 from nlpctl.models.changes import describe_changes
 from nlpctl.models.load import LoadedModel
@@ -29,7 +30,7 @@ from nlpctl.tasks.base import Task
 from nlpctl.training.optimizer import describe_groups, parameter_report
 from nlpctl.training.own_parts import OwnParts, load_parts, try_parts
 
-MOST_ROWS = 2000  # that are tokenised to see how many are cut, taken evenly from all
+MOST_ROWS = 2000  # that are tokenised to see how many are truncated, taken evenly from all
 FIRST_ROWS = 300  # of a stream: reading may be slow, and a training may need no more
 MOST_BYTES = 4_000_000  # of their texts: seconds with PaddleNLP's tokenizer
 
@@ -108,8 +109,8 @@ def fitted_parameters(task: Task, network: Any) -> list[str]:
 # -- rows that are longer than data.max_seq_length ---------------------------------------------------
 
 
-def warn_of_cut_rows(ready: Ready, data: TrainingData) -> None:
-    """Warn if training rows are cut to data.max_seq_length, with how many and how much of their text is lost.
+def warn_of_truncated_rows(ready: Ready, data: TrainingData) -> None:
+    """Warn if training rows are truncated (data/text/truncated.py), with how many and how much of their text is lost.
 
     `data`: as they were read, before rows were drawn by label.
     """
@@ -125,16 +126,18 @@ def warn_of_cut_rows(ready: Ready, data: TrainingData) -> None:
     counter.around = {pair: task.overhead(ready.encoder, pair) for pair in (False, True)}
     tokens = [row_tokens(list(data.rows.texts(example)), counter, data.rows.one_sequence) for example in sample]
     limit = task.data.max_seq_length
-    cut = sum(count > limit for count in tokens)
-    if not cut:
+    truncation = count_truncated(tokens, limit)
+    if not truncation.truncated:
         return
-    share, stream = cut / len(tokens), data.train is None
+    stream = data.train is None
     if len(sample) == len(rows):
-        how_many = f"{cut:,} of {'the first ' if stream else ''}{counted(len(tokens), 'training rows')}"
+        sampled = f"{'the first ' if stream else ''}{counted(len(tokens), 'training rows')}"
+        how_many = f"{truncation.truncated:,} of {sampled}"
     else:
+        share = truncation.share
         how_many = "nearly all" if share >= 0.9995 else f"about {percent(share)}"  # 100.0 % would claim all
         how_many += f" of the {f'first {len(rows):,} ' if stream else ''}training rows"
-    unread = percent(sum(max(0, count - limit) for count in tokens) / max(1, sum(tokens)))
+    unread = percent(truncation.unread)
     message = f"cut to {limit} tokens: {how_many}; {unread} of {'their' if stream else 'all'} tokens are not read"
     positions = max_positions(ready.model.network)
     if positions is None or limit < positions:

@@ -111,13 +111,13 @@ def _train_in_this_process(
     # Imported only now: device, threads and flags had to be set before Paddle was.
     from nlpctl.tasks.base import make_task
     from nlpctl.training.graph_log import draw_graph
-    from nlpctl.training.ready import make_ready, warn_of_cut_rows
+    from nlpctl.training.ready import make_ready, warn_of_truncated_rows
 
     quiet_libraries()
     with fresh_parameter_names():  # optimizer state is keyed by parameter names
         ready = make_ready(recipe, setup, make_task(recipe, data.labels), data)
         if setup.rank == 0:
-            warn_of_cut_rows(ready, data)
+            warn_of_truncated_rows(ready, data)
         # From here on things are written. The run directory of several processes was taken by their parent, or is by
         # the first of them.
         taken: AbstractContextManager[bool] = (

@@ -12,7 +12,7 @@ from nlpctl.data.rows.text_rows import TextRows
 from nlpctl.data.splits import read_training_data
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.units import PAD, SEP, UNK, UnitEncoder, UnitSettings, UnitTokenizer
-from nlpctl.training.ready import warn_of_cut_rows
+from nlpctl.training.ready import warn_of_truncated_rows
 
 
 @dataclass
@@ -45,5 +45,5 @@ def test_how_many_are_cut(tmp_path, capfd, rows, uncut, streaming, told):
     encoder = UnitEncoder(UnitTokenizer([PAD, UNK, SEP, "a"], UnitSettings()))
     network = SimpleNamespace(config=SimpleNamespace())  # without a limit of its own
     ready = SimpleNamespace(task=FourTokens(data), encoder=encoder, model=SimpleNamespace(network=network))
-    warn_of_cut_rows(ready, read_training_data(TextRows(data)))
+    warn_of_truncated_rows(ready, read_training_data(TextRows(data)))
     assert f"cut to 4 tokens: {told}" in " ".join(capfd.readouterr().err.split())

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.truncated import count_truncated
 from nlpctl.data.text.word_spans import IDEOGRAPHS, word_spans
 
 PERCENTILES = (50, 90, 95, 99)
@@ -95,7 +96,7 @@ def row_tokens(texts: Sequence[str], counter: TokenCounter, together: bool) -> i
 
 @dataclass(frozen=True)
 class Lengths:
-    """Tokens per row: `percentiles` maps 50 to the median; `longer`: rows that do not fit into `limit` tokens."""
+    """Tokens per row: `percentiles` maps 50 to the median; `longer`: rows of more than `limit` tokens."""
 
     mean: float
     longest: int
@@ -109,5 +110,5 @@ def measure(tokens: Sequence[int], limit: int) -> Lengths:
     ranked = sorted(tokens)
     # Nearest rank: always the length of a real row, unlike an interpolated percentile.
     percentiles = {share: ranked[math.ceil(share / 100 * len(ranked)) - 1] for share in PERCENTILES}
-    longer = sum(length > limit for length in ranked)
+    longer = count_truncated(ranked, limit).truncated
     return Lengths(sum(ranked) / len(ranked), ranked[-1], percentiles, limit, longer)
