@@ -421,11 +421,11 @@ class Model:
         """The answers to the rows of a window; up to the first bad row if a bad row is an error."""
         from nlpctl.data.passthrough_columns import with_kept
         from nlpctl.data.readers.row import BadRow
-        from nlpctl.inference.predict import answers
+        from nlpctl.inference.predict import row_answers
 
         end = next((place for place, row in enumerate(read) if isinstance(row, BadRow) and not self._skips), len(read))
         error = None if end == len(read) else UserError(read[end].reason, read[end].where, _SKIP)
-        found = answers(self._rows, self._trained.task, read[:end], predictions.first(end), truncated)
+        found = row_answers(self._rows, self._trained.task, read[:end], predictions.first(end), truncated)
         return [with_kept(answer, kept) for answer, kept in zip(found, read.kept[:end], strict=True)], error
 
     @property

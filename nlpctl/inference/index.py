@@ -39,7 +39,7 @@ from nlpctl.inference.index_folder import (
     write_manifest,
 )
 from nlpctl.inference.open_model import find_model, open_trained_model, refuse_model, set_up_to_answer
-from nlpctl.inference.predict import WINDOW_BATCHES, bad_answer
+from nlpctl.inference.predict import WINDOW_BATCHES, bad_row_answer
 from nlpctl.inference.shard_folder import ShardFolder
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS, MANIFEST, RECIPE
 from nlpctl.names import counted
@@ -176,7 +176,7 @@ def _hits(row: Any, hits: list[dict[str, Any]]) -> dict[str, Any]:
     """The answer to a query."""
     if isinstance(row, BlankLine):
         return {"query": "", "hits": []}
-    return bad_answer(row) if isinstance(row, BadRow) else {"query": row.text, "hits": hits}
+    return bad_row_answer(row) if isinstance(row, BadRow) else {"query": row.text, "hits": hits}
 
 
 def _refuse_folder(folder: Path, overwrite: bool) -> None:

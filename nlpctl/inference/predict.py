@@ -88,7 +88,7 @@ def predict(
     `flush`: answer and write every batch as soon as its rows are read, before reading more. Otherwise many batches
     are read ahead, rows are batched by length, and reading overlaps with computing.
 
-    `truncated`: every answer says whether its text was cut at data.max_seq_length.
+    `truncated`: every answer says whether its text was truncated.
 
     A file is written as OUTPUT.partial and renamed when complete. After an interruption, `resume` keeps the existing
     answers and continues; without it the prediction starts over. A bad row stops the command (data.on_bad_row: error)
@@ -103,12 +103,12 @@ def predict(
             refuse_stream(output, "an interrupted prediction cannot be resumed in it", "leave out --resume")
     # Check all rows first, so that a bad last line does not fail after an hour. A pipe cannot be read twice.
     total = source.check(kept or KEEP_NONE) if source.rereadable else None
-    begun = None if source.rereadable or _is_typed(source) else _Begun(source.kept_rows(kept), batch_size)
-    count = total if begun is None else begun.count
+    peeked = None if source.rereadable or _is_typed(source) else PeekedRows(source.kept_rows(kept), batch_size)
+    count = total if peeked is None else peeked.count
     if output is None or is_stream(output):
         model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, count)
-        answering = Answering(recipe, model, source, kept, batch_size, flush, truncated, begun)
-        return answering.write_through(output, total, stdout)
+        run = PredictionRun(recipe, model, source, kept, batch_size, flush, truncated, peeked)
+        return run.write_through(output, total, stdout)
     partial = PartialOutput(output)
     # `identity`: everything that the answers depend on. It is stored with them, and `resume` requires the same. Checked
     # twice, since the engine is known only once the model is open, and all else can be refused before Paddle is
@@ -119,20 +119,20 @@ def predict(
     partial.check(identity, resume)
     setup = set_up_to_answer(recipe, model_source)
     model = open_trained_model(recipe, setup, model_source, batch_size, count)  # before anything is written
-    answering = Answering(recipe, model, source, kept, batch_size, flush, truncated, begun)
+    run = PredictionRun(recipe, model, source, kept, batch_size, flush, truncated, peeked)
     identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
     partial.check(identity, resume)
-    done, bad, cut = partial.begin(identity, resume, answering.window, overwrite)
+    done, bad, truncated_rows = partial.begin(identity, resume, run.window, overwrite)
     if done:
         console.note(f"resuming after {done:,} answered rows")
     room = "free disk space, then continue with --resume" if source.rereadable else "free disk space"
     with writing(partial.file, room), partial.file.open("a", encoding="utf-8") as stream:
-        result = answering.write(stream, done, total, partial.note_truncated)
+        result = run.write(stream, done, total, partial.note_truncated)
         stream.flush()
         os.fsync(stream.fileno())
     partial.finish()
-    rows, bad, cut = done + result.rows, bad + result.bad_rows, cut + result.truncated
-    return PredictResult(rows, bad, cut, result.seconds, output)
+    rows, bad, truncated_rows = done + result.rows, bad + result.bad_rows, truncated_rows + result.truncated
+    return PredictResult(rows, bad, truncated_rows, result.seconds, output)
 
 
 def refuse_output(output: Path, overwrite: bool) -> None:
@@ -163,8 +163,8 @@ def _is_typed(source: PredictInput) -> bool:
     return not source.paths and sys.stdin.isatty()
 
 
-class _Begun:
-    """The rows of an input that can be read only once, of which the first batch may be read ahead of the others."""
+class PeekedRows:
+    """The rows of an input that can be read only once. `count` reads the first batch ahead; iteration gives all."""
 
     def __init__(self, rows: Iterator[tuple[Any, dict[str, Any]]], batch_size: int):
         self._rows, self._batch_size = rows, batch_size
@@ -207,9 +207,9 @@ class RowsToAnswer(Protocol):
 
 
 @dataclass(frozen=True)
-class AnsweredPart:
-    """Some rows answered: `lines` of JSON. `truncated`: rows of which the network did not read all. `error`: a bad row
-    ends the command after them."""
+class AnsweredWindow:
+    """The rows of a window, answered: `lines` of JSON. `truncated`: how many the network did not read whole. `error`: a
+    bad row ends the command after them."""
 
     lines: str
     rows: int
@@ -219,8 +219,8 @@ class AnsweredPart:
 
 
 @dataclass(frozen=True)
-class Answering:
-    """One prediction: every row of `source`, answered by `model` in batches. `keep` None: as the formats have it."""
+class PredictionRun:
+    """Answers every row of `source` by `model`, in batches. `keep` None: as the formats have it."""
 
     recipe: Recipe
     model: TrainedModel
@@ -229,7 +229,7 @@ class Answering:
     batch_size: int
     flush: bool
     truncated: bool = False  # whether answers say it
-    begun: _Begun | None = None
+    peeked: PeekedRows | None = None  # the rows of `source`, where some were read already
 
     @property
     def window(self) -> int:
@@ -245,19 +245,20 @@ class Answering:
         """
         started, count, bad, truncated = time.monotonic(), 0, 0, 0
         left = None if total is None else total - skip
-        with sigterm_interrupts(), console.progress(left, "predict") as bar, closing(self.parts(skip)) as parts:
-            for part in parts:
-                if part.truncated and note is not None:
-                    note(skip + count + part.rows, part.truncated)
-                truncated += part.truncated
+        answered = self.answered_windows(skip)
+        with sigterm_interrupts(), console.progress(left, "predict") as bar, closing(answered):
+            for window in answered:
+                if window.truncated and note is not None:
+                    note(skip + count + window.rows, window.truncated)
+                truncated += window.truncated
                 with console.standard_output() if stream is sys.stdout else nullcontext():
-                    stream.write(console.for_stdout(part.lines) if stream is sys.stdout else part.lines)
+                    stream.write(console.for_stdout(window.lines) if stream is sys.stdout else window.lines)
                     stream.flush()
-                count += part.rows
-                bad += part.bad
-                if part.error is not None:
-                    raise part.error
-                bar.advance(part.rows)
+                count += window.rows
+                bad += window.bad
+                if window.error is not None:
+                    raise window.error
+                bar.advance(window.rows)
         return PredictResult(count, bad, truncated, time.monotonic() - started, None)
 
     def write_through(self, output: Path | None, total: int | None, stdout: TextIO | None) -> PredictResult:
@@ -267,63 +268,67 @@ class Answering:
         with writing(output, "name another file: -o FILE"), TextIOWrapper(open_stream(output), "utf-8") as stream:
             return replace(self.write(stream, 0, total), output=output)
 
-    def parts(self, skip: int) -> Generator[AnsweredPart, None, None]:
+    def answered_windows(self, skip: int) -> Generator[AnsweredWindow, None, None]:
         """The answers to all rows but the first `skip`, window by window."""
         from nlpctl.engines.pipeline import prediction_pipeline, windows
 
         pipeline = prediction_pipeline(self.model.task, self.model.encoder, self.model.predictor)
-        rows = self.source.kept_rows(self.keep, skip) if self.begun is None else iter(self.begun)
+        rows = self.source.kept_rows(self.keep, skip) if self.peeked is None else iter(self.peeked)
         read = map(KeptRows, windows(rows, self.window))
         if not self.flush:
-            yield from pipeline.stream(read, self.batch_size, self._answered)
+            yield from pipeline.stream(read, self.batch_size, self._answer_window)
             return
         for rows in read:
-            yield self._answered(rows, pipeline.predictions(rows, self.batch_size))
+            yield self._answer_window(rows, pipeline.predictions(rows, self.batch_size))
 
-    def _answered(self, rows: KeptRows, predictions: Predictions) -> AnsweredPart:
+    def _answer_window(self, rows: KeptRows, predictions: Predictions) -> AnsweredWindow:
         policy, bad, lines = self.recipe.data.on_bad_row, 0, []
-        answered = answers(self.source.task_rows, self.model.task, rows, predictions, self.truncated)
+        answers = row_answers(self.source.task_rows, self.model.task, rows, predictions, self.truncated)
         truncated = len(predictions.truncated)
-        for row, answer, kept in zip(rows, answered, rows.kept, strict=True):
+        for row, answer, kept in zip(rows, answers, rows.kept, strict=True):
             if is_bad(row):
                 bad += 1
                 try:
                     check_bad_row(row, policy)
                 except UserError as error:
-                    return AnsweredPart(_joined(lines), len(rows), bad, truncated, error)
+                    return AnsweredWindow(_joined(lines), len(rows), bad, truncated, error)
             lines.append(json_line(with_kept(answer, kept)))
-        return AnsweredPart(_joined(lines), len(rows), bad, truncated, None)
+        return AnsweredWindow(_joined(lines), len(rows), bad, truncated, None)
 
 
 def _joined(lines: list[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def bad_answer(row: BadRow) -> dict[str, Any]:
+def bad_row_answer(row: BadRow) -> dict[str, Any]:
     """The answer to a bad row."""
     return {BAD_ROW: f"{row.where}: {row.reason}"}
 
 
-def answers(
-    rows: TaskRows, task: Task, read: Sequence[Any], predictions: Predictions, truncated: bool = False
+def row_answers(
+    columns: TaskRows, task: Task, rows: Sequence[Any], predictions: Predictions, truncated: bool = False
 ) -> list[dict[str, Any]]:
-    """The answer to each row, in order; `predictions` belong to the good rows. That to a blank line is null.
+    """The answer to each of `rows` (examples, bad rows, blank lines), in order; `predictions` belong to the examples.
 
-    What is less sure than inference.min_confidence is withheld. `truncated`: each says whether its text was cut.
+    That to a blank line is null. What is less sure than inference.min_confidence is withheld. `truncated`: each answer
+    says whether its text was truncated. `columns`: gives the columns of the input that an answer repeats.
     """
-    good, least = [row for row in read if not isinstance(row, BadRow)], task.recipe.inference.min_confidence
-    told = task.answers(good, predictions)
-    told = told if least is None else [task.abstain(answer, least) for answer in told]
+    examples, least = [row for row in rows if not isinstance(row, BadRow)], task.recipe.inference.min_confidence
+    answers = task.answers(examples, predictions)
+    if least is not None:
+        answers = [task.abstain(answer, least) for answer in answers]
     if truncated:
-        told = [answer | {TRUNCATED: place in predictions.truncated} for place, answer in enumerate(told)]
-    found, uncut = iter(told), {TRUNCATED: False} if truncated else {}
+        answers = [answer | {TRUNCATED: place in predictions.truncated} for place, answer in enumerate(answers)]
+    remaining, not_truncated = iter(answers), {TRUNCATED: False} if truncated else {}
 
     def answer(row: Any) -> dict[str, Any]:
         if isinstance(row, BlankLine):
-            return without_bad_row({rows.plain_column: ""}) | dict.fromkeys(task.answer_keys) | uncut
-        return bad_answer(row) if isinstance(row, BadRow) else without_bad_row(rows.input_columns(row)) | next(found)
+            return without_bad_row({columns.plain_column: ""}) | dict.fromkeys(task.answer_keys) | not_truncated
+        if isinstance(row, BadRow):
+            return bad_row_answer(row)
+        return without_bad_row(columns.input_columns(row)) | next(remaining)
 
-    return [answer(row) for row in read]
+    return [answer(row) for row in rows]
 
 
 def shards_of(output: Path) -> Path:
@@ -331,7 +336,7 @@ def shards_of(output: Path) -> Path:
     return output.with_name(output.name + ".shards")
 
 
-def _is_bad(line: bytes) -> bool:
+def _is_bad_row_answer(line: bytes) -> bool:
     """Whether an answered line is that of a bad row."""
     try:
         return BAD_ROW in json.loads(line)
@@ -351,14 +356,15 @@ class PartialNote(Document):
 
 class PartialOutput:
     """OUTPUT.partial holds the answers so far, OUTPUT.partial.json their `identity` (input, model, settings), and
-    OUTPUT.partial.truncated how many rows were cut: a line per window that has such, "its last row, their number"."""
+    OUTPUT.partial.truncated how many rows were truncated: a line per window that has such, "its last row, their
+    number"."""
 
     def __init__(self, output: Path):
         self.output = output
         self.file = output.with_name(output.name + ".partial")
         self.note = output.with_name(output.name + ".partial.json")
-        self.cuts = output.with_name(output.name + ".partial.truncated")
-        self.files = self.file, self.note, self.cuts
+        self.truncated_file = output.with_name(output.name + ".partial.truncated")
+        self.files = self.file, self.note, self.truncated_file
         self._lock: Lock | None = None  # held from `begin` to `finish`, or to the end of the process
 
     def check(self, identity: dict[str, Any], resume: bool) -> None:
@@ -412,14 +418,14 @@ class PartialOutput:
                 raise
             if not goes_on:
                 self.file.write_bytes(b"")  # first: older answers must never exist together with the new note
-                self.cuts.unlink(missing_ok=True)
+                self.truncated_file.unlink(missing_ok=True)
                 PartialNote(identity).save(self.note)
                 return 0, 0, 0
         kept_rows, kept_bad, kept_bytes, bad, size = 0, 0, 0, 0, 0
         with self.file.open("r+b") as stream:
             for count, line in enumerate(stream, start=1):
                 size += len(line)
-                bad += _is_bad(line)
+                bad += _is_bad_row_answer(line)
                 # A killed process may have left half a line, or a window that was written in part.
                 if count % window == 0 and line.endswith(b"\n"):
                     kept_rows, kept_bad, kept_bytes = count, bad, size
@@ -427,18 +433,19 @@ class PartialOutput:
         return kept_rows, kept_bad, self._keep_truncated(kept_rows)
 
     def note_truncated(self, end: int, count: int) -> None:
-        """Note that `count` rows of the window that ends with row `end` were cut, before their answers are written."""
-        with self.cuts.open("a", encoding="ascii") as stream:
+        """Note that `count` rows of the window up to row `end` are truncated, before their answers are written."""
+        with self.truncated_file.open("a", encoding="ascii") as stream:
             stream.write(f"{end} {count}\n")
 
     def _keep_truncated(self, rows: int) -> int:
-        """How many of the first `rows` rows were cut; what is noted of others is dropped."""
+        """How many of the first `rows` rows were truncated; what is noted of others is dropped."""
         try:
-            noted = [tuple(map(int, line.split())) for line in self.cuts.read_text(encoding="ascii").splitlines()]
+            lines = self.truncated_file.read_text(encoding="ascii").splitlines()
         except FileNotFoundError:
             return 0
+        noted = [tuple(map(int, line.split())) for line in lines]
         kept = [(end, count) for end, count in noted if end <= rows]
-        write_text_atomic(self.cuts, "".join(f"{end} {count}\n" for end, count in kept))
+        write_text_atomic(self.truncated_file, "".join(f"{end} {count}\n" for end, count in kept))
         return sum(count for _, count in kept)
 
     def _take(self) -> None:
@@ -461,7 +468,7 @@ class PartialOutput:
         """Give the complete file its name."""
         os.replace(self.file, self.output)
         self.note.unlink(missing_ok=True)
-        self.cuts.unlink(missing_ok=True)
+        self.truncated_file.unlink(missing_ok=True)
         self.let_go()
 
     def let_go(self) -> None:

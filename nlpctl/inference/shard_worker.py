@@ -19,7 +19,7 @@ from nlpctl.data.readers.row import is_bad
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.inference.open_model import open_trained_model, set_up_to_answer
-from nlpctl.inference.predict import Answering
+from nlpctl.inference.predict import PredictionRun
 from nlpctl.inference.shard_folder import VECTORS, PartNote, ShardFolder
 from nlpctl.models.confidence import Calibration
 from nlpctl.runtime.worker import RemoteProcess, child_main, log_to
@@ -109,7 +109,7 @@ class ShardWorker:
         order = self._order
         model = self._opened(engine, None)
         rows = ShardRows(self._source, shard)
-        work = Answering(order.recipe, model, rows, order.keep, order.batch_size, False, order.truncated)
+        work = PredictionRun(order.recipe, model, rows, order.keep, order.batch_size, False, order.truncated)
         return ShardFolder(order.output).write(shard, _texts(work))
 
     def embed(self, shard: Shard, engine: tuple[str, str]) -> PartNote:
@@ -149,11 +149,11 @@ class ShardWorker:
         return self._model
 
 
-def _texts(work: Answering) -> Iterator[tuple[bytes, int, int]]:
-    for part in work.parts(0):
-        if part.error is not None:
-            raise part.error
-        yield part.lines.encode(), part.bad, part.truncated
+def _texts(work: PredictionRun) -> Iterator[tuple[bytes, int, int]]:
+    for window in work.answered_windows(0):
+        if window.error is not None:
+            raise window.error
+        yield window.lines.encode(), window.bad, window.truncated
 
 
 def open_shard_worker(config: ShardWorkerConfig, log: Path | None) -> Callable[[Any], Any]:

@@ -13,7 +13,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.inference.open_model import open_trained_model, set_up_to_answer
-from nlpctl.inference.predict import answers
+from nlpctl.inference.predict import row_answers
 from nlpctl.runtime.interrupt import sigterm_waits
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.serve.settings import ServeSettings
@@ -89,7 +89,7 @@ def make_service(
         task = other
 
     def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
-        return answers(columns, task, read, pipeline.predictions(read, settings.batch_size), truncated=True)
+        return row_answers(columns, task, read, pipeline.predictions(read, settings.batch_size), truncated=True)
 
     # What is longer is cut off, and costs no more, unless it is read in windows.
     longest = sys.maxsize if columns.in_windows else BYTES_PER_TOKEN * recipe.data.max_seq_length

@@ -165,7 +165,7 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "set_up_to_answer", lambda recipe, source: None)
     monkeypatch.setattr(runner, "model_fingerprint", lambda source: {})
     monkeypatch.setattr(runner, "open_trained_model", lambda recipe, setup, source, size, rows: model)
-    monkeypatch.setattr(runner.Answering, "write", full)
+    monkeypatch.setattr(runner.PredictionRun, "write", full)
     source = SimpleNamespace(path=None, format="text", rereadable=True, check=lambda *_: 1, identity=dict)
     recipe = load_recipe(tmp_path / "recipe.yaml", purpose="apply")
     with pytest.raises(UserError, match="No space left on device") as told:
