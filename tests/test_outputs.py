@@ -92,7 +92,7 @@ def test_a_pipe_is_written_through(tmp_path):
     reader.start()
     refuse_output(pipe, overwrite=False)
     write_text_atomic(pipe, "好")
-    reader.join(10)
+    reader.join(60)
     assert found == ["好".encode()] and stat.S_ISFIFO(pipe.stat().st_mode)
 
 

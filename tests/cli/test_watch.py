@@ -59,7 +59,7 @@ def test_nothing_runs(nlpctl, made, tmp_path):
     assert nlpctl("runs", "ls", tmp_path / "nowhere", "--watch").code == 2
 
 
-def read_until(terminal: int, wanted: str, seconds: float = 30) -> str:
+def read_until(terminal: int, wanted: str, seconds: float = 120) -> str:
     """What is written to the terminal up to `wanted`."""
     text, deadline = "", time.monotonic() + seconds
     while wanted not in text:
@@ -84,7 +84,7 @@ def test_on_a_terminal_until_ctrl_c(running, tmp_path):
             pass
         assert "0.8750" in read_until(ours, "finished") + read_until(ours, "\n")
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0 and process.stderr.read() == ""
+        assert process.wait(60) == 0 and process.stderr.read() == ""
     finally:
         process.kill()
         process.stderr.close()

@@ -190,7 +190,7 @@ def test_two_are_made_side_by_side_and_scored_while_none_is_made(compression, mo
         shutil.rmtree(alone.folder / kind)
     found = compression(workers=2)
     bench, make, active = found.bench, found.bench.make, set()
-    together = threading.Barrier(2, timeout=10)
+    together = threading.Barrier(2, timeout=60)
 
     def watched(step: Step, seconds: float | None = None) -> None:
         active.add(step.folder)

@@ -29,7 +29,7 @@ def check_gpu(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_no_step_ends_the_check(check_gpu, tmp_path, monkeypatch, capsys):
     def hangs(bench):
-        bench.run([sys.executable, "-c", "import time; time.sleep(60)"])
+        bench.run([sys.executable, "-c", "import time; time.sleep(600)"])
 
     def breaks(bench):
         bench.run([sys.executable, "-c", "import sys; sys.exit('the reason')"])
@@ -44,12 +44,12 @@ def test_no_step_ends_the_check(check_gpu, tmp_path, monkeypatch, capsys):
         raise KeyError("x")
 
     every = (hangs, breaks, leaves_out, raises, passes)
-    steps = {each.__name__: (each, 0.5 if each is hangs else 30) for each in every}
+    steps = {each.__name__: (each, 0.5 if each is hangs else 60) for each in every}
     monkeypatch.setattr(check_gpu, "STEPS", steps)
     arguments = argparse.Namespace(device="cpu", epochs=1, torch_python=None, output=tmp_path, minutes=1)
     started = time.monotonic()
     outcomes = check_gpu.check(check_gpu.Bench(arguments), list(steps))
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 120
     assert [each.status for each in outcomes] == ["failed", "failed", "left out", "failed", "passed"]
     assert outcomes[0].reason.startswith("no end within the time of this step")
     assert "the reason" in outcomes[1].reason and "KeyError" in outcomes[3].reason

@@ -179,10 +179,10 @@ def test_a_signal_lets_workers_finish(work, exported, monkeypatch):
     process = work.start_fresh("serve", exported, *words)
     url, _ = listening(process)
     body = b'{"text": "good"}'
-    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
-        client.sendall(head.encode() + body[:5])
-        time.sleep(0.3)  # its worker has the head
+        client.sendall(f"{head}Expect: 100-continue\r\n\r\n".encode() + body[:5])
+        assert client.recv(100).startswith(b"HTTP/1.1 100")  # its worker has the head
         process.send_signal(signal.SIGINT)
         time.sleep(0.5)
         client.sendall(body[5:])

@@ -247,7 +247,7 @@ def test_small_batches_stay_in_one_thread():
 
 def test_streams_compute_side_by_side_while_they_are_open(monkeypatch):
     """After the first window, each batch waits until another one is computed, too."""
-    meeting, opened, early = threading.Barrier(2, timeout=20), [], []
+    meeting, opened, early = threading.Barrier(2, timeout=60), [], []
 
     @contextmanager
     def noted():

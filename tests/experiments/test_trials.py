@@ -40,15 +40,17 @@ class Few(Trials):
 
 
 class Process:
-    """Takes a while to start, as a real one; `fails`: what its requests raise, one after the other."""
+    """`both`: it starts when the other one does, so that each has a trial; `fails`: what its requests raise, one after
+    the other."""
 
     name, alive = "0.log", True
 
-    def __init__(self, fails: list[BaseException], starts: list[BaseException]):
-        self.fails, self.starts, self.asked, self.busy = fails, starts, 0, threading.Lock()
+    def __init__(self, fails: list[BaseException], starts: list[BaseException], both: threading.Barrier | None):
+        self.fails, self.starts, self.both, self.asked, self.busy = fails, starts, both, 0, threading.Lock()
 
     def start(self) -> None:
-        time.sleep(0.1)
+        if self.both is not None:
+            self.both.wait()
         if self.starts:
             raise self.starts.pop(0)
 
@@ -77,10 +79,12 @@ def trained(
     recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
     trials = Few(recipe, tmp_path, SimpleNamespace(), None, SimpleNamespace(), "accuracy", ())
     made: list[Process] = []
+    both = threading.Barrier(2, timeout=60)
 
     def make(*_, grace: float, name: str) -> Process:
         own = fails if not made else []
-        made.append(Process([always] if always is not None else own, starts if len(made) >= 2 else []))
+        fails_now = [always] if always is not None else own
+        made.append(Process(fails_now, starts, None) if len(made) >= 2 else Process(fails_now, [], both))
         return made[-1]
 
     trials.train_side_by_side(WorkerSlots((recipe.runtime,) * 2, False, 2.0, make))

@@ -89,7 +89,7 @@ class Ranks:
         return launch([str(self.folder)], 2, (), self.logs, self.program(body))
 
     def started(self) -> list[int]:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             files = sorted(self.folder.glob("*.processes"))
             if len(files) == 2:

@@ -41,7 +41,7 @@ def test_a_killed_holder_holds_nothing(target: Path) -> None:
     assert take_lock(target) is None
     started = time.monotonic()
     assert not wait_until_free(target, 0.3)
-    assert 0.3 <= time.monotonic() - started < 5
+    assert 0.3 <= time.monotonic() - started < 60
     holder.send_signal(signal.SIGKILL)
     assert wait_until_free(target, 60.0)
     holder.communicate()

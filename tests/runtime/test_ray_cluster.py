@@ -122,7 +122,7 @@ def opened_there() -> Callable[[str], str]:
 
     def answer(asked: str) -> str:
         if asked == "wait":
-            time.sleep(30)
+            time.sleep(100)
         return f"told {call_parent('how?')}"
 
     return answer

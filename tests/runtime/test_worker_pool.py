@@ -63,6 +63,11 @@ def sleep(held: str, seconds: float, begun: Path | None = None) -> None:
     time.sleep(seconds)
 
 
+def wait_for(held: str, file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.01)
+
+
 def ask_twice(held: str) -> list[Any]:
     print("said on standard output")
     return [call_parent(1), call_parent(2)]
@@ -137,9 +142,14 @@ def test_a_job_asks_back_and_tells_that_it_goes_on(tmp_path: Path, monkeypatch: 
         asking = Job(ask_twice, answer=lambda asked: asked * 10)
         pool.submit(asking)
         assert pool.next_ended().value == [10, 20]
-        pool.submit(Job(sleep, (0.3,), progress=heard.append))
-        pool.next_ended()
-    assert heard and heard == sorted(heard) and "said on standard output" in log.read_text()
+
+        def hear(seconds: float) -> None:
+            heard.append(seconds)
+            (tmp_path / "heard").touch()
+
+        pool.submit(Job(wait_for, (tmp_path / "heard",), progress=hear))
+        assert pool.next_ended().error is None
+    assert heard == sorted(heard) and "said on standard output" in log.read_text()
 
 
 def test_the_job_of_a_killed_worker_is_done_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -188,11 +198,11 @@ def test_ctrl_c_ends_a_job_at_once(tmp_path: Path, capfd: pytest.CaptureFixture[
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), WorkerPool(make, 2) as pool:
         for number in range(2):
-            pool.submit(Job(sleep, (60.0, tmp_path / str(number))))
+            pool.submit(Job(sleep, (600.0, tmp_path / str(number))))
         while not all((tmp_path / str(number)).exists() for number in range(2)):
             time.sleep(0.01)
         raise KeyboardInterrupt
-    assert time.monotonic() - began < 30 and capfd.readouterr().err == ""
+    assert time.monotonic() - began < 60 and capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("when", ["make", "start"])
@@ -221,24 +231,30 @@ def test_ctrl_c_while_a_process_starts_ends_it(when: str) -> None:
     pool = WorkerPool(slow, 1)
     with pytest.raises(KeyboardInterrupt), pool:
         pool.submit(Job(sleep, (60.0,)))
-        assert stopping.wait(10)
+        assert stopping.wait(60)
         raise KeyboardInterrupt
     assert not made[0].alive and made[0].code() == EXIT_INTERRUPTED
 
 
-def slow_to_end() -> Callable[[Any], Any]:
+def slow_to_end(folder: Path) -> Callable[[Any], Any]:
     listen_for_interrupts()
-    util.Finalize(None, time.sleep, args=(0.5,), exitpriority=1)
+
+    def end() -> None:
+        (folder / "ending").touch()
+        wait_for("", folder / "interrupted")
+
+    util.Finalize(None, end, exitpriority=1)
     return str
 
 
-def test_an_interrupt_while_a_process_ends_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    worker = Worker(slow_to_end, grace=10, daemon=False)
+def test_an_interrupt_while_a_process_ends_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    worker = Worker(slow_to_end, tmp_path, grace=60, daemon=False)
     worker.start()
     assert worker.ask(1, "here") == "1"
     worker.channel.send(None)
-    time.sleep(0.25)
+    wait_for("", tmp_path / "ending")
     worker.send_signal(signal.SIGINT)
+    (tmp_path / "interrupted").touch()
     assert worker.code() == 0
     worker.end()
     assert "Traceback" not in capfd.readouterr().err
@@ -331,14 +347,14 @@ def test_all_are_asked_to_end_before_one_is_waited_for() -> None:
             self.over = threading.Event()
 
         def work(self, number: int) -> None:
-            begun.wait(10)
+            begun.wait(60)
             if number == 0:
                 raise UserError("not this")
-            self.over.wait(20)
+            self.over.wait(120)
 
         def end(self, interrupt: bool = False) -> None:
             if interrupt:
-                asked.wait(10)
+                asked.wait(60)
             self.over.set()
 
     with pytest.raises(UserError, match="not this"), WorkerPool(Slow, 4) as pool:

@@ -179,7 +179,7 @@ def test_a_full_queue_is_told_and_health_answers_meanwhile(running):
     go = threading.Event()
 
     def answer(rows):
-        go.wait(20)
+        go.wait(60)
         return [{} for _ in rows]
 
     async def story():
@@ -210,7 +210,7 @@ def test_a_sender_that_leaves_is_not_computed(running):
 
     def answer(rows):
         seen.extend(row.text for row in rows)
-        go.wait(20)
+        go.wait(60)
         return [{} for _ in rows]
 
     async def story():

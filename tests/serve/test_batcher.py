@@ -213,7 +213,7 @@ async def one_long(batcher: Batcher) -> tuple[asyncio.Task, threading.Event]:
     def answer(rows: list[int]) -> list[dict[str, int]]:
         if 9 in rows:
             begun.set()
-            ends.wait(10)
+            ends.wait(60)
         return [{"row": row} for row in rows]
 
     batcher._answer = answer
@@ -315,7 +315,7 @@ def test_the_pace_is_that_of_all_streams_together():
 
         batcher._answer, started = slowly, time.monotonic()
         await asyncio.gather(*(batcher.submit([row]) for row in range(64)))
-        assert batcher._rate == pytest.approx(64 / (time.monotonic() - started), rel=0.3)
+        assert batcher._rate == pytest.approx(64 / (time.monotonic() - started), rel=0.5)  # that of one is a quarter
 
     run(story, streams=lambda: streams, batch_size=1, max_rows=1, queue=64)
 
@@ -403,7 +403,7 @@ def test_a_defect_of_the_queue_itself_is_one_too():
 
         batcher._take = broken
         with pytest.raises(Refused, match="ValueError"):
-            await asyncio.wait_for(batcher.submit([1]), 5)
+            await asyncio.wait_for(batcher.submit([1]), 60)
         assert not batcher.alive
 
     assert [str(error) for error in run(story)[2]] == ["a bug"]
@@ -414,7 +414,7 @@ def test_without_a_thread_requests_fail_and_do_not_wait(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", no_thread)
             with pytest.raises(Refused) as refused:
-                await asyncio.wait_for(batcher.submit([1]), 5)
+                await asyncio.wait_for(batcher.submit([1]), 60)
         assert refused.value.status == 500 and batcher.alive
         engine.go.release(2)  # what could not be begun with is still in the thread's queue
         assert await batcher.submit([2]) == [{"row": 2}]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+from collections.abc import Callable
 
 import pytest
 
@@ -21,21 +22,29 @@ async def trickle(writer: asyncio.StreamWriter, seconds: float) -> None:
             await asyncio.sleep(0.05)
 
 
+async def until(condition: Callable[[], object]) -> None:
+    async def poll() -> None:
+        while not condition():
+            await asyncio.sleep(0.001)
+
+    await asyncio.wait_for(poll(), 60)
+
+
 def test_a_head_that_comes_byte_by_byte(running):
     async def story():
         async with running(head_seconds=0.5) as up:
             began = asyncio.get_running_loop().time()
             reader, writer = await up.connect()
             writer.write(b"GET /health HTTP/1.1\r\nX: ")
-            sending = asyncio.create_task(trickle(writer, 5))
+            sending = asyncio.create_task(trickle(writer, 100))
             answer = await up.read(reader)
-            assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert await asyncio.wait_for(reader.read(), 60) == b""
             took = asyncio.get_running_loop().time() - began
             await sending
             return answer, took, (await up.get("/metrics")).body.decode()
 
     answer, took, metrics = asyncio.run(story())
-    assert answer.status == 408 and answer.headers["connection"] == "close" and took < 4
+    assert answer.status == 408 and answer.headers["connection"] == "close" and took < 60
     assert "did not arrive within 0.5 s" in answer.json["errors"][0]["message"]
     assert 'nlpctl_connections_cut_total{reason="too slow"} 1' in metrics
 
@@ -44,17 +53,17 @@ def test_a_second_head_and_a_connection_that_asks_nothing(running):
     """The time of a head begins anew with each request; an open connection between requests stays open."""
 
     async def story():
-        async with running(head_seconds=0.4) as up:
+        async with running(head_seconds=1.0) as up:
             silent, _ = await up.connect()
             reader, writer = await up.connect()
             for _ in range(2):
                 writer.write(up.request(b'{"text": "a"}'))
                 assert (await up.read(reader)).status == 200
-                await asyncio.sleep(0.6)
+                await asyncio.sleep(1.2)
             writer.write(b"GET /heal")
             late = await up.read(reader)
             with contextlib.suppress(ConnectionResetError):
-                assert await asyncio.wait_for(silent.read(), 10) == b""
+                assert await asyncio.wait_for(silent.read(), 60) == b""
             return late
 
     assert asyncio.run(story()).status == 408
@@ -68,9 +77,9 @@ def test_the_rest_of_a_refused_body(running):
             reader, writer = await up.connect()
             writer.write(up.request(b"", "Content-Type: application/json").replace(b": 0\r\n", b": 900000\r\n"))
             answer = await up.read(reader)
-            sending = asyncio.create_task(trickle(writer, 5))
+            sending = asyncio.create_task(trickle(writer, 100))
             with contextlib.suppress(ConnectionResetError):
-                assert await asyncio.wait_for(reader.read(), 3) == b""
+                assert await asyncio.wait_for(reader.read(), 60) == b""
             await sending
             return answer
 
@@ -81,11 +90,11 @@ def test_a_slow_engine_is_not_the_clients_fault(running):
     import time
 
     def slow(rows):
-        time.sleep(0.8)
+        time.sleep(1.2)
         return [{} for _ in rows]
 
     async def story():
-        async with running(slow, head_seconds=0.2) as up:
+        async with running(slow, head_seconds=0.5) as up:
             return await up.post({"text": "a"})
 
     assert asyncio.run(story()).status == 200
@@ -97,11 +106,11 @@ def test_too_many_connections(running, monkeypatch):
     async def story():
         async with running(max_connections=3, head_seconds=60) as up:
             held = [await up.connect() for _ in range(3)]
-            await asyncio.sleep(0.1)
+            await until(lambda: len(up.server.server_state.connections) == 3)
             refused = [await up.get("/health") for _ in range(4)]
             for _, writer in held:
                 writer.close()
-            await asyncio.sleep(0.2)
+            await until(lambda: not up.server.server_state.connections)
             return refused, await up.get("/health"), (await up.get("/metrics")).body.decode()
 
     refused, after, metrics = asyncio.run(story())
@@ -145,7 +154,7 @@ def test_characters_of_a_request(running):
 
 
 HEAD = b"POST /predict HTTP/1.%d\r\nHost: x\r\nContent-Type: application/json\r\n"
-CHUNKED = b"Transfer-Encoding: chunked\r\n\r\nd\r\n{\"text\": \"a\"}\r\n0\r\n\r\n"
+CHUNKED = b'Transfer-Encoding: chunked\r\n\r\nd\r\n{"text": "a"}\r\n0\r\n\r\n'
 HIDDEN = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"  # the second request of whoever takes the other length
 
 
@@ -165,7 +174,7 @@ def test_a_request_whose_end_is_not_certain(running, sent):
             reader, writer = await up.connect()
             writer.write(sent + HIDDEN)
             answer = await up.read(reader)
-            return answer, await asyncio.wait_for(reader.read(), 10)
+            return answer, await asyncio.wait_for(reader.read(), 60)
 
     answer, rest = asyncio.run(story())
     assert answer.status == 400 and answer.headers["connection"] == "close"

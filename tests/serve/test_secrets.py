@@ -150,7 +150,7 @@ def test_https_from_the_first_moment(pem):
         address = url(listening, tls=True)
         assert address.startswith("https://")
         with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(f"{address}/health", timeout=20, context=client)
+            urllib.request.urlopen(f"{address}/health", timeout=60, context=client)
         assert refused.value.code == 503 and json.load(refused.value)["status"] == "starting"
 
 

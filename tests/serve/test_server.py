@@ -21,7 +21,7 @@ class Gate:
         self.go, self.rows = threading.Event(), 0
 
     def __call__(self, rows):
-        self.go.wait(20)
+        self.go.wait(60)
         self.rows += len(rows)
         return [{"text": row.text} for row in rows]
 
@@ -31,7 +31,7 @@ async def until(condition):
         while not condition():
             await asyncio.sleep(0.001)
 
-    await asyncio.wait_for(poll(), 20)
+    await asyncio.wait_for(poll(), 60)
 
 
 def test_stopping_answers_what_was_accepted(running):

@@ -16,7 +16,7 @@ SETTINGS = ServeSettings(port=0)
 
 
 def ask(port: int, request: str) -> tuple[str, dict]:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(request.encode())
         received = b"".join(iter(lambda: connection.recv(65536), b""))
     head, _, body = received.decode().partition("\r\n\r\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +21,7 @@ from nlpctl.training import watchdog
 from nlpctl.training.watchdog import watched
 
 TENTH = 0.1 / 60  # of a second, in minutes
+STILL = 3 * TENTH
 
 
 @pytest.fixture
@@ -26,23 +29,32 @@ def network() -> paddle.nn.Layer:
     return paddle.nn.Linear(2, 2)
 
 
-def wait_for_something_that_never_comes(seconds: float) -> None:
+def wait_for_something_that_never_comes(seconds: float, first: Callable[[], object] = lambda: True) -> None:
+    """Until `first` holds, and for `seconds`."""
+    while not first():
+        time.sleep(0.05)
     time.sleep(seconds)
+
+
+def told_so_often(log: EventLog, count: int) -> bool:
+    return len(log.read()) >= count
 
 
 def test_stands_still_twice(network, tmp_path, capfd):
     log = EventLog(tmp_path / "events.jsonl")
-    with watched(network, TENTH, log, lambda: 7):
-        wait_for_something_that_never_comes(0.6)
-        network(paddle.ones([1, 2]))
-        wait_for_something_that_never_comes(0.6)
+    network(paddle.ones([1, 2]))  # the first time takes longer
+    with watched(network, STILL, log, lambda: 7):
+        for stalls in (1, 2):
+            told_of = partial(told_so_often, log, stalls)  # whenever the thread that watches runs
+            wait_for_something_that_never_comes(0.7, first=told_of)  # and not told again
+            network(paddle.ones([1, 2]))
     told = capfd.readouterr().err
     assert told.count("no progress for") == 2 and "after step 7" in told
     assert told.count("in wait_for_something_that_never_comes") == 2
     assert "Timeout (" not in told
     events = log.read()
     assert [(each["event"], each["step"]) for each in events] == [("stalled", 7), ("stalled", 7)]
-    assert events[0]["minutes"] == TENTH
+    assert events[0]["minutes"] == STILL
 
 
 def test_moves(network, tmp_path, capfd, monkeypatch):
