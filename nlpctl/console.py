@@ -22,6 +22,7 @@ from typing import Any, TextIO
 
 from nlpctl.errors import NlpctlError, Problem
 from nlpctl.names import counted
+from nlpctl.spelling import spelled
 
 PLAIN_PROGRESS_SECONDS = 10.0
 JSON_PROGRESS_SECONDS = 1.0
@@ -120,13 +121,15 @@ def result(text: str, painted: bool = False) -> None:
 
 
 def note(message: str) -> None:
-    """Write a progress note to stderr (rank 0 only)."""
+    """Write a progress note to stderr (rank 0 only). Options are marked as in spelling.py, in warnings too."""
     if is_main_rank():
+        message = spelled(message)
         _write_message("note", message, visible(message))
 
 
 def warn(message: str) -> None:
     """Write a warning to stderr."""
+    message = spelled(message)
     if _warnings is not None:
         _warnings.append(message)
     _write_message("warning", message, f"{_paint('warning:', _YELLOW)} {visible(message)}")

@@ -9,6 +9,8 @@ import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nlpctl.spelling import spelled
+
 EXIT_OK = 0
 EXIT_FAILED = 1  # the run failed
 EXIT_USER = 2  # the recipe, flags or data are wrong
@@ -17,11 +19,15 @@ EXIT_INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem: `where: message`, and the next step on its own line."""
+    """One problem: `where: message`, and the next step on its own line. Options are marked as in spelling.py."""
 
     message: str
-    where: str = ""  # "file:line", "file: key", "--flag" or ""
+    where: str = ""  # "file:line", "file: key", "@[option]" or ""
     hint: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("message", "where", "hint"):
+            object.__setattr__(self, name, spelled(getattr(self, name)))
 
     def __str__(self) -> str:
         head = f"{self.where}: {self.message}" if self.where else self.message

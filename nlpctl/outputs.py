@@ -118,7 +118,7 @@ def refuse_output(
     if is_stream(path):
         _refuse_unfit(path)
     elif os.path.exists(path) and not overwrite:
-        raise UserError(exists, where=str(path), hint=f"use --overwrite, or {elsewhere}")
+        raise UserError(exists, where=str(path), hint=f"use @[overwrite=true], or {elsewhere}")
 
 
 def refuse_part(path: Path) -> None:

@@ -15,12 +15,15 @@ from command_lines import CommandLines, command_lines
 
 import nlpctl  # noqa: F401  (before any test imports paddle: see nlpctl/__init__.py)
 from nlpctl.runtime.machine import cpu_info
+from nlpctl.spelling import spell_as_flags
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # scripts/test.sh runs two workers on two cores. Two threads in each wait for each other most of the time: with one, the
 # same tests take half as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+spell_as_flags()  # tests read the messages of the command line; tests/test_spelling.py those of the Python module
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

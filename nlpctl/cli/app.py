@@ -35,6 +35,7 @@ from nlpctl.errors import (
     remedy,
 )
 from nlpctl.names import nearest, refuse_not_utf8
+from nlpctl.spelling import spell_as_flags
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in words[:end]
     words[:end] = [word for word in words[:end] if word != "--debug"]
     restarts = argv is None
+    spell_as_flags()
     console.set_up_streams()
     if os.environ.get(ASKED):
         from nlpctl.cli.completion import answer

@@ -19,17 +19,8 @@ from nlpctl.config.keys import CUTOFF, Key, all_keys
 from nlpctl.config.load import Override
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
+from nlpctl.spelling import SHORTHANDS
 
-SHORTHANDS: Mapping[str, str] = {
-    "device": "runtime.device",
-    "devices": "runtime.devices",
-    "nproc": "runtime.nproc",
-    "threads": "runtime.threads",
-    "deterministic": "runtime.deterministic",
-    "cache_dir": "runtime.cache_dir",
-    "labels": "data.labels",
-    "trust_edits": "runtime.trust_edits",
-}
 TRAINING, COMPRESSION = "training", "compression"
 _NUMBER = re.compile(r"-(\d|\.\d)")
 

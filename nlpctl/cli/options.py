@@ -11,13 +11,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from nlpctl.cli.field_flags import COMPRESSION, SHORTHANDS, TRAINING, field_flags, take_overrides
+from nlpctl.cli.field_flags import COMPRESSION, TRAINING, field_flags, take_overrides
 from nlpctl.config.key_use import MANAGED, UNSUPPORTED
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Purpose, Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.ready import PREFIX, ready_model
+from nlpctl.spelling import SHORTHANDS
 
 EPILOG = (
     "Any TrainingArguments or CompressionArguments field is a flag too (--learning_rate 3e-5, --no-fp16): "

@@ -24,6 +24,7 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
+from nlpctl.spelling import spelled
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 Source = Annotated[
@@ -149,7 +150,7 @@ def flags(
                     "type": key.type_text,
                     "default": key.default,
                     "help": key.help,
-                    "refused": UNSUPPORTED.get(key.dotted),
+                    "refused": spelled(UNSUPPORTED.get(key.dotted, "")) or None,
                 }
                 for name, key in matching.items()
             ]
@@ -158,7 +159,7 @@ def flags(
     rows = []
     for name, key in matching.items():
         if key.dotted in UNSUPPORTED:
-            rows.append([f"--{name}", "", "", f"refused: {UNSUPPORTED[key.dotted]}"])
+            rows.append([f"--{name}", "", "", f"refused: {spelled(UNSUPPORTED[key.dotted])}"])
         else:
             rows.append([f"--{name}", key.type_text, _format_default(key), key.help])
     show_table(Table(["flag", "type", "default", "meaning"], rows))

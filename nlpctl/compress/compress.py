@@ -150,7 +150,7 @@ def _make_and_choose(
                 message = f"{scorer.metric.name} cannot be resampled, so nothing says how sure its loss is"
                 raise UserError(message, recipe.where("compression.sure"), "leave it out")
             if scorer.metric.own and abs(reference.score) > 1:
-                console.warn("compression.evaluate gives more than 1: --max-drop counts in points of 0.01")
+                console.warn("compression.evaluate gives more than 1: @[max-drop] counts in points of 0.01")
             return _Compression(recipe, source, folder, steps, clock, pool, scorer, reference, slots.slowdown).run()
 
 
@@ -359,7 +359,7 @@ class _Compression:
         if options:
             names = ", ".join(option.step.name for option in options)
             need = f"{options[0].step.name} would take about {format_seconds(options[0].seconds)}"
-            console.note(f"no time for {names}: {need}; run the same command with a longer --budget to continue")
+            console.note(f"no time for {names}: {need}; run the same command with a longer @[budget] to continue")
 
     # -- time, choose, report ----------------------------------------------------------------
 
@@ -374,7 +374,7 @@ class _Compression:
         if left is not None and left - AT_THE_END * self.reference.seconds < seconds:
             console.note(
                 f"no time for the last round, which would take about {format_seconds(seconds)}: speeds are of single "
-                "comparisons with the uncompressed network; run the same command with a longer --budget"
+                "comparisons with the uncompressed network; run the same command with a longer @[budget]"
             )
             self.last_round = None  # an earlier one, of other rows, would be mixed with single comparisons
             return

@@ -191,7 +191,7 @@ class CompressRequest:
             run = model.resolve().parent
             if model.name in (MODEL, EXPORT) and (run / RECIPE).is_file():
                 return model.parent / COMPRESS
-        raise UserError("no output folder: the model is not in a run", where="-o", hint="use -o FOLDER")
+        raise UserError("no output folder: the model is not in a run", where="@[output]", hint="use @[output=FOLDER]")
 
     @cached_property
     def trains(self) -> bool:
@@ -218,7 +218,7 @@ def is_made(output: Path, step: Step) -> bool:
 
 # -- 3. plan.json ----------------------------------------------------------------------------------
 
-_OVER = "use --overwrite to discard existing results, or name another folder: -o FOLDER"
+_OVER = "use @[overwrite=true] to discard existing results, or name another folder: @[output=FOLDER]"
 SHOWN = 3  # most settings listed in a message
 _STATIC = "compression.input_infer_model_path"
 _STUDENT = "distillation.student"

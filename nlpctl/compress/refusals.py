@@ -111,7 +111,7 @@ def _names_of_int8() -> str:
 def refuse_without_dev(request: CompressRequest) -> None:
     if not has_split(request.recipe.data, "dev"):
         message = "there is no dev data: candidates are compared by their score on it"
-        raise UserError(message, request.recipe.where("data.dev"), "give it: --set data.dev=FILE")
+        raise UserError(message, request.recipe.where("data.dev"), "give it: @[data.dev=FILE]")
 
 
 def refuse_by_strategies(request: CompressRequest) -> None:
@@ -218,11 +218,11 @@ def refuse_engines(request: CompressRequest, setup: ProcessSetup) -> None:
         if problem is None:
             continue
         if setup.device != "cpu":
-            hint = f"leave {strategy.name} out, or --device cpu, which reuses networks trained on the GPU"
+            hint = f"leave {strategy.name} out, or @[runtime.device=cpu], which reuses networks trained on the GPU"
             raise UserError(problem.message, KEY, hint)
         if usable := [each.name for each in int8_of_graphs() if obstacle_here(each) is None]:
             possible = dict.fromkeys(_possible_chain(chain, obstacle_here, usable) for chain in chains)
-            hint = f"use --strategy {','.join(filter(None, possible)) or ','.join(usable)}"
+            hint = f"use @[strategy={','.join(filter(None, possible)) or ','.join(usable)}]"
         else:
             hint = f"leave {strategy.name} out; or pip install onnxruntime, for ort-dynamic and ort-static"
         raise UserError(f"{strategy.name}: {problem.message}", KEY, hint)

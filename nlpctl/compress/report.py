@@ -26,13 +26,14 @@ from nlpctl.report.model import BulletList, Figure, KeyFigures, Number, Part, Re
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import Dot, scatter
 from nlpctl.runs.runs import RunRecord
+from nlpctl.spelling import spelled
 
 FORMAT = 2
 JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
 PARTS = ("engine", "precision", "compression")  # fields of RelativeSpeed whose product is its `whole`
 
 _OF_CANDIDATES = (
-    "*: the best; !: loses more than allowed, or may (--sure). Scores are on dev, computed by the engine of the row. "
+    "*: the best; !: loses more than allowed, or may (@[sure]). Scores are on dev, computed by the engine of the row. "
     "Speeds are of the engine alone, on dev rows batched by length. Disk: the graph, in MB of 1024 x 1024 bytes. "
     "Alike: the share of dev rows with the same decision as the uncompressed model."
 )
@@ -110,7 +111,7 @@ def tables(result: CompressResult) -> tuple[tuple[Table, str], ...]:
     return (
         (
             make("All candidates", [result.metric.name, "points", *speeds, "disk MB", "alike"], _cells),
-            f"{_OF_CANDIDATES} {_OF_THE_MACHINE.format(platform.node())} {_meaning_of_times(result)}",
+            f"{spelled(_OF_CANDIDATES)} {_OF_THE_MACHINE.format(platform.node())} {_meaning_of_times(result)}",
         ),
         (make("Where the speed comes from", parts, _part_cells), f"Times {way} = {_OF_PARTS}"),
         (make("Certainty, latency, memory, outputs", more, _more_cells), _OF_THE_REST),

@@ -155,7 +155,7 @@ class StepPool:
         if error is not None or job.losses:
             remove_leftovers_of(self._output / begun.step.folder)  # of a process that could not clean up itself
         if isinstance(error, TimeoutError):
-            hint = "run the same command again to continue, with a longer --budget"
+            hint = "run the same command again to continue, with a longer @[budget]"
             error = TimeIsUp(f"was stopped after {begun.seconds:.0f} s", begun.step.name, hint)
         if isinstance(error, UnfitNode | ClusterLost) or not isinstance(error, NlpctlError | None):
             raise error

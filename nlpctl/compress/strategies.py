@@ -252,7 +252,7 @@ class FewerWords(NetworkStrategy):
     def refuse_missing(self, recipe: Recipe) -> None:
         if not has_split(recipe.data, "train"):
             message = "dropping vocabulary entries needs training rows, and there are none"
-            raise UserError(message, "data.train", "give them: --set data.train=FILE")
+            raise UserError(message, "data.train", "give them: @[data.train=FILE]")
 
     def check(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
         from nlpctl.compress.networks.prune_embeddings import check

@@ -973,8 +973,8 @@ def _sharding_processes(recipe: Recipe, several_machines: bool) -> Iterator[Find
     training, processes = recipe.training, max(len(recipe.runtime.devices), recipe.runtime.nproc)
     if training.sharding and processes == 1 and not several_machines:
         keys: tuple[str, ...] = ("training.sharding", "runtime.devices", "runtime.nproc")
-        hint = "set runtime.devices: [0, 1] (--devices 0,1) or runtime.nproc: 2 (--nproc 2), train on several nodes "
-        hint += "(--nnodes 2), or leave it out"
+        hint = "set runtime.devices: [0, 1] (@[runtime.devices=0,1]) or runtime.nproc: 2 (@[runtime.nproc=2]), "
+        hint += "train on several nodes (@[nnodes=2]), or leave it out"
         yield Finding(keys, "training.sharding needs several processes to spread the optimizer over", hint)
     degree = training.sharding_parallel_degree
     if degree > 1 and (several_machines or not (training.sharding and degree == processes)):

@@ -62,11 +62,11 @@ DETERMINISTIC_WORKSPACES = (":4096:8", ":4096:2", ":16:8")
 
 # A variable that another key sets -> that key.
 _OTHER_KEYS = {
-    "CUDA_VISIBLE_DEVICES": "runtime.devices (--devices 0,1) or runtime.device",
-    "OMP_NUM_THREADS": "runtime.threads (--threads)",
-    "MKL_NUM_THREADS": "runtime.threads (--threads)",
+    "CUDA_VISIBLE_DEVICES": "runtime.devices (@[runtime.devices=0,1]) or runtime.device",
+    "OMP_NUM_THREADS": "runtime.threads (@[runtime.threads])",
+    "MKL_NUM_THREADS": "runtime.threads (@[runtime.threads])",
     "MKL_DEBUG_CPU_TYPE": "runtime.amd_fast_math",
-    "PPNLP_HOME": "runtime.cache_dir (--cache-dir)",
+    "PPNLP_HOME": "runtime.cache_dir (@[runtime.cache_dir])",
     "PYTHONHASHSEED": "training.seed",
 }
 

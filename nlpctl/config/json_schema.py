@@ -8,6 +8,7 @@ from nlpctl.config.interpolate import escape
 from nlpctl.config.key_use import MANAGED, UNSUPPORTED
 from nlpctl.config.keys import SECTIONS, Key, keys_of
 from nlpctl.config.tasks import known_tasks
+from nlpctl.spelling import spelled
 
 _JSON_TYPES: dict[type | None, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
@@ -54,7 +55,7 @@ def _section(section: type, prefix: str, *, nullable: bool) -> dict[str, Any]:
 def _property(key: Key) -> dict[str, Any]:
     if key.section:
         return _section(key.section, key.dotted, nullable=True) | {"description": key.help}
-    help = f"Refused: {UNSUPPORTED[key.dotted]}." if key.dotted in UNSUPPORTED else key.help
+    help = f"Refused: {spelled(UNSUPPORTED[key.dotted])}." if key.dotted in UNSUPPORTED else key.help
     described = {"description": help, "default": _json_default(key.default)}
     if key.axes:
         return described | {"type": ["object", "null"], "additionalProperties": {"type": ["object", "array"]}}

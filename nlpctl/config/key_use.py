@@ -152,11 +152,11 @@ ARGUMENT_PATHS: Mapping[str, PathKind] = {
 # latter.
 
 MANAGED: Mapping[str, str] = {
-    "training.device": "use runtime.device (or --device): it must take effect before Paddle is imported",
-    "training.no_cuda": "use runtime.device: cpu (or --device cpu)",
-    "training.local_rank": "use runtime.devices or runtime.nproc (--devices 0,1 or --nproc 2)",
-    "training.overwrite_output_dir": "use the flag --overwrite of the command",
-    "training.resume_from_checkpoint": "use the flag --resume of `nlpctl train`",
+    "training.device": "use runtime.device (or @[runtime.device]): it must take effect before Paddle is imported",
+    "training.no_cuda": "use runtime.device: cpu (or @[runtime.device=cpu])",
+    "training.local_rank": "use runtime.devices or runtime.nproc (@[runtime.devices=0,1] or @[runtime.nproc=2])",
+    "training.overwrite_output_dir": "use the flag @[overwrite=true] of the command",
+    "training.resume_from_checkpoint": "use the flag @[resume=true] of `nlpctl train`",
     "training.ignore_data_skip": "delete it: a resumed run continues exactly where it stopped; skipping costs nothing",
     "training.ignore_load_lr_and_optim": "delete it: a resumed run needs them; to start from weights alone, give the "
     "checkpoint as model.name_or_path of a new run",
@@ -171,8 +171,8 @@ MANAGED: Mapping[str, str] = {
 }
 
 _WHOLE_NETWORK = (
-    "every process holds the whole network; for several cards use runtime.devices (--devices 0,1), for less memory "
-    "training.sharding: stage1"
+    "every process holds the whole network; for several cards use runtime.devices (@[runtime.devices=0,1]), for less "
+    "memory training.sharding: stage1"
 )
 _WHOLE_CHECKPOINT = "a checkpoint is whole and in one place, however many processes train"
 

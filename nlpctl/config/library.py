@@ -86,7 +86,7 @@ def copy_recipe(name: str, folder: Path, *, overwrite: bool) -> list[Path]:
         refuse_part(target)
     existing = [target for target in targets.values() if target.exists()]
     if existing and not overwrite:
-        hint = "name another folder, or use --overwrite"
+        hint = "name another folder, or use @[overwrite=true]"
         raise UserError(problems=[Problem("this file exists", display(target), hint) for target in existing])
     for source, target in targets.items():
         content = portable_text(source).encode() if source == recipe.path else source.read_bytes()

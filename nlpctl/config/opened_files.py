@@ -9,7 +9,6 @@ passed on that its sender did not have. The recipe of the user may name any file
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
@@ -26,6 +25,7 @@ from nlpctl.config.task_file import COPIED
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import json_of
 from nlpctl.layout import CHECKPOINTS, MANIFEST, MODEL, SERIES, checkpoints_in, is_inside
+from nlpctl.spelling import settings
 
 _LISTS = {MANIFEST: ("data", "further_files"), SERIES: ("data", "others")}  # where SHA-256 of files stand, by path
 _PASSED_ON = tuple(f"{section}.{key}" for section, key, _ in COPIED)  # what an export holds without a training
@@ -51,8 +51,8 @@ def refuse_files_outside(recipe: Recipe, *, trains: bool, unread: tuple[str, ...
                 changed = any(_known(origin.opened, str(outside)))
                 state = "has changed since" if changed else "is neither in it nor what it was made from"
                 message = f"{dotted}: {display(origin.opened)} names {outside}, which {state}"
-                flag = _flag(dotted, ",".join(map(str, paths)))
-                hint = f"if you want it read: {flag}; {own_recipe_instead(origin.opened)}"
+                named = settings({dotted: ",".join(map(str, paths))})
+                hint = f"if you want it read: {named}; {own_recipe_instead(origin.opened)}"
                 problems.append(Problem(message, str(origin), hint))
     if problems:
         raise UserError(problems=problems)
@@ -70,7 +70,7 @@ def with_copies(recipe: Recipe) -> Recipe:
             continue
         copy = next((file for file in _copies(origin.opened) if file.name == copied), None)
         if copy is not None:
-            hint = "" if gone else f"; {_flag(key, path)} takes the new one"
+            hint = "" if gone else f"; {settings({key: path})} takes the new one"
             state = "is gone" if gone else "has changed since the training"
             console.warn(f"{path} {state}; {display(copy)} is taken, as trained{hint}")
             recipe = with_value(recipe, key, os.path.abspath(copy))
@@ -87,10 +87,6 @@ def without_new_cache(recipe: Recipe) -> Recipe:
         return recipe
     console.note(f"{display(origin.opened)} names the cache folder {path}, which is not here; the usual one is taken")
     return with_value(recipe, "runtime.cache_dir", None)
-
-
-def _flag(key: str, value: str) -> str:
-    return f"--set {shlex.quote(f'{key}={value}')}"
 
 
 def _paths(recipe: Recipe, key: str) -> Iterator[tuple[str, list[Path]]]:
@@ -118,7 +114,7 @@ def _of_libraries(recipe: Recipe) -> Iterator[Problem]:
             origin = recipe.origins.get(f"{key}.{name}")
             if origin is not None and origin.opened is not None and isinstance(value, str) and "/" in value:
                 message = f"{key}.{name}: {display(origin.opened)} names a path, {value}"
-                hint = f"if you want it used: {_flag(f'{key}.{name}', value)}; {own_recipe_instead(origin.opened)}"
+                hint = f"if you want it used: {settings({f'{key}.{name}': value})}; {own_recipe_instead(origin.opened)}"
                 yield Problem(message, str(origin), hint)
 
 

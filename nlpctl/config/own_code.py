@@ -12,7 +12,6 @@ import importlib
 import importlib.util
 import os
 import pkgutil
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from nlpctl.config.positions import display
 from nlpctl.config.schema import DataSection, Recipe, with_value
 from nlpctl.config.sources import own_recipe_instead
 from nlpctl.errors import UserError
+from nlpctl.spelling import settings
 
 # --------------------------------------------------------------------------------------------------
 # The parts of a training that a recipe may name as module:function: what each takes and gives. A new kind is an entry
@@ -139,7 +139,7 @@ def marked(recipe: Recipe, *, trains: bool) -> Recipe:
     opened = {key: _opened(recipe, key) for key in CODE_KEYS if names_of(recipe, key)}
     foreign = {key: folder for key, folder in opened.items() if folder is not None}
     for key, folder in foreign.items():
-        flags = _flags(recipe, [each for each in foreign if trains or each == key or each.startswith(_ANSWERING)])
+        flags = _settings(recipe, [each for each in foreign if trains or each == key or each.startswith(_ANSWERING)])
         mark = partial(Unnamed, folder=folder, flags=flags)
         recipe = with_value(recipe, key, _each(attrgetter(key)(recipe), mark))
     space = dict(recipe.search.space)
@@ -147,7 +147,7 @@ def marked(recipe: Recipe, *, trains: bool) -> Recipe:
         tried_by = _opened(recipe, f"search.space.{key}")
         if tried_by is not None:
             choices = space[key].choices
-            flags = f"--set {shlex.quote(f'search.space.{key}={_in_yaml(choices)}')}"
+            flags = settings({f"search.space.{key}": _in_yaml(choices)})
             space[key] = replace(space[key], choices=_each(choices, partial(Unnamed, folder=tried_by, flags=flags)))
     return replace(recipe, search=replace(recipe.search, space=space))
 
@@ -203,9 +203,9 @@ def _in_yaml(choices: Any) -> str:
     return "null" if choices is None else str(choices)
 
 
-def _flags(recipe: Recipe, keys: Sequence[str]) -> str:
-    """The flags that name the values of some keys, as a shell takes them, whatever signs a name holds."""
-    return " ".join(f"--set {shlex.quote(key + '=' + ','.join(names_of(recipe, key)))}" for key in keys)
+def _settings(recipe: Recipe, keys: Sequence[str]) -> str:
+    """What names the values of some keys, whatever signs a name holds."""
+    return settings({key: ",".join(names_of(recipe, key)) for key in keys})
 
 
 def module_file(name: str) -> Path | None:

@@ -229,7 +229,7 @@ def _insertion(text: str, section: yaml.MappingNode, new: list[str], end: str, l
     return (len(text), len(text), f"{end}{lines}") if stop < 0 else (stop + 1, stop + 1, lines)
 
 
-_PASTE = "paste the lines that are printed without --write"
+_PASTE = "paste the lines that are printed without @[write=true]"
 _OTHER_SOURCES = ("dataset", "reader")
 _SAFE = re.compile(r"[\w./][\w./-]*")
 
@@ -257,15 +257,15 @@ def refuse_rewriting(recipe: Recipe) -> None:
     """UserError if `write_files` cannot change the recipe: it is shipped with nlpctl, or reads no files."""
     if _own_file(recipe) is None:
         hint = "copy it first: nlpctl recipe copy"
-        raise UserError("--write changes a recipe file of your own only", where="--write", hint=hint)
+        raise UserError("@[write=true] changes a recipe file of your own only", where="@[write]", hint=hint)
     for key in _OTHER_SOURCES:
         if getattr(recipe.data, key) is not None:
             message = f"the recipe reads its rows by data.{key}, not from files"
-            raise UserError(message, where=recipe.where(f"data.{key}"), hint=f"leave out --write; {_PASTE}")
+            raise UserError(message, where=recipe.where(f"data.{key}"), hint=f"leave out @[write=true]; {_PASTE}")
     for part in ("train", "dev", "test"):
         if getattr(recipe.data.by_split, part) != SplitFilesSection():
             message = f"the new {part} file would be read by this, and is like the training files"
-            hint = f"leave out --write; {_PASTE}, and set it anew"
+            hint = f"leave out @[write=true]; {_PASTE}, and set it anew"
             raise UserError(message, where=recipe.where(f"data.by_split.{part}"), hint=hint)
 
 

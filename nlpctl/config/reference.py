@@ -21,6 +21,7 @@ from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo
 from nlpctl.errors import UserError
 from nlpctl.report.markdown import markdown_table
 from nlpctl.report.model import Table
+from nlpctl.spelling import spell_as_flags, spelled
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 CHINESE_WORDS = Path(__file__).resolve().parent / "data" / "reference.zh-CN.yaml"
@@ -112,7 +113,7 @@ class English:
         return key.help
 
     def refused(self, dotted: str) -> str:
-        return REFUSED[dotted]
+        return spelled(REFUSED[dotted])
 
 
 class Chinese(English):
@@ -207,6 +208,7 @@ def _default(value: Any) -> str:
 
 def main() -> int:
     """Writes the pages, or with --check says whether they are up to date. Returns the exit code."""
+    spell_as_flags()
     try:
         wanted = {DOCS / name: reference(words()) for name, words in PAGES.items()}
     except UserError as error:

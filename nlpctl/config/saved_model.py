@@ -82,7 +82,7 @@ def _kind(config: Mapping[str, Any]) -> str | None:
 def _no_head_hint() -> str:
     return (
         "train it: name it under model.name_or_path of a recipe; or take its vectors of texts: nlpctl index build, "
-        f"nlpctl predict --embeddings, or in any command --set task={_vector_task().name}"
+        f"nlpctl predict --embeddings, or in any command @[set=task={_vector_task().name}]"
     )
 
 
@@ -103,7 +103,7 @@ def _task(config: Mapping[str, Any], file: Path) -> TaskInfo:
         hint = _no_head_hint()
     else:
         message = f"no task is known by the class {name}"
-        hint = "name the task: --set task=..., or the folder under model.name_or_path of a recipe"
+        hint = "name the task: @[set=task=...], or the folder under model.name_or_path of a recipe"
     raise UserError(message, where=str(file), hint=hint)
 
 

@@ -80,7 +80,7 @@ def task_values(folder: Path) -> dict[str, Any]:
         name = sections.get(section, {}).get(key)
         if isinstance(name, str) and (Path(name).name != name or not is_inside(name, folder)):
             message = f"{section}.{key} names {name}, which is no file of this folder"
-            raise UserError(message, where=display(file), hint=f"{AGAIN}; yours is named by --set {section}.{key}=FILE")
+            raise UserError(message, where=display(file), hint=f"{AGAIN}; yours is named by @[{section}.{key}=FILE]")
     return values
 
 

@@ -102,7 +102,7 @@ def _allowed(matching: Matching, patterns: Sequence[str]) -> tuple[TargetParamet
     for pattern in patterns:
         named = matching_names(pattern, names)
         if not named:
-            raise no_match(pattern, names, "--allow-missing", "parameter")
+            raise no_match(pattern, names, "@[allow-missing]", "parameter")
         meant.update(named)
     without = [*matching.missing, *(mismatch.parameter for mismatch in matching.mismatches)]
     return tuple(each for each in matching.parameters if each in without and meant.intersection(each.names))

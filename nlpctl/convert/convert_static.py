@@ -99,7 +99,7 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
             problem = Problem(
                 f"the static program and the converted network differ by {proof.difference:.3g} on the same inputs",
                 hint="a variable is matched to the wrong parameter, or the config differs (hidden_act, layer norm): "
-                "compare --plan with the program, and correct the map or --to",
+                "compare @[plan] with the program, and correct the map or @[to]",
             )
             raise ConversionFailed(report, [problem])
         card = write_folder(output, conversion, report)
@@ -109,12 +109,12 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
 
 def plan_static(request: ConversionRequest, map_file: Path, *, overwrite: bool = False) -> ConversionReport:
     """A dry run of `convert_static`, also where it would fail; writes only the map `map_file`."""
-    refuse_output(map_file, overwrite, exists="this exists already", elsewhere="name another file: -o FILE.yaml")
+    refuse_output(map_file, overwrite, exists="this exists already", elsewhere="name another file: @[output=FILE.yaml]")
     _prepare()
     from nlpctl.convert.report import make_report, plan_text
 
     report = make_report(_match_parameters(request), None)
-    with writing(map_file, "name another place: -o FILE.yaml"):
+    with writing(map_file, "name another place: @[output=FILE.yaml]"):
         write_text_atomic(map_file, plan_text(report))
     return report
 
@@ -150,7 +150,7 @@ def _match_parameters(request: ConversionRequest) -> Conversion:
 
 def _refuse_beside_lac(request: ConversionRequest) -> None:
     """UserError: the request sets what LAC's own files define."""
-    given = {"--class": request.class_name, "--labels": request.labels, "--config": request.config}
+    given = {"@[class]": request.class_name, "@[labels]": request.labels, "@[config]": request.config}
     problems = [
         Problem("does not apply to lac", flag, "leave it out: lac is defined by its variables and dictionaries")
         for flag, value in given.items()
@@ -196,7 +196,7 @@ def _with_files(target: Target, labels: Path | None, vocabulary: Path | None) ->
 
     if labels is not None:
         if not target.head.labelled:
-            raise UserError("this network has no labels", "--labels", "leave it out, or name another --class")
+            raise UserError("this network has no labels", "@[labels]", "leave it out, or name another @[class]")
         names = tuple(LabelSet.from_file(labels).names)
         card = target.card and dataclasses.replace(target.card, labels=names, thresholds=None, calibration=None)
         target = dataclasses.replace(target, labels=names, labels_known=True, card=card)
@@ -222,7 +222,7 @@ def _check_complete(conversion: Conversion, report: ConversionReport) -> None:
         first = report.ambiguous[0]
         parameters = and_more([row.parameter for row in report.ambiguous])
         message = f"{parameters}: {first.reason} ({and_more(first.candidates)})"
-        hint = "choose in a map: --plan writes one to be edited, --map FILE.yaml uses it"
+        hint = "choose in a map: @[plan] writes one to be edited, @[map=FILE.yaml] uses it"
         raise ConversionAmbiguous(report, [Problem(message, where=report.source, hint=hint)])
     lacking = [*report.missing, *report.mismatched]
     if not lacking:
@@ -235,7 +235,7 @@ def _check_complete(conversion: Conversion, report: ConversionReport) -> None:
         message += f" and {len(lacking) - 1} more"
     if _have_no_effect(conversion, conversion.lacking):
         stem = os.path.commonprefix([f"{each.name}." for each in conversion.lacking]).rpartition(".")[0]
-        hint = f"no output of this network depends on them, so an export lacks them: --allow-missing {stem}"
+        hint = f"no output of this network depends on them, so an export lacks them: @[allow-missing={stem}]"
     else:
-        hint = "--plan writes a map to be edited; --allow-missing PATTERN names what may be new, such as classifier"
+        hint = "@[plan] writes a map to be edited; @[allow-missing=PATTERN] names what may be new, such as classifier"
     raise ConversionFailed(report, [Problem(message, where=report.source, hint=hint)])

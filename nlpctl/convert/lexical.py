@@ -89,7 +89,7 @@ def lexical_analyser(
     bare = _by_bare_name(variables)
     missing = [name for name in (EMBEDDING, SCORES, GRU, TRANSITIONS) if name not in bare]
     if missing:
-        hint = "LAC's variables are word_emb, fc_0 to fc_4, gru_0 to gru_3 and crfw; give --to another network"
+        hint = "LAC's variables are word_emb, fc_0 to fc_4, gru_0 to gru_3 and crfw; give @[to] another network"
         raise UserError(f"no LAC: it has no variable {missing[0]}", where=str(source), hint=hint)
     folder = folder if folder is not None else _beside(source)
     dictionaries = read_dictionaries(folder)
@@ -132,7 +132,7 @@ def _beside(source: Path) -> Path:
     raise UserError(
         f"no dictionaries beside these parameters: LAC needs {WORDS} and tag.dic",
         where=str(source),
-        hint="copy them into this folder or the one above, or give their folder with --vocabulary",
+        hint="copy them into this folder or the one above, or give their folder with @[vocabulary]",
     )
 
 

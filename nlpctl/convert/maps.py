@@ -69,7 +69,7 @@ def built_in_map(name: str) -> NameMap:
     names = built_in_names()
     if name not in names:
         raise UserError(
-            f"there is no map {name!r}{did_you_mean(name, names)}", "--map", f"built in: {listed(names)}; or FILE.yaml"
+            f"there is no map {name!r}{did_you_mean(name, names)}", "@[map]", f"built in: {listed(names)}; or FILE.yaml"
         )
     return _read(BUILT_IN / f"{name}.yaml", name, built_in=True)
 

@@ -72,12 +72,12 @@ class Matcher:
         if not matches:
             near = did_you_mean(rule.static[0], self.variables)
             raise UserError(
-                f"the source has no variable {listed(rule.static)}{near}", rule.where, "--plan lists all variables"
+                f"the source has no variable {listed(rule.static)}{near}", rule.where, "@[plan] lists all variables"
             )
         if not known:
             name = next(name for name in matches[0].dygraph if name not in self.by_name)
             near = did_you_mean(name, self.by_name)
-            raise UserError(f"the network has no parameter {name!r}{near}", rule.where, "--plan lists all parameters")
+            raise UserError(f"the network has no parameter {name!r}{near}", rule.where, "@[plan] lists all parameters")
 
     def propose(self, candidates: Iterable[Candidate], *, strict: bool = False) -> None:
         """Take candidates, all of one method, for the parameters that are open. Two for one parameter are an ambiguity.

@@ -28,7 +28,7 @@ def write_folder(output: Path, conversion: Conversion, report: ConversionReport)
     """Write the folder, whole or not at all. Returns its card; None: it is a plain folder of PaddleNLP."""
     card = card_of(conversion)
     tokenizer = conversion.target.tokenizer
-    with writing(output, "name another place: -o"), staged_dir(output) as folder:
+    with writing(output, "name another place: @[output]"), staged_dir(output) as folder:
         if card is not None:
             save_model_folder(folder, conversion.network, tokenizer, card)
         else:
@@ -73,11 +73,12 @@ def refuse_folder(output: Path, overwrite: bool, inputs: Sequence[Path] = ()) ->
         return
     for path in inputs:
         if real_path(path).is_relative_to(real_path(output)):
-            raise UserError("this holds the source itself", where=str(output), hint="name another folder: -o")
+            raise UserError("this holds the source itself", where=str(output), hint="name another folder: @[output]")
     if not (output / "config.json").is_file():
-        hint = "name another folder: -o"
+        hint = "name another folder: @[output]"
         raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
     if not overwrite:
-        raise UserError("this exists already", where=str(output), hint="use --overwrite, or name another folder: -o")
+        hint = "use @[overwrite=true], or name another folder: @[output]"
+        raise UserError("this exists already", where=str(output), hint=hint)
     refuse_inputs(output)
     refuse_foreign_files(output)

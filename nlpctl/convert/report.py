@@ -14,6 +14,7 @@ from nlpctl.convert.proof import TOLERANCE, Proof
 from nlpctl.names import and_more, format_shape
 from nlpctl.report.markdown import markdown_page
 from nlpctl.report.model import BulletList, Report, Section, Table
+from nlpctl.spelling import option
 
 Shape = tuple[int, ...]
 
@@ -57,7 +58,7 @@ class ConversionReport:
             "two or more candidates": self.ambiguous,
             "another shape or type": self.mismatched,
             "missing": self.missing,
-            "new, as --allow-missing says": self.fresh,
+            f"new, as {option('allow-missing')} says": self.fresh,
         }
         tables = []
         for title, listed in reasons.items():
@@ -263,7 +264,7 @@ def plan_text(report: ConversionReport) -> str:
         ("Two or more candidates: choose one, and remove its #", report.ambiguous),
         ("Another shape or type", report.mismatched),
         ("Missing", report.missing),
-        ("New, as --allow-missing says", report.fresh),
+        (f"New, as {option('allow-missing')} says", report.fresh),
     ]
     for title, rows in sections:
         if rows:

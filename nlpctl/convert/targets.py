@@ -51,7 +51,7 @@ class Target:
 
     @property
     def where(self) -> str:
-        return f"--to {self.name}"
+        return f"@[to] {self.name}"
 
     def build(self, overrides: Mapping[str, Any]) -> Any:
         """The network, newly initialised. UserError: `overrides` or the config describe none."""
@@ -88,7 +88,7 @@ def find_target(to: str, class_name: str | None, own: Recipe | None = None) -> T
     if path.is_file():
         return _of_config(to, _config_of_file(path, class_name), class_name)
     if _CLASS.fullmatch(to):
-        family = family_of_class(to, "--to")
+        family = family_of_class(to, "@[to]")
         return _of_config(to, {"model_type": family.model_type}, class_name or to)
     named = family_of_hub_name(to)
     if named is None:
@@ -96,7 +96,7 @@ def find_target(to: str, class_name: str | None, own: Recipe | None = None) -> T
         hint = f"did you mean {near}? " if near else ""
         raise UserError(
             "no such folder or config file, and no model that PaddleNLP knows",
-            where=f"--to {to}",
+            where=f"@[to] {to}",
             hint=f"{hint}give a model folder, a config.json, a name such as ernie-1.0, or a class of PaddleNLP",
         )
     values = {**named.hub_configs[to], "model_type": named.model_type}
@@ -125,10 +125,10 @@ def head_of_class(name: str, family: Family, where: str) -> Head:
 
 
 def _of_config(to: str, values: Mapping[str, Any], class_name: str | None, tokenizer: Any | None = None) -> Target:
-    where = f"--to {to}"
+    where = f"@[to] {to}"
     family = family_of_config(values, where)
     written = class_name or (values.get("architectures") or [values.get("init_class")])[0]
-    head = head_of_class(written or f"{family.name}Model", family, "--class" if class_name else where)
+    head = head_of_class(written or f"{family.name}Model", family, "@[class]" if class_name else where)
     labels = (config_labels(values) or numbered(2)) if head.labelled else ()
     return Target(to, family, head, values, labels, are_names(labels), tokenizer)
 
@@ -162,7 +162,7 @@ def _config_of_file(path: Path, class_name: str | None) -> dict[str, Any]:
     named = any(isinstance(values.get(key), str | list) for key in ("model_type", "architectures", "init_class"))
     match = _CONFIG_NAME.fullmatch(path.name)
     if not named and class_name is not None:
-        values["model_type"] = family_of_class(class_name, "--class").model_type
+        values["model_type"] = family_of_class(class_name, "@[class]").model_type
     elif not named and match:
         values["model_type"] = match[1]
     if "sent_type_vocab_size" in values:
@@ -197,7 +197,7 @@ def tokenizer_from(path: Path, family: Family) -> Any:
     if path.is_dir():
         return load_tokenizer(path, family)
     if family.name in OWN:
-        raise UserError("a network of nlpctl needs a tokenizer folder", "--vocabulary", "give the old model's folder")
+        raise UserError("a network of nlpctl needs a tokenizer folder", "@[vocabulary]", "give the old model's folder")
     tokens = []
     for number, (where, line) in enumerate(read_lines(path, "vocabulary")):
         token, tab, index = line.partition("\t")

@@ -72,7 +72,7 @@ class InputFile:
     def identity(self) -> dict[str, Any]:
         """What a resumed prediction must find again. UserError if it cannot be read again."""
         if not self.rereadable:
-            raise UserError("a pipe cannot be read again", where=self.name, hint="--resume needs an input file")
+            raise UserError("a pipe cannot be read again", where=self.name, hint="@[resume=true] needs an input file")
         if is_url(self.where):
             with _reading(self):
                 info = _file_system(self.where)[0].info(_file_system(self.where)[1])
@@ -226,7 +226,7 @@ def _expand_path(name: str, endings: Collection[str] | None) -> list[str]:
         names = (str(each) for each in path.iterdir() if each.is_file() and _counts(each.name, endings))
         files = sorted(each for each in names if not _is_list_of_parts(each))
         if not files:
-            hint = "give a file, or say with --format what the files are"
+            hint = "give a file, or say with @[format] what the files are"
             raise UserError("this folder holds no file of texts, by their endings", where=name, hint=hint)
         return files
     if not path.exists():

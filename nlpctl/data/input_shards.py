@@ -260,4 +260,4 @@ class ShardRows:
                     break
             if count != piece.rows:
                 message = "the file has changed while it was read"
-                raise UserError(message, file.name, "start again, without --resume")
+                raise UserError(message, file.name, "start again, without @[resume=true]")

@@ -134,8 +134,8 @@ class KeptRowReader:
         """UserError if lines of plain text are to keep something."""
         self.keep = keep_by_default(file.format) if keep is None else keep
         if self.keep.names and file.format == PLAIN:
-            hint = "leave it out; a file with more columns is read with --format tsv, csv or jsonl"
-            raise UserError("a line of plain text has nothing else to keep", "--keep", hint)
+            hint = "leave it out; a file with more columns is read with @[format=tsv], csv or jsonl"
+            raise UserError("a line of plain text has nothing else to keep", "@[keep]", hint)
         self._rows, self._reader = rows, ExampleReader(rows, None)
 
     def read(self, row: Any) -> tuple[Any, dict[str, Any]]:
@@ -183,7 +183,7 @@ def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
         raise UserError(
             f"plain text has one text per line, but the model takes {columns}",
             where=InputFile(where, format).name,
-            hint="use --format jsonl with these keys, or tsv, csv",
+            hint="use @[format=jsonl] with these keys, or tsv, csv",
         )
     return InputFile(where, format)
 
@@ -193,7 +193,7 @@ def _without_ending(where: str, suffix: str, rows: TaskRows) -> str:
     if suffix and not is_url(where):  # which may end in a query
         known = ", ".join(dict.fromkeys([*_ENDINGS, *rows.endings]))
         message = f"cannot tell the format by the ending {suffix!r}; known endings: {known}"
-        raise UserError(message, where=where, hint="use --format text if it has a text per line, or another --format")
+        raise UserError(message, where=where, hint="use @[format=text] if it has a text per line, or another @[format]")
     return PLAIN
 
 
@@ -206,7 +206,7 @@ def _refuse_objects(file: InputFile) -> None:
                 raise UserError(
                     "this line is a JSON object, but a .txt file has a text per line",
                     where=f"{file.name}:1",
-                    hint="use --format jsonl, or --format text if these are the texts",
+                    hint="use @[format=jsonl], or @[format=text] if these are the texts",
                 )
 
 
@@ -226,11 +226,11 @@ def _refuse_conll(file: InputFile) -> None:
         raise UserError(
             f"{lines[0]!r} looks like a word and its tag, but a .txt file has a sentence per line",
             where=f"{file.name}:1",
-            hint="use --format conll, or --format text if these are the sentences",
+            hint="use @[format=conll], or @[format=text] if these are the sentences",
         )
     if is_segmented(line.decode("utf-8", "replace") for line in _first_lines(file, 2, _BEGINNING)):
         raise UserError(
             "this line looks like words and parts of speech, but a .txt file has a sentence per line",
             where=f"{file.name}:1",
-            hint="use --format segmented, or --format text if these are the sentences",
+            hint="use @[format=segmented], or @[format=text] if these are the sentences",
         )

@@ -12,6 +12,7 @@ from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
+from nlpctl.spelling import option
 
 BAD_ROW = "error"  # the key of a bad row's answer; no good answer has it
 ALL, NONE = "all", "none"  # in place of keys
@@ -41,10 +42,10 @@ class PassthroughColumns:
         for name in self.names or ():
             if name in (ALL, NONE) and name not in values:
                 message = f"{name} stands alone, and no key is called so; the keys are {listed(values)}"
-                raise UserError(message, where, f"give --keep {name}, or --keep with names from this list")
+                raise UserError(message, where, f"give {option('keep', name)}, or @[keep] with names from this list")
             if name not in values:
                 message = f"there is no {name!r} to keep{did_you_mean(name, values)}; the keys are {listed(values)}"
-                raise UserError(message, where, "give --keep names from this list, all, or none")
+                raise UserError(message, where, "give @[keep] names from this list, all, or none")
 
 
 KEEP_ALL, KEEP_NONE = PassthroughColumns(None), PassthroughColumns(())
@@ -63,7 +64,7 @@ def parse_keep(names: str | Iterable[str]) -> PassthroughColumns:
     parts = names.split(",") if isinstance(names, str) else list(names)
     keys = tuple(dict.fromkeys(part.strip() for part in parts if isinstance(part, str) and part.strip()))
     if not keys or len(parts) != len([part for part in parts if isinstance(part, str) and part.strip()]):
-        raise UserError(f"{names!r} names no keys", "--keep", "give keys such as id,date; or all, or none")
+        raise UserError(f"{names!r} names no keys", "@[keep]", "give keys such as id,date; or all, or none")
     return PassthroughColumns(keys)
 
 

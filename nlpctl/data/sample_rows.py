@@ -47,7 +47,7 @@ def rows_to_compare(rows: TaskRows, file: Path | None, tokenizer: Any, count: in
 def require_rows(rows: TaskRows, file: Path) -> None:
     """UserError if `file` is missing or has no good row. Needs no tokenizer."""
     refuse_pipe(file)
-    source = open_files(rows, [file], rows.required(labelled=False), where="--data")
+    source = open_files(rows, [file], rows.required(labelled=False), where="@[data]")
     if next(_examples(rows, source, None), None) is None:
         hint = "give a file of rows that `nlpctl predict` would answer"
         raise UserError("no row is usable", where=str(file), hint=hint)
@@ -66,7 +66,7 @@ def _choose_rows(
 ) -> ComparedRows:
     mask = tokenizer.mask_token if masked else None
     if file is not None:
-        source = open_files(rows, [file], rows.required(labelled=False), where="--data")
+        source = open_files(rows, [file], rows.required(labelled=False), where="@[data]")
         return ComparedRows(_spread_over(_examples(rows, source, mask), count), str(file), real=True)
     for split in splits:
         examples = _rows_of_split(rows, split, mask, count)
@@ -74,7 +74,7 @@ def _choose_rows(
             return ComparedRows(examples, split, real=True)
     made = tuple(_made_up(rows, tokenizer, MADE_UP if count is None else count, mask))
     if not made:
-        raise UserError("there are no rows to compare on", where="--data", hint="give a file of rows: --data FILE")
+        raise UserError("there are no rows to compare on", where="@[data]", hint="give a file of rows: @[data=FILE]")
     return ComparedRows(made, "words drawn from the vocabulary", real=False)
 
 

@@ -199,7 +199,7 @@ def cut(
     in the column `together`, the same value of the column `group_by`, or a similarity of `near`: in that column if
     there is one, else in all of their texts, in whatever order.
     """
-    groups = _groups(read, together, group_by, near, "--group-by")
+    groups = _groups(read, together, group_by, near, "@[group-by]")
     parts = stratify(groups, list(targets.values()), seed)
     for (name, target), chosen in zip(targets.items(), parts, strict=True):
         if target and not chosen:
@@ -225,7 +225,7 @@ def fold_rows(
     total = len(read.rows)
     if len(groups) < count:
         message = f"{total:,} rows cannot be cut into {count} folds: {len(groups):,} groups of rows stay together"
-        raise UserError(message, where="--folds", hint="ask for fewer folds")
+        raise UserError(message, where="@[folds]", hint="ask for fewer folds")
     folds = stratify(groups, [total // count + (i < total % count) for i in range(count)], seed)
     placed = {row for fold in folds for row in fold}
     for group in groups:
@@ -234,7 +234,7 @@ def fold_rows(
     if not all(folds):
         kept = max(len(group.rows) for group in groups)
         message = f"a fold would be empty: up to {kept:,} of {total:,} rows have to stay together"
-        raise UserError(message, where="--folds", hint="ask for fewer folds")
+        raise UserError(message, where="@[folds]", hint="ask for fewer folds")
     return [sorted(fold) for fold in folds]
 
 

@@ -57,7 +57,7 @@ FOLDER, PAGE = "audit", "findings.html"
 TEXT = 160  # characters of a text in a finding
 AROUND = 12  # words on either side of those in question
 DOUBTFUL = 0.3  # share of wrong labels beyond which the models have not learned what they judge
-_ELSEWHERE = "name another folder: -o"
+_ELSEWHERE = "name another folder: @[output]"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def audit(
     shares, labels = read_probabilities(folder / PROBABILITIES)
     lines = read_lines(folder / PREDICTIONS)
     if labels != rows.labels.names or len(shares.ends) != len(rows) or not _fit(lines, rows, shares):
-        hint = "train the folds again with --overwrite"
+        hint = "train the folds again with @[overwrite=true]"
         raise UserError("the predictions are not those of the training rows", str(folder / PREDICTIONS), hint)
     console.note(f"looking for wrong labels in {counted(len(rows), 'rows')}")
     auditor = _Auditor(recipe, rows, shares, lines)

@@ -63,7 +63,7 @@ def augment_data(
     refuse_files([output], overwrite)
     augmenter = open_augmenter(method, recipe.data.columns.text, copies=copies, share=share, synonyms=synonyms)
     new, names = 0, label_names(recipe.data)
-    with writing(output, "name another file: -o"), staged_file(output) as stream:
+    with writing(output, "name another file: @[output]"), staged_file(output) as stream:
         for values in augmenter.rows(read.rows, recipe.training.seed):
             stream.write(f"{json_line(values_to_write(source, rows, values, names))}\n".encode())
             new += 1
@@ -120,8 +120,8 @@ def open_augmenter(
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise UserError(
             f"PaddleNLP's list of synonyms cannot be downloaded ({reason})",
-            where="--synonyms",
-            hint='use your own list: --synonyms FILE.json, {"word": ["other", ...]}; swap and delete need none',
+            where="@[synonyms]",
+            hint='use your own list: @[synonyms=FILE.json], {"word": ["other", ...]}; swap and delete need none',
         ) from None
     return Augmenter(method, copies, share, column, made)
 

@@ -168,11 +168,11 @@ def convert(recipe: Recipe, output: Path, kind: str, *, overwrite: bool = False)
 def refuse_kind(recipe: Recipe, kind: str) -> None:
     """UserError: there is no such format, or the task has nothing that would be annotated."""
     if kind not in WRITTEN:
-        raise UserError(f"there is no format {kind!r} to write", "--to", f"one of {', '.join(WRITTEN)}")
+        raise UserError(f"there is no format {kind!r} to write", "@[to]", f"one of {', '.join(WRITTEN)}")
     if kind != JSONL and kind not in task_info(recipe.task).formats:
         fitting = ", ".join(task.name for task in known_tasks() if kind in task.formats)
         message = f"rows of {recipe.task} are not written for {kind}"
-        raise UserError(message, recipe.where("task"), f"it is for {fitting}; --to {JSONL} takes any task")
+        raise UserError(message, recipe.where("task"), f"it is for {fitting}; @[to={JSONL}] takes any task")
 
 
 def interface_of(output: Path, kind: str) -> Path | None:
@@ -201,7 +201,7 @@ def write_records(output: Path, writer: AnnotationWriter, records: Sequence[Mapp
     `example`: that of any record.
     """
     interface = interface_of(output, writer.kind)
-    with writing(output, "name another file: -o FILE"), contextlib.ExitStack() as staged:
+    with writing(output, "name another file: @[output=FILE]"), contextlib.ExitStack() as staged:
         staged.enter_context(staged_file(output)).write(writer.content(records))
         if interface is not None:
             staged.enter_context(staged_file(interface)).write(writer.interface(example))

@@ -411,7 +411,8 @@ def apply_findings(
     top = {each.line: each.apply is not False for each in wrong[: int(min(first, len(wrong)))]}
     chosen = [each for each in findings if each.apply or top.get(each.line)]
     if not chosen:
-        hint = 'tick findings on the page of the audit, or set "apply": true in their lines; --first N takes the surest'
+        hint = 'tick findings on the page of the audit, or set "apply": true in their lines; '
+        hint += "@[first=N] takes the surest"
         raise UserError(f"none of {len(findings):,} findings is ticked", str(file), hint)
     edits: dict[str, dict[int, list[Edit]]] = defaultdict(lambda: defaultdict(list))
     kinds = {}
@@ -427,13 +428,13 @@ def apply_findings(
             earlier.append(edit)
         kinds[target.file] = target.sha256, target.format, target.header
     copies = _copies(edits, output)
-    refuse_below_file(output, "-o")
+    refuse_below_file(output, "@[output]")
     audited = {each.edit.file for each in findings if each.edit is not None}  # also those of which nothing is ticked
     note_inputs([file, *audited], "the findings")
     refuse_files(list(copies.values()), overwrite)
     contents = {name: corrected(Path(name), *kinds[name], rows) for name, rows in edits.items()}
     # All are written to temporary files before the first is renamed.
-    with writing(output, "name another folder: -o"), contextlib.ExitStack() as staged:
+    with writing(output, "name another folder: @[output]"), contextlib.ExitStack() as staged:
         for name, content in contents.items():
             staged.enter_context(staged_file(copies[name])).write(content)
     every = [changes for rows in edits.values() for changes in rows.values()]
@@ -449,7 +450,7 @@ def _edit(finding: Finding, file: Path, drop: bool) -> Edit:
         raise UserError("this label is in no file that could be changed", where, hint)
     leaves_out = drop or finding.kind == OUTLIER
     if finding.proposed is None and not leaves_out:
-        hint = 'write the right label as "proposed", or use --drop to leave the row out'
+        hint = 'write the right label as "proposed", or use @[drop=true] to leave the row out'
         raise UserError("this finding proposes no label", where, hint)
     after = None if leaves_out else finding.proposed
     return Edit(finding.edit.column, finding.given, after, finding.edit.word)

@@ -75,13 +75,13 @@ def format_inspection(inspection: Inspection, rows: int, width: int) -> tuple[li
 def write_page(inspection: Inspection, name: str, path: Path) -> None:
     """The inspection as one self-contained HTML file. UserError as for `refuse_page`."""
     refuse_page(path)
-    with writing(path, "name another file: --html PAGE.html"):
+    with writing(path, "name another file: @[html=PAGE.html]"):
         write_text_atomic(path, inspection_page(inspection, name))
 
 
 def refuse_page(path: Path) -> None:
     """UserError if `path` exists and is not a page of nlpctl: an older page is replaced, other files never."""
-    refuse_other_page(path, "name another file: --html PAGE.html")
+    refuse_other_page(path, "name another file: @[html=PAGE.html]")
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def split_data(
         "skipped_rows": read.skipped,
     }
     # All are written to temporary files before the first is renamed, so that a full disk cannot mix two splits.
-    with writing(folder, "name another folder: -o"), contextlib.ExitStack() as staged:
+    with writing(folder, "name another folder: @[output]"), contextlib.ExitStack() as staged:
         for part, path in files.items():
             staged.enter_context(staged_file(path)).write(records.content(chosen[part]))
         manifest = staged.enter_context(staged_file(folder / MANIFEST))
@@ -158,7 +158,8 @@ def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     if sizes["train"] <= 0 or sum(sizes.values()) > total:
         asked = ", ".join(f"{part} {size:,}" for part, size in sizes.items() if part in shares)
         hint = "shares are below 1 and add up to 1 or less; from 1 on a value is a number of rows"
-        raise UserError(f"{total:,} rows cannot be split like this: {asked}", where="--dev, --test, --train", hint=hint)
+        message = f"{total:,} rows cannot be split like this: {asked}"
+        raise UserError(message, where="@[dev], @[test], @[train]", hint=hint)
     return sizes
 
 
@@ -177,13 +178,13 @@ def _refuse_older_parts(folder: Path, files: Mapping[str, Path]) -> None:
     for path in (path for part in PARTS if part in earlier.rows for path in sorted(folder.glob(f"{part}.*"))):
         if path not in files.values():
             message = "this file of an earlier split would remain, and its rows are in the new files too"
-            raise UserError(message, where=str(path), hint="delete it, or name another folder: -o")
+            raise UserError(message, where=str(path), hint="delete it, or name another folder: @[output]")
 
 
 def refuse_files(written: Sequence[Path], overwrite: bool) -> None:
     """UserError if `outputs.refuse_output` refuses one of the files."""
     for path in written:
-        refuse_output(path, overwrite, exists="the file exists", elsewhere="name another place: -o")
+        refuse_output(path, overwrite, exists="the file exists", elsewhere="name another place: @[output]")
 
 
 def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:

@@ -31,6 +31,7 @@ from nlpctl.models.pretrained import Encoder, available, language_of, named_enco
 from nlpctl.names import did_you_mean, listed, nearest_file
 from nlpctl.outputs import refuse_output
 from nlpctl.runtime.device import usable_gpu
+from nlpctl.spelling import option
 
 NONE, SCRATCH = "none", "scratch"
 _ENDINGS = tuple(ending for name in OF_DATA for ending in INPUT_FORMATS[name].endings)
@@ -132,7 +133,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     decided += [("left out", left) for left in left_out]
     label = columns.get("label", "")
     for twin in preview.twins(label):
-        remark = f"column {twin!r} says the same as {label!r}; in its place: --columns label={twin}"
+        remark = f"column {twin!r} says the same as {label!r}; in its place: {option('columns')} label={twin}"
         decided.append(("left out", remark))
     return NewRecipe(output, task.name, name, paths, tuple(decided), _next(output, "dev" in paths))
 
@@ -150,7 +151,7 @@ def _files(given: Given, ask: Ask) -> dict[str, Path]:
         named: str | None = getattr(given, split)
         if named is None:
             text = f"File for {split} ({meaning}); {NONE}: there is none"
-            named = ask(Question(f"--{split}", text, default, check=lambda name: name == NONE or _existing(name)))
+            named = ask(Question(f"@[{split}]", text, default, check=lambda name: name == NONE or _existing(name)))
         if named != NONE:
             files[split] = _existing(named)
     return files
@@ -215,7 +216,7 @@ def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[s
         raise UserError(message, where=str(preview.path), hint=hint)
     if name is None:
         reason = f" ({matches[best].reason})" if best else ""
-        name = ask(Question("--task", f"Task{reason}", best, tuple(infos), check=_known_task))
+        name = ask(Question("@[task]", f"Task{reason}", best, tuple(infos), check=_known_task))
     task = _known_task(name)
     match = matches.get(name)
     if not preview.names_columns:
@@ -248,7 +249,7 @@ def _columns(
             default = proposed.get(role) or preview.named_as(role, taken)
             if default is None and role == "text":
                 default = preview.role(role, {}, ("text",), taken)
-            question = Question(f"--columns {role}=COLUMN", text, default, names)
+            question = Question(f"@[columns={role}=COLUMN]", text, default, names)
             columns[role] = ask(dataclasses.replace(question, check=lambda column: _known_column(preview, column)))
     return {role: name for role, name in columns.items() if name != NONE or role in needed}
 
@@ -258,7 +259,7 @@ def _known_task(name: str) -> TaskInfo:
     if task is None:
         near, names = nearest_task(name), ", ".join(info.name for info in known_tasks())
         guess = f" (did you mean {near!r}?)" if near else ""
-        raise UserError(f"there is no task {name!r}{guess}", "--task", f"one of {names}")
+        raise UserError(f"there is no task {name!r}{guess}", "@[task]", f"one of {names}")
     return task
 
 
@@ -271,7 +272,7 @@ def _refuse_unknown_columns(preview: Preview, columns: Mapping[str, str]) -> Non
     for role, name in columns.items():
         if role not in values.ROLES:
             hint = f"write one of {', '.join(values.ROLES)} before the ="
-            raise UserError(f"there is no column for {role!r}{did_you_mean(role, values.ROLES)}", "--columns", hint)
+            raise UserError(f"there is no column for {role!r}{did_you_mean(role, values.ROLES)}", "@[columns]", hint)
         _known_column(preview, name)
 
 
@@ -279,7 +280,7 @@ def _known_column(preview: Preview, name: str) -> None:
     names = [column.name for column in preview.columns]
     if name not in (*names, NONE):
         message = f"no column {name!r}{did_you_mean(name, names)}; the columns are {listed(names)}"
-        raise UserError(message, where=str(preview.path), hint="name one of them: --columns text=COLUMN,label=COLUMN")
+        raise UserError(message, where=str(preview.path), hint="name one of them: @[columns=text=COLUMN,label=COLUMN]")
 
 
 def _refuse_other_columns(previews: dict[str, Preview], columns: Mapping[str, str], task: TaskInfo) -> list[str]:
@@ -320,7 +321,7 @@ def _encoder(
             why = "no pretrained encoder for these texts is on this machine, and PaddleNLP's hub does not answer"
         text = f"Model: a folder, a name of PaddleNLP's hub, or {SCRATCH} ({proposed[0].about if proposed else why})"
         default = proposed[0].name if proposed else SCRATCH
-        chosen = ask(Question("--model", text, default, check=lambda name: name == SCRATCH or named_encoder(name)))
+        chosen = ask(Question("@[model]", text, default, check=lambda name: name == SCRATCH or named_encoder(name)))
     if chosen == SCRATCH:
         return None, why
     encoder, state = named_encoder(chosen)
@@ -345,13 +346,15 @@ def _output(given: Given, ask: Ask, train: Path) -> Path:
     def checked(text: str) -> Path:
         path = Path(text).expanduser()
         if not path.name:  # such as `.`
-            raise UserError("this is a folder", where=text, hint="name a file in it: -o FILE.yaml")
+            raise UserError("this is a folder", where=text, hint="name a file in it: @[output=FILE.yaml]")
         path = path if path.suffix in (".yaml", ".yml") else path.with_name(f"{path.name}.yaml")
-        refuse_output(path, given.overwrite, exists="the recipe exists", elsewhere="name another file: -o FILE.yaml")
+        elsewhere = "name another file: @[output=FILE.yaml]"
+        refuse_output(path, given.overwrite, exists="the recipe exists", elsewhere=elsewhere)
         return path
 
     text = str(given.output) if given.output is not None else None
-    return checked(text if text is not None else ask(Question("-o", "Recipe file", f"{default}.yaml", check=checked)))
+    question = Question("@[output]", "Recipe file", f"{default}.yaml", check=checked)
+    return checked(text if text is not None else ask(question))
 
 
 def _parts_folder(given: Given, ask: Ask, output: Path) -> Path | None:
@@ -359,7 +362,7 @@ def _parts_folder(given: Given, ask: Ask, output: Path) -> Path | None:
     folder = given.split
     if folder is None:
         text = f"There is no dev file. Folder for train, dev and test cut from the training file; {NONE}: later"
-        folder = ask(Question("--split", text, str(output.with_suffix("")) + "_parts", unasked=NONE))
+        folder = ask(Question("@[split]", text, str(output.with_suffix("")) + "_parts", unasked=NONE))
     return None if folder == NONE else Path(folder)
 
 
@@ -377,7 +380,7 @@ def _checked(output: Path, text: str) -> Iterator[Path]:
     """A file beside `output` with the text of a recipe that `recipe validate` has nothing against. UserError."""
     staged = staged_path(output)  # beside it: paths are relative to the recipe
     try:
-        with writing(output, "name another file: -o FILE.yaml"):
+        with writing(output, "name another file: @[output=FILE.yaml]"):
             output.parent.mkdir(parents=True, exist_ok=True)
             write_text_atomic(staged, text)
         try:

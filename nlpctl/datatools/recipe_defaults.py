@@ -94,7 +94,7 @@ def _refuse_many_bad(split: InspectedSplit) -> None:
     if not split.good or bad > _MOST_BAD * rows:
         first = next(iter(split.first_bad.values()))[0]
         message = f"{bad:,} of the first {rows:,} rows cannot be used, such as: {first.reason}"
-        hint = "fix the file, or name other columns: --columns text=COLUMN,label=COLUMN"
+        hint = "fix the file, or name other columns: @[columns=text=COLUMN,label=COLUMN]"
         raise UserError(message, where=first.where, hint=hint)
 
 

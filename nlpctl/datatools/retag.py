@@ -28,6 +28,7 @@ from nlpctl.models.folder import read_labels
 from nlpctl.models.source import resolve_source
 from nlpctl.names import counted, did_you_mean, listed
 from nlpctl.runtime.process import set_up_process
+from nlpctl.spelling import option
 
 if TYPE_CHECKING:
     from nlpctl.tasks.token_classification import TokenClassification
@@ -126,7 +127,7 @@ class RetagResult:
             lines.append(f"{counted(plain.total(), 'names')} of the model became plain names{_each(plain)}")
         for kind, where in self.new_types.items():
             remark = f"{kind} is a type that the model does not know (first at {where})"
-            lines.append(f"{remark}; to write one that it knows: --map {kind}=TYPE")
+            lines.append(f"{remark}; to write one that it knows: {option('map')} {kind}=TYPE")
         if self.skipped:
             lines.append(f"{counted(self.skipped, 'bad rows')} left out")
         return lines
@@ -211,7 +212,7 @@ def retag(
 
     pipeline = prediction_pipeline(task, model.encoder, model.predictor)
     read = windows(given.examples(BadRowLog("skip")), BATCH * WINDOW_BATCHES)
-    with writing(output, "name another file: -o"), staged_file(output) as stream:
+    with writing(output, "name another file: @[output]"), staged_file(output) as stream:
         with closing(pipeline.stream(read, BATCH, finish)) as parts:
             for part in parts:
                 stream.write(part)
@@ -236,7 +237,7 @@ def _read(rows: TaskRows, file: Path, renamed: dict[str, str], known: set[str]) 
             kinds.setdefault(scheme.split(tag)[1], places[tag])
     for name in (name for name in renamed if name not in kinds):
         message = f"no tag of {file} has the type {name!r}{did_you_mean(name, kinds)}"
-        raise UserError(message, "--map", f"types there: {listed(kinds)}")
+        raise UserError(message, "@[map]", f"types there: {listed(kinds)}")
     types = {kind: renamed.get(kind, kind) for kind in kinds}
     new = {types[kind]: place for kind, place in kinds.items() if types[kind] not in known}
     return _Given(rows, source, LabelSet(tags), scheme, types), new
@@ -245,7 +246,7 @@ def _read(rows: TaskRows, file: Path, renamed: dict[str, str], known: set[str]) 
 def _check_plain(plain: Mapping[str, str], known: set[str]) -> None:
     for name in (name for name in [*plain, *plain.values()] if name not in known):
         message = f"the model has no type {name!r}{did_you_mean(name, known)}"
-        raise UserError(message, "--plain", f"types of the model: {listed(sorted(known))}")
+        raise UserError(message, "@[plain]", f"types of the model: {listed(sorted(known))}")
 
 
 def _types(labels: Sequence[str]) -> set[str]:
@@ -259,6 +260,6 @@ def _written(words: Sequence[str], tags: Sequence[str], output: Path) -> str:
         return json.dumps({"tokens": list(words), "tags": list(tags)}, ensure_ascii=False) + "\n"
     for word in words:
         if not word.strip(" ") or any(sign in word for sign in "\t\n\r\002"):
-            hint = f"write JSON lines: -o {output.with_suffix(JSONL)}"
+            hint = f"write JSON lines: @[output] {output.with_suffix(JSONL)}"
             raise UserError(f"the token {word!r} cannot stand on a line with its tag", str(output), hint)
     return "".join(f"{word}\t{tag}\n" for word, tag in zip(words, tags, strict=True)) + "\n"

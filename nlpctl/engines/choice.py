@@ -70,7 +70,7 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
         raise _missing(manifest, inference)
     wanted = [each for each in of_engine if inference.precision in ("auto", each.precision)]
     if not wanted:
-        again = f"export the model again with --precision {inference.precision}"
+        again = f"export the model again with @[precisions={inference.precision}]"
         hint = f"{again}, or use auto, if that graph was left out then"
         for_engine = "" if inference.engine == "auto" else f" for {inference.engine}"
         raise UserError(f"this export holds no {inference.precision} graph{for_engine}", "inference.precision", hint)
@@ -92,7 +92,7 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
     if not taken:
         reasons_against = "; ".join(f"{each.name} {reason}" for each, reason in left_out)
         key = "lower inference.min_agreement" if manifest.dev is None else "raise inference.max_drop"
-        hint = f"request it: --precision {left_out[0][0].precision}; or {key}"
+        hint = f"request it: @[precision={left_out[0][0].precision}]; or {key}"
         raise UserError(f"auto accepts no graph of this export: {reasons_against}", "inference.precision", hint)
     return Candidates(taken, left_out)
 
@@ -182,16 +182,16 @@ def _missing(manifest: ExportManifest, inference: InferenceSection) -> UserError
     engine = "paddle" if inference.tensorrt else inference.engine
     format = ENGINE_FORMATS[engine]
     held = " and ".join(sorted({graph.format for graph in manifest.graphs})) or "no"
-    hint = f"export the model again with --format {format}, or use --engine auto"
+    hint = f"export the model again with @[formats={format}], or use @[engine=auto]"
     message = f"{engine} runs {format} graphs; this export holds {held} graphs"
     return UserError(message, "inference.engine", hint)
 
 
 def _instead(precision: str, possible: Sequence[Choice], machine: Machine) -> str:
     """What to do where `machine` cannot run an export in `precision`. `possible`: what it can run of it."""
-    other = dict.fromkeys(f"--precision {each.precision}" for each in possible if each.precision != precision)
+    other = dict.fromkeys(f"@[precision={each.precision}]" for each in possible if each.precision != precision)
     if machine.kind != "cpu":
-        return " or ".join([f"use {each}" for each in other] + ["use --device cpu"])
+        return " or ".join([f"use {each}" for each in other] + ["use @[runtime.device=cpu]"])
     again = "export or compress the model again for ONNX Runtime, which computes int8 on every processor"
     again = again if machine.onnxruntime else f"pip install onnxruntime, and {again}"
     return ", or ".join([*(f"use {each}" for each in other), *([again] if precision == "int8" else [])])
@@ -266,10 +266,10 @@ def check_engine(inference: InferenceSection, machine: Machine) -> None:
 def obstacle(engine: str, precision: str, machine: Machine) -> Problem | None:
     """The reason why `machine` cannot run `engine` in `precision`; None if it can."""
     if engine == "onnxruntime" and not machine.onnxruntime:
-        hint = "pip install onnxruntime, or use --engine paddle"
+        hint = "pip install onnxruntime, or use @[engine=paddle]"
         return Problem("ONNX Runtime is not installed", "inference.engine", hint)
     if engine == "onnxruntime" and machine.kind == "gpu" and not machine.onnxruntime_gpu:
-        hint = "pip install onnxruntime-gpu in its place, or use --engine paddle or --device cpu"
+        hint = "pip install onnxruntime-gpu in its place, or use @[engine=paddle] or @[runtime.device=cpu]"
         return Problem("the installed ONNX Runtime has no CUDA", "inference.engine", hint)
     offered = _PRECISIONS[engine, machine.kind]
     if precision not in offered:
@@ -278,16 +278,16 @@ def obstacle(engine: str, precision: str, machine: Machine) -> Problem | None:
     # ONNX Runtime offers fp32 and int8 on a CPU, and computes both right on all of them (docs/upstream.md).
     if engine == "paddle" and machine.kind == "cpu" and not machine.cpu.computes(precision):
         message = f"this processor ({machine.cpu.model or 'unknown'}) does not compute in {precision} natively"
-        otherwise, hint = "it would be slower than fp32", "use --precision fp32, or auto"
+        otherwise, hint = "it would be slower than fp32", "use @[precision=fp32], or auto"
         if precision == "int8":
             otherwise = "Paddle's sums would overflow and change answers"
-            hint = "use --engine onnxruntime, or --precision fp32"
+            hint = "use @[engine=onnxruntime], or @[precision=fp32]"
             hint = hint if machine.onnxruntime else f"pip install onnxruntime, and {hint}"
         needs = f"that needs one of {', '.join(NATIVE[precision])}; otherwise {otherwise}"
         return Problem(f"{message}: {needs}", "inference.precision", hint)
     if machine.kind == "gpu" and precision == "bf16" and not machine.gpu_bf16:
         message = "this GPU does not compute in bf16 natively, which needs compute capability 8.0"
-        return Problem(message, "inference.precision", "use --precision fp16, or auto")
+        return Problem(message, "inference.precision", "use @[precision=fp16], or auto")
     return None
 
 
@@ -295,14 +295,16 @@ def tensorrt_obstacle(inference: InferenceSection, machine: Machine) -> Problem 
     """The reason why `machine` cannot use TensorRT as `inference` asks; None if it can."""
     where = "inference.tensorrt"
     if inference.engine == "onnxruntime":
-        return Problem("TensorRT works with Paddle Inference only, not with ONNX Runtime", where, "use --engine paddle")
+        message = "TensorRT works with Paddle Inference only, not with ONNX Runtime"
+        return Problem(message, where, "use @[engine=paddle]")
     if machine.kind != "gpu":
-        return Problem("TensorRT runs on NVIDIA GPUs only", where, "use --device gpu, or set it to false")
+        return Problem("TensorRT runs on NVIDIA GPUs only", where, "use @[runtime.device=gpu], or set it to false")
     if not machine.tensorrt:
         hint = "install a build with TensorRT from the downloads of Paddle Inference, or set it to false"
         return Problem("the installed Paddle was built without TensorRT", where, hint)
     if inference.precision not in ("auto", *TENSORRT_PRECISIONS):
-        hint = f"use --precision {' or '.join(TENSORRT_PRECISIONS)}"
+        first, *others = TENSORRT_PRECISIONS
+        hint = f"use {' or '.join([f'@[precision={first}]', *others])}"
         return Problem(f"TensorRT is not used with {inference.precision} graphs", where, hint)
     return None
 

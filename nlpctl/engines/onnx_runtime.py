@@ -50,7 +50,7 @@ class OnnxPredictor:
             message = f"ONNX Runtime cannot load this graph: {str(error).strip()}"
             raise UserError(message, str(file), EXPORT_AGAIN) from None
         if setup.device != "cpu" and CUDA_PROVIDER not in self._session.get_providers():  # fell back to the CPU
-            hint = "install the CUDA and cuDNN that this onnxruntime-gpu was built for, or use --engine paddle"
+            hint = "install the CUDA and cuDNN that this onnxruntime-gpu was built for, or use @[engine=paddle]"
             raise UserError(f"ONNX Runtime cannot use {setup.device}", "inference.engine", hint)
         inputs = {each.name: each.type for each in self._session.get_inputs()}
         self._inputs, self._outputs = list(inputs), [each.name for each in self._session.get_outputs()]
@@ -69,7 +69,7 @@ class OnnxPredictor:
         try:
             return tuple(session.run(self._outputs, {name: batch[name] for name in self._inputs}))
         except Exception as error:
-            hint = "use another engine: --engine paddle; or smaller batches"
+            hint = "use another engine: @[engine=paddle]; or smaller batches"
             raise RunFailed(f"ONNX Runtime failed in {self.precision}: {str(error).strip()}", hint=hint) from error
 
 

@@ -82,7 +82,7 @@ class PaddlePredictor:
             try:
                 self._predictor.run()
             except Exception as error:
-                hint = "use another precision or engine: --precision fp32, --engine onnxruntime; or smaller batches"
+                hint = "use another precision or engine: @[precision=fp32], @[engine=onnxruntime]; or smaller batches"
                 message = f"Paddle Inference failed in {self.precision}: {_reason(error)}"
                 raise RunFailed(message, hint=hint) from error
             return tuple(output.copy_to_cpu() for output in self._outputs)

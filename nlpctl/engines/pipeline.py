@@ -255,7 +255,7 @@ def refuse_nan(outputs: Iterable[np.ndarray]) -> None:
             doubtful = each.dtype.kind == "f" and not np.isfinite(each.sum())
         if doubtful and np.isnan(each).any():
             message = "the network answers NaN: numbers are too large for its precision, or its training has diverged"
-            raise RunFailed(message, hint="try --precision fp32, or train with a smaller training.learning_rate")
+            raise RunFailed(message, hint="try @[precision=fp32], or train with a smaller training.learning_rate")
 
 
 @dataclass(eq=False)

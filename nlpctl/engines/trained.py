@@ -59,7 +59,7 @@ def open_network(recipe: Recipe, setup: ProcessSetup, source: str) -> TrainedMod
     if recipe.inference.precision not in ("auto", "fp32"):
         message = f"dygraph computes in fp32, not in {recipe.inference.precision}"
         other = "onnxruntime" if (recipe.inference.precision, setup.device) == ("int8", "cpu") else "paddle"
-        hint = f"leave it out, or use --engine {other}"
+        hint = f"leave it out, or use @[engine={other}]"
         raise UserError(message, where=recipe.where("inference.precision"), hint=hint)
     model = load_network(recipe, source)
     console.note(f"model {source} on {setup.device}")

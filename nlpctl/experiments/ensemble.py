@@ -86,14 +86,14 @@ def ensemble(
         raise UserError("an ensemble needs two models or more", _FLAG, hint)
     replaced = next((part.name for part in parts if real_path(part.folder).is_relative_to(real_path(output))), None)
     if replaced is not None:
-        raise UserError("the ensemble would replace one of its models", replaced, "name another folder: -o")
+        raise UserError("the ensemble would replace one of its models", replaced, "name another folder: @[output]")
     info = task_info(parts[0].recipe.task)
     if info.pool is None:
         known = ", ".join(task.name for task in known_tasks() if task.pool is not None)
         raise UserError(f"answers of {info.name} cannot be averaged", _FLAG, f"it is for {known}")
     _refuse_unlike(parts)
     recipe = _recipe(parts, models, output, given)
-    run = RunDirectory(recipe.run_dir, "name another folder: -o")
+    run = RunDirectory(recipe.run_dir, "name another folder: @[output]")
     run.check(resume=False, overwrite=overwrite)
     setup = set_up_process(recipe)
 
@@ -124,7 +124,8 @@ def _expanded(models: Sequence[str]) -> Iterator[str]:
             runs = [folder / run for run in read_series(folder).runs]
             missing = next((run for run in runs if not is_run(run)), None)
             if missing is not None:
-                hint = "the command that made the folder makes it again, with --resume; or name the runs that are there"
+                hint = "the command that made the folder makes it again, with @[resume=true]; "
+                hint += "or name the runs that are there"
                 raise UserError("this run of the folder is not there", str(missing), hint)
             yield from map(str, runs)
         else:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 HELD, PREDICTIONS, PROBABILITIES, SCORES = "held", "predictions.jsonl", "probabilities.npz", "scores.json"
 _ROUNDING = 1e-4  # of means in float32
-ROOM = "free disk space, then call the same command with --resume"
+ROOM = "free disk space, then call the same command with @[resume=true]"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def read_probabilities(file: Path) -> tuple[HeldOutProbabilities, tuple[str, ...
             raise ValueError("it holds numbers that are no probabilities")
         return HeldOutProbabilities(values, ends), labels
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        hint = "train the folds again with --overwrite"
+        hint = "train the folds again with @[overwrite=true]"
         raise UserError(f"the probabilities cannot be read ({error})", str(file), hint) from None
 
 
@@ -195,7 +195,7 @@ def _write_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
     """UserError: the file is missing or damaged."""
-    hint = "train the folds again with --overwrite"
+    hint = "train the folds again with @[overwrite=true]"
     try:
         with regular(file).open("rb") as stream:
             return [parse_json(line) for _, line in numbered_lines(stream, str(file), hint=hint)]

@@ -35,6 +35,7 @@ from nlpctl.report.model import Figure, KeyFigures, Report, Section, Table, perc
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import lines
 from nlpctl.report.score_tables import single_scores
+from nlpctl.spelling import option
 
 KIND = "curve"
 RESULT = "curve.json"
@@ -72,7 +73,7 @@ def learning_curve(
     sizes = [_drawn(members[runs], len(rows)) for runs in by_size]
     if len(set(sizes)) < LEAST_SIZES:
         message = f"the draws are of {len(set(sizes))} different sizes only, since rows have to stay together"
-        raise UserError(message, "--shares", "name more shares, or such as lie further apart")
+        raise UserError(message, "@[shares]", "name more shares, or such as lie further apart")
     plan = {"shares": list(shares), "repeats": repeats, "group": recipe.data.columns.group}
     own = (RESULT, REPORT)
     with open_series(
@@ -97,14 +98,15 @@ def _sizes(shares: Sequence[float], total: int) -> list[int]:
     """The rows of each share, in order. UserError: too few of them, or too few rows."""
     wrong = [share for share in shares if not 0 < share <= 1]
     if wrong:
-        raise UserError(f"{wrong[0]:g} is no share of the rows", "--shares", "above 0, up to 1, such as 0.1,0.25,0.5,1")
+        hint = "above 0, up to 1, such as 0.1,0.25,0.5,1"
+        raise UserError(f"{wrong[0]:g} is no share of the rows", "@[shares]", hint)
     sizes = sorted({round(share * total) for share in shares})
     if len(sizes) < LEAST_SIZES:
         message = f"{len(sizes)} different numbers of rows do not make a curve"
-        raise UserError(message, "--shares", f"name {LEAST_SIZES} shares or more, such as 0.1,0.25,0.5,1")
+        raise UserError(message, "@[shares]", f"name {LEAST_SIZES} shares or more, such as 0.1,0.25,0.5,1")
     if sizes[0] < LEAST_ROWS:
         message = f"the smallest share of {total:,} rows has {sizes[0]}"
-        raise UserError(message, "--shares", f"begin with {LEAST_ROWS} rows or more: {LEAST_ROWS / total:.2g}")
+        raise UserError(message, "@[shares]", f"begin with {LEAST_ROWS} rows or more: {LEAST_ROWS / total:.2g}")
     return sizes
 
 
@@ -312,7 +314,7 @@ def _told(
     curve: Curve, rows: int, more: int | None, ends: tuple[int, int | None] | None, double: tuple[float, Any]
 ) -> str:
     """How many more rows there must be for one more point; or that the runs cannot tell."""
-    unsure = "more runs (--repeats) or larger shares would narrow it"
+    unsure = f"more runs ({option('repeats')}) or larger shares would narrow it"
     if curve.rises < 0.95:
         return f"It cannot be told whether more rows raise the score: the runs differ too much; {unsure}."
     if ends is None:

@@ -196,14 +196,14 @@ def _train_many(
 def _refuse(recipe: Recipe, folds: int | None, seeds: Sequence[int]) -> None:
     require_named(recipe)
     if folds is not None and folds < 2:
-        raise UserError(f"{folds} is no number of folds", "--folds", "ask for 2 or more, such as 5")
+        raise UserError(f"{folds} is no number of folds", "@[folds]", "ask for 2 or more, such as 5")
     twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
     if twice:
-        raise UserError(f"the seed {twice[0]} is there twice", "--seeds", "name each seed once")
+        raise UserError(f"the seed {twice[0]} is there twice", "@[seeds]", "name each seed once")
     if folds is not None and not task_info(recipe.task).by_row:
         known = ", ".join(task.name for task in known_tasks() if task.by_row)
         message = f"rows of {recipe.task} are not answered one by one, so none can be held out"
-        raise UserError(message, "--folds", f"use --seeds; folds are for {known}")
+        raise UserError(message, "@[folds]", f"use @[seeds]; folds are for {known}")
 
 
 def _folds(recipe: Recipe, rows: TrainingRows, count: int) -> list[list[int]]:

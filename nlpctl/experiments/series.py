@@ -62,7 +62,7 @@ from nlpctl.training.train import train
 # have in common with the one that began.
 
 DATA = "data"
-AGAIN = "the same command with --resume goes on; finished runs are kept"
+AGAIN = "the same command with @[resume=true] goes on; finished runs are kept"
 FREE_SPACE = "choose a writable folder with free space"
 
 
@@ -77,7 +77,7 @@ class SeriesFile(Document):
     """
 
     FORMAT: ClassVar[int | None] = 1
-    REPAIR: ClassVar[str] = "begin again with --overwrite, or name another folder"
+    REPAIR: ClassVar[str] = "begin again with @[overwrite=true], or name another folder"
 
     kind: str
     state: str
@@ -105,7 +105,7 @@ def read_series(folder: Path) -> SeriesFile:
 
 def elsewhere(kind: str) -> str:
     """For hints: how to name another folder."""
-    return "use another training.output_dir" if kind == "folds" else "name another folder: -o"
+    return "use another training.output_dir" if kind == "folds" else "name another folder: @[output]"
 
 
 def missing_runs(folder: Path, names: Iterable[Any]) -> list[str]:
@@ -119,29 +119,30 @@ def refuse_early(recipe: Recipe, kind: str, *, resume: bool, overwrite: bool, gr
     folder = recipe.run_dir
     refuse_lost_link(folder)
     if resume and overwrite:
-        raise UserError("--resume and --overwrite cannot be combined", where="--resume", hint="keep one of them")
+        message = "@[resume=true] and @[overwrite=true] cannot be combined"
+        raise UserError(message, where="@[resume]", hint="keep one of them")
     if is_series(folder):
         series = None if overwrite else read_series(folder)
         if series is not None and series.kind != kind:
-            hint = f"{elsewhere(kind)}, or --overwrite to replace it"
+            hint = f"{elsewhere(kind)}, or @[overwrite=true] to replace it"
             raise UserError(f"the folder was written by another command ({series.kind})", str(folder), hint)
         ended = series is not None and series.state == "finished" and not missing_runs(folder, series.runs)
         if resume and ended and not grows:
             message = "all runs are finished; there is nothing to resume"
-            raise UserError(message, str(folder), "use --overwrite to train again")
+            raise UserError(message, str(folder), "use @[overwrite=true] to train again")
         if series is not None and not resume:
             what = "finished" if series.state == "finished" else "unfinished"
-            hint = f"use {'' if what == 'finished' else '--resume to continue, '}--overwrite to train again"
+            hint = f"use {'' if what == 'finished' else '@[resume=true] to continue, '}@[overwrite=true] to train again"
             raise UserError(f"the folder holds {what} runs", str(folder), f"{hint}; or {elsewhere(kind)}")
     elif is_run(folder):
-        flag = "--output_dir" if kind == "folds" else "-o"
+        flag = "@[training.output_dir]" if kind == "folds" else "@[output]"
         hint = f"name another folder, such as {flag} {display(folder)}-{kind}"
         raise UserError("the folder holds a single run, which is not replaced", str(folder), hint)
     elif folder.is_dir() and WorkFolder(folder).holds_more():
         message = "the folder is not empty and was not written by this command; nlpctl does not write into it"
         raise UserError(message, where=str(folder), hint=elsewhere(kind))
     elif folder.exists() and not folder.is_dir():
-        where = "training.output_dir" if kind == "folds" else "-o"
+        where = "training.output_dir" if kind == "folds" else "@[output]"
         raise UserError(f"{folder} is a file, not a folder", where, "name another folder")
     else:
         refuse_part(folder)
@@ -216,7 +217,7 @@ def _begin(
 def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any]) -> None:
     """UserError if runs that are there already were made of something else."""
     began = read_series(folder)
-    again = "train again with --overwrite"
+    again = "train again with @[overwrite=true]"
     changed = changed_keys(recipe_of(folder), recipe, "resume")
     if changed:
         message = f"the recipe changed since the first run began: {and_more(changed, 10)}"
@@ -415,7 +416,7 @@ def _write(file: Path, content: bytes) -> None:
 def resolve_values(recipe: Recipe) -> Recipe:
     """The recipe that its runs begin with. UserError if this command cannot train it several times."""
     if is_child() or processes_wanted(recipe.runtime) > 1:
-        hint = "use one device: --nproc 1; or train several runs side by side: --workers N"
+        hint = "use one device: @[runtime.nproc=1]; or train several runs side by side: @[workers=N]"
         raise UserError("each of several runs is trained in one process", recipe.where("runtime.nproc"), hint)
     refuse_wrong_sharding(recipe)
     # Before the folder is begun: the command may have to start again (NeedsRestart), and would find it there.

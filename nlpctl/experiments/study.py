@@ -100,7 +100,7 @@ class Study:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._section, self._seed, self._lock = section, seed, threading.RLock()
         direction = "maximize" if greater_is_better else "minimize"
-        hint = "free disk space, then call the same command with --resume"
+        hint = "free disk space, then call the same command with @[resume=true]"
         with writing(journal, hint), _readable(journal), _quiet():
             _mend(journal)
             storage = JournalStorage(JournalFileBackend(str(journal), lock_obj=_FolderIsLocked()))
@@ -245,7 +245,7 @@ def _readable(journal: Path) -> Iterator[None]:
         yield
     except (ValueError, LookupError, TypeError, AssertionError) as error:
         message = f"the record of the trials cannot be read ({type(error).__name__}: {error})"
-        raise UserError(message, str(journal), "restore the file, or begin again with --overwrite") from None
+        raise UserError(message, str(journal), "restore the file, or begin again with @[overwrite=true]") from None
 
 
 @contextmanager

@@ -131,7 +131,7 @@ def _refuse(recipe: Recipe, parallel: ParallelConfig) -> None:
     if not has_split(recipe.data, "dev"):
         raise UserError("there is no dev data to compare trials by", recipe.where("data.dev"), "set data.dev: FILE")
     if len(recipe.runtime.devices) > 1 and not parallel.divides:
-        hint = f"use --workers {len(recipe.runtime.devices)}: a trial on each card; or name one card"
+        hint = f"use @[workers={len(recipe.runtime.devices)}]: a trial on each card; or name one card"
         raise UserError("a trial is trained on one card", recipe.where("runtime.devices"), hint)
 
 
@@ -170,7 +170,7 @@ def _refuse_missing(study: Study, folder: Path) -> None:
     """UserError if a finished trial, with which the others are compared, is not there any more."""
     finished = [f"{TRIALS}/{each.name}" for each in study.trials() if each.state == FINISHED]
     if missing := missing_runs(folder, finished):
-        hint = "restore its folder, or begin again with --overwrite"
+        hint = "restore its folder, or begin again with @[overwrite=true]"
         raise UserError("this trial is finished, and its run is not there any more", str(folder / missing[0]), hint)
 
 
@@ -179,7 +179,7 @@ def _refuse_done(study: Study, folder: Path, wanted: int | None) -> None:
     records = study.trials()
     ended = sum(each.state != RUNNING for each in records)
     if wanted is not None and len(records) == ended >= wanted and _reported_trials(folder) == ended:
-        hint = f"ask for more: --trials {2 * ended}; or use --overwrite to begin again"
+        hint = f"ask for more: @[trials={2 * ended}]; or use @[overwrite=true] to begin again"
         raise UserError(f"all {counted(ended, 'trials')} are done; there is nothing to resume", str(folder), hint)
 
 

@@ -117,7 +117,7 @@ class Trials:
         self._note_end(records, records[trial.number])
         self._failures = self._failures + 1 if records[trial.number].state == FAILED else 0
         if self._failures == MOST_FAILURES:
-            hint = "mend the recipe, or leave out what cannot work; --resume goes on with other values"
+            hint = "mend the recipe, or leave out what cannot work; @[resume=true] goes on with other values"
             raise RunFailed(f"{MOST_FAILURES} trials in a row failed, the last one: {reason}", str(run.path), hint)
 
     def _note_end(self, records: Sequence[TrialRecord], trial: TrialRecord) -> None:

@@ -66,7 +66,7 @@ def export(
     if layout is not None:
         _check_layout(layout, source, request)
     elif resolve_source(source).kind == "export":
-        hint = "give what it was made from: nlpctl export RUN; or arrange it for a server: --layout"
+        hint = "give what it was made from: nlpctl export RUN; or arrange it for a server: @[layout]"
         raise UserError("this is an export already", where=source, hint=hint)
     final = output if output is not None else _default_output(recipe, source, layout)
     with sole_writer(final):
@@ -98,10 +98,10 @@ def _check_layout(name: str, source: str, request: ExportRequest) -> None:
     if name not in layouts.LAYOUTS:
         known = tuple(layouts.LAYOUTS)
         hint = f"of {', '.join(known)}"
-        raise UserError(f"there is no layout {name!r}{did_you_mean(name, known)}", "--layout", hint)
+        raise UserError(f"there is no layout {name!r}{did_you_mean(name, known)}", "@[layout]", hint)
     format, found = layouts.layout(name).FORMAT, resolve_source(source)
     if format not in request.formats and found.kind != "export":
-        raise UserError(f"{name} takes {format} graphs", "--format", f"leave it out, or give --format {format}")
+        raise UserError(f"{name} takes {format} graphs", "@[formats]", f"leave it out, or give @[formats={format}]")
     if found.kind == "export":
         _refuse_what_it_lacks(found.folder, format, request)
 
@@ -109,13 +109,14 @@ def _check_layout(name: str, source: str, request: ExportRequest) -> None:
 def _refuse_what_it_lacks(export: Path, format: str, request: ExportRequest) -> None:
     """UserError if an export, which is only arranged, was not made as `request` says."""
     if request.data is not None:
-        raise UserError("an export is arranged as it is, not compared again", "--data", "leave it out, or give the run")
+        message = "an export is arranged as it is, not compared again"
+        raise UserError(message, "@[data]", "leave it out, or give the run")
     graphs = [graph for graph in read_checked_manifest(export).graphs if graph.format == format]
     held = {name for graph in graphs for name in (graph.precision, f"{graph.precision}-{graph.method}")}
     missing = [name for name in request.precisions if name not in held and name != "fp32"]  # which is the default
     if missing:
         hint = "give the run or the model that it was made from"
-        raise UserError(f"the export {export} holds no {missing[0]} graph in {format}", "--precision", hint)
+        raise UserError(f"the export {export} holds no {missing[0]} graph in {format}", "@[precisions]", hint)
 
 
 @contextlib.contextmanager
@@ -127,7 +128,7 @@ def temporary_export(recipe: Recipe, setup: ProcessSetup, source: str) -> Iterat
     console.note(f"exporting {source} for {inference.engine}; `nlpctl export` stores the graphs, which saves this step")
     with _exported(recipe, setup, source, ExportRequest(formats, precisions, rows=QUICK_ROWS)) as (folder, manifest):
         if not any(graph.precision == precisions[0] for graph in manifest.graphs):
-            where, hint = recipe.where("inference.precision"), "take --precision fp32, or auto"
+            where, hint = recipe.where("inference.precision"), "take @[precisions=fp32], or auto"
             raise RunFailed(f"no {precisions[0]} graph of this model passed the comparison", where, hint)
         yield folder
 
@@ -155,7 +156,7 @@ def _default_output(recipe: Recipe, source: str, layout: str | None) -> Path:
         of_run = folder.name in (MODEL, EXPORT) and run == recipe.run_dir.resolve()
         if of_run or (folder.name == EXPORT and (run / RECIPE).is_file()):  # an export's recipe knows no run directory
             return folder.parent / (EXPORT if layout is None else layout)
-    raise UserError("no output folder: the model is not in a run", where="-o", hint="use -o FOLDER")
+    raise UserError("no output folder: the model is not in a run", where="@[output]", hint="use @[output=FOLDER]")
 
 
 def _refuse_output(output: Path, source: str, layout: str | None, overwrite: bool) -> None:
@@ -164,7 +165,8 @@ def _refuse_output(output: Path, source: str, layout: str | None, overwrite: boo
     if is_free(output, source):
         return
     if not overwrite:
-        raise UserError("already exists", where=str(output), hint="use --overwrite, or name another folder: -o")
+        hint = "use @[overwrite=true], or name another folder: @[output]"
+        raise UserError("already exists", where=str(output), hint=hint)
     own = layouts.layout(layout).is_repository(output) if layout is not None else (output / EXPORT_MANIFEST).is_file()
     if not own:
         raise UserError("is not an export and is not replaced", where=str(output), hint=ELSEWHERE)

@@ -96,7 +96,7 @@ def time_graphs(
     names = [choice.name for choice in runnable_here(manifest, setup)]
     if len(names) < 2 or manifest.chosen is not None:
         return None
-    console.note(f"timing {len(names)} ways to run the export, for auto (--timing 0 leaves it out)")
+    console.note(f"timing {len(names)} ways to run the export, for auto (@[timing=0] leaves it out)")
     found = time_choices(folder, manifest, names, setup, batches, seconds)
     _tell(found, tuple(batches))
     if found.busy:
@@ -104,7 +104,7 @@ def time_graphs(
         console.warn(f"{told}; export again when the machine is idle (`nlpctl serve` times them anew by itself)")
     late = [name for name in names if name not in found.rows_per_second and name not in found.failed]
     if late:
-        console.warn(f"{', '.join(late)} not timed: the time for timing was over ({seconds:g} s); see --timing")
+        console.warn(f"{', '.join(late)} not timed: the time for timing was over ({seconds:g} s); see @[timing]")
     return found
 
 

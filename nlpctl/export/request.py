@@ -11,9 +11,9 @@ from nlpctl.graphs.graph_files import FORMATS, ONNX, ONNX_FP16, PREFIX, paddle_f
 from nlpctl.models.export_folder import Graph
 from nlpctl.names import did_you_mean
 
-BY_FORMAT = ("--format onnx", "leave out --format onnx")
+BY_FORMAT = ("@[formats=onnx]", "leave out @[formats=onnx]")
 ROWS = 256  # rows that are compared by default
-ELSEWHERE = "name another folder: -o FOLDER"
+ELSEWHERE = "name another folder: @[output=FOLDER]"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ExportRequest:
     scored: bool = False
 
     def __post_init__(self) -> None:
-        asked = ((self.formats, FORMATS, "--format"), (self.precisions, export_precisions(), "--precision"))
+        asked = ((self.formats, FORMATS, "@[formats]"), (self.precisions, export_precisions(), "@[precisions]"))
         for names, known, flag in asked:
             if not names:
                 raise UserError("is empty", flag, f"of {', '.join(known)}")
@@ -51,7 +51,7 @@ class ExportRequest:
             format = strategy.graph.format
             if strategy.precision in self.precisions and strategy.precision != INT8 and format not in self.formats:
                 message = f"{strategy.precision} needs graphs in format {format}"
-                raise UserError(message, "--precision", f"add --format {format}, or use {INT8}")
+                raise UserError(message, "@[precisions]", f"add @[formats={format}], or use {INT8}")
 
     def require_packages(self) -> None:
         """UserError if a package that makes these graphs is missing."""

@@ -98,7 +98,7 @@ def run_graphs(
             if isinstance(result, Finding):
                 findings.append(result)
             elif choice.precision == choice.graph.precision:
-                hint = f"leave out --format {choice.graph.format}"
+                hint = f"leave out @[formats={choice.graph.format}]"
                 problems[choice.graph].append(Problem(f"{choice.name} fails: {result}", choice.graph.files[0], hint))
             else:  # a precision other than the graph's own is optional
                 console.warn(f"{choice.graph.files[0]}: {choice.name} fails: {result}")
@@ -110,7 +110,7 @@ def run_graphs(
         if choice.graph not in tried and choice.precision == choice.graph.precision:
             reason = obstacle(choice.engine, choice.precision, machine)
             why = f": {reason.message}" if reason and machine.kind == "cpu" else f" on a {machine.kind.upper()}"
-            hint = "use --device cpu" if machine.kind != "cpu" else "export on a machine that runs it"
+            hint = "use @[runtime.device=cpu]" if machine.kind != "cpu" else "export on a machine that runs it"
             message = f"it could not be compared with the network{why}"
             problems[choice.graph].append(Problem(message, choice.graph.files[0], hint))
     return findings, problems
@@ -171,8 +171,8 @@ def _beyond_tolerance(finding: Finding, task: Task, setup: ProcessSetup) -> list
                 f"differs from the network: outputs differ by {difference.largest:.3g} "
                 f"({difference.relative:.3g} of the largest; tolerance {allowed:.0e}), {changed}"
             )
-            return [Problem(message, name, "use the model folder itself: --engine dygraph")]
+            return [Problem(message, name, "use the model folder itself: @[engine=dygraph]")]
     if finding.precision == INT8 and difference.agreement < task.int8_agreement:
         message = f"changes too many decisions: {changed}, {task.int8_agreement:.0%} must agree"
-        return [Problem(message, name, "use --precision int8, which keeps the methods that pass, or leave it out")]
+        return [Problem(message, name, "use @[precisions=int8], which keeps the methods that pass, or leave it out")]
     return []

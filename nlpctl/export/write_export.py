@@ -56,7 +56,7 @@ def write_export(
     readers = task_rows(recipe.task, recipe.data)
     rows = rows_to_compare(readers, request.data, tokenizer, request.rows, masked=task.hides)
     if not rows.real:
-        console.warn("no readable row in dev, test or train: compared on synthetic text; --data FILE gives real rows")
+        console.warn("no readable row in dev, test or train: compared on synthetic text; @[data=FILE] gives real rows")
     parity = Parity(task, encoder, rows.examples, model.predictor.outputs)
 
     def calibration() -> Iterator[Batch]:

@@ -66,5 +66,5 @@ def _unknown(value: str, key: str, known: tuple[str, ...]) -> Problem:
 
 def no_rows() -> UserError:
     """The error for missing calibration rows."""
-    hint = "give training rows: --set data.train=FILE (nlpctl export: --data FILE)"
+    hint = "give training rows: @[data.train=FILE] (nlpctl export: --data FILE)"
     return UserError("there are no rows for calibration", hint=hint)

@@ -52,7 +52,7 @@ def write_paddle_graph(
         raise
     except Exception as error:
         message = f"Paddle cannot translate {type(network).__name__} to a static graph: {type(error).__name__}: {error}"
-        hint = "use the model folder itself: --engine dygraph"
+        hint = "use the model folder itself: @[engine=dygraph]"
         if _UNUSED_INPUT in str(error):
             hint = f"its forward takes an input that it does not use: remove it there, and train again; or {hint}"
         raise RunFailed(message.strip(), hint=hint) from error

@@ -123,7 +123,7 @@ class Explainer:
         self.embedding = word_embedding(network) if method == "integrated_gradients" else None
         self.ids = replacements(tokenizer)
         if baseline is not None and baseline not in self.ids:
-            raise UserError("the network has no mask token", where="--baseline", hint="use pad or unk")
+            raise UserError("the network has no mask token", where="@[baseline]", hint="use pad or unk")
         self.baseline = baseline
         self.special = sorted(special_ids(tokenizer))
 
@@ -140,8 +140,8 @@ class Explainer:
         """The id that replaces a token of this text."""
         mask_taken = "mask" in self.ids and self.ids["mask"] in ids  # the mask position of a prompt template
         if self.baseline == "mask" and mask_taken:
-            hint = "use --baseline unk or pad"
-            raise UserError("the mask token is part of the template", where="--baseline", hint=hint)
+            hint = "use @[baseline=unk] or pad"
+            raise UserError("the mask token is part of the template", where="@[baseline]", hint=hint)
         if self.baseline is not None:
             return self.ids[self.baseline]
         if self.method == "integrated_gradients":
@@ -250,7 +250,7 @@ def word_embedding(network: Any) -> paddle.nn.Embedding:
     embedding = network.base_model.get_input_embeddings()
     if not isinstance(embedding, paddle.nn.Embedding):
         kind = type(network).__name__
-        raise UserError(f"{kind} has no layer of word embeddings", where="MODEL", hint="use --method occlusion")
+        raise UserError(f"{kind} has no layer of word embeddings", where="MODEL", hint="use @[method=occlusion]")
     return embedding
 
 

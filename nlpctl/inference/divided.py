@@ -199,13 +199,13 @@ def _unpack(pool: WorkerPool, source: PredictInput) -> None:
 def _refuse_unfit(source: PredictInput) -> None:
     if not source.rereadable:
         hint = "give files; a pipe is answered by one process"
-        raise UserError("standard input cannot be divided", where="--workers", hint=hint)
+        raise UserError("standard input cannot be divided", where="@[workers]", hint=hint)
     source.refuse_other_encodings()
 
 
 def _refuse_file(output: Path, overwrite: bool) -> None:
     refuse_output(output, overwrite)
-    refuse_stream(output, "a divided prediction cannot be written to it", "name a file: -o FILE")
+    refuse_stream(output, "a divided prediction cannot be written to it", "name a file: @[output=FILE]")
 
 
 def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recipe) -> ShardPlan | None:
@@ -213,17 +213,17 @@ def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recip
     plan = folder.plan()
     if plan is None:
         if PartialOutput(folder.output).file.exists():
-            hint = "leave out --workers"
+            hint = "leave out @[workers]"
             raise UserError("the interrupted prediction was made by one process", str(folder.output), hint)
         return None
-    over = "leave out --resume to start over"
+    over = "leave out @[resume=true] to start over"
     if {**plan.identity, **identity} != plan.identity:
         message = "the interrupted prediction was made from another input or model, or with other settings"
         raise UserError(message, where=str(folder.folder), hint=over)
     wanted = (recipe.inference.engine, recipe.inference.precision)
     if any(asked not in ("auto", began) for asked, began in zip(wanted, plan.engine, strict=True)):
         began = " ".join(plan.engine)
-        hint = f"leave out --engine and --precision, which continues in them; or {over}"
+        hint = f"leave out @[engine] and @[precision], which continues in them; or {over}"
         raise UserError(f"the interrupted prediction was computed by {began}", where=str(folder.folder), hint=hint)
     return plan
 

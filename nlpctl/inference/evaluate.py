@@ -116,7 +116,7 @@ def evaluate(
     else:
         if recipe.task != against.task:
             message = f"the models do different things: {recipe.task} and {against.task}"
-            raise UserError(message, "--against", "name a model of the same task")
+            raise UserError(message, "@[against]", "name a model of the same task")
         try:
             other_recipe = replace(against, data=with_reading(recipe.data, against.data))
             first = _scored(other_recipe, splits, parallel, compared=True)
@@ -137,14 +137,14 @@ def evaluate(
 
 def _splits_for_target(recipe: Recipe, precision: float) -> tuple[str, ...]:
     """The split on which the threshold is found. UserError: there is none, or the task has no confidence."""
-    where = "--target-precision"
+    where = "@[target-precision]"
     if not 0 < precision <= 1:
         raise UserError(f"{precision} is no share of right answers", where, "give one above 0, at most 1, such as 0.95")
     info = task_info(recipe.task)
     if not info.reads("inference.min_confidence"):
         raise UserError(f"answers of {recipe.task} have no confidence", where, "leave it out")
     if not has_split(recipe.data, "dev"):
-        hint = "give it: --set data.dev=FILE"
+        hint = "give it: @[data.dev=FILE]"
         raise UserError("the threshold is found on dev, and there is no dev data", where, hint)
     return ("dev",)
 
@@ -169,11 +169,11 @@ def _refuse_other_labels(recipe: Recipe, against: Recipe) -> None:
         return
     told = [
         f"only {whose} has {and_more(sorted(names), SHOWN)}"
-        for whose, names in (("MODEL", ours - theirs), ("--against", theirs - ours))
+        for whose, names in (("MODEL", ours - theirs), ("@[against]", theirs - ours))
         if names
     ]
     message = f"the models have different labels: {'; '.join(told)}"
-    raise UserError(message, "--against", "compare models that were trained on the same labels")
+    raise UserError(message, "@[against]", "compare models that were trained on the same labels")
 
 
 def _labels(recipe: Recipe) -> set[str] | None:
@@ -217,7 +217,7 @@ def _compared(name: str, theirs: dict[str, _Scored], second: dict[str, _Scored])
         tallies = theirs[split].tallies, mine.tallies
         if None in tallies or not comparable(*tallies):
             message = f"the models do not answer the same rows of {split}"
-            raise UserError(message, "--against", "compare models that read the same columns")
+            raise UserError(message, "@[against]", "compare models that read the same columns")
         pairs[split] = compare(*tallies)
         changed[split] = _changed(split, theirs[split], mine)
     return Against(name, {split: each.report for split, each in theirs.items()}, pairs, changed)
@@ -243,13 +243,13 @@ def _slices(split: str, scored: _Scored, by: str) -> list[Slice]:
     """The slices of a split, the worst first, by the task's main score."""
     rows, task, examples = scored.rows, scored.task, scored.examples
     if scored.tallies is None:
-        raise UserError(f"scores of {task.name} cannot be sliced", "--by", "leave --by out")
+        raise UserError(f"scores of {task.name} cannot be sliced", "@[by]", "leave @[by] out")
     if by == LABEL:
         named = by_label(task, rows, examples)
     elif by == LENGTH:
         named = by_length(rows, examples)
     else:
-        values = column_values(rows, split, task.labels, by, len(examples), "--by")
+        values = column_values(rows, split, task.labels, by, len(examples), "@[by]")
         named = [(str(value),) for value in values]
     return sliced(main_score(task, scored.report), scored.tallies, named)
 
@@ -258,13 +258,13 @@ def _checked(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, tupl
     """The recipe's model, its rows, and the splits to score, all checked."""
     for name in splits:
         if name not in SPLITS:
-            raise UserError(f"there is no split {name!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
+            raise UserError(f"there is no split {name!r}", where="@[split]", hint=f"one of {', '.join(SPLITS)}")
     source = find_model(recipe)
     wanted = tuple(splits) or tuple(split for split in ("dev", "test") if has_split(recipe.data, split))
     missing = [split for split in wanted if not has_split(recipe.data, split)]
     if missing or not wanted:
         name = missing[0] if missing else "test"
-        hint = f"give it: nlpctl eval MODEL FILE, or --set data.{name}=FILE"
+        hint = f"give it: nlpctl eval MODEL FILE, or @[data.{name}=FILE]"
         raise UserError(f"there is no {name} data", where=f"data.{name}", hint=hint)
     rows = task_rows(recipe.task, recipe.data)
     if recipe.data.dataset is None:  # a named data set may import Paddle
@@ -298,8 +298,8 @@ def _count(rows: TaskRows, splits: Sequence[str], most: int | None = None) -> in
 def require_scorable(task: Task, engine: str) -> None:
     """UserError for an engine whose outputs do not suffice for the task's scores."""
     if engine != "dygraph" and not task.graph_scores:
-        hint = "score the model folder with --engine dygraph"
-        raise UserError(f"a graph of {task.name} gives predictions that cannot be scored", "--engine", hint)
+        hint = "score the model folder with @[engine=dygraph]"
+        raise UserError(f"a graph of {task.name} gives predictions that cannot be scored", "@[engine]", hint)
 
 
 def score(

@@ -108,7 +108,7 @@ def explain(
     names = model.task.labels.names
     if label is not None and label not in names:
         hint = f"one of {', '.join(names[:20])}"
-        raise UserError(f"there is no label {label!r}{did_you_mean(label, names)}", where="--label", hint=hint)
+        raise UserError(f"there is no label {label!r}{did_you_mean(label, names)}", where="@[label]", hint=hint)
     return _explanations(recipe, model, source, method, label, baseline)
 
 
@@ -162,7 +162,7 @@ def _incomplete(row: int, given: dict[str, Any], explanation: Explanation) -> st
         f"row {row} ({excerpt}): the contributions add up to {explanation.contributions.sum():.3f} in place of "
         f"{explanation.log_odds - explanation.baseline:.3f}, even with {explanation.steps} steps"
     )
-    hint = "read them as an order of the tokens, not as amounts; or take another --baseline, or --method occlusion"
+    hint = "read them as an order of the tokens, not as amounts; or take another @[baseline], or @[method=occlusion]"
     return str(Problem(message, hint=hint))
 
 
@@ -171,5 +171,5 @@ def write_explanations(
 ) -> None:
     """The explanations as one self-contained HTML file. UserError if the file exists and must not be replaced."""
     refuse_output(output, overwrite)
-    with writing(output, "name another file: -o FILE.html"):
+    with writing(output, "name another file: @[output=FILE.html]"):
         write_text_atomic(output, explanations_page(rows, name))

@@ -185,10 +185,12 @@ def _refuse_folder(folder: Path, overwrite: bool) -> None:
     if not folder.exists():
         return
     if not folder.is_dir() or (any(folder.iterdir()) and not is_index(folder)):
-        raise UserError("this is not an index, and is not replaced", where=str(folder), hint="name another folder: -o")
+        hint = "name another folder: @[output]"
+        raise UserError("this is not an index, and is not replaced", where=str(folder), hint=hint)
     if is_index(folder):
         if not overwrite:
-            raise UserError("the index exists", where=str(folder), hint="use --overwrite, or another -o FOLDER")
+            hint = "use @[overwrite=true], or another @[output=FOLDER]"
+            raise UserError("the index exists", where=str(folder), hint=hint)
         refuse_inputs(folder)
         refuse_foreign(folder, (MANIFEST, RECIPE, INDEX_TEXTS, INDEX_VECTORS))
 

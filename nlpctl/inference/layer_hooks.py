@@ -68,7 +68,7 @@ class LayerOutputs:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self.left_out.items())
             hint = "name layers such as those of the encoder, or the classifier"
             message = f"no output to write ({reasons or 'the network never calls these layers'})"
-            raise UserError(message, where="--layer-outputs", hint=hint)
+            raise UserError(message, where="@[layer-outputs]", hint=hint)
         return axes
 
     @paddle.no_grad()
@@ -92,7 +92,7 @@ class LayerOutputs:
                     # A second call would overwrite the first, and which of them is meant is unknown.
                     message = f"{name} runs several times per text"
                     hint = "name the enclosing layer, which runs once"
-                    raise UserError(message, where="--layer-outputs", hint=hint)
+                    raise UserError(message, where="@[layer-outputs]", hint=hint)
                 caught[name] = _tensors(output)
 
             return keep
@@ -117,7 +117,7 @@ def _chosen(layers: Mapping[str, paddle.nn.Layer], patterns: Sequence[str]) -> d
         expression = re.compile(whole_name(pattern))
         found = {name for name in layers if expression.fullmatch(name)}
         if not found:
-            raise no_match(pattern, list(layers), "--layer-outputs", "layer")
+            raise no_match(pattern, list(layers), "@[layer-outputs]", "layer")
         chosen |= found
     return {name: layer for name, layer in layers.items() if name in chosen}
 

@@ -63,7 +63,7 @@ def write_layer_outputs(
     """
     model_source = find_trained_model(recipe)
     if output.suffix != ".npz":
-        raise UserError("must be a .npz file", where=str(output), hint="-o OUTPUTS.npz")
+        raise UserError("must be a .npz file", where=str(output), hint="@[output=OUTPUTS.npz]")
     refuse_output(output, overwrite)
     refuse_stream(output, *NO_ARRAYS)
     count = source.check() if source.rereadable else None  # finds a bad row in the last line before an hour of work
@@ -127,7 +127,7 @@ def _write(
     for name, reason in layers.left_out.items():
         console.warn(f"{name} is left out: {reason}")
     for name, number in arrays.too_large.items():
-        console.warn(f"{name}: {number:,} values beyond 65,504 became infinite in float16; leave out --float16")
+        console.warn(f"{name}: {number:,} values beyond 65,504 became infinite in float16; leave out @[float16=true]")
     return seen.rows, seen.bad, len(truncated)
 
 
@@ -195,7 +195,7 @@ class _Arrays(ExitStack):
 
     def _announce(self, row: float) -> None:
         """Tell how much will be written, with `row` bytes per row. UserError if the disk cannot hold it."""
-        smaller = "" if self._floats is not None else "; --float16 halves it"
+        smaller = "" if self._floats is not None else "; @[float16=true] halves it"
         if self._rows is None:
             console.note(f"layer outputs: about {told_bytes(row)} per row{smaller}")
             return
@@ -203,7 +203,7 @@ class _Arrays(ExitStack):
         console.note(f"layer outputs: about {told_bytes(size)} for {self._rows:,} rows{smaller}")
         if 2 * size > free:  # the arrays exist twice while they are packed
             message = f"writing needs about {told_bytes(2 * size)}, and {told_bytes(free)} are free"
-            raise UserError(message, where="--layer-outputs", hint="name fewer layers, or give --float16")
+            raise UserError(message, where="@[layer-outputs]", hint="name fewer layers, or give @[float16=true]")
 
     def _append(self, name: str, rows: np.ndarray) -> None:
         from nlpctl.inference.embed import ArrayFile

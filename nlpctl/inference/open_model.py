@@ -46,7 +46,7 @@ def refuse_model(recipe: Recipe, source: str) -> None:
     if found.kind == "export":
         check_export(recipe, read_checked_manifest(found.folder))
     elif recipe.inference.tensorrt and recipe.inference.engine in ("auto", "dygraph"):
-        hint = "export the model first (nlpctl export), or use --engine paddle"
+        hint = "export the model first (nlpctl export), or use @[engine=paddle]"
         raise UserError("TensorRT takes graphs, not networks", recipe.where("inference.tensorrt"), hint)
 
 

@@ -100,7 +100,7 @@ def predict(
     if output is not None:
         refuse_output(output, overwrite)
         if resume:
-            refuse_stream(output, "an interrupted prediction cannot be resumed in it", "leave out --resume")
+            refuse_stream(output, "an interrupted prediction cannot be resumed in it", "leave out @[resume=true]")
     # Check all rows first, so that a bad last line does not fail after an hour. A pipe cannot be read twice.
     total = source.check(kept or KEEP_NONE) if source.rereadable else None
     peeked = None if source.rereadable or _is_typed(source) else PeekedRows(source.kept_rows(kept), batch_size)
@@ -125,7 +125,7 @@ def predict(
     done, bad, truncated_rows = partial.begin(identity, resume, run.window, overwrite)
     if done:
         console.note(f"resuming after {done:,} answered rows")
-    room = "free disk space, then continue with --resume" if source.rereadable else "free disk space"
+    room = "free disk space, then continue with @[resume=true]" if source.rereadable else "free disk space"
     with writing(partial.file, room), partial.file.open("a", encoding="utf-8") as stream:
         result = run.write(stream, done, total, partial.note_truncated)
         stream.flush()
@@ -138,7 +138,7 @@ def predict(
 def refuse_output(output: Path, overwrite: bool) -> None:
     """UserError if answers cannot be written packed, or `outputs.refuse_output` refuses the file."""
     if (packed := packing(str(output))) is not None and not is_stream(output):
-        hint = f"name it {output.stem}, or leave out -o: nlpctl predict ... | {packed} > {output.name}"
+        hint = f"name it {output.stem}, or leave out @[output]: nlpctl predict ... | {packed} > {output.name}"
         raise UserError("answers are not written packed", where=str(output), hint=hint)
     outputs.refuse_output(output, overwrite)
     outputs.refuse_inputs(*PartialOutput(output).files)
@@ -147,7 +147,7 @@ def refuse_output(output: Path, overwrite: bool) -> None:
 def check_bad_row(row: BadRow, policy: str) -> None:
     """UserError for a bad row if data.on_bad_row is "error"."""
     if policy == "error" and is_bad(row):
-        hint = "fix the row, or skip bad rows: --set data.on_bad_row=skip"
+        hint = "fix the row, or skip bad rows: @[data.on_bad_row=skip]"
         raise UserError(row.reason, where=row.where, hint=hint)
 
 
@@ -265,7 +265,8 @@ class PredictionRun:
         """Write the answers to all rows to a device or a pipe; None is `stdout`."""
         if output is None:
             return self.write(stdout or sys.stdout, 0, total)
-        with writing(output, "name another file: -o FILE"), TextIOWrapper(open_stream(output), "utf-8") as stream:
+        hint = "name another file: @[output=FILE]"
+        with writing(output, hint), TextIOWrapper(open_stream(output), "utf-8") as stream:
             return replace(self.write(stream, 0, total), output=output)
 
     def answered_windows(self, skip: int) -> Generator[AnsweredWindow, None, None]:
@@ -370,7 +371,7 @@ class PartialOutput:
     def check(self, identity: dict[str, Any], resume: bool) -> None:
         """UserError if existing answers are to be kept and belong to another `identity`, which may be incomplete."""
         if resume and shards_of(self.output).exists():
-            raise UserError("the interrupted prediction was divided", str(self.output), "give its --workers again")
+            raise UserError("the interrupted prediction was divided", str(self.output), "give its @[workers] again")
         if not self._goes_on(resume):
             return
         try:
@@ -383,14 +384,14 @@ class PartialOutput:
             raise UserError(
                 f"the interrupted prediction was computed by {began}, and would resume in {now}",
                 where=str(self.file),
-                hint=f"use the original engine, --engine {note['engine'][0]} --precision {note['engine'][1]}; or leave "
-                "out --resume to start over",
+                hint=f"use the original engine, @[engine={note['engine'][0]}] @[precision={note['engine'][1]}]; or "
+                "leave out @[resume=true] to start over",
             )
         if others:
             raise UserError(
                 "the interrupted prediction was made from another input or model, or with other settings",
                 where=str(self.file),
-                hint="leave out --resume to start over",
+                hint="leave out @[resume=true] to start over",
             )
 
     def begin(
@@ -405,7 +406,7 @@ class PartialOutput:
         Only whole windows are kept. So the batches, and the last bits of the probabilities, are those of an
         uninterrupted run.
         """
-        with writing(self.output, "name another file: -o FILE"):
+        with writing(self.output, "name another file: @[output=FILE]"):
             self.output.parent.mkdir(parents=True, exist_ok=True)
             self._take()
             goes_on = self._goes_on(resume)
@@ -455,7 +456,7 @@ class PartialOutput:
             with contextlib.suppress(FileNotFoundError):  # the one that held it has given the file its name meanwhile
                 self._lock = take_lock(self.file)
                 if self._lock is None:
-                    hint = "wait for it, or name another file: -o FILE"
+                    hint = "wait for it, or name another file: @[output=FILE]"
                     raise UserError("another prediction is writing this file", where=str(self.file), hint=hint)
                 if self._lock.is_of(self.file):
                     return

@@ -31,7 +31,7 @@ from nlpctl.layout import MANIFEST, PARTS, PLAN
 if TYPE_CHECKING:
     import numpy as np
 
-_ENOUGH = "free disk space, then continue with --resume"
+_ENOUGH = "free disk space, then continue with @[resume=true]"
 _BLOCK = 1 << 20
 VECTORS = ".f32"  # the ending of a part of vectors
 _OWN = re.compile(rf"{re.escape(STAGING_PREFIX)}.*|worker-\d+\.log|input-\d+")  # what a folder holds before its plan
@@ -111,7 +111,7 @@ class ShardFolder:
         if self.folder.is_dir() and not self.folder.is_symlink():
             if self.plan() is not None or all(_OWN.fullmatch(path.name) for path in self.folder.iterdir()):
                 return
-        hint = f"move {self.folder.name} away, or name another place: -o"
+        hint = f"move {self.folder.name} away, or name another place: @[output]"
         message = "a divided prediction keeps its parts under this name, and what is there is not of one"
         raise UserError(message, where=str(self.folder), hint=hint)
 
@@ -134,7 +134,7 @@ class ShardFolder:
 
         UserError if nothing can be written there.
         """
-        with writing(self.output, "name another place: -o"):
+        with writing(self.output, "name another place: @[output]"):
             remove_dir(self.folder)
             self.folder.mkdir(parents=True)
         try:
@@ -146,7 +146,7 @@ class ShardFolder:
 
     def keep_plan(self, plan: ShardPlan) -> None:
         """From now on the prediction can be resumed."""
-        with writing(self.output, "name another place: -o"):
+        with writing(self.output, "name another place: @[output]"):
             plan.save(self.folder / PLAN)
 
     def kept(self, shards: Iterable[Shard]) -> dict[int, PartNote]:
@@ -265,7 +265,7 @@ class ShardFolder:
                 yield block
         if digest.hexdigest() != sums.sha256:
             self._note(number).unlink(missing_ok=True)
-            hint = "continue with --resume, which answers these rows again"
+            hint = "continue with @[resume=true], which answers these rows again"
             raise RunFailed("the answers are not those that were written: the disk has damaged them", str(part), hint)
 
     def _note(self, number: int) -> Path:
@@ -296,7 +296,8 @@ def refuse_parts(output: Path, overwrite: bool) -> None:
         hint = "name another folder"
         raise UserError("this is not a folder of parts, and is not replaced", where=str(output), hint=hint)
     if own and not overwrite:
-        raise UserError("the output folder exists", where=str(output), hint="use --overwrite, or name another folder")
+        hint = "use @[overwrite=true], or name another folder"
+        raise UserError("the output folder exists", where=str(output), hint=hint)
     outputs.refuse_foreign(output, own)
 
 

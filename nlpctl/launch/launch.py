@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nlpctl import console
+from nlpctl import console, spelling
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
 from nlpctl.launch.rank_monitor import RankMonitor
@@ -67,12 +67,11 @@ def processes_wanted(runtime: RuntimeSection) -> int:
         raise UserError(
             f"nproc is {runtime.nproc}, but {len(runtime.devices)} cards are listed, and each card gets one process",
             "runtime.nproc",
-            "leave out --nproc",
+            "leave out @[runtime.nproc]",
         )
     if runtime.nproc > 1 and not runtime.devices and runtime.device == "gpu":
-        raise UserError(
-            "nproc starts processes on CPU, but the device is gpu", "runtime.nproc", "list the cards: --devices 0,1"
-        )
+        hint = "list the cards: @[runtime.devices=0,1]"
+        raise UserError("nproc starts processes on CPU, but the device is gpu", "runtime.nproc", hint)
     refuse_processes(runtime.nproc, "runtime.nproc")
     return max(len(runtime.devices), runtime.nproc)
 
@@ -151,6 +150,7 @@ def _environment(
         "PYTHONPATH": module_path(),
         "PYTHONIOENCODING": "utf-8",
         "NLPCTL_PARENT": str(os.getpid()),
+        spelling.VARIABLE: spelling.current(),
         EXCHANGE: str(exchange),
         "NLPCTL_LOG_DIR": str(log_dir),
         "NLPCTL_ON_CPU": "0" if devices else "1",

@@ -63,7 +63,7 @@ class Peers:
     def __init__(self, place: ProcessRank, wait: float = WAIT_SECONDS):
         """`wait`: seconds in which all of them have to be there. UserError: it is no such number."""
         if not 0 <= wait <= _MOST_WAIT:
-            raise UserError(f"{wait:g} is no number of seconds to wait", "--wait", f"give 0 to {_MOST_WAIT:,}, a year")
+            raise UserError(f"{wait:g} is no number of seconds to wait", "@[wait]", f"give 0 to {_MOST_WAIT:,}, a year")
         self.place, self.wait = place, wait
         self.members: list[Member] = []  # all processes in their order, once they agree
         self._store: Any = None
@@ -93,7 +93,7 @@ class Peers:
         elif "/gloo/" in str(error):  # Paddle only says that another process has ended
             with contextlib.suppress(NlpctlError):
                 self._raise_failure()
-            hint = "see what the others say; --resume goes on from the last checkpoint"
+            hint = "see what the others say; @[resume=true] goes on from the last checkpoint"
             raise self._theirs or RunFailed(f"another process is lost: {_reason(error)}", hint=hint) from None
         with contextlib.suppress(NlpctlError):  # of this error the user hears here, and perhaps nowhere else
             if self._store is None and self._alone:
@@ -111,7 +111,7 @@ class Peers:
         """
         local = self.place.local_rank
         if len(devices) > 1 and local is None:
-            hint = "name the one of this process: --devices 0"
+            hint = "name the one of this process: @[runtime.devices=0]"
             raise UserError("nobody says which of these cards is this process's", "runtime.devices", hint)
         if devices and local is not None and len(devices) > 1 and local >= len(devices):
             message = f"this is process {local} of its machine, and {counted(len(devices), 'cards')} are listed"
@@ -123,7 +123,7 @@ class Peers:
             os.environ |= {"CUDA_VISIBLE_DEVICES": "", "PADDLE_DISTRI_BACKEND": "gloo"}
             return
         elif usable_gpu().count > 1:
-            hint = "list those of each machine: --devices 0,1; or train on CPU: --device cpu"
+            hint = "list those of each machine: @[runtime.devices=0,1]; or train on CPU: @[runtime.device=cpu]"
             raise UserError("this machine has cards, and of several processes they are named", "runtime.devices", hint)
         os.environ["FLAGS_selected_gpus"] = "0"
 
@@ -167,7 +167,7 @@ class Peers:
                 self._alone = len(missing) == self.place.world - 1
                 message = f"{counted(len(missing), 'processes')} did not come within {self.wait:g} s: {names}"
                 hint = f"start the same command there; else {FIREWALL}"
-                raise UserError(message, f"--master {self.place.master}", hint)
+                raise UserError(message, f"@[master] {self.place.master}", hint)
             if time.monotonic() - told > _TELLING_SECONDS:
                 told = time.monotonic()
                 console.note(f"still waiting for processes {names}")
@@ -200,7 +200,7 @@ class Peers:
         other = self._get(name)
         if other["token"] != self._token:
             message = f"two processes say that they are {name}: {socket.gethostname()} and {other['host']}"
-            raise UserError(message, "--node_rank", "give every process a number of its own, from 0 on")
+            raise UserError(message, "@[node_rank]", "give every process a number of its own, from 0 on")
 
     # -- the run -------------------------------------------------------------------------------
 
@@ -252,12 +252,12 @@ class Peers:
             console.note(f"process 0 of {place.world}: waiting for the others at {place.master}")
             self._alone = True  # until there is a store
             if _answers(place, 1.0) is None:
-                hint = "is another process 0 running? give each process its own --node_rank, or take another port"
-                raise UserError("something answers there already", f"--master {place.master}", hint)
+                hint = "is another process 0 running? give each process its own @[node_rank], or take another port"
+                raise UserError("something answers there already", f"@[master] {place.master}", hint)
             try:
                 self._store = core.TCPStore("127.0.0.1", place.port, True, 0)
             except Exception as error:
-                raise UserError(_reason(error), f"--master {place.master}", "take another port") from None
+                raise UserError(_reason(error), f"@[master] {place.master}", "take another port") from None
             self._alone = False
             self._put(_WORLD, {"world": place.world})
             return
@@ -275,7 +275,7 @@ class Peers:
         world = self.wait_for(_WORLD)["world"]
         if world != place.world:
             message = f"process {place.rank} was told of {counted(place.world, 'processes')}, process 0 of {world}"
-            raise UserError(message, "--nnodes", "give all of them the same number")
+            raise UserError(message, "@[nnodes]", "give all of them the same number")
 
     def _asked(self, operation: Callable[[], Any]) -> Any:
         """What `operation` of the store returns. RunFailed if process 0, whose store it is, is gone.
@@ -370,7 +370,7 @@ def _own_address(host: str, port: int) -> str:
             way.connect((host, port))
             return str(way.getsockname()[0])
     except OSError as error:
-        raise UserError(f"{host} cannot be reached: {error.strerror}", "--master", FIREWALL) from None
+        raise UserError(f"{host} cannot be reached: {error.strerror}", "@[master]", FIREWALL) from None
 
 
 def _answers(place: ProcessRank, seconds: float) -> str | None:
@@ -391,7 +391,7 @@ def _answers(place: ProcessRank, seconds: float) -> str | None:
 
 def _unreachable(place: ProcessRank, seconds: float, why: str) -> NoReturn:
     hint = f"start process 0 first, check the address, and {FIREWALL}"
-    raise UserError(f"process 0 cannot be reached after {seconds:g} s: {why}", f"--master {place.master}", hint)
+    raise UserError(f"process 0 cannot be reached after {seconds:g} s: {why}", f"@[master] {place.master}", hint)
 
 
 def _reason(error: BaseException) -> str:

@@ -377,8 +377,9 @@ class _Watch:
                 polled: Polled = self._actors[rank].given(reference)
             except WorkerLost as error:
                 reason = error.problems[0].message.partition(". ")[0]
-                hint = "see whether the machine and its network are well; --resume goes on from the last checkpoint"
-                raise RunFailed(f"machine {self._hosts[rank]} is lost: {reason}", "--cluster", hint) from None
+                hint = "see whether the machine and its network are well; "
+                hint += "@[resume=true] goes on from the last checkpoint"
+                raise RunFailed(f"machine {self._hosts[rank]} is lost: {reason}", "@[cluster]", hint) from None
             self._take_in(rank, polled)
         if self._home is not None and time.monotonic() > self._synced + _SYNC_SECONDS:
             self._sync()

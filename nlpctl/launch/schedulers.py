@@ -59,9 +59,9 @@ class Scheduler:
 def rank_of(nnodes: str | None, master: str | None, node_rank: int | None, environ: Environ) -> ProcessRank | None:
     """This process by the flags and the environment; None: it is alone. UserError: they do not say."""
     if nnodes is None:
-        for flag, value in (("--master", master), ("--node_rank", node_rank)):
+        for flag, value in (("@[master]", master), ("@[node_rank]", node_rank)):
             if value is not None:
-                raise UserError("this is for several processes", flag, "add --nnodes N, or leave it out")
+                raise UserError("this is for several processes", flag, "add @[nnodes=N], or leave it out")
         return None
     scheduler = scheduler_of(environ)
     world = _world(nnodes, scheduler, environ)
@@ -87,24 +87,25 @@ def _number(text: str) -> int | None:
 def _world(nnodes: str, scheduler: Scheduler | None, environ: Environ) -> int:
     if nnodes != AUTO:
         if not nnodes.isdecimal() or not 1 <= int(nnodes) <= MOST_PROCESSES:
-            raise UserError(f"{nnodes!r} is not a number of processes", "--nnodes", f"write a number from 1, or {AUTO}")
+            hint = f"write a number from 1, or {AUTO}"
+            raise UserError(f"{nnodes!r} is not a number of processes", "@[nnodes]", hint)
         return int(nnodes)
     text = scheduler.world(environ) if scheduler is not None else ""
     if not text.isdecimal() or int(text) < 1:
         by = f"{scheduler.name} does not say" if scheduler is not None else "no scheduler says"
         known = ", ".join(each.name for each in SCHEDULERS)
         hint = f"write the number; {AUTO} knows {known}"
-        raise UserError(f"{by} how many processes there are", "--nnodes", hint)
+        raise UserError(f"{by} how many processes there are", "@[nnodes]", hint)
     return int(text)
 
 
 def _rank(given: int | None, scheduler: Scheduler | None, environ: Environ, world: int) -> int:
     text = str(given) if given is not None else scheduler.rank(environ) if scheduler is not None else ""
-    where = "--node_rank" if given is not None or scheduler is None else scheduler.name
+    where = "@[node_rank]" if given is not None or scheduler is None else scheduler.name
     if not text and world == 1:
         return 0
     if not text:
-        raise UserError("which process this is, is not known", where, "give --node_rank, from 0 on")
+        raise UserError("which process this is, is not known", where, "give @[node_rank], from 0 on")
     if not text.isdecimal() or int(text) >= world:
         raise UserError(f"{text} is not one of {world} processes", where, f"they count from 0 to {world - 1}")
     return int(text)
@@ -113,18 +114,18 @@ def _rank(given: int | None, scheduler: Scheduler | None, environ: Environ, worl
 def _master(given: str | None, scheduler: Scheduler | None, environ: Environ) -> tuple[str, int]:
     text = given if given is not None else scheduler.master(environ) if scheduler is not None else ""
     if not text:
-        hint = "give --master HOST:PORT: the address of process 0, the same in all of them"
-        raise UserError("where the processes are to meet is not known", "--master", hint)
+        hint = "give @[master=HOST:PORT]: the address of process 0, the same in all of them"
+        raise UserError("where the processes are to meet is not known", "@[master]", hint)
     host, colon, port = text.rpartition(":")
     if not colon:
         host, port = text, str(DEFAULT_PORT)
     if not host or ":" in host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise UserError(f"{text!r} is not HOST:PORT", "--master", "write it as node01:29417 or 10.0.0.1:29417")
+        raise UserError(f"{text!r} is not HOST:PORT", "@[master]", "write it as node01:29417 or 10.0.0.1:29417")
     try:
         host.encode("idna")  # as getaddrinfo does, whose UnicodeError is no OSError
     except UnicodeError:
         hint = "between its dots a name has 1 to 63 characters"
-        raise UserError(f"{host!r} cannot be the name of a machine", "--master", hint) from None
+        raise UserError(f"{host!r} cannot be the name of a machine", "@[master]", hint) from None
     return host, int(port)
 
 
@@ -156,7 +157,7 @@ def _expanded(part: str, whole: str) -> list[str]:
 
 
 def _unknown_list(text: str) -> UserError:
-    return UserError(f"{text!r} is not a list of nodes", "SLURM_JOB_NODELIST", "give --master HOST:PORT")
+    return UserError(f"{text!r} is not a list of nodes", "SLURM_JOB_NODELIST", "give @[master=HOST:PORT]")
 
 
 def _first(*names: str) -> Callable[[Environ], str]:

@@ -62,8 +62,8 @@ def _check_labels(recipe: Recipe, labels: tuple[str, ...]) -> None:
     """UserError if --labels names others than `labels`, those of a model of nlpctl, which a flag does not change."""
     given = given_labels(recipe.data) if recipe.origins.get("data.labels") in _FLAG else None
     if given is not None and set(given) != set(labels):
-        hint = "leave --labels out; it names the labels of a model that PaddleNLP or Transformers saved"
-        raise UserError(f"this model has labels of its own: {listed(labels)}", where="--labels", hint=hint)
+        hint = "leave @[data.labels] out; it names the labels of a model that PaddleNLP or Transformers saved"
+        raise UserError(f"this model has labels of its own: {listed(labels)}", where="@[data.labels]", hint=hint)
 
 
 def check_edits(source: ModelSource, recipe: Recipe) -> None:

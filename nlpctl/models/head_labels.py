@@ -19,7 +19,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.source import read_config
 from nlpctl.names import listed
 
-NAME_THEM = "name them in the order of the outputs: --labels neg,pos, or data.labels in a recipe"
+NAME_THEM = "name them in the order of the outputs: @[data.labels=neg,pos], or data.labels in a recipe"
 _LABELLED = ("SequenceClassification", "TokenClassification")  # classes with an output per label, 2 by default
 
 

@@ -23,7 +23,7 @@ VOCABULARY = "vocab.txt"
 POOLING = "1_Pooling"
 CHANGING = (WEIGHTS, LABELS, CALIBRATION)  # what `changing` is for; one that was killed left them unlisted
 _LARGEST = 1 << 28  # bytes of a vocabulary
-_MEANT = "copy the model folder again; if the change is meant: --trust-edits, or delete manifest.json"
+_MEANT = "copy the model folder again; if the change is meant: @[runtime.trust_edits=true], or delete manifest.json"
 _AGAIN = "copy the model folder again, or delete manifest.json to load it unchecked"
 
 

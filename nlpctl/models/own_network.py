@@ -33,7 +33,7 @@ def check_named(config: Mapping[str, Any], named: str | None, folder: Path) -> N
         return
     if named != stored:
         message = f"this network is of a class of its own, {stored}" + (f", not {named}" if named else "")
-        hint = f"name it, if you trust its code: --set model.network={stored}"
+        hint = f"name it, if you trust its code: @[model.network={stored}]"
         raise UserError(message, where=str(folder), hint=hint)
     refuse_unnamed(named, PART.key)
     file = module_file(stored)

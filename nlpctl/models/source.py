@@ -232,7 +232,7 @@ def _run_model(folder: Path) -> Path | None:
         hint = f"finish it with {run.to_go_on()}, or name one of its checkpoints, such as {checkpoint}"
     else:
         hint = f"it has no checkpoint: go on with {run.to_go_on()}"
-        hint += "" if run.is_of_compress else ", or train it again with --overwrite"
+        hint += "" if run.is_of_compress else ", or train it again with @[overwrite=true]"
     raise UserError("this run has not finished, so it has no model yet", where=str(folder), hint=hint)
 
 

@@ -105,8 +105,8 @@ def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
     for recipe in recipes:
         if plan.texts.length is not None and plan.texts.length > recipe.data.max_seq_length:
             message = f"{plan.texts.length} tokens exceed data.max_seq_length ({recipe.data.max_seq_length})"
-            hint = "use a lower --length, or raise the limit: --set data.max_seq_length=N"
-            raise UserError(message, "--length", hint)
+            hint = "use a lower @[length], or raise the limit: @[data.max_seq_length=N]"
+            raise UserError(message, "@[length]", hint)
     subjects = [subject for recipe in recipes for subject in _subjects(recipe, plan)]
     with sigterm_interrupts(), ExitStack() as stack:
         running = []
@@ -276,7 +276,7 @@ def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, 
         if inference.engine in ("auto", choice.engine) and inference.precision in ("auto", choice.precision)
     ]
     if not allowed:
-        hint = "leave out --engine and --precision to time whatever runs here"
+        hint = "leave out @[engine] and @[precision] to time whatever runs here"
         raise UserError("this machine cannot run the export that way", str(folder), hint)
     for choice in allowed:
         yield choice, [folder / name for name in choice.graph.files]
@@ -300,7 +300,7 @@ def _fetched(name: str, recipe: Recipe) -> Path:
 
 def write_page(result: BenchResult, file: Path) -> None:
     """The result as one HTML page that works offline. UserError if it cannot be written."""
-    with writing(file, "name another file: --html FILE"):
+    with writing(file, "name another file: @[html=FILE]"):
         write_text_atomic(file, bench_page(result))
 
 

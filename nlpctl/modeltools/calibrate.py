@@ -67,14 +67,14 @@ def calibrate(recipe: Recipe, split: str = "dev") -> Calibrated:
         message = f"answers of {recipe.task} have no probability to calibrate"
         raise UserError(message, recipe.where("task"), f"calibrate is for {known}")
     if split not in SPLITS:
-        raise UserError(f"there is no split {split!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
+        raise UserError(f"there is no split {split!r}", where="@[split]", hint=f"one of {', '.join(SPLITS)}")
     source = resolve_source(find_model(recipe))
     folder = source.folder
     if folder is None or source.kind not in ("nlpctl", "export"):
         hint = "train it, or give the run, the model folder or the export"
         raise UserError("only models that nlpctl trained keep a calibration", str(folder or source.name), hint)
     if not has_split(recipe.data, split):
-        hint = f"give it: nlpctl calibrate MODEL FILE, or --set data.{split}=FILE"
+        hint = f"give it: nlpctl calibrate MODEL FILE, or @[data.{split}=FILE]"
         raise UserError(f"there is no {split} data", where=f"data.{split}", hint=hint)
     refuse_columns(recipe, (split,))
     setup = set_up_process(recipe)
@@ -196,7 +196,8 @@ def _of_export(
     examples, groups = _labelled(recipe, split, task.labels, network)
     possible = runnable_here(manifest, setup)
     if not possible:
-        hint = "calibrate the run that it was made from" + ("" if setup.device == "cpu" else ", or name --device cpu")
+        hint = "calibrate the run that it was made from"
+        hint += "" if setup.device == "cpu" else ", or name @[runtime.device=cpu]"
         raise UserError("this machine cannot run the export", str(folder), hint)
     first, *others = sorted(possible, key=lambda choice: choice.precision != "fp32")
 

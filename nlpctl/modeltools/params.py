@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from nlpctl.models.families import Family
 
 BFLOAT16 = np.dtype(np.uint16)  # bfloat16 values are stored as their bits
-_ELSEWHERE = "name another place: -o"
-_EXISTS, _OTHER_NAME = "already exists", "name another one: -o"
+_ELSEWHERE = "name another place: @[output]"
+_EXISTS, _OTHER_NAME = "already exists", "name another one: @[output]"
 _WEIGHTS_FILES = {*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS}
 
 
@@ -92,7 +92,7 @@ def _listed(
 ) -> list[ParameterRow]:
     twins = _twins(arrays)
     return [
-        _row(name, arrays[name], twins[name], training.get(name)) for name in select(patterns, arrays, "--match")
+        _row(name, arrays[name], twins[name], training.get(name)) for name in select(patterns, arrays, "@[match]")
     ]
 
 
@@ -164,12 +164,12 @@ def export_parameters(
     A .npz file holds each under its name; a .npy file holds one array, so exactly one parameter must match.
     """
     arrays = read_parameters(model, trust_edits=trust_edits)
-    names = select(patterns, arrays, "--match")
+    names = select(patterns, arrays, "@[match]")
     if output.suffix not in (".npz", ".npy"):
         hint = "end its name in .npz, or in .npy for a single parameter"
         raise UserError("must be a .npz or .npy file", where=str(output), hint=hint)
     if output.suffix == ".npy" and len(names) != 1:
-        hint = "write a .npz file, or give --match the full name"
+        hint = "write a .npz file, or give @[match] the full name"
         raise UserError(f"a .npy file holds one array, but {len(names)} parameters match", where=str(output), hint=hint)
     refuse_output(output, overwrite, exists=_EXISTS, elsewhere=_OTHER_NAME)
     refuse_stream(output, *NO_ARRAYS)
@@ -206,7 +206,7 @@ def set_in_copy(
     twins = _twins(arrays)
     done: dict[str, list[str]] = {}
     for pattern, value in values.items():
-        where = f"--value {pattern}"
+        where = f"@[value] {pattern}"
         chosen = select([pattern], arrays, where)
         owners = {twins[name] or name for name in chosen}
         done[pattern] = [name for name in arrays if name in chosen or (twins[name] or name) in owners]
@@ -238,8 +238,8 @@ def add_to_copy(
     arrays = dict(read_parameters(model, trust_edits=trust_edits))
     if name in arrays:
         hint = "choose another name; `nlpctl params set` changes its value"
-        raise UserError(f"there is a parameter {name} already, {list(arrays[name].shape)}", where="--name", hint=hint)
-    arrays[name] = value_for(name, shape, value, "--value", seed)
+        raise UserError(f"there is a parameter {name} already, {list(arrays[name].shape)}", where="@[name]", hint=hint)
+    arrays[name] = value_for(name, shape, value, "@[value]", seed)
     _write_copy(source, arrays, output, overwrite)
 
 
@@ -263,14 +263,14 @@ def _write_copy(source: Path, arrays: Mapping[str, np.ndarray], output: Path, ov
 
 def _refuse_folder(output: Path, source: Path, overwrite: bool) -> None:
     """Only a model folder is replaced. A run directory also holds checkpoints, which replacing would delete."""
-    hint = "name another folder: -o FOLDER"
+    hint = "name another folder: @[output=FOLDER]"
     refuse_part(output)
     if real_path(output) == real_path(source):
         raise UserError("this is the model itself", where=str(output), hint=hint)
     if output.exists() and config_file(output) is None:
         raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
     if output.exists() and not overwrite:
-        raise UserError(_EXISTS, where=str(output), hint=f"use --overwrite, or {_OTHER_NAME}")
+        raise UserError(_EXISTS, where=str(output), hint=f"use @[overwrite=true], or {_OTHER_NAME}")
     if output.exists():
         refuse_inputs(output)
         refuse_foreign_files(output)
@@ -329,7 +329,7 @@ def diff_parameters(
 ) -> ParameterDiff:
     """The differences between the parameters of two models. A pattern must match in at least one of them."""
     old, new = (read_parameters(model, trust_edits=trust_edits) for model in (first, second))
-    names = select(patterns, dict.fromkeys([*old, *new]), "--match")
+    names = select(patterns, dict.fromkeys([*old, *new]), "@[match]")
     common = [name for name in names if name in old and name in new]
     reshaped = tuple((name, old[name].shape, new[name].shape) for name in common if old[name].shape != new[name].shape)
     alike = [name for name in common if old[name].shape == new[name].shape]

@@ -605,7 +605,7 @@ def _without_folder(text: str) -> str:
     return Path(text).name if os.path.isabs(text) else text
 
 
-_OUTPUT = "-o CARD.md"
+_OUTPUT = "@[output=CARD.md]"
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 _LICENSE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
@@ -694,14 +694,14 @@ def _run_of_export(manifest: ExportManifest) -> RunRecord | None:
 
 def _refuse_wrong_words(language: str, license: str | None, text_languages: Sequence[str]) -> None:
     if language not in LANGUAGES:
-        raise UserError(f"there are no cards in {language!r}", "--language", f"one of {', '.join(LANGUAGES)}")
+        raise UserError(f"there are no cards in {language!r}", "@[language]", f"one of {', '.join(LANGUAGES)}")
     if license is not None and not _LICENSE.fullmatch(license):
         hint = "the short name of a license, such as apache-2.0, mit, cc-by-4.0 or other"
-        raise UserError(f"{license!r} is no name of a license", "--license", hint)
+        raise UserError(f"{license!r} is no name of a license", "@[license]", hint)
     wrong = [each for each in text_languages if not _LANGUAGE_CODE.fullmatch(each)]
     if wrong:
         hint = "codes of ISO 639, such as zh or zh,en"
-        raise UserError(f"{wrong[0]!r} is no code of a language", "--text-language", hint)
+        raise UserError(f"{wrong[0]!r} is no code of a language", "@[text-language]", hint)
 
 
 def _refuse_other_card(file: Path, overwrite: bool, *, beside: bool) -> None:
@@ -711,4 +711,4 @@ def _refuse_other_card(file: Path, overwrite: bool, *, beside: bool) -> None:
     if overwrite or is_stream(file) or not os.path.lexists(file) or is_signed(file):
         return
     message = "this file was not written by nlpctl, or was changed since, and is not replaced"
-    raise UserError(message, where=str(file), hint=f"use --overwrite, or name another file: {_OUTPUT}")
+    raise UserError(message, where=str(file), hint=f"use @[overwrite=true], or name another file: {_OUTPUT}")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nlpctl.report.model import Table
+from nlpctl.spelling import option
 from nlpctl.tasks.confidence import DIGITS
 from nlpctl.tasks.slices import Slice
 
@@ -38,7 +39,8 @@ def format_target(target: Target) -> str:
     """The confidence that a precision needs, and what it keeps."""
     if target.min_confidence is None:
         return f"no least confidence gives {target.precision:.1%} right answers on dev"
-    lines = [f"--min-confidence {target.min_confidence:.{DIGITS}g} gives {target.precision:.1%} right answers on dev"]
+    limit = option("min-confidence", f"{target.min_confidence:.{DIGITS}g}")
+    lines = [f"{limit} gives {target.precision:.1%} right answers on dev"]
     for split, kept in target.kept.items():
         parts = [f"{kept.coverage:.1%} of {kept.decisions:,} kept{_ends(kept.coverage_interval)}"]
         if kept.precision is not None:

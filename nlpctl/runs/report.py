@@ -283,7 +283,7 @@ def _manifest(record: RunRecord) -> Iterator[Part]:
 
 # -- the file ------------------------------------------------------------------------------------
 
-_OUTPUT = "-o REPORT.html"
+_OUTPUT = "@[output=REPORT.html]"
 
 # The section on the models that `nlpctl compress` made of a run, which compress/report.py draws.
 Compression = Callable[[RunRecord], Sequence[Part]]

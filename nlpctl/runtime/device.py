@@ -192,16 +192,15 @@ def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = N
     """
     if wanted == "cpu":
         if cards:
-            raise UserError(
-                "cards are listed, but the device is cpu", "runtime.devices", "drop --devices, or use --device gpu"
-            )
+            hint = "drop @[runtime.devices], or use @[runtime.device=gpu]"
+            raise UserError("cards are listed, but the device is cpu", "runtime.devices", hint)
         return "cpu"
     report = usable_gpu(probes)
     if not report.usable:
         if wanted == "gpu" or cards:
-            where, other = "runtime.devices", "leave --devices out"
+            where, other = "runtime.devices", "leave @[runtime.devices] out"
             if wanted == "gpu":
-                where, other = "runtime.device", "use --device cpu"
+                where, other = "runtime.device", "use @[runtime.device=cpu]"
             raise UserError(f"no usable GPU: {report.reason}", where, f"{report.remedy}; or {other}")
         if report.names:
             _warn_once(f"the CPU is used, since {report.reason}\n  -> {report.remedy}")
@@ -213,9 +212,9 @@ def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = N
     unserved = [card for card in cards or (0,) if card in report.unserved]
     if unserved:
         served = ",".join(str(card) for card in range(report.count) if card not in report.unserved)
-        reason, hint = report.unserved[unserved[0]], f"use --devices {served}"
+        reason, hint = report.unserved[unserved[0]], f"use @[runtime.devices={served}]"
         if wanted == "gpu" or cards:
-            raise UserError(reason, "runtime.devices", f"{hint}, or --device cpu")
+            raise UserError(reason, "runtime.devices", f"{hint}, or @[runtime.device=cpu]")
         _warn_once(f"the CPU is used, since {reason}\n  -> {hint}")
         return "cpu"
     if report.variables:

@@ -22,6 +22,7 @@ from nlpctl.runtime.machine import NATIVE, CpuInfo, cpu_info, memory_sizes, phys
 from nlpctl.runtime.process import amd_variables
 from nlpctl.runtime.versions import installed_version, known_paddles, pins, require_known_paddle
 from nlpctl.runtime.worker import Answer, run_python
+from nlpctl.spelling import option
 
 Status = Literal["ok", "warning", "failure"]
 IMPORT_SECONDS = 180  # a cold start from a network disk
@@ -176,7 +177,8 @@ def threads(cores: int, environ: Mapping[str, str]) -> Check:
     detail = f"{cores} physical cores, OMP_NUM_THREADS={wanted}"
     if wanted == str(cores):
         return Check("threads", "ok", detail)
-    return Check("threads", "warning", detail, "unset OMP_NUM_THREADS to use all cores, or give --threads")
+    remedy = f"unset OMP_NUM_THREADS to use all cores, or give {option('runtime.threads')}"
+    return Check("threads", "warning", detail, remedy)
 
 
 def amd_setting(cpu: CpuInfo, environ: Mapping[str, str]) -> Check:
@@ -264,7 +266,7 @@ def device(wheel: str, report: GpuReport) -> Check:
         detail = f"gpu, {report.count} visible: {', '.join(report.names)}; driver for CUDA {report.cuda_version}"
         if report.unserved:
             detail = "; ".join((detail, *report.unserved.values()))
-            return Check("device", "warning", detail, "name the others: --devices")
+            return Check("device", "warning", detail, f"name the others: {option('runtime.devices')}")
         return Check("device", "ok", detail)
     if wheel == CPU_WHEEL:
         return Check("device", "ok", f"cpu: {report.reason}")

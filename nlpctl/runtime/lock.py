@@ -35,14 +35,14 @@ def sole_writer(output: Path) -> Iterator[None]:
     """
     given, output = output, Path(os.path.abspath(output))
     if not output.name:
-        raise UserError("this is the top of all folders", where=str(output), hint="name a folder in it: -o")
+        raise UserError("this is the top of all folders", where=str(output), hint="name a folder in it: @[output]")
     refuse_lost_link(given)
     # Two paths to one folder, of which one leads through a link, have one lock.
     output = output.parent.resolve() / output.name
     refuse_not_utf8(output)
     file = output.with_name(f"{LOCK_PREFIX}{output.name}")
     made = [folder for folder in output.parents if not folder.exists()]
-    with writing(given, "name another place: -o FOLDER"):
+    with writing(given, "name another place: @[output=FOLDER]"):
         output.parent.mkdir(parents=True, exist_ok=True)
         lock = _locked(file, given)
         remove_leftovers_of(output)
@@ -101,7 +101,7 @@ def _locked(file: Path, output: Path) -> Lock:
         if not lock.take():
             holder = os.pread(lock.handle, 32, 0).decode() or "unknown"
             lock.release()
-            hint = "wait for it, or name another place: -o"
+            hint = "wait for it, or name another place: @[output]"
             raise UserError(f"process {holder} is writing this", where=str(output), hint=hint)
         # The one that held it has removed the file between our opening and locking it.
         with contextlib.suppress(FileNotFoundError):

@@ -122,6 +122,7 @@ def meeting() -> Iterator[None]:
             raise
         message = "another program has taken the port at which the processes were to meet"
         if EXCHANGE not in os.environ:
-            raise RunFailed(message, os.environ["PADDLE_MASTER"], "start all of them again, with --resume") from None
+            hint = "start all of them again, with @[resume=true]"
+            raise RunFailed(message, os.environ["PADDLE_MASTER"], hint) from None
         (Path(os.environ[EXCHANGE]) / PORT_TAKEN).touch()
         raise RunFailed(message, hint="they start again, with another port") from None

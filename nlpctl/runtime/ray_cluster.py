@@ -12,10 +12,11 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import nlpctl
+from nlpctl import spelling
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import NeedsRestart, NlpctlError, RunFailed, UserError
 from nlpctl.names import counted
@@ -40,7 +41,7 @@ _ROOM_SECONDS = 20.0  # for a node to start a worker, which imports nlpctl; then
 _REACH_SECONDS = 10.0
 _GRACE = 5.0  # seconds more than a process has to end, for Ray
 _CALLS = 4  # of a _Keeper at a time: a conversation, signals, the end
-_FLAG, _A_WORKER = "--cluster", "a worker of the cluster"
+_FLAG, _A_WORKER = "@[cluster]", "a worker of the cluster"
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,16 @@ class ResourceRequest:
 @dataclass(frozen=True)
 class NodeRequirements:
     """What a worker must find on its node: the folder in which paths begin, what else this command reads or writes,
-    and the device; None: that is found out later."""
+    and the device; None: that is found out later. Its messages spell options as those of this process do."""
 
     folder: str
     paths: tuple[str, ...] = ()
     device: str | None = None
+    messages: str = field(default_factory=spelling.current)
 
     def enter(self) -> None:
         """Go to the folder. UserError that names this node if something is missing."""
+        os.environ[spelling.VARIABLE] = self.messages
         try:
             os.chdir(self.folder)
             for path in self.paths:
@@ -101,7 +104,7 @@ class RayCluster:
             has = f"{counted(sum(cores for cores, _ in self.nodes), 'cores')} and "
             has += f"{counted(sum(cards for _, cards in self.nodes), 'cards')} on {counted(len(self.nodes), 'nodes')}"
             message = f"the cluster has {has}: room for {counted(place.room, 'workers')} with {each} of one node"
-            raise UserError(message, "--workers", "ask for fewer, or for fewer --threads of each")
+            raise UserError(message, "@[workers]", "ask for fewer, or for fewer @[runtime.threads] of each")
         return place
 
     def _request(self, runtime: RuntimeSection) -> ResourceRequest:
@@ -146,7 +149,8 @@ class RayCluster:
         if fitting < machines:
             needed = counted(each, "cards") if request.cards else counted(request.cores * each, "cores")
             message = f"the cluster has {counted(fitting, 'machines')} with {needed}, not {machines}"
-            raise UserError(message, "--nnodes", "ask for fewer, or for fewer --nproc or --threads of each")
+            hint = "ask for fewer, or for fewer @[runtime.nproc] or @[runtime.threads] of each"
+            raise UserError(message, "@[nnodes]", hint)
         bundle = {"CPU": float(request.cores * each), **({"GPU": float(request.cards * each)} if request.cards else {})}
         with _connected():
             group = placement_group([bundle] * machines, strategy="STRICT_SPREAD")
@@ -316,7 +320,7 @@ def _connected() -> Iterator[None]:
         yield
     except ConnectionError as error:
         message = f"the connection with the cluster is lost: {error}"
-        hint = "see whether it is well, then call the same command again, with --resume where it has that"
+        hint = "see whether it is well, then call the same command again, with @[resume=true] where it has that"
         raise ClusterLost(message, _FLAG, hint) from None
 
 

@@ -239,7 +239,8 @@ class RunDirectory:
         (unless `resume` or `overwrite`), a run in progress, or files that are not a run's.
         """
         if resume and overwrite:
-            raise UserError("--resume and --overwrite cannot be combined", where="--resume", hint="keep one of them")
+            message = "@[resume=true] and @[overwrite=true] cannot be combined"
+            raise UserError(message, where="@[resume]", hint="keep one of them")
         refuse_lost_link(self.path)
         refuse_part(self.path)
         if self.manifest_file.exists():
@@ -287,7 +288,7 @@ class RunDirectory:
         if self.manifest_file.exists():
             old = self.read_manifest()
             if not overwrite:
-                self.refuse_if_different(old, manifest, "train again with --overwrite")
+                self.refuse_if_different(old, manifest, "train again with @[overwrite=true]")
                 resumed_from = [*old.resumed, {"at": started, "was": old.state}]
                 kept = {name: old.content[name] for name in KEPT if name in old.content}
                 started = old.started or started
@@ -316,14 +317,14 @@ class RunDirectory:
             raise UserError(
                 "the run is finished; there is nothing to resume",
                 where=str(self.path),
-                hint="use --overwrite to train again, or `nlpctl train RUN --continue N` for N more epochs",
+                hint="use @[overwrite=true] to train again, or `nlpctl train RUN --continue N` for N more epochs",
             )
         if not resume:
             raise UserError(
                 f"the folder holds a run that is {state}",
                 where=str(self.path),
-                hint="use " + ("" if state == "finished" else "--resume to continue, ")
-                + f"--overwrite to train again; or {self._elsewhere}",
+                hint="use " + ("" if state == "finished" else "@[resume=true] to continue, ")
+                + f"@[overwrite=true] to train again; or {self._elsewhere}",
             )
 
     def _refuse_if_in_progress(self) -> None:

@@ -79,7 +79,7 @@ def require_known_paddle(version: str | None, *, anyway: bool = False) -> None:
     if anyway:
         console.warn(f"{message}; runtime.any_paddle tries it")
         return
-    hint = f"install {known_paddles()}; --set runtime.any_paddle=true tries it anyway"
+    hint = f"install {known_paddles()}; @[runtime.any_paddle=true] tries it anyway"
     raise UserError(message, hint=hint)
 
 

@@ -37,7 +37,7 @@ from nlpctl.runtime.worker import NoRoom, ProcessEnded, RemoteProcess
 MOST_LOSSES = 3  # workers that may be lost over one job
 MOST_WAITS = 24  # times in a row that no worker at all can be had
 ANOTHER_WORKER = "another one takes its place"
-FEWER_WORKERS = "out of memory? use fewer --workers"
+FEWER_WORKERS = "out of memory? use fewer @[workers]"
 
 _AGAIN = 5.0  # seconds until a worker is asked for again where there was no room
 

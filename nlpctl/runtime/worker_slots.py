@@ -49,7 +49,7 @@ class ParallelConfig:
 
     def __post_init__(self) -> None:
         if self.cluster is None:
-            refuse_processes(self.workers or 1, "--workers")
+            refuse_processes(self.workers or 1, "@[workers]")
 
     @property
     def divides(self) -> bool:

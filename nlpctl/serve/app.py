@@ -42,13 +42,14 @@ from nlpctl.serve.requests import (
 )
 from nlpctl.serve.settings import ApiKeys, ServeSettings
 from nlpctl.serve.starting import HEALTH
+from nlpctl.spelling import option
 
 PATHS = ("/predict", *HEALTH, "/metrics", "/openapi.json")
 _LARGE = 64_000  # bytes; a larger body is parsed in a thread, so that the event loop stays free
 _CLIENT_GONE = 499  # for metrics only; never sent
 _REFUSALS = {
     "400": "The body is not JSON",
-    "401": "No API key, or an unknown one (with --api-key-file)",
+    "401": f"No API key, or an unknown one (with {option('api-key-file')})",
     "408": "The body did not arrive in time",
     "413": "Too many rows, characters or bytes",
     "415": "Not application/json in UTF-8",

@@ -25,7 +25,7 @@ def serve(recipe: Recipe, settings: ServeSettings, secrets: Secrets) -> None:
     Raises UserError if the address is not available or there is no trained model; KeyboardInterrupt at the second
     request to stop.
     """
-    refuse_processes(settings.workers, "--workers")
+    refuse_processes(settings.workers, "@[workers]")
     source = find_model(recipe)
     with console.unread_dropped():
         with bound_socket(settings) as listening:

@@ -56,12 +56,12 @@ class ServeSettings:
             if vars(self)[name] < low
         ]
         if not 0 <= self.port <= 65535:
-            wrong.append(Problem(f"there is no port {self.port}", "--port", "use 1 to 65535; 0 chooses a free port"))
+            wrong.append(Problem(f"there is no port {self.port}", "@[port]", "use 1 to 65535; 0 chooses a free port"))
         if self.max_rows > self.queue >= 1:
             message = f"a request of {self.max_rows} rows does not fit into a queue of {self.queue}"
-            wrong.append(Problem(message, "--max-rows", "use a larger --queue, or a smaller --max-rows"))
+            wrong.append(Problem(message, "@[max-rows]", "use a larger @[queue], or a smaller @[max-rows]"))
         if (self.tls_cert is None) != (self.tls_key is None):
-            given, other = ("--tls-cert", "--tls-key") if self.tls_key is None else ("--tls-key", "--tls-cert")
+            given, other = ("@[tls-cert]", "@[tls-key]") if self.tls_key is None else ("@[tls-key]", "@[tls-cert]")
             wrong.append(Problem(f"it needs {other} too", given, "give both, or neither for HTTP without TLS"))
         if wrong:
             raise UserError(problems=wrong)
@@ -128,9 +128,9 @@ def read_tls(settings: ServeSettings) -> ssl.SSLContext | None:
 
 def read_api_keys(file: Path) -> ApiKeys:
     """The keys of `file`: one a line; `#` begins a comment line. UserError, which quotes no key, if it is unusable."""
-    where = f"--api-key-file {file}"
+    where = f"@[api-key-file] {file}"
     try:
-        lines = _content(file, "--api-key-file").decode("utf-8-sig").splitlines()
+        lines = _content(file, "@[api-key-file]").decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise UserError("not a text file in UTF-8", where, "write one key per line") from None
     keys = {}
@@ -150,14 +150,14 @@ def read_api_keys(file: Path) -> ApiKeys:
 
 def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     """TLS 1.2 or newer with these files in PEM form. UserError if they cannot be used or do not belong together."""
-    _content(certificate, "--tls-cert")
-    _content(key, "--tls-key")
+    _content(certificate, "@[tls-cert]")
+    _content(key, "@[tls-key]")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
 
     def encrypted() -> str:
         hint = "write one without it: openssl pkey -in KEY -out NEW"
-        raise UserError("the key is protected by a password", f"--tls-key {key}", hint)
+        raise UserError("the key is protected by a password", f"@[tls-key] {key}", hint)
 
     try:
         context.load_cert_chain(certificate, key, password=encrypted)
@@ -166,8 +166,8 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
             message, hint = f"this is not the key of {certificate}", "name the key that the certificate was made with"
         else:
             message = f"{certificate} and {key} are no certificate and key in PEM form"
-            hint = "--tls-cert takes the certificate with its chain, --tls-key the private key"
-        raise UserError(message, f"--tls-key {key}", hint) from None
+            hint = "@[tls-cert] takes the certificate with its chain, @[tls-key] the private key"
+        raise UserError(message, f"@[tls-key] {key}", hint) from None
     return context
 
 

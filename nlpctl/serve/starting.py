@@ -35,7 +35,7 @@ def bound_socket(settings: ServeSettings) -> Iterator[socket.socket]:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (socket.gaierror, UnicodeError):
         message = f"there is no address for {host!r}"
-        raise UserError(message, "--host", "use a name or address of this machine, or 0.0.0.0 for all") from None
+        raise UserError(message, "@[host]", "use a name or address of this machine, or 0.0.0.0 for all") from None
     with socket.socket(family, kind, protocol) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -49,10 +49,10 @@ def cannot_listen(error: OSError, settings: ServeSettings) -> UserError:
     """The UserError for an OSError of bind or listen."""
     message = f"cannot listen on {settings.host} port {settings.port}: {error.strerror}"
     if error.errno == errno.EADDRINUSE:
-        return UserError(message, "--port", "stop that process, or use another port; 0 chooses a free one")
+        return UserError(message, "@[port]", "stop that process, or use another port; 0 chooses a free one")
     if error.errno == errno.EACCES:
-        return UserError(message, "--port", "ports below 1024 need administrator rights: use a higher one")
-    return UserError(message, "--host", "use a name or address of this machine, or 0.0.0.0 for all")
+        return UserError(message, "@[port]", "ports below 1024 need administrator rights: use a higher one")
+    return UserError(message, "@[host]", "use a name or address of this machine, or 0.0.0.0 for all")
 
 
 def url(listening: socket.socket, tls: bool = False) -> str:

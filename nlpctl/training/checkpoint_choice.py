@@ -56,7 +56,7 @@ class SavedTrainerState(Document):
     `best_metric`, `best_model_checkpoint`: of the best evaluation so far.
     """
 
-    REPAIR: ClassVar[str] = "train again with --overwrite"
+    REPAIR: ClassVar[str] = "train again with @[overwrite=true]"
     LARGEST: ClassVar[int] = 256 << 20  # some 270 bytes a log entry: a million entries
 
     global_step: Count
@@ -185,6 +185,8 @@ def _damage_of_best(checkpoint: Path) -> str | None:
 
 
 def _nothing_whole(run: RunDirectory, damaged: list[tuple[Path, str]]) -> UserError:
-    again = f"delete {run.path}, then run {run.to_go_on()}" if run.is_of_compress else "train again with --overwrite"
+    again = "train again with @[overwrite=true]"
+    if run.is_of_compress:
+        again = f"delete {run.path}, then run {run.to_go_on()}"
     problems = [Problem(f"is damaged: {damage}", str(path)) for path, damage in damaged]
     return UserError(problems=[*problems, Problem("no checkpoint is intact to resume from", str(run.path), again)])

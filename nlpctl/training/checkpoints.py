@@ -34,7 +34,7 @@ from nlpctl.training.checkpoint_choice import SUMS, SavedTrainerState, damage_of
 
 MASTER_WEIGHTS = "master_weights"  # in the state of an optimizer of half precision: fp32 copies by parameter
 
-_AGAIN = "train again with --overwrite"
+_AGAIN = "train again with @[overwrite=true]"
 UNLOGGED, REACHED = "unlogged_loss.json", "reached_parameters.json"
 
 # The files of a checkpoint besides the model folder.
@@ -120,7 +120,7 @@ def load_weights(checkpoint: Path, network: paddle.nn.Layer) -> None:
         raise UserError(
             f"the checkpoint belongs to another network: {', '.join([*missing, *unexpected][:3])}, ...",
             where=str(checkpoint),
-            hint="train again with --overwrite",
+            hint="train again with @[overwrite=true]",
         )
 
 
@@ -138,7 +138,7 @@ def load_training_state(
         raise UserError(
             "the checkpoint holds no optimizer state (training.ignore_save_lr_and_optim), so it cannot be resumed",
             where=str(checkpoint),
-            hint="train again with --overwrite, or start a new run from it: model.name_or_path",
+            hint="train again with @[overwrite=true], or start a new run from it: model.name_or_path",
         )
     optimizer.set_state_dict(_tensors(load_state(checkpoint / OPTIMIZER_NAME)))
     scheduler.set_state_dict(load_state(checkpoint / SCHEDULER_NAME))

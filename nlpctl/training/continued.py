@@ -22,10 +22,10 @@ from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_text_atomic
 from nlpctl.layout import checkpoint_step
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.spelling import option
 from nlpctl.training.checkpoint_choice import SavedTrainerState, damage_of
 from nlpctl.training.early_stopping import patience_of
 
-FLAG = "--continue"
 FACT = "continues"  # in the manifest of the new run
 _OPTIMIZER = "optimizer.pdopt"  # PaddleNLP's name
 _NEW = "a new run can start from its model: model.name_or_path"
@@ -151,11 +151,12 @@ def longer(recipe: Recipe, run: Path, more: int) -> list[Override]:
     The folder of the new run is named after the total: outputs/quickstart-13-epochs.
     """
     if more < 1:
-        raise UserError(f"{more} is no number of epochs", where=FLAG, hint="give 1 or more")
+        raise UserError(f"{more} is no number of epochs", where="@[continue]", hint="give 1 or more")
     training = recipe.training
     if training.max_steps > 0:
         name, unit, total = "max_steps", "steps", str(training.max_steps + more)
     else:
         name, unit, total = "num_train_epochs", "epochs", f"{training.num_train_epochs + more:.12g}"
     folder = _TOTAL.sub("", os.path.abspath(run)) + f"-{total}-{unit}"
-    return [Override(f"training.{name}", total, FLAG), Override("training.output_dir", folder, FLAG)]
+    asked_by = option("continue")
+    return [Override(f"training.{name}", total, asked_by), Override("training.output_dir", folder, asked_by)]

@@ -59,7 +59,7 @@ def _what(bad: BadStep) -> str:
 def _remedy(bad: BadStep, trainer: RecipeTrainer) -> str:
     remedy = "inspect these rows; lower training.learning_rate or training.max_grad_norm, or lengthen the warm-up"
     if bad.usual is None:
-        return f"{remedy}; then train again with --overwrite"
+        return f"{remedy}; then train again with @[overwrite=true]"
     factor = "guards.loss_factor" if bad.figure == "loss" else "guards.gradient_factor"
     command = RunDirectory(trainer.recipe.run_dir).to_go_on(f"--set {factor}=null")
     return f"{remedy}; or ignore the check: {command}"

@@ -75,7 +75,7 @@ def overfit_batch(recipe: Recipe) -> dict[str, Any]:
         tried = ", ".join(f"{a.first_loss:.4f} -> {a.last_loss:.4f} at {a.learning_rate:.3g}" for a in attempts)
         hint = (
             "check that equal texts of the batch have equal labels, that what matters is not frozen (`nlpctl params ls "
-            "RECIPE`), the loss and the initial values; --max_steps N tries longer"
+            "RECIPE`), the loss and the initial values; @[training.max_steps=N] tries longer"
         )
         raise RunFailed(f"the network does not learn even one batch by heart: loss {tried}", str(recipe.run_dir), hint)
     console.note(
@@ -119,7 +119,7 @@ def learn_one_batch(ready: Ready, steps: int) -> list[Attempt]:
     network = ready.model.network
     if not trains(network):
         message = "nothing is left that gradients train, so there is nothing to learn by heart"
-        raise UserError(message, ready.recipe.where("model.freeze"), "freeze less, or train without --overfit-batch")
+        raise UserError(message, ready.recipe.where("model.freeze"), "freeze less, or train without @[overfit-batch]")
     batch = one_batch(ready)
     _switch_off_dropout(network)
     network.train()

@@ -60,7 +60,7 @@ def check_before_reading(
         # The variable is a leftover, or another launcher's.
         if not run.manifest_file.is_file() or run.read_manifest().state != "running":
             message = f"{WORLD_SIZE} says that this is one of several processes, but nlpctl has not started them"
-            hint = f"unset {WORLD_SIZE} {RANK}; for several: --nproc, --devices"
+            hint = f"unset {WORLD_SIZE} {RANK}; for several: @[runtime.nproc], @[runtime.devices]"
             raise UserError(message, where=WORLD_SIZE, hint=hint)
         return processes, device
     refuse_wrong_sharding(recipe, peers is not None or ranks is not None)
@@ -79,7 +79,7 @@ def check_before_reading(
     origin = options.origin
     if origin is not None:  # it is only read; the new run must see its steps with the same settings
         if real_path(run.path).is_relative_to(real_path(origin.run.path)):
-            hint = "leave out --output_dir, or name a folder outside of it"
+            hint = "leave out @[training.output_dir], or name a folder outside of it"
             raise UserError("the finished run itself is never changed", where="training.output_dir", hint=hint)
         if changed := changed_keys(origin.recipe, recipe, "continue"):
             raise UserError(
@@ -108,7 +108,7 @@ def check_before_reading(
                 f"the recipe changed since the run began: {and_more(changed, 10)}",
                 where=recipe.where(changed[0]),
                 hint=f"continue with the run's own values: `nlpctl train {run.path} --resume`, "
-                "or train again with --overwrite",
+                "or train again with @[overwrite=true]",
             )
     if MLFLOW in (recipe.training.report_to or ()):
         tracking_uri()

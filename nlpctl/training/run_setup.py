@@ -96,7 +96,7 @@ def begin_run(
     functions = part_sums(recipe)
     planned = _planned_processes(recipe, run, facts["processes"], origin) if resume or origin else facts["processes"]
     if resume:
-        _compare_functions(run, functions, "the run began", "train again with --overwrite")
+        _compare_functions(run, functions, "the run began", "train again with @[overwrite=true]")
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
     known = describe_run(command, recipe.training.seed, files, installed_versions())
     known[FURTHER] = sums_of(further_files(recipe))

@@ -78,7 +78,7 @@ def led(peers: Peers, taken: AbstractContextManager[bool], run: RunDirectory) ->
 def refuse_nproc(recipe: Recipe) -> None:
     """UserError for a recipe that asks for processes of nlpctl's own, where each is started by somebody else."""
     if recipe.runtime.nproc > 1:
-        hint = "start as many, or take a Ray cluster: --cluster ADDRESS --nnodes N --nproc K"
+        hint = "start as many, or take a Ray cluster: @[cluster=ADDRESS] @[nnodes=N] @[runtime.nproc=K]"
         raise UserError("each of these processes is one of the training, and starts none", "runtime.nproc", hint)
 
 

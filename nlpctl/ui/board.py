@@ -17,6 +17,7 @@ from nlpctl.errors import UserError
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.serve.settings import ServeSettings
 from nlpctl.serve.starting import bound_socket, url
+from nlpctl.spelling import option
 from nlpctl.ui.ui import hosts_of
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _named(page: Wsgi, hosts: list[str]) -> Wsgi:
         if "*" in hosts or name in [each.lower() for each in hosts]:
             return page(environ, start_response)
         start_response("400 Bad Request", [("Content-Type", "text/plain")])
-        return [f"open it as {' or '.join(hosts)}, or give --host the name that you use\n".encode()]
+        return [f"open it as {' or '.join(hosts)}, or give {option('host')} the name that you use\n".encode()]
 
     return answer
 

@@ -11,6 +11,7 @@ from nlpctl.config.json_schema import recipe_json_schema
 from nlpctl.config.key_use import MANAGED, UNSUPPORTED
 from nlpctl.config.keys import all_keys
 from nlpctl.config.library import shipped_root
+from nlpctl.spelling import spelled
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema comes with the extra `dev`")
 
@@ -80,4 +81,4 @@ def test_every_key_is_there_with_its_help() -> None:
         assert found == (dotted not in MANAGED), dotted
         if found:
             refused = UNSUPPORTED.get(dotted)
-            assert node["description"] == (key.help if refused is None else f"Refused: {refused}.")
+            assert node["description"] == (key.help if refused is None else f"Refused: {spelled(refused)}.")

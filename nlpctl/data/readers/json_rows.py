@@ -40,7 +40,7 @@ def _refuse_document(text: str, value: Any, where: str) -> None:
         raise UserError("this object goes on over several lines, but jsonl has one on each line", where, hint)
     rows = isinstance(value, list) and value != [] and all(isinstance(each, dict) for each in value)
     if rows or begun == "[" or (value is None and begun.startswith("[{")):
-        hint = "name the file .json, or set the format: data.format: json, for predict --format json"
+        hint = "name the file .json, or set the format: data.format: json, for predict @[format=json]"
         raise UserError("this is an array, but jsonl has an object on each line", where, hint)
 
 

@@ -10,7 +10,7 @@ from nlpctl.names import did_you_mean, listed
 
 MISSING = "missing key"  # how the reason of a row without a key begins
 # Told as a flag, since not every command has a recipe to write it in.
-NAME_COLUMNS = "set data.columns to names from this list, as in --set data.columns.text=COLUMN"
+NAME_COLUMNS = "set data.columns to names from this list, as in @[data.columns.text=COLUMN]"
 
 
 def place(source: str, line: int | str) -> str:

@@ -212,15 +212,15 @@ def _check_columns(names: Sequence[str], where: str, required: Sequence[str], he
         if name not in names:
             hint = NAME_COLUMNS
             if len(names) == 1 and name in names[0].split(","):
-                hint = "the columns are separated by commas: name the file .csv, or add --set data.format=csv"
+                hint = "the columns are separated by commas: name the file .csv, or add @[data.format=csv]"
             elif len(names) == 1 and name in names[0].split("\t"):
-                hint = "the columns are separated by tabs: name the file .tsv, or add --set data.format=tsv"
+                hint = "the columns are separated by tabs: name the file .tsv, or add @[data.format=tsv]"
             elif f'"{name}"' in names:
-                hint = "the cells stand in quotation marks: add --set data.format=quoted_tsv"
+                hint = "the cells stand in quotation marks: add @[data.format=quoted_tsv]"
             elif header:
-                hint += '; if the file has no header line, add --set data.header=false and use "0", "1", ...'
+                hint += '; if the file has no header line, add @[data.header=false] and use "0", "1", ...'
             elif not name.isdigit():
-                hint = 'with data.header: false the columns are named "0", "1", ...; or add --set data.header=true'
+                hint = 'with data.header: false the columns are named "0", "1", ...; or add @[data.header=true]'
             guess = did_you_mean(name, names)
             raise UserError(f"no column {name!r}{guess}; the columns are {listed(names)}", where=where, hint=hint)
         if names.count(name) > 1:

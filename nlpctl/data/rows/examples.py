@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 SHOWN = 10  # bad rows that are listed
-SKIP = "--set data.on_bad_row=skip"  # told as a flag, since not every command has a recipe to write it in
+SKIP = "@[data.on_bad_row=skip]"  # told as a flag, since not every command has a recipe to write it in
 
 
 class ExampleReader:
@@ -84,7 +84,7 @@ class BadRowLog:
     def _stop(self, total: str) -> None:
         hint = f"fix them, or go on without them: {SKIP}"
         if all(kind.startswith(MISSING) for kind in self.kinds):
-            hint = "name the keys that hold them, as in --set data.columns.text=KEY, or go on without these rows: "
+            hint = "name the keys that hold them, as in @[data.columns.text=KEY], or go on without these rows: "
             hint += SKIP
         elif set(self.kinds) == {"unknown label"}:
             hint += "; known labels are those of the trained model, of data.labels, or else of the training data"

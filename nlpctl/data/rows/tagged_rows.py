@@ -21,6 +21,7 @@ from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.rows.text_rows import checked_text
 from nlpctl.data.text.word_spans import character_spans, is_ideograph, word_spans
 from nlpctl.names import listed
+from nlpctl.spelling import option
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class TaggedRows(TaskRows):
             raise ValueError(f"missing key {columns.tokens!r} or {columns.text!r}: the keys are {listed(values)}")
         if isinstance(values[columns.text], list):  # .tsv is read as joined, whose cells are lists
             message = f"{columns.text} is a list, and there is no {columns.tokens!r}"
-            raise ValueError(f"{message}: a table of texts is read with --format tsv")
+            raise ValueError(f"{message}: a table of texts is read with {option('format', 'tsv')}")
         text = checked_text(values[columns.text], "text")
         spans = character_spans(text) if self.data.unit == "characters" else word_spans(text)
         if not spans:

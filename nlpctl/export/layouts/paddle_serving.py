@@ -46,7 +46,7 @@ def write_repository(export: Path, manifest: ExportManifest, repository: Path, n
     """
     graph = next((each for each in manifest.graphs if (each.format, each.precision) == (FORMAT, "fp32")), None)
     if graph is None:
-        hint = "export the model with --format paddle, or paddle,onnx"
+        hint = "export the model with @[formats=paddle], or paddle,onnx"
         raise UserError("Paddle Serving runs Paddle's fp32 graph, and this export has none", str(export), hint)
     program, _ = graph.files
     config = general_model_config(manifest, read_program(export / program).fetches)

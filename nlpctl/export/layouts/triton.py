@@ -55,7 +55,7 @@ def write_repository(export: Path, manifest: ExportManifest, repository: Path, n
     """Write one model per ONNX graph of the export. UserError if it has none."""
     graphs = [graph for graph in manifest.graphs if graph.format == FORMAT]
     if not graphs:
-        hint = "export the model with --format onnx, or paddle,onnx"
+        hint = "export the model with @[formats=onnx], or paddle,onnx"
         raise UserError("Triton runs ONNX graphs, and this export has none", str(export), hint)
     labels, _ = read_labels(export)
     broken = next((label for label in labels if len(label.splitlines()) > 1), None)
