@@ -35,10 +35,10 @@ from nlpctl.export.strategies import (
     NETWORKS,
     ORIGINAL,
     GraphStrategy,
-    Kind,
     NetworkStrategy,
     Step,
     Strategy,
+    StrategyKind,
 )
 from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
 from nlpctl.layout import COMPRESS, EXPORT, MODEL, PLAN, RECIPE
@@ -99,7 +99,7 @@ def _chain(text: str) -> Chain:
             hint = f"one of {', '.join(known)}"
             raise UserError(f"there is no strategy {name!r}{did_you_mean(name, known)}", KEY, hint)
     parts = tuple(known[name] for name in names)
-    for kind in Kind:
+    for kind in StrategyKind:
         same = [part.name for part in parts if part.kind == kind]
         if len(same) > 1:
             hint = f"separate them by commas: {', '.join(dict.fromkeys(same))}"
@@ -109,7 +109,7 @@ def _chain(text: str) -> Chain:
         message = f"{text!r}: the order is network, then 8 bits, then embeddings"
         raise UserError(message, KEY, f"write {'+'.join(part.name for part in ordered)}")
     for part in parts:
-        part.check_combination(text, parts)
+        part.refuse_combination(text, parts)
     return Chain(parts)
 
 

@@ -1,6 +1,19 @@
 """What `nlpctl compress` refuses before it makes anything. The two tables below list all of it, in order.
 
 Each check takes what the command asks for, and raises UserError, or returns.
+
+A strategy, such as ort-static, is refused for one of these reasons, asked in this order:
+
+1. `Strategy.refuse_combination`: it cannot stand beside the others of A+B (plan.parse_strategy).
+2. `refuse_source`, `refuse_own_network`: it changes a network (`Strategy.on_network`), and there is only a graph, or a
+   network whose layers are not known.
+3. `Strategy.refuse_settings`: settings that it cannot take; packages that it needs are not installed.
+4. `Strategy.refuse_missing_data`: it needs rows that are not given.
+5. `Strategy.refuse_network`: it cannot work with this kind of network.
+6. `refuse_engines`: no engine of this machine runs its graph (`Strategy.engine_on`, engines/choice.obstacle).
+
+What only shows when it is made fails that candidate and no other: where the network cannot become ONNX, steps.py
+(`StepExecutor._export`) says so, and candidates for ONNX Runtime find no fp32 graph (`GraphBuildContext.fp32_graph`).
 """
 
 from __future__ import annotations
@@ -24,7 +37,7 @@ from nlpctl.engines.choice import obstacle
 from nlpctl.errors import Problem, UserError
 from nlpctl.export.export import is_free
 from nlpctl.export.request import ELSEWHERE
-from nlpctl.export.strategies import KEY, Kind, Strategy, int8_of_graphs
+from nlpctl.export.strategies import KEY, Strategy, StrategyKind, int8_of_graphs
 from nlpctl.layout import PLAN
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import check_edits, check_export
@@ -42,7 +55,7 @@ def refuse_before_paddle(request: CompressRequest) -> None:
         refuse_source,  # an export without fp32 graphs; graphs alone for a strategy that changes a network
         refuse_own_network,  # model.network, whose layers are not known, for a strategy that changes layers
         refuse_without_dev,  # no rows to compare candidates on
-        refuse_by_strategies,  # whatever each strategy refuses itself
+        refuse_settings,  # whatever each strategy refuses itself
         refuse_no_output,  # no folder to write to
         refuse_training,  # a training that cannot work, or of files that somebody else's folder names
         refuse_missing_files,  # data that a strategy or the scoring will read
@@ -114,9 +127,9 @@ def refuse_without_dev(request: CompressRequest) -> None:
         raise UserError(message, request.recipe.where("data.dev"), "give it: @[data.dev=FILE]")
 
 
-def refuse_by_strategies(request: CompressRequest) -> None:
+def refuse_settings(request: CompressRequest) -> None:
     for strategy in request.strategies:
-        strategy.refuse_early(request.recipe, request.strategies)
+        strategy.refuse_settings(request.recipe, request.strategies)
 
 
 def refuse_no_output(request: CompressRequest) -> None:
@@ -152,7 +165,7 @@ def _reads_train(request: CompressRequest) -> bool:
 def refuse_missing_files(request: CompressRequest) -> None:
     recipe = request.recipe
     for strategy in request.strategies:
-        strategy.refuse_missing(recipe)
+        strategy.refuse_missing_data(recipe)
     # A missing test file would otherwise fail at the very end.
     for split in ("train", "dev", "test") if _reads_train(request) else ("dev", "test"):
         if files_of(recipe.data, split):
@@ -196,12 +209,12 @@ def refuse_networks(request: CompressRequest, setup: ProcessSetup | None = None)
     recipe, folder = request.recipe, resolve_source(request.source).folder
     config = {} if folder is None else read_config(folder)
     for strategy in request.strategies:
-        strategy.check(recipe, config)
+        strategy.refuse_network(recipe, config)
     for chain in request.chains:  # the graph of another network, such as a student's, is changed in its place
         made = None if chain.network is None else chain.network.config(recipe)
         if made is not None:
             for strategy in chain.graphs:
-                strategy.check(recipe, made)
+                strategy.refuse_network(recipe, made)
 
 
 def refuse_engines(request: CompressRequest, setup: ProcessSetup) -> None:
@@ -210,8 +223,8 @@ def refuse_engines(request: CompressRequest, setup: ProcessSetup) -> None:
     machine, chains = this_machine(setup), request.chains
 
     def obstacle_here(strategy: Strategy) -> Problem | None:
-        way = strategy.way(setup.device)
-        return None if way is None else obstacle(*way, machine)
+        engine = strategy.engine_on(setup.device)
+        return None if engine is None else obstacle(*engine, machine)
 
     for strategy in (each for chain in chains for each in chain.strategies):
         problem = obstacle_here(strategy)
@@ -234,9 +247,9 @@ def _possible_chain(chain: Chain, obstacle_here: Callable[[Strategy], Problem | 
     parts: list[str] = []
     replaced = False
     for strategy in chain.strategies:
-        if obstacle_here(strategy) is None and not (replaced and strategy.kind is Kind.EMBEDDINGS):
+        if obstacle_here(strategy) is None and not (replaced and strategy.kind is StrategyKind.EMBEDDINGS):
             parts.append(strategy.name)
-        elif strategy.kind is Kind.INT8 and usable:
+        elif strategy.kind is StrategyKind.INT8 and usable:
             parts.append(usable[0])
             replaced = True
     return "+".join(parts)

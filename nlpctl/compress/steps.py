@@ -28,7 +28,7 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
 from nlpctl.errors import NlpctlError, RunFailed, UserError, of_the_machine
 from nlpctl.export.request import ROWS, ExportRequest
-from nlpctl.export.strategies import BY_STRATEGY, EXPORTS, ORIGINAL, Making, Planned, Step
+from nlpctl.export.strategies import BY_STRATEGY, EXPORTS, ORIGINAL, GraphBuildContext, Step, StepContext
 from nlpctl.files import remove_leftovers_of, staged_dir, staging_prefix, writing
 from nlpctl.layout import MODEL
 from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
@@ -252,7 +252,11 @@ class StepExecutor:
             self._export(step, self.recipe, self.source, folder, final)
 
     def _export(self, step: Step, recipe: Recipe, model: str, folder: Path, final: Path) -> None:
-        """Write the fp32 graphs of a model folder for both engines; for Paddle alone where ONNX cannot have them."""
+        """Write the fp32 graphs of a model folder for both engines.
+
+        Only this shows whether a network can become ONNX. Where it cannot, Paddle's graphs are written alone, with a
+        warning; then candidates for ONNX Runtime fail one by one (GraphBuildContext.fp32_graph), and others do not.
+        """
         from nlpctl.export.write_export import write_export
         from nlpctl.graphs.onnx import require_paddle2onnx
 
@@ -278,15 +282,15 @@ class StepExecutor:
         reading = read_like(self.recipe, own)
         manifest = read_manifest(origin)
         copy_files(origin, folder, {name for graph in manifest.graphs for name in graph.files})
-        making = Making(
+        context = GraphBuildContext(
             origin=origin,
             graphs=manifest.graphs,
             folder=folder,
             rows=lambda: calibration_batches(step, reading, origin),
             networks=tuple(self.output / name for name in step.needs[1:]),
-            planned=Planned(step, self.recipe, own),
+            compression=StepContext(step, self.recipe, own),
         )
-        graph = step.made_by.make_graph(making)
+        graph = step.made_by.make_graph(context)
         made = dataclasses.replace(manifest, graphs=(graph,), versions=graph_versions(), chosen=None)
         write_manifest(folder, self._checked(folder, made, self._parity(export, reading)))
 

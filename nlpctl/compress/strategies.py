@@ -18,10 +18,10 @@ from nlpctl.export.strategies import (
     GRAPH_STRATEGIES,
     NETWORKS,
     ORIGINAL,
-    SHARES,
+    SMALLER_TRAININGS,
     Fp32Export,
+    GraphBuildContext,
     Int8Strategy,
-    Making,
     NetworkStrategy,
     Step,
     Strategy,
@@ -55,7 +55,7 @@ class Distill(NetworkStrategy):
     def networks(self, section: Any, base: Step | None) -> Iterator[Step]:
         yield self.network(STUDENT, base)
 
-    def check(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
+    def refuse_network(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
         from nlpctl.compress.networks.distill import check
 
         check(recipe, config)
@@ -103,11 +103,11 @@ class Distill(NetworkStrategy):
             yield form(length, copies, layers)
         if copies:
             yield form(length, 0, layers)
-        for share in SHARES:
+        for share in SMALLER_TRAININGS:
             yield form(part_of(length, share), 0, layers)
         fewer = layers // 2
         while fewer:
-            yield form(part_of(length, SHARES[-1]), 0, fewer)
+            yield form(part_of(length, SMALLER_TRAININGS[-1]), 0, fewer)
             fewer //= 2
 
     def make_network(self, recipe: Recipe, source: str, step: Step, run: RunDirectory, setup: ProcessSetup) -> None:
@@ -164,7 +164,7 @@ class DynaBert(NetworkStrategy):
             width = parse_width(text)
             yield self.network(width_name(width), base, width)
 
-    def check(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
+    def refuse_network(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
         from nlpctl.compress.networks.dynabert import check
 
         check(recipe, config)
@@ -195,7 +195,7 @@ class Qat(Int8Strategy):
     runs_on = ("paddle", "int8")
     graph = Graph("paddle", "int8", paddle_files(INT8_PREFIX), "qat")
 
-    def way(self, device: str) -> tuple[str, str] | None:
+    def engine_on(self, device: str) -> tuple[str, str] | None:
         """A GPU trains it; its graph is made with --device cpu, in the same folder."""
         return self.runs_on if device == "cpu" else None
 
@@ -203,7 +203,7 @@ class Qat(Int8Strategy):
         training = Step(NETWORKS, f"{before.name}+{self.name}", self, network)
         yield training, Step(CANDIDATES, training.name, self, (before.folder, training.folder))
 
-    def check(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
+    def refuse_network(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
         from nlpctl.compress.networks.qat import check
 
         check(recipe, config)
@@ -214,13 +214,13 @@ class Qat(Int8Strategy):
 
         train_qat(recipe, source, run, setup)
 
-    def write(self, making: Making) -> None:
+    def write(self, context: GraphBuildContext) -> None:
         from nlpctl.compress.networks.qat import write_qat_graph
 
-        (network,), planned = making.networks, making.planned
-        if planned is None:
+        (network,), compression = context.networks, context.compression
+        if compression is None:
             raise ValueError(f"{self.name} needs a training, which `nlpctl export` does not do")
-        write_qat_graph(planned.recipe, network, making.origin, making.folder, planned.own)
+        write_qat_graph(compression.recipe, network, context.origin, context.folder, compression.export_recipe)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -249,12 +249,12 @@ class FewerWords(NetworkStrategy):
         if section.prune_embeddings:
             yield self.network(FEWER_WORDS_NAME, base)
 
-    def refuse_missing(self, recipe: Recipe) -> None:
+    def refuse_missing_data(self, recipe: Recipe) -> None:
         if not has_split(recipe.data, "train"):
             message = "dropping vocabulary entries needs training rows, and there are none"
             raise UserError(message, "data.train", "give them: @[data.train=FILE]")
 
-    def check(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
+    def refuse_network(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
         from nlpctl.compress.networks.prune_embeddings import check
 
         check(recipe)

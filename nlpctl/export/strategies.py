@@ -1,20 +1,24 @@
 """The strategies of compression that need only a graph; the base classes of all. Imports neither Paddle nor NumPy.
 
+Why here and not in compress/: `nlpctl export --precision int8` writes the graphs of these strategies, and export/ lies
+below compress/, which it cannot import. A strategy is one class, with its steps and its costs, so those are here too.
+
 A new strategy is a class here, and an entry of GRAPH_STRATEGIES below; if it makes another network, a class in
 compress/strategies.py and an entry of STRATEGIES there:
 
 - `Int8Strategy`: another way to quantise an fp32 graph to 8 bits. Define `graph` (its description) and `write`.
-- `CalibratedInt8`: the same, from the ranges of activations on training rows, which `making.rows()` gives.
+- `CalibratedInt8`: the same, from the ranges of activations on training rows, which `context.rows()` gives.
 - `GraphStrategy`: any other change of a graph. Define `kind` and `make_graph`.
 - `NetworkStrategy`: another network. Define the steps in `networks` and make one of them in `make_network`.
 - `Strategy`: no new files; an engine runs the fp32 graphs in another way. Define `kind` and `runs_on`.
 
-Define `name` and `help`, and override what else applies: by default nothing is needed, read or refused. Settings in
-`reads` are fields of section compression: PaddleNLP's, or one added to config/schema.py.
-tests/compress/test_new_strategy.py has two complete examples. The parser, the plan, the budget, the checks, `nlpctl
-export` and the help read these attributes. Import Paddle only inside `check`, `make_network` and `make_graph`: `check`
-runs before anything is made, the others run in a separate process. A step is pickled with its strategy, so your module
-only has to be importable. An instance has no state.
+Define `name` and `help`, and override what else applies: by default nothing is needed, read or refused. What a strategy
+can be refused for, and in which order that is asked, is listed at the top of compress/refusals.py. Settings in `reads`
+are fields of section compression: PaddleNLP's, or one added to config/schema.py. tests/compress/test_new_strategy.py
+has two complete examples. The parser, the plan, the budget, the checks, `nlpctl export` and the help read these
+attributes. Import Paddle only inside `refuse_network`, `make_network` and `make_graph`: the first runs before anything
+is made, the others in a separate process. A step is pickled with its strategy, so your module only has to be
+importable. An instance has no state.
 """
 
 from __future__ import annotations
@@ -47,18 +51,20 @@ CANDIDATES: Final = "candidates"
 FP32, FP16, INT8 = "fp32", "fp16", "int8"
 ORIGINAL = "original"  # the export of the source itself
 
-START = 10.0  # seconds to start a process, import Paddle and open graphs
-TRAINING = 8.0  # cost of a training step relative to fp32 inference: forward, backward, teacher, evaluations
-CALIBRATING = 4.0  # cost of calibration per row, in the same unit
+# What a step is expected to take before a similar one was made.
+STARTUP_SECONDS = 10.0  # to start a process, import Paddle and open graphs
+TRAINING_COST = 8.0  # of a row, relative to fp32 inference: forward, backward, teacher, evaluations
+CALIBRATION_COST = 4.0  # of a row, in the same unit
 
-SHARES = (1 / 2, 1 / 4, 1 / 8, 1 / 16)  # of a training, in its smaller forms
-LEAST_BATCHES = 2  # of a calibration, in its smaller forms
+# The smaller forms of a step, for a budget that is too short for it.
+SMALLER_TRAININGS = (1 / 2, 1 / 4, 1 / 8, 1 / 16)  # shares of the training
+MIN_CALIBRATION_BATCHES = 2
 
 # Measured: docs/compression.md, Calibration; PaddleNLP's own (mse and KL of 4, 8, 16 rows) calibrate on a few rows.
-BATCH_SIZES, BATCH_NUMBERS = (32,), (16,)
+DEFAULT_BATCH_SIZES, DEFAULT_BATCH_NUMBERS = (32,), (16,)
 
 
-class Kind(Enum):
+class StrategyKind(Enum):
     """The result of a strategy. A+B+C has each kind at most once, in this order."""
 
     NETWORK = "another network"
@@ -68,7 +74,7 @@ class Kind(Enum):
 
     @property
     def place(self) -> int:
-        return list(Kind).index(self)
+        return list(StrategyKind).index(self)
 
 
 @dataclass(frozen=True)
@@ -145,21 +151,21 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Planned:
+class StepContext:
     """The step of a compression, its recipe, and the recipe of the export that the graph is made from."""
 
     step: Step
     recipe: Recipe
-    own: Recipe
+    export_recipe: Recipe
 
 
 @dataclass(frozen=True)
-class Making:
-    """The input of a graph: the `graphs` of the export `origin`; the new graph is written to `folder` next to its
+class GraphBuildContext:
+    """What a graph is made of: the `graphs` of the export `origin`. The new graph is written to `folder` next to its
     files.
 
     `rows`: returns the calibration batches; reads them when called. `networks`: run directories that the step needs
-    besides `origin`. `planned`: the settings of a compression; None in `nlpctl export`, which has none.
+    besides `origin`. `compression`: the step and its recipes; None in `nlpctl export`, which has no step.
     """
 
     origin: Path
@@ -167,10 +173,13 @@ class Making:
     folder: Path
     rows: Callable[[], Iterable[Batch]]
     networks: tuple[Path, ...] = ()
-    planned: Planned | None = None
+    compression: StepContext | None = None
 
-    def fp32(self, format: str) -> Path:
-        """The fp32 graph in a format: the file of ONNX, the prefix of Paddle's files. UserError: there is none."""
+    def fp32_graph(self, format: str) -> Path:
+        """The fp32 graph in a format: the file of ONNX, the prefix of Paddle's files.
+
+        UserError: there is none, such as of a network that cannot become ONNX (compress/steps.py).
+        """
         graph = next((each for each in self.graphs if (each.format, each.precision) == (format, FP32)), None)
         if graph is None:
             message = f"there is no fp32 graph in format {format}"
@@ -186,7 +195,7 @@ class Strategy:
     """A strategy for --strategy and its properties. Two instances of a class are equal."""
 
     name: str
-    kind: Kind
+    kind: StrategyKind
     help: str  # its effect, in one line
     gain: float = 1.0  # expected speed-up of its graph before it was tried
     trains: bool = False
@@ -206,30 +215,33 @@ class Strategy:
         """Why it needs a network and not only graphs, as a sentence; None if graphs suffice."""
         return f"{self.name} trains a network" if self.trains else None
 
-    def check_combination(self, text: str, parts: Sequence[Strategy]) -> None:
+    # What a strategy refuses by itself. compress/refusals.py calls it, and lists what else a strategy is refused for.
+
+    def refuse_combination(self, text: str, parts: Sequence[Strategy]) -> None:
         """UserError if it cannot be one of `parts`, which `text` names; their order is already checked."""
 
-    def refuse_early(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
-        """UserError for problems that show without Paddle. `beside`: all strategies of the command, including this
-        one."""
+    def refuse_settings(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
+        """UserError for settings that it cannot take, and packages that it needs. `beside`: all strategies of the
+        command, including this one."""
 
-    def refuse_missing(self, recipe: Recipe) -> None:
+    def refuse_missing_data(self, recipe: Recipe) -> None:
         """UserError if data is missing."""
+
+    def refuse_network(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
+        """UserError if it cannot work with a network of this config.json. Imports Paddle."""
+
+    def engine_on(self, device: str) -> tuple[str, str] | None:
+        """The engine and the precision of its graph on this device ("cpu", "gpu:0"); None: any. A strategy is refused
+        where the machine cannot run them."""
+        return self.runs_on
 
     def starts_from(self, recipe: Recipe) -> str | None:
         """A further model, besides the source, that a training starts from; None if there is none."""
         return None
 
-    def check(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
-        """UserError if it cannot work with a network of this config.json. Imports Paddle."""
-
     def unread(self, recipe: Recipe, beside: Sequence[Strategy]) -> str | None:
         """A sentence about a setting without effect; None if there is none. `beside`: all other strategies."""
         return None
-
-    def way(self, device: str) -> tuple[str, str] | None:
-        """`runs_on` for a graph made with this device ("cpu", "gpu")."""
-        return self.runs_on
 
     def rows_trained(self, recipe: Recipe, count: Callable[[], int]) -> float:
         """Rows read by its training over all epochs, or by a calibration on all rows. `count`: returns the number of
@@ -239,7 +251,7 @@ class Strategy:
     def seconds(self, step: Step, speed: float, rows: float) -> float:
         """Expected seconds of a step before a similar one was made. `speed`: rows per second of the source in fp32;
         `rows`: rows read by a training."""
-        return START + (step.share * TRAINING * rows / speed if step.trains else 0.0)
+        return STARTUP_SECONDS + (step.share * TRAINING_COST * rows / speed if step.trains else 0.0)
 
     def smaller(self, step: Step, recipe: Recipe, config: Mapping[str, Any]) -> Iterator[Step]:
         """Forms of a step that take less time, the largest first, for a budget that is too short for it.
@@ -249,15 +261,15 @@ class Strategy:
         """
         if step.trains:
             key, whole = length_of(recipe.training, "training")
-            for share in SHARES:
+            for share in SMALLER_TRAININGS:
                 yield step.in_form({key: part_of(whole, share)})
 
     def make_network(self, recipe: Recipe, source: str, step: Step, run: RunDirectory, setup: ProcessSetup) -> None:
         """Make the network of `step` from the model folder `source` in `run`; resumes an interrupted training."""
         raise NotImplementedError(f"{self.name} makes no network")
 
-    def make_graph(self, making: Making) -> Graph:
-        """Write the files of a graph into `making.folder`; returns their description."""
+    def make_graph(self, context: GraphBuildContext) -> Graph:
+        """Write the files of a graph into `context.folder`; returns their description."""
         raise NotImplementedError(f"{self.name} makes no graph")
 
     def __eq__(self, other: object) -> bool:
@@ -272,7 +284,7 @@ class NetworkStrategy(Strategy, ABC):
 
     `stem`: what the names of its networks begin with; the strategy's name if it is not defined."""
 
-    kind = Kind.NETWORK
+    kind = StrategyKind.NETWORK
     stem: str = ""
 
     @property
@@ -312,8 +324,8 @@ class GraphStrategy(Strategy, ABC):
         yield (self.candidate(before),)
 
     @abstractmethod
-    def make_graph(self, making: Making) -> Graph:
-        """Write the files of a graph into `making.folder`; returns their description."""
+    def make_graph(self, context: GraphBuildContext) -> Graph:
+        """Write the files of a graph into `context.folder`; returns their description."""
 
     def candidate(self, before: Step, calibration: CalibrationRows | None = None) -> Step:
         """A step of this strategy, for `graphs`."""
@@ -324,7 +336,7 @@ class GraphStrategy(Strategy, ABC):
 class Int8Strategy(GraphStrategy):
     """Quantises an fp32 graph to 8 bits. `nlpctl export --precision int8` does the same without training."""
 
-    kind = Kind.INT8
+    kind = StrategyKind.INT8
     graph: Graph  # what is written
     holds_tables: bool = False  # whether embedding tables become 8 bits too
 
@@ -334,11 +346,11 @@ class Int8Strategy(GraphStrategy):
         return f"{INT8}-{self.graph.method}"
 
     @abstractmethod
-    def write(self, making: Making) -> None:
-        """Write the files of `graph` into `making.folder`."""
+    def write(self, context: GraphBuildContext) -> None:
+        """Write the files of `graph` into `context.folder`."""
 
-    def make_graph(self, making: Making) -> Graph:
-        self.write(making)
+    def make_graph(self, context: GraphBuildContext) -> Graph:
+        self.write(context)
         return self.graph
 
 
@@ -362,8 +374,8 @@ class CalibratedInt8(Int8Strategy):
 
     def graphs(self, before: Step, network: tuple[str, ...], section: Any) -> Iterator[tuple[Step, ...]]:
         for algorithm in dict.fromkeys(self.algorithms(section)):
-            for size in dict.fromkeys(section.batch_size_list or BATCH_SIZES):
-                for number in dict.fromkeys(section.batch_num_list or BATCH_NUMBERS):
+            for size in dict.fromkeys(section.batch_size_list or DEFAULT_BATCH_SIZES):
+                for number in dict.fromkeys(section.batch_num_list or DEFAULT_BATCH_NUMBERS):
                     yield (self.candidate(before, CalibrationRows(algorithm, size, number)),)
 
     def seconds(self, step: Step, speed: float, rows: float) -> float:
@@ -371,7 +383,7 @@ class CalibratedInt8(Int8Strategy):
         if calibration is None:
             return super().seconds(step, speed, rows)
         run = rows if calibration.rows is None else calibration.rows
-        return START + self.slowness(calibration.algorithm) * CALIBRATING * run / speed
+        return STARTUP_SECONDS + self.slowness(calibration.algorithm) * CALIBRATION_COST * run / speed
 
     def smaller(self, step: Step, recipe: Recipe, config: Mapping[str, Any]) -> Iterator[Step]:
         """Fewer calibration batches."""
@@ -379,8 +391,8 @@ class CalibratedInt8(Int8Strategy):
         if rows is None:
             yield from super().smaller(step, recipe, config)
             return
-        batches = 2 * BATCH_NUMBERS[0] if rows.batches is None else rows.batches
-        while (batches := batches // 2) >= LEAST_BATCHES:
+        batches = 2 * DEFAULT_BATCH_NUMBERS[0] if rows.batches is None else rows.batches
+        while (batches := batches // 2) >= MIN_CALIBRATION_BATCHES:
             fewer = replace(rows, batches=batches)
             yield replace(step, name=step.name.removesuffix(rows.name) + fewer.name, calibration=fewer)
 
@@ -415,7 +427,7 @@ def part_of(whole: float, share: float) -> float:
 
 class Fp32Export(Strategy):
     name = "export"
-    kind = Kind.PRECISION
+    kind = StrategyKind.PRECISION
     help = "the fp32 graphs of a network"
 
     def export(self, name: str, needs: tuple[str, ...]) -> Step:
@@ -428,11 +440,11 @@ class Fp32Export(Strategy):
 
 class Bf16(Strategy):
     name = "bf16"
-    kind = Kind.PRECISION
+    kind = StrategyKind.PRECISION
     help = "nothing to make: fp32 graphs are also scored in bf16 if the processor supports it"
     runs_on = ("paddle", "bf16")
 
-    def check_combination(self, text: str, parts: Sequence[Strategy]) -> None:
+    def refuse_combination(self, text: str, parts: Sequence[Strategy]) -> None:
         if any(isinstance(part, GraphStrategy) for part in parts):
             message = (
                 f"{text!r}: {self.name} is a way to compute an fp32 graph and does not apply to an 8-bit graph"
@@ -450,7 +462,7 @@ class OnnxInt8(Int8Strategy):
     runs_on = ("onnxruntime", "int8")
     holds_tables = True
 
-    def refuse_early(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
+    def refuse_settings(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
         from nlpctl.graphs.onnx import require_paddle2onnx
 
         require_paddle2onnx(KEY, f"leave {self.name} out")
@@ -467,10 +479,10 @@ class OrtDynamic(OnnxInt8):
     gain = 1.8
     graph = Graph("onnx", "int8", (ONNX_DYNAMIC,), "dynamic")
 
-    def write(self, making: Making) -> None:
+    def write(self, context: GraphBuildContext) -> None:
         from nlpctl.graphs.onnx_quantize import quantize_dynamic
 
-        quantize_dynamic(making.fp32("onnx"), making.folder / ONNX_DYNAMIC)
+        quantize_dynamic(context.fp32_graph("onnx"), context.folder / ONNX_DYNAMIC)
 
 
 # -- ort-static: 8 bits for ONNX Runtime, by calibration -------------------------------------------
@@ -482,16 +494,16 @@ class OrtStatic(OnnxInt8, CalibratedInt8):
     gain = 1.7
     graph = Graph("onnx", "int8", (ONNX_STATIC,), "static")
 
-    def write(self, making: Making) -> None:
+    def write(self, context: GraphBuildContext) -> None:
         from nlpctl.graphs.onnx_quantize import quantize_static
 
-        quantize_static(making.fp32("onnx"), making.folder / ONNX_STATIC, making.rows())
+        quantize_static(context.fp32_graph("onnx"), context.folder / ONNX_STATIC, context.rows())
 
 
 # -- ptq: 8 bits for Paddle Inference, by calibration ----------------------------------------------
 
-ALGORITHMS = ("avg", "mse")
-SEARCHING = {"hist": 2.0, "KL": 2.5, "mse": 5.0, "emd": 7.0}  # these try many bounds; measured time relative to avg
+DEFAULT_ALGORITHMS = ("avg", "mse")
+SLOWNESS = {"hist": 2.0, "KL": 2.5, "mse": 5.0, "emd": 7.0}  # these try many bounds; measured time relative to avg
 _ACTIVATIONS = "activation_quantize_type"
 _SETTINGS = ("weight_quantize_type", "round_type", "bias_correction", "onnx_format")
 
@@ -511,32 +523,32 @@ class Ptq(CalibratedInt8):
         return INT8
 
     def algorithms(self, section: Any) -> Sequence[str]:
-        return section.algo_list or ALGORITHMS
+        return section.algo_list or DEFAULT_ALGORITHMS
 
     def slowness(self, algorithm: str | None) -> float:
-        return SEARCHING.get(algorithm or "", 1.0)
+        return SLOWNESS.get(algorithm or "", 1.0)
 
-    def refuse_early(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
+    def refuse_settings(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
         """activation_quantize_type is not checked here if another strategy of the command reads it."""
         alone = not any(_ACTIVATIONS in each.reads for each in beside if each != self)
         for algorithm in self.algorithms(recipe.compression):
             _settings(recipe, algorithm, (*_SETTINGS, _ACTIVATIONS) if alone else _SETTINGS).check()
 
-    def write(self, making: Making) -> None:
+    def write(self, context: GraphBuildContext) -> None:
         from nlpctl.graphs.ptq import quantize
 
         calibration = PtqSettings()
-        planned = making.planned
-        if planned is not None:  # activations have only one type, and the setting was checked before
-            rows = planned.step.calibration
-            calibration = _settings(planned.recipe, None if rows is None else rows.algorithm, _SETTINGS)
-        quantize(making.fp32("paddle"), making.folder / INT8_PREFIX, making.rows(), calibration)
+        compression = context.compression
+        if compression is not None:  # activations have only one type, and the setting was checked before
+            rows = compression.step.calibration
+            calibration = _settings(compression.recipe, None if rows is None else rows.algorithm, _SETTINGS)
+        quantize(context.fp32_graph("paddle"), context.folder / INT8_PREFIX, context.rows(), calibration)
 
 
 def _settings(recipe: Recipe, algorithm: str | None, names: Sequence[str]) -> PtqSettings:
     """The quantisation settings of an algorithm, with the settings `names` of the recipe; null means the default."""
     given = {name: value for name in names if (value := getattr(recipe.compression, name)) is not None}
-    return PtqSettings(algorithm or ALGORITHMS[0], **given)
+    return PtqSettings(algorithm or DEFAULT_ALGORITHMS[0], **given)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -545,21 +557,21 @@ def _settings(recipe: Recipe, algorithm: str | None, names: Sequence[str]) -> Pt
 
 class Embeddings(GraphStrategy):
     name = "embeddings"
-    kind = Kind.EMBEDDINGS
+    kind = StrategyKind.EMBEDDINGS
     help = "embedding tables in 8 bits, for Paddle Inference"
 
-    def check_combination(self, text: str, parts: Sequence[Strategy]) -> None:
+    def refuse_combination(self, text: str, parts: Sequence[Strategy]) -> None:
         twice = next((part for part in parts if isinstance(part, Int8Strategy) and part.holds_tables), None)
         if twice is not None:
             message = f"{twice.name} already stores large embedding tables in 8 bits, so {text!r} repeats it"
             raise UserError(message, KEY, f"leave out +{self.name}")
 
-    def make_graph(self, making: Making) -> Graph:
+    def make_graph(self, context: GraphBuildContext) -> Graph:
         from nlpctl.graphs.embeddings import quantize_embeddings
 
-        (before,) = [graph for graph in making.graphs if graph.format == "paddle"]
+        (before,) = [graph for graph in context.graphs if graph.format == "paddle"]
         prefix = INT8_PREFIX if before.precision == "int8" else PREFIX
-        quantize_embeddings(making.prefix(before), making.folder / prefix)
+        quantize_embeddings(context.prefix(before), context.folder / prefix)
         method = self.name if before.method is None else f"{before.method}+{self.name}"
         return Graph("paddle", before.precision, paddle_files(prefix), method)
 

@@ -25,7 +25,7 @@ from nlpctl.errors import NlpctlError, Problem, RunFailed
 from nlpctl.export.precisions import dev_scores, time_graphs
 from nlpctl.export.report import write_report
 from nlpctl.export.request import ELSEWHERE, ExportRequest
-from nlpctl.export.strategies import FP16, INT8, Making
+from nlpctl.export.strategies import FP16, INT8, GraphBuildContext
 from nlpctl.export.verify import RefusedGraph, compare_graphs, remove_graph
 from nlpctl.files import writing
 from nlpctl.graphs.graph_files import ONNX, ONNX_FP16, PREFIX
@@ -131,11 +131,11 @@ def write_graphs(
         write_onnx_gru(network, ids, output_names, folder / ONNX)
     elif "onnx" in request.formats:
         write_onnx_graph(prefix, folder / ONNX, network.config.pad_token_id, *request.onnx)
-    making = Making(folder, request.fp32(), folder, calibration)
+    context = GraphBuildContext(folder, request.fp32(), folder, calibration)
     jobs: list[tuple[Graph, Callable[[], object]]] = [
         (graph, functools.partial(write_fp16, folder / ONNX, folder / ONNX_FP16)) for graph in request.fp16()
     ]
-    jobs += [(strategy.graph, functools.partial(strategy.make_graph, making)) for strategy in request.int8()]
+    jobs += [(strategy.graph, functools.partial(strategy.make_graph, context)) for strategy in request.int8()]
     for graph, make in jobs:
         try:
             make()

@@ -45,10 +45,10 @@ class OneScale(Int8Strategy):
     holds_tables = True
     graph = Graph("onnx", "int8", ("model.int8-one-scale.onnx",), "one-scale")
 
-    def write(self, making):
+    def write(self, context):
         from onnxruntime.quantization import quantize_dynamic
 
-        quantize_dynamic(making.fp32("onnx"), making.folder / self.graph.files[0])
+        quantize_dynamic(context.fp32_graph("onnx"), context.folder / self.graph.files[0])
 
 
 class Twin(NetworkStrategy):

@@ -126,7 +126,7 @@ def test_beside_qat_the_type_of_activations_is_its_own(recipe):
         given = recipe(text, flag)
         alone = pytest.raises(UserError, match="no effect on calibration") if text == "ptq" else nullcontext()
         with alone:
-            Ptq().refuse_early(given, request(given).strategies)
+            Ptq().refuse_settings(given, request(given).strategies)
 
 
 def test_what_fails_on_test_does_not_cost_the_table():

@@ -21,7 +21,7 @@ from nlpctl.compress.schedule import (
 )
 from nlpctl.compress.scores import Metric
 from nlpctl.compress.selection import Aim
-from nlpctl.export.strategies import CANDIDATES, EXPORTS, TRAINING
+from nlpctl.export.strategies import CANDIDATES, EXPORTS, TRAINING_COST
 
 REFERENCE = scored("original", 0.880)
 ROWS = {"dynabert": 10_000.0, "qat": 10_000.0, "distill": 10_000.0}
@@ -88,7 +88,7 @@ def test_lost_folders_and_all_that_needs_them_are_no_options(explorer):
 def test_the_time_of_an_option_is_that_of_all_it_needs(explorer):
     explorer = explorer("dynabert+ort-dynamic", ("3/4",), **{"export": 20.0, "ort-dynamic": 5.0})
     (first, second) = explorer.options({"exports/original"}, set(), [REFERENCE])
-    training = 10 + TRAINING * 10_000 / 500
+    training = 10 + TRAINING_COST * 10_000 / 500
     steps = {option.step.name: option for option in (first, second)}
     assert [step.folder for step in steps["width-0.75+ort-dynamic"].missing] == [
         "networks/width-0.75",

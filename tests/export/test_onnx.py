@@ -106,7 +106,7 @@ FOR_ONNX_RUNTIME = [each for each in STRATEGIES if isinstance(each, OnnxInt8)]
 def test_compress_names_its_own_key(classifier, strategy, monkeypatch):
     monkeypatch.setattr(onnx, "installed_version", lambda package: None)
     with pytest.raises(UserError) as caught:
-        strategy.refuse_early(classifier, ())
+        strategy.refuse_settings(classifier, ())
     (problem,) = caught.value.problems
     assert problem.where == "compression.strategy" and problem.hint.endswith(f", or leave {strategy.name} out")
 
