@@ -22,8 +22,8 @@ from nlpctl.cli.nodes import (
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.output import Json, give, score_tables
 from nlpctl.cli.values import LARGEST
-from nlpctl.config.own_code import with_names_of
 from nlpctl.config.positions import display, located
+from nlpctl.config.user_code import with_names_of
 from nlpctl.errors import UserError
 from nlpctl.launch.peers import WAIT_SECONDS
 from nlpctl.layout import REPORT

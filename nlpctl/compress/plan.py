@@ -22,9 +22,9 @@ from nlpctl.checksums import sha256_of, sums_of
 from nlpctl.compress.strategies import FEWER_WORDS, FEWER_WORDS_NAME, FP32_EXPORT, every_strategy, strategies
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.keys import use_of
-from nlpctl.config.own_code import module_file
 from nlpctl.config.paths import dataset_files
 from nlpctl.config.schema import ModelSection, Recipe
+from nlpctl.config.user_code import module_file
 from nlpctl.data.open_split import SPLITS, files_of
 from nlpctl.documents import Document
 from nlpctl.errors import UserError

@@ -26,11 +26,11 @@ from nlpctl import console
 from nlpctl.compress.plan import Chain, CompressRequest, check_plan, data_files, files_of_networks, static_model
 from nlpctl.compress.source import require_fp32
 from nlpctl.compress.strategies import Distill, every_strategy
-from nlpctl.compress.user_functions import check_user_functions
+from nlpctl.compress.user_code import check_user_code
 from nlpctl.config.checks import check, refuse_half_precision_on_cpu
 from nlpctl.config.opened_files import refuse_files_outside
-from nlpctl.config.own_code import refuse_unnamed, require_rows_named
 from nlpctl.config.schema import ModelSection, Recipe
+from nlpctl.config.user_code import refuse_unnamed, require_rows_named
 from nlpctl.data.open_split import files_of, has_split, open_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.engines.choice import obstacle
@@ -53,7 +53,7 @@ def refuse_before_paddle(request: CompressRequest) -> None:
         refuse_sure_of_own_score,  # how sure a loss is, of a score that cannot be resampled
         refuse_code,  # functions of section compression that cannot be imported; code that no recipe of the user names
         refuse_source,  # an export without fp32 graphs; graphs alone for a strategy that changes a network
-        refuse_own_network,  # model.network, whose layers are not known, for a strategy that changes layers
+        refuse_user_network,  # model.network, whose layers are not known, for a strategy that changes layers
         refuse_without_dev,  # no rows to compare candidates on
         refuse_settings,  # whatever each strategy refuses itself
         refuse_no_output,  # no folder to write to
@@ -88,7 +88,7 @@ def refuse_sure_of_own_score(request: CompressRequest) -> None:
 def refuse_code(request: CompressRequest) -> None:
     require_rows_named(request.recipe.data)
     refuse_unnamed(request.recipe.model.network, "model.network")
-    check_user_functions(request.recipe)
+    check_user_code(request.recipe)
 
 
 def refuse_source(request: CompressRequest) -> None:
@@ -107,7 +107,7 @@ def refuse_source(request: CompressRequest) -> None:
             raise UserError(f"{strategy.on_network}, and {what} holds graphs only", strategy.key, hint)
 
 
-def refuse_own_network(request: CompressRequest) -> None:
+def refuse_user_network(request: CompressRequest) -> None:
     if request.recipe.model.network is None:
         return
     for strategy in request.strategies:

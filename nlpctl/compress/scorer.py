@@ -42,11 +42,11 @@ from nlpctl.compress.timing import (
     time_against_reference,
     time_last_round,
 )
-from nlpctl.compress.user_functions import Rows, user_scores
-from nlpctl.config.own_code import module_file
+from nlpctl.compress.user_code import Rows, user_scores
 from nlpctl.config.paths import dataset_files
 from nlpctl.config.recipe_of import recipe_for_export
 from nlpctl.config.schema import Recipe
+from nlpctl.config.user_code import module_file
 from nlpctl.data.open_split import files_of, has_split, open_split
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.examples import ExampleReader

@@ -2,7 +2,7 @@
 files that are not there, what PaddleNLP would refuse late or fail on without a reason.
 
 Each check is a small function that yields findings, and stands with the others of its subject: compression, networks
-from scratch, distillation, parameters, training, own parts, search, tasks, data; and those of every recipe. A finding
+from scratch, distillation, parameters, training, user code, search, tasks, data; and those of every recipe. A finding
 names the keys that it is about, so that the message can say where each was set, and so that it is dropped when one of
 them is wrong already.
 """
@@ -24,7 +24,6 @@ from nlpctl.config.distributions import BadDistribution, is_distribution, read_d
 from nlpctl.config.environment import checked_environment, flag_environment
 from nlpctl.config.key_use import UNSUPPORTED, turned_on
 from nlpctl.config.keys import all_keys
-from nlpctl.config.own_code import named_parts
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 from nlpctl.config.positions import display
 from nlpctl.config.ranges import RANGES
@@ -42,6 +41,7 @@ from nlpctl.config.schema import (
     value_of,
 )
 from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo, find_task, known_tasks, scores
+from nlpctl.config.user_code import named_code
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import and_more, nearest
 from nlpctl.outputs import READ_AGAIN, is_pipe
@@ -418,15 +418,15 @@ def _evaluation_steps(recipe: Recipe) -> Iterator[Finding]:
 TRAINING_CHECKS: tuple[Check, ...] = (_optimizer, _reporters, _evaluation_steps)
 
 
-# -- checks of the parts that a recipe names as module:function ------------------------------------
+# -- checks of the user's code, which a recipe names as module:function ----------------------------
 
 
 def _form(recipe: Recipe) -> Iterator[Finding]:
-    for part, name in named_parts(recipe):
+    for kind, name in named_code(recipe):
         if not FUNCTION.fullmatch(name):
-            function = part.key.rpartition(".")[2]
-            message = f"{part.key} {name!r} is not of the form package.module:function"
-            yield Finding((part.key,), message, f"for example my_project.parts:my_{function}")
+            function = kind.key.rpartition(".")[2]
+            message = f"{kind.key} {name!r} is not of the form package.module:function"
+            yield Finding((kind.key,), message, f"for example my_project.parts:my_{function}")
 
 
 def _own_optimizer(recipe: Recipe) -> Iterator[Finding]:

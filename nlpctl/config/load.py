@@ -18,13 +18,13 @@ from nlpctl.config.interpolate import escape, interpolate
 from nlpctl.config.key_use import MANAGED
 from nlpctl.config.keys import find_key
 from nlpctl.config.opened_files import refuse_files_outside, with_copies, without_new_cache
-from nlpctl.config.own_code import marked
 from nlpctl.config.paths import NAMES, absolute, inputs_of, resolve_paths
 from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, merge, parse_yaml
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Purpose, Recipe
 from nlpctl.config.sources import read_source, tree_of_values
 from nlpctl.config.task_file import TaskFile
 from nlpctl.config.tasks import find_task, known_tasks, nearest_task
+from nlpctl.config.user_code import marked
 from nlpctl.errors import UserError
 from nlpctl.layout import MODEL, TASK
 from nlpctl.names import refuse_not_utf8
@@ -54,7 +54,7 @@ def load_recipe(
     `purpose`: see Purpose (schema.py). "train" also wants a model, data to train from, and the data files to exist.
     `reads_files`: False where only the values are wanted, and the recipe of the command says which files are read.
 
-    The code that a run or model names which is opened is not to be run: see config/own_code.py.
+    The code that a run or model names which is opened is not to be run: see config/user_code.py.
     Raises UserError with every problem found, and for files that such a folder names outside of it (opened_files.py).
     """
     if not isinstance(source, Mapping):

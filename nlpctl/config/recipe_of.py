@@ -14,8 +14,8 @@ from typing import Any
 
 from nlpctl.config.keys import keys_of, use_of
 from nlpctl.config.load import load_recipe
-from nlpctl.config.own_code import of_folder, with_names_of
 from nlpctl.config.schema import DataSection, ModelSection, Recipe, with_value
+from nlpctl.config.user_code import of_folder, with_names_of
 from nlpctl.errors import UserError
 
 
@@ -23,7 +23,7 @@ def recipe_of(folder: Path, named_by: Recipe | None = None) -> Recipe:
     """The recipe of a folder: from recipe.yaml in a run; from task.json in a model folder, checkpoint or export.
 
     The latter holds how text is read and answered; all else is the default, and there are no data. `named_by`: the
-    recipe of the command; code of the folder that it names too may be imported (own_code.py). UserError: the folder is
+    recipe of the command; code of the folder that it names too may be imported (user_code.py). UserError: the folder is
     none of these, or damaged.
     """
     recipe = load_recipe(folder, purpose="apply", reads_files=False)

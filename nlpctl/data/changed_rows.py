@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.config.own_code import part_of
 from nlpctl.config.schema import DataSection
-from nlpctl.data.functions import describe_error, import_part
+from nlpctl.config.user_code import describe_error, import_code, kind_of_code
 from nlpctl.data.readers.row import BadRow, Row, RowSource, missing_key
 from nlpctl.errors import UserError
 
-MAP, FILTER = part_of("data.map"), part_of("data.filter")
+MAP, FILTER = kind_of_code("data.map"), kind_of_code("data.filter")
 _TRUTHS = ("bool", "bool_")  # Python's and NumPy's
 
 
@@ -68,8 +67,8 @@ class ChangedRows:
 
     def rows_before_and_after(self) -> Iterator[tuple[Row | BadRow, Row | BadRow | None]]:
         """As the function `rows_before_and_after`."""
-        maps = [(name, import_part(MAP, name)) for name in self.maps]
-        filters = [(name, import_part(FILTER, name)) for name in self.filters]
+        maps = [(name, import_code(MAP, name)) for name in self.maps]
+        filters = [(name, import_code(FILTER, name)) for name in self.filters]
         read = left = 0
         for row in self.source:
             read += 1

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.input_formats import PLAIN
-from nlpctl.config.own_code import require_rows_named
 from nlpctl.config.schema import DataSection, SplitFilesSection
+from nlpctl.config.user_code import describe_error, import_function, require_rows_named
 from nlpctl.data.changed_rows import ChangedRows, unmapped_source
-from nlpctl.data.functions import describe_error, import_function
 from nlpctl.data.readers.annotated import AnnotatedTask, OnlyAnnotated
 from nlpctl.data.readers.annotation_rows import recognised_format
 from nlpctl.data.readers.packed import open_unpacked, suffix_of

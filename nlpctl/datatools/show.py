@@ -114,7 +114,7 @@ def _batch(recipe: Recipe, task: Task, encoder: TextEncoder, split: str, example
     from nlpctl.data.batches.batching import token_lengths
     from nlpctl.data.rows.examples import FeatureList
     from nlpctl.training.batches import batch_sampler
-    from nlpctl.training.own_parts import training_collator
+    from nlpctl.training.user_code import training_collator
 
     exact = _are_trained(recipe, split, examples)
     if not exact:  # there are other rows to fill the last batch

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from nlpctl import console
-from nlpctl.config.own_code import require_named
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
+from nlpctl.config.user_code import require_named
 from nlpctl.data.open_split import has_split
 from nlpctl.data.split_rows import cut
 from nlpctl.errors import UserError

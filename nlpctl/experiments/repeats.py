@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.config.own_code import require_named
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.config.user_code import require_named
 from nlpctl.data.inspect.duplicates import NEAR
 from nlpctl.data.split_rows import fold_rows
 from nlpctl.errors import Interrupted, Problem, UserError

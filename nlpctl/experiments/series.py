@@ -28,7 +28,7 @@ from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import BySplitSection, DataSection, ModelSection, Recipe
 from nlpctl.config.tasks import resolved
-from nlpctl.data.functions import part_sums
+from nlpctl.config.user_code import code_sums
 from nlpctl.data.open_split import FileRows, has_split, open_split
 from nlpctl.data.readers.row import RowSource
 from nlpctl.data.records import Records
@@ -181,7 +181,7 @@ def open_folder(
             work.remove_leftovers()
         known = {"kind": kind, "plan": dict(plan), "data": sums_of(files)}
         known["others"] = sums_of([*parameter_files(recipe.model), *further_files(recipe)])
-        known["functions"] = part_sums(recipe)
+        known["functions"] = code_sums(recipe)
         if resume and is_series(folder) and work.holds_more(SERIES):  # else it was killed as it began
             _refuse_changes(recipe, folder, known)
             with writing(folder, FREE_SPACE):

@@ -19,11 +19,11 @@ from typing import Any
 from nlpctl import console
 from nlpctl.compress.schedule import Clock
 from nlpctl.config.keys import use_of
-from nlpctl.config.own_code import require_named
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe, SearchSection, parse_budget
 from nlpctl.config.search_space import MOST_TRIALS, grid_size, trials_wanted
 from nlpctl.config.tasks import greater_is_better
+from nlpctl.config.user_code import require_named
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import read_training_data

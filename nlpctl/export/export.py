@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nlpctl import console
-from nlpctl.config.own_code import require_rows_named
 from nlpctl.config.schema import Recipe
+from nlpctl.config.user_code import require_rows_named
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import require_rows
 from nlpctl.errors import RunFailed, UserError

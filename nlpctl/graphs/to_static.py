@@ -21,9 +21,9 @@ from nlpctl.formats.lod_tensor import read_tensors
 from nlpctl.formats.program import read_program
 from nlpctl.graphs.graph_files import paddle_files
 from nlpctl.models.export_folder import TensorSpec
-from nlpctl.models.own_network import is_own, own_layer
 from nlpctl.models.pruned import encoder_layers
 from nlpctl.models.simulated_int8 import is_simulated
+from nlpctl.models.user_network import is_own, user_layer
 
 _UNUSED_INPUT = "doesn't exist in pruned inference program"  # in Paddle's message
 
@@ -41,7 +41,7 @@ def write_paddle_graph(
         message = "this network simulates int8, so a graph of it would be slow"
         raise UserError(message, hint="use its int8 graph, which `nlpctl compress` wrote, or its source")
     network.eval()
-    traced = own_layer(network)
+    traced = user_layer(network)
     specs = static_inputs(traced, batch)
     try:
         with warnings.catch_warnings(), first_token_only(network):

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from nlpctl.errors import UserError
-from nlpctl.models.own_network import own_class
+from nlpctl.models.user_network import user_class
 from nlpctl.names import nearest
 from nlpctl.upstream.roberta_tagger import translatable
 
@@ -73,7 +73,7 @@ class Family:
     def network_class(self, head: Head, where: str) -> type:
         """Encoder and head, such as ErnieForSequenceClassification. UserError if the family lacks it."""
         if head.own is not None:
-            return own_class(head.own, self, where)
+            return user_class(head.own, self, where)
         if not self.has(head.name):
             raise UserError(
                 f"there is no {self._class_name(head.name)}: a {self.name} network cannot do this task",

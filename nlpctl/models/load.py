@@ -39,11 +39,11 @@ from nlpctl.models.head_labels import (
 )
 from nlpctl.models.hub import fetch
 from nlpctl.models.network import build_network, make_config, refuse_unlike_file
-from nlpctl.models.own_network import KEY as OWN_KEY
-from nlpctl.models.own_network import check_named, starts_from_weights
 from nlpctl.models.scratch import fill_embedding, make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
+from nlpctl.models.user_network import KEY as OWN_KEY
+from nlpctl.models.user_network import check_named, starts_from_weights
 from nlpctl.models.weights import (
     Weights,
     drop_other_heads,

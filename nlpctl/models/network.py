@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nlpctl.data.functions import describe_error
+from nlpctl.config.user_code import describe_error
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import Family, Head
-from nlpctl.models.own_network import KEY as OWN_KEY
-from nlpctl.models.own_network import PART, stamp
 from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
 from nlpctl.models.simulated_int8 import read_simulation, simulate
+from nlpctl.models.user_network import KEY as OWN_KEY
+from nlpctl.models.user_network import KIND as USER_NETWORK
+from nlpctl.models.user_network import stamp
 from nlpctl.names import nearest
 from nlpctl.runtime.machine import memory_sizes
 from nlpctl.upstream.parameter_names import fresh_parameter_names
@@ -146,7 +147,7 @@ def _build_own(network_class: Any, name: str, config: Any) -> Any:
             return network_class(config)
     except Exception as error:
         hint = "fix it; its argument is the network's config, with num_labels, vocab_size and the keys of model.config"
-        raise UserError(f"{name} cannot be made: {describe_error(error, __file__)}", PART.key, hint) from None
+        raise UserError(f"{name} cannot be made: {describe_error(error, __file__)}", USER_NETWORK.key, hint) from None
 
 
 def max_positions(network: Any) -> int | None:

@@ -79,8 +79,8 @@ class RunManifest(Document):
     commands that train write it first and add to it; commands that go on with the run, use it or list it read it.
 
     `resumed`: when the run was taken up again, and its state before ("at", "was"); `data`, `further_files`,
-    `functions`: SHA-256 of what the weights depend on (config/paths.py, data/functions.py); `planned_processes`: among
-    which the recipe's batches are divided as it says; `continues`: the finished run that this one trains further
+    `functions`: SHA-256 of what the weights depend on (config/paths.py, config/user_code.py); `planned_processes`:
+    among which the recipe's batches are divided as it says; `continues`: the finished run that this one trains further
     (training/continued.py); `time`, `steps`: where the time went (runs/time_shares.py), and what a step is made of
     (training/arguments.py); `made_by`: the command, if it is not `nlpctl train`; `content`: all entries.
     """

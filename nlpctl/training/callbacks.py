@@ -52,7 +52,7 @@ def standard_callbacks(trainer: RecipeTrainer, pruner: TrialPruner | None = None
         StepLogger(trainer),
         *([] if patience is None else [EarlyStopping(patience)]),
         *([] if pruner is None else [PruneTrial(pruner)]),
-        *trainer.parts.callbacks,  # the user's own come last: they see, and may change, what the others decided
+        *trainer.user_code.callbacks,  # the user's own come last: they see, and may change, what the others decided
     ]
 
 

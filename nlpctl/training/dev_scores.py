@@ -9,25 +9,24 @@ import numpy as np
 import paddle
 from paddlenlp.trainer.trainer_utils import EvalPrediction
 
-from nlpctl.config.own_code import part_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
+from nlpctl.config.user_code import import_code, kind_of_code, user_code_blamed
 from nlpctl.data.batches.collate import Batch
-from nlpctl.data.functions import import_part, parts_blamed
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.engines.pipeline import FeatureIndex, Pipeline
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.user_loss import Loss, criterion_labels, plain
 
-METRICS, PREPARE = part_of("training.compute_metrics"), part_of("training.preprocess_logits_for_metrics")
+METRICS, PREPARE = kind_of_code("training.compute_metrics"), kind_of_code("training.preprocess_logits_for_metrics")
 PADDING = -100  # fills rows of different lengths, in outputs and labels, as in PaddleNLP's Trainer
 
 # The outputs and labels of each feature.
 Rows = dict[FeatureIndex, tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]]
 
 
-class OwnMetrics:
+class UserMetrics:
     """Scores of the user's own: compute_metrics of a recipe, called as PaddleNLP's Trainer calls it, with
     preprocess_logits_for_metrics if it names one."""
 
@@ -35,9 +34,9 @@ class OwnMetrics:
         """UserError if a function cannot be imported or takes other arguments."""
         self.recipe, self.task = recipe, task
         self.name = recipe.training.compute_metrics
-        self._compute = import_part(METRICS, self.name)
+        self._compute = import_code(METRICS, self.name)
         prepare = recipe.training.preprocess_logits_for_metrics
-        self._prepare = None if prepare is None else import_part(PREPARE, prepare)
+        self._prepare = None if prepare is None else import_code(PREPARE, prepare)
 
     def rows(self, places: Sequence[FeatureIndex], batch: Batch, outputs: Sequence[np.ndarray]) -> Rows:
         """The rows of a labelled batch, without those of its outputs that compute_metrics is not to get."""
@@ -51,7 +50,7 @@ class OwnMetrics:
 
     def _prepared(self, outputs: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list[np.ndarray]:
         name, count = self.recipe.training.preprocess_logits_for_metrics, len(outputs[0])
-        with parts_blamed(self.recipe), paddle.no_grad():
+        with user_code_blamed(self.recipe), paddle.no_grad():
             prepared = self._prepare(plain(_tensors(outputs)), plain(_tensors(labels)))
         arrays = [np.asarray(each) for each in (prepared if isinstance(prepared, tuple | list) else (prepared,))]
         for array in arrays:
@@ -66,7 +65,7 @@ class OwnMetrics:
         ordered = [rows[place] for place in sorted(rows)]
         sides = zip(*ordered, strict=True)  # outputs and labels
         outputs, labels = ([_stacked(column) for column in zip(*side, strict=True)] for side in sides)
-        with parts_blamed(self.recipe):
+        with user_code_blamed(self.recipe):
             result = self._compute(EvalPrediction(predictions=plain(outputs), label_ids=plain(labels)))
         if not isinstance(result, Mapping) or not all(_is_number(value) for value in result.values()):
             message = f"{self.name} returned {result!r}"[:200]
@@ -122,7 +121,7 @@ class DevScores:
         network: paddle.nn.Layer,
         encoder: TextEncoder,
         loss: Loss,
-        metrics: OwnMetrics | None,
+        metrics: UserMetrics | None,
         alone: bool = False,
     ):
         """`loss`: as Task.loss. `alone`: in every process by itself, not shared between the processes."""

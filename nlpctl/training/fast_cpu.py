@@ -26,8 +26,8 @@ from paddle.autograd import PyLayer
 from paddle.nn import ClipGradByGlobalNorm, MultiHeadAttention
 from paddle.nn.layer import transformer
 
-from nlpctl.config.own_code import named_parts
 from nlpctl.config.schema import Recipe
+from nlpctl.config.user_code import named_code
 from nlpctl.errors import UserError
 from nlpctl.runtime.paddle_cpu import copying_transposes, freed_memory_kept, may_copy_transposes
 from nlpctl.training import onednn
@@ -53,7 +53,7 @@ def fast_cpu(recipe: Recipe, device: str, network: paddle.nn.Layer) -> Iterator[
     bfloat16 = recipe.training.bf16
     if bfloat16 and not onednn.available():
         raise UserError("this Paddle comes without oneDNN, which computes bf16 on a CPU", where="training.bf16")
-    own = _own_code(recipe)
+    own = _has_user_code(recipe)
     with contextlib.ExitStack() as settings:
         settings.enter_context(freed_memory_kept)
         if onednn.available():
@@ -88,8 +88,8 @@ def _refuse(name: str) -> NoReturn:
     raise UserError(f"{name}=True needs Paddle's own functions", where="training.fast_cpu", hint=hint)
 
 
-def _own_code(recipe: Recipe) -> bool:
-    return recipe.compression.criterion is not None or any(True for _ in named_parts(recipe))
+def _has_user_code(recipe: Recipe) -> bool:
+    return recipe.compression.criterion is not None or any(True for _ in named_code(recipe))
 
 
 # -- the functions -------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from nlpctl.tasks.calibration import calibrated
 from nlpctl.tasks.intervals import full_report
 from nlpctl.tasks.slices import slices_of_run
 from nlpctl.tasks.tallies import save_tallies
-from nlpctl.training.dev_scores import OwnMetrics
+from nlpctl.training.dev_scores import UserMetrics
 from nlpctl.training.learning import warn_if_useless
 from nlpctl.training.ready import Ready
 
@@ -44,10 +44,10 @@ def score_best_model(ready: Ready, run: RunDirectory) -> TrainedModel:
     console.note(f"model {run.model} on {ready.setup.device}")
     batch_size = recipe.training.per_device_eval_batch_size
     metrics = score_run(run, data, model, batch_size)
-    if ready.parts.metrics is not None:
+    if ready.user_code.metrics is not None:
         for split, examples in (("dev", data.dev), ("test", data.test)):
             if examples is not None:
-                metrics[split][OWN_SCORES] = _own_scores(ready.parts.metrics, model, examples, batch_size)
+                metrics[split][OWN_SCORES] = _own_scores(ready.user_code.metrics, model, examples, batch_size)
     write_json_atomic(run.metrics_file, metrics)
     steps = run.read_manifest().steps or {}
     frozen = bool(ready.model.changes.frozen)
@@ -86,7 +86,7 @@ def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_
 
 
 def _own_scores(
-    metrics: OwnMetrics, model: TrainedModel, examples: ExampleList, batch_size: int
+    metrics: UserMetrics, model: TrainedModel, examples: ExampleList, batch_size: int
 ) -> dict[str, float | None]:
     """The scores of the user's compute_metrics, which reads outputs and labels instead of predictions."""
     rows: dict[Any, Any] = {}

@@ -17,7 +17,7 @@ from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.files import write_text_atomic
 from nlpctl.graphs.to_static import static_inputs
-from nlpctl.models.own_network import own_layer
+from nlpctl.models.user_network import user_layer
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.arguments import logging_dir, reports_to_visualdl
 from nlpctl.training.ready import Ready
@@ -41,7 +41,7 @@ def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:
     from visualdl.component.graph import translate_graph
 
     network.eval()
-    network = own_layer(network)
+    network = user_layer(network)
     try:
         # Like LogWriter.add_graph, but the writer itself would add a second file of records next to the curves.
         with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():

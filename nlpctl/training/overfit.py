@@ -18,7 +18,7 @@ from nlpctl import console
 from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import resolved
-from nlpctl.data.functions import parts_blamed
+from nlpctl.config.user_code import user_code_blamed
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import read_training_data
 from nlpctl.errors import RunFailed, UserError
@@ -125,7 +125,7 @@ def learn_one_batch(ready: Ready, steps: int) -> list[Attempt]:
     network.train()
     start = {name: value.numpy() for name, value in network.state_dict().items()}
     attempts: list[Attempt] = []
-    with parts_blamed(ready.recipe), fast_cpu(ready.recipe, ready.setup.device, network):
+    with user_code_blamed(ready.recipe), fast_cpu(ready.recipe, ready.setup.device, network):
         for factor in FACTORS:
             network.set_state_dict(start)
             attempts.append(_attempt(ready, batch, ready.recipe.training.learning_rate * factor, steps))
@@ -156,7 +156,7 @@ def training_loss(ready: Ready, batch: Batch) -> paddle.Tensor:
     """The loss of a batch of `one_batch`, as in training."""
     task, network, inputs = ready.task, ready.model.network, dict(batch)
     labels = {name: inputs.pop(name) for name in task.label_names}
-    return ready.parts.training_loss(task)(network, network, inputs, labels)
+    return ready.user_code.training_loss(task)(network, network, inputs, labels)
 
 
 def _optimizer(ready: Ready, learning_rate: float) -> paddle.optimizer.Optimizer:
@@ -171,9 +171,9 @@ def _optimizer(ready: Ready, learning_rate: float) -> paddle.optimizer.Optimizer
     recipe = dataclasses.replace(recipe, training=training)
     args = training_arguments(recipe, RunDirectory(recipe.run_dir), ready.setup.device)
     constant = paddle.optimizer.lr.LambdaDecay(learning_rate, lambda step: 1.0)
-    if ready.parts.make_optimizer is None:
+    if ready.user_code.make_optimizer is None:
         return build_optimizer(ready.model.network, recipe.optimizer, args, constant)
-    optimizer = ready.parts.optimizer(ready.model.network, args)
+    optimizer = ready.user_code.optimizer(ready.model.network, args)
     optimizer.set_lr_scheduler(constant)
     return optimizer
 
@@ -199,7 +199,7 @@ def one_batch(ready: Ready) -> Batch:
 
     task = ready.task
     generator = np.random.default_rng(ready.recipe.training.seed)
-    arrays = ready.parts.collator(task, ready.encoder)(_features(ready, generator))
+    arrays = ready.user_code.collator(task, ready.encoder)(_features(ready, generator))
     raise_failure(arrays)
     if task.hides:
         arrays = task.hide(arrays, generator)
@@ -245,6 +245,6 @@ def untrained_network(recipe: Recipe) -> UntrainedNetwork:
     network.train()
     if not trains(network):
         return UntrainedNetwork(arrays, (), fitted)
-    with parts_blamed(recipe):
+    with user_code_blamed(recipe):
         training_loss(ready, one_batch(ready)).backward()
     return UntrainedNetwork(arrays, unreached(network), fitted)

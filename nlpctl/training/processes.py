@@ -16,9 +16,8 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.config.dump import dump_recipe
-from nlpctl.config.own_code import named_parts, part_of
 from nlpctl.config.schema import Recipe
-from nlpctl.data.functions import import_part
+from nlpctl.config.user_code import import_code, kind_of_code, named_code
 from nlpctl.data.rows.examples import require_full_batch
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import TrainingData, read_training_data
@@ -36,8 +35,8 @@ from nlpctl.training.run_setup import TrainOptions, open_run
 from nlpctl.training.several_machines import compare_machines, launch_on_machines
 from nlpctl.training.user_loss import import_loss
 
-CRITERION = part_of("training.criterion")
-_GRACE = 5.0  # seconds for the process that imports the user's own parts to end by itself
+CRITERION = kind_of_code("training.criterion")
+_GRACE = 5.0  # seconds for the process that imports the user's code to end by itself
 
 
 def train_in_processes(
@@ -103,24 +102,24 @@ def launch_again_after_oom(
         resume = True
 
 
-# -- the user's own parts ----------------------------------------------------------------------------
+# -- the user's code ---------------------------------------------------------------------------------
 
 
 def check_imports(recipe: Recipe) -> None:
-    """UserError if a part that `recipe` names cannot be imported, or takes other arguments.
+    """UserError if code that `recipe` names cannot be imported, or takes other arguments.
 
     They are imported in a process of their own, since most import Paddle. Functions over rows are left out where this
     process calls them anyway.
     """
-    parts = [(part, name) for part, name in named_parts(recipe)
-             if not part.key.startswith("data.") or recipe.data.dataset is not None]  # fmt: skip
-    if not parts:
+    code = [(kind, name) for kind, name in named_code(recipe)
+            if not kind.key.startswith("data.") or recipe.data.dataset is not None]  # fmt: skip
+    if not code:
         return
     worker = Worker(_importer, recipe, grace=_GRACE, daemon=True)
     try:
         worker.start()
-        for part, name in parts:
-            worker.ask((part, name), part.key)
+        for kind, name in code:
+            worker.ask((kind, name), kind.key)
     finally:
         worker.end()
 
@@ -133,8 +132,8 @@ def _importer(recipe: Recipe) -> Callable[[Any], None]:
 
 
 def _import(named: Any) -> None:
-    part, name = named
-    if part == CRITERION:
-        import_loss(name, part.key)
+    kind, name = named
+    if kind == CRITERION:
+        import_loss(name, kind.key)
     else:
-        import_part(part, name)
+        import_code(kind, name)

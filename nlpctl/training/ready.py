@@ -1,4 +1,4 @@
-"""What a training needs before its run directory is taken: the network, the rows that fit it, the user's own parts.
+"""What a training needs before its run directory is taken: the network, the rows that fit it, the user's code.
 
 Everything is built and checked here, and nothing is written, so that a mistake costs no existing run.
 """
@@ -28,7 +28,7 @@ from nlpctl.report.model import percent
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task
 from nlpctl.training.optimizer import describe_groups, parameter_report
-from nlpctl.training.own_parts import OwnParts, load_parts, try_parts
+from nlpctl.training.user_code import UserCode, load_user_code, try_user_code
 
 MOST_ROWS = 2000  # that are tokenised to see how many are truncated, taken evenly from all
 FIRST_ROWS = 300  # of a stream: reading may be slow, and a training may need no more
@@ -46,7 +46,7 @@ class Ready:
     data: TrainingData
     model: LoadedModel
     encoder: TextEncoder
-    parts: OwnParts
+    user_code: UserCode
 
 
 def make_ready(
@@ -59,7 +59,7 @@ def make_ready(
     UserError: the model cannot be used, labels or lengths in the recipe do not fit the rows, or a part of the user's
     own does not work.
     """
-    parts = load_parts(recipe, task)
+    user_code = load_user_code(recipe, task)
     model = task.build_model(data.texts)
     if own_loss:  # the task sets these parameters itself, such as from the vectors of the training rows
         parameters = named(model.network)
@@ -79,8 +79,8 @@ def make_ready(
             console.note(f"training rows drawn by label: {changes}")
         task.collect_statistics(train)
         data = replace(data, train=train)
-    try_parts(parts, setup, task, data, model, encoder)
-    return Ready(recipe, setup, task, data, model, encoder, parts)
+    try_user_code(user_code, setup, task, data, model, encoder)
+    return Ready(recipe, setup, task, data, model, encoder, user_code)
 
 
 def _describe_model(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:

@@ -14,10 +14,9 @@ from typing import Any
 from nlpctl import console
 from nlpctl.checksums import sums_of
 from nlpctl.config.dump import dump_recipe
-from nlpctl.config.own_code import part_of
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.schema import Recipe
-from nlpctl.data.functions import part_sums
+from nlpctl.config.user_code import code_sums, kind_of_code
 from nlpctl.data.splits import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.names import counted
@@ -93,7 +92,7 @@ def begin_run(
     `facts`: further entries of the manifest. `data`: None if child processes read the data. `origin`: the finished run
     that this one continues, which must have seen the same data. UserError as in `RunDirectory.begin`.
     """
-    functions = part_sums(recipe)
+    functions = code_sums(recipe)
     planned = _planned_processes(recipe, run, facts["processes"], origin) if resume or origin else facts["processes"]
     if resume:
         _compare_functions(run, functions, "the run began", "train again with @[overwrite=true]")
@@ -143,14 +142,14 @@ def _compare_functions(
 def refuse_changed_functions(
     began: Mapping[str, Mapping[str, str]], functions: Mapping[str, Mapping[str, str]], since: str, otherwise: str
 ) -> None:
-    """UserError if the source of a part of the user's own changed on which the weights depend; others are told.
+    """UserError if the source of user code changed on which the weights depend; other changes are told.
 
-    `began`, `functions`: the sums of the parts (`part_sums`) then and now. `since`: what began then, and `otherwise`:
-    what else to do, in words.
+    `began`, `functions`: the sums of the user's code (`code_sums`) then and now. `since`: what began then, and
+    `otherwise`: what else to do, in words.
     """
     for key, names in functions.items():
         changed = [name for name, sha in names.items() if began.get(key, {}).get(name, sha) != sha]
-        if changed and part_of(key).changes_training:
+        if changed and kind_of_code(key).changes_training:
             raise UserError(
                 f"the source of {', '.join(changed)} changed since {since}",
                 where=key,

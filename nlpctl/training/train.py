@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
-from nlpctl.config.own_code import require_named
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import resolved
-from nlpctl.data.functions import parts_blamed
+from nlpctl.config.user_code import require_named, user_code_blamed
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.splits import read_training_data
 from nlpctl.launch.peers import Peers
@@ -195,7 +194,7 @@ def _run_steps(trainer: RecipeTrainer) -> None:
     recipe, network = trainer.recipe, trainer.loaded.network
     minutes = recipe.runtime.watchdog_minutes
     with (
-        parts_blamed(recipe),
+        user_code_blamed(recipe),
         lost_worker_as_error(),
         stops_later() as stop,  # Ctrl-C waits for the end of a step
         watched(trainer.model, minutes, trainer.events, lambda: trainer.state.global_step),

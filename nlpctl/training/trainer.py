@@ -251,7 +251,7 @@ class RecipeTrainer(GuardedTrainer):
     - loss: the task's own, or a given one such as a distillation loss; a batch that is cut unevenly between processes
       or accumulation steps still gives the mean over its examples;
     - optimizer: a learning rate and a weight decay per parameter if the recipe gives them;
-    - parts of the user's own (training/own_parts.py), which are called as the stock Trainer calls them;
+    - the user's code (training/user_code.py), which are called as the stock Trainer calls them;
     - evaluation: through the task, as `nlpctl eval` does it;
     - guards against out-of-memory, signals and losses that are not finite (`_inner_training_loop`).
     """
@@ -266,17 +266,17 @@ class RecipeTrainer(GuardedTrainer):
     ):
         """`checkpoint`: the one to go on from; None: from the start. `callbacks`: makes what watches this trainer
         (callbacks.standard_callbacks). `loss`: replaces the task's own, as in a compression."""
-        recipe, task, parts, model = ready.recipe, ready.task, ready.parts, ready.model
-        self.recipe, self.task, self.parts, self.data = recipe, task, parts, ready.data
+        recipe, task, code, model = ready.recipe, ready.task, ready.user_code, ready.model
+        self.recipe, self.task, self.user_code, self.data = recipe, task, code, ready.data
         self.loaded = model
         self.encoder = ready.encoder
         self.directory = run
         self.checkpoint = checkpoint
         self.card = make_card(recipe, task.labels.names)
-        self.training_loss = loss or parts.training_loss(task)
+        self.training_loss = loss or code.training_loss(task)
         self.completes = loss is None  # another loss trains all of the network
-        self.own_schedule = parts.make_scheduler is not None  # or one that the user's optimizer comes with
-        self.label_loss = parts.loss(task)  # of outputs and labels
+        self.own_schedule = code.make_scheduler is not None  # or one that the user's optimizer comes with
+        self.label_loss = code.loss(task)  # of outputs and labels
         self.events = EventLog(run.events_file)
         self.guard = StepGuard(recipe.guards, self._loss_course(ready, loss), self._not_learning)
         self.reached = Reached(model.network)
@@ -293,7 +293,7 @@ class RecipeTrainer(GuardedTrainer):
         super().__init__(
             model=model.network,
             args=args,
-            data_collator=parts.collator(task, ready.encoder),
+            data_collator=code.collator(task, ready.encoder),
             train_dataset=train,
             eval_dataset=ready.data.dev,
             tokenizer=model.tokenizer,
@@ -398,7 +398,7 @@ class RecipeTrainer(GuardedTrainer):
             return None
         if ready.setup.rank != 0:
             return None
-        own = ready.parts.criterion is not None  # what a guess costs by a loss of the user's own is not known
+        own = ready.user_code.criterion is not None  # what a guess costs by a loss of the user's own is not known
         constant = None if ready.data.train is None or own else ready.task.constant_loss(ready.data.train)
         # The first steps of new parameters are a guess.
         parameters = named(ready.model.network)
@@ -451,14 +451,14 @@ class RecipeTrainer(GuardedTrainer):
         if self.optimizer is not None:
             return self.optimizer
         scheduler = self.lr_scheduler if lr_scheduler is None else lr_scheduler
-        if self.parts.make_optimizer is None:
+        if self.user_code.make_optimizer is None:
             self.optimizer = build_optimizer(self.loaded.network, self.recipe.optimizer, self.args, scheduler)
             take_late_parameters(self.optimizer)
             return self.optimizer
-        self.optimizer = self.parts.optimizer(self.loaded.network, self.args)
+        self.optimizer = self.user_code.optimizer(self.loaded.network, self.args)
         take_late_parameters(self.optimizer)
         own = self.optimizer._learning_rate  # a number, or a schedule that the user gave it
-        if isinstance(own, LRScheduler) and self.parts.make_scheduler is None:
+        if isinstance(own, LRScheduler) and self.user_code.make_scheduler is None:
             self.lr_scheduler, self.own_schedule = own, True
         else:
             self.optimizer.set_lr_scheduler(scheduler)
@@ -466,8 +466,8 @@ class RecipeTrainer(GuardedTrainer):
 
     def create_scheduler(self, num_training_steps: int):
         self.planned_steps = num_training_steps
-        if self.lr_scheduler is None and self.parts.make_scheduler is not None:
-            self.lr_scheduler = self.parts.scheduler(self.args, num_training_steps)
+        if self.lr_scheduler is None and self.user_code.make_scheduler is not None:
+            self.lr_scheduler = self.user_code.scheduler(self.args, num_training_steps)
         return super().create_scheduler(num_training_steps)
 
     def place_batches(self, batches: ResumableBatches | ResumableStream, step: int, updates_per_epoch: int) -> None:
@@ -517,7 +517,7 @@ class RecipeTrainer(GuardedTrainer):
         started = time.time()
         examples = self._dev_examples()
         self.fit_layers()
-        scorer = DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, self.parts.metrics)
+        scorer = DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, self.user_code.metrics)
         predictions, loss, own = scorer.score(examples, self.args.per_device_eval_batch_size)
         report = self.task.tuned(examples, predictions).report(examples, predictions)  # as in the final model
         figures = (name for name in task_info(self.task.name).metrics if name in report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.data.functions import check_call, describe_error, import_function
+from nlpctl.config.user_code import check_call, describe_error, import_function
 from nlpctl.errors import UserError
 from nlpctl.training.oom import is_out_of_memory
 

@@ -23,9 +23,9 @@ from hostile import FILES, NOT_UTF8, PIPE, device, put
 from nlpctl.cli.app import COMMANDS, _load
 from nlpctl.cli.options import RecipeCommand
 from nlpctl.config.keys import Key, all_keys, keys_of
-from nlpctl.config.own_code import CODE_KEYS
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 from nlpctl.config.schema import DataFormat, ScratchSection
+from nlpctl.config.user_code import CODE_KEYS
 from nlpctl.data.readers.packed import PACKED
 
 NOT_OURS = "192.0.2.1"  # no machine has this address: a service that is told to listen there ends at once

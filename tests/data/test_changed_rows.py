@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.schema import ColumnsSection, DataSection
-from nlpctl.data.functions import part_sums
+from nlpctl.config.user_code import code_sums
 from nlpctl.data.open_split import open_split
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.text_rows import TextRows
@@ -122,12 +122,12 @@ def test_sums_follow_the_source(rows, tmp_path, monkeypatch):
     rows()
     (tmp_path / "r.yaml").write_text("task: sequence_classification\ndata: {train: a.tsv, map: row_code:joined}\n")
     recipe = load_recipe(tmp_path / "r.yaml", purpose="apply")
-    before = part_sums(recipe)
+    before = code_sums(recipe)
     assert list(before) == ["data.map"] and len(before["data.map"]["row_code:joined"]) == 64
     assert "row_code" not in sys.modules  # found, not run
     with (tmp_path / "row_code.py").open("a") as file:
         file.write("# changed\n")
-    assert part_sums(recipe) != before
+    assert code_sums(recipe) != before
 
 
 @pytest.mark.parametrize("label, cells", [("label", [{"0": "came;saw"}]), ("1", [{"0": "came", "1": "saw"}])])

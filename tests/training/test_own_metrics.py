@@ -37,7 +37,7 @@ def scored(recipe, function: str):
     """The scores, what the function saw, and the dev examples."""
     from nlpctl.data.text.tokenizers import build_encoder
     from nlpctl.tasks.base import make_task, task_class
-    from nlpctl.training.dev_scores import DevScores, OwnMetrics
+    from nlpctl.training.dev_scores import DevScores, UserMetrics
 
     training = dataclasses.replace(recipe.training, compute_metrics=f"metric_code:{function}")
     recipe = dataclasses.replace(recipe, training=training)
@@ -45,7 +45,7 @@ def scored(recipe, function: str):
     task = make_task(recipe, LabelSet(model.labels))
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), "dev", task.labels)
-    scorer = DevScores(task, model.network, encoder, task.loss, OwnMetrics(recipe, task))
+    scorer = DevScores(task, model.network, encoder, task.loss, UserMetrics(recipe, task))
     features = sum(len(task.features(example, encoder)) for example in examples)
     *_, scores = scorer.score(examples, 7)
     return scores, sys.modules["metric_code"].SEEN, features, examples

@@ -44,7 +44,7 @@ from nlpctl.compress.networks.teacher import (
     without_label,
 )
 from nlpctl.compress.networks.training import read_data, train_network
-from nlpctl.compress.user_functions import label_loss
+from nlpctl.compress.user_code import label_loss
 from nlpctl.config.recipe_of import usable_student
 from nlpctl.config.schema import DistillationSection, Recipe
 from nlpctl.config.tasks import known_tasks, task_info

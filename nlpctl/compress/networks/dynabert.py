@@ -24,7 +24,7 @@ import paddle
 from nlpctl import console
 from nlpctl.compress.networks.soft_targets import SoftLoss, soft_loss
 from nlpctl.compress.networks.training import START, load_source, network_recipe, read_data, train_network
-from nlpctl.compress.user_functions import label_loss
+from nlpctl.compress.user_code import label_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import Batch, raise_failure
 from nlpctl.data.sample_rows import spread

@@ -22,7 +22,7 @@ import paddle
 
 from nlpctl import console
 from nlpctl.compress.networks.training import START, load_source, network_recipe, read_data, train_network
-from nlpctl.compress.user_functions import label_loss
+from nlpctl.compress.user_code import label_loss
 from nlpctl.config.schema import GroupSection, Recipe
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.rows.labels import LabelSet

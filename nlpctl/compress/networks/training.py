@@ -51,7 +51,7 @@ def network_recipe(recipe: Recipe, run: RunDirectory, model: str, labels: tuple[
     stays.
     """
     keep = recipe.training.save_total_limit or 1
-    training = replace(without_own_parts(recipe.training), output_dir=str(run.path), save_total_limit=keep)
+    training = replace(without_user_code(recipe.training), output_dir=str(run.path), save_total_limit=keep)
     if has_split(recipe.data, "dev"):
         if not training.load_best_model_at_end:
             training = replace(
@@ -67,7 +67,7 @@ def network_recipe(recipe: Recipe, run: RunDirectory, model: str, labels: tuple[
     )
 
 
-def without_own_parts(training: Any) -> Any:
+def without_user_code(training: Any) -> Any:
     """Section training without the user's own parts but their loss: the others are of the source's own training."""
     kept = ("criterion", "fast_cpu")
     own = {field.name: field.default for field in fields(TrainingKeys) if field.name not in kept}

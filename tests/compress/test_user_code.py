@@ -9,7 +9,7 @@ import paddle
 import pytest
 from made_runs import make_run
 
-from nlpctl.compress.user_functions import check_user_functions, label_loss, user_scores
+from nlpctl.compress.user_code import check_user_code, label_loss, user_scores
 from nlpctl.config.schema import Recipe
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.errors import UserError
@@ -138,6 +138,6 @@ def test_what_is_wrong_with_a_score_is_told(given, name, told):
 
 
 def test_functions_are_looked_for_before_any_work(given):
-    check_user_functions(given(evaluate="share", criterion="twice"))
+    check_user_code(given(evaluate="share", criterion="twice"))
     with pytest.raises(UserError, match="has no 'shape' .did you mean 'share'"):
-        check_user_functions(given(evaluate="shape"))
+        check_user_code(given(evaluate="shape"))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.functions import describe_error, import_function
+from nlpctl.config.user_code import describe_error, import_function
 from nlpctl.errors import UserError
 from nlpctl.training.user_loss import Loss, import_loss, user_loss
 
@@ -26,7 +26,7 @@ _CRITERION, _EVALUATE = "compression.criterion", "compression.evaluate"
 _OF_TRAINING = "training.criterion"
 
 
-def check_user_functions(recipe: Recipe) -> None:
+def check_user_code(recipe: Recipe) -> None:
     """UserError if a function that section compression names cannot be imported."""
     section = recipe.compression
     if section.criterion is not None:

@@ -16,7 +16,7 @@ class NothingToLearn:
 
 
 def test_rows_without_anything_to_learn_are_told():
-    from nlpctl.training.own_parts import _shortest_and_longest
+    from nlpctl.training.user_code import _shortest_and_longest
 
     data = TrainingData(None, None, None, None, train=["a", "b"], dev=None, test=None, files=(), skipped={})
     with pytest.raises(UserError, match="data.train: the first 64 rows give nothing to train with"):

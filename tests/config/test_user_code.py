@@ -13,11 +13,10 @@ import pytest
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.config.own_code import CODE_KEYS, Unnamed, module_file, refuse_unnamed, require_named
 from nlpctl.config.recipe_of import recipe_of, with_settings, with_student
-from nlpctl.data.functions import import_function
+from nlpctl.config.user_code import CODE_KEYS, Unnamed, import_function, module_file, refuse_unnamed, require_named
 from nlpctl.errors import UserError
-from nlpctl.models.own_network import KEY, check_named
+from nlpctl.models.user_network import KEY, check_named
 
 LISTS = ("data.map", "data.filter", "training.callbacks")
 RECIPE = "task: sequence_classification\ndata: {train: a.tsv}\nmodel: {name_or_path: some-model}\n"

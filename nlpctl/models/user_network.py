@@ -1,7 +1,7 @@
 """Networks of a class of the user's own, which model.network names as module:Class.
 
 config.json of a model folder names the class and holds the checksum of its source, never the source. The class is
-imported only where the user names it too, on the command line or in a recipe of her own (config/own_code.py): whoever
+imported only where the user names it too, on the command line or in a recipe of her own (config/user_code.py): whoever
 opens a stranger's folder runs no code that the folder names.
 """
 
@@ -14,12 +14,11 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.checksums import sha256_of
-from nlpctl.config.own_code import module_file, part_of, refuse_unnamed
-from nlpctl.data.functions import import_part
+from nlpctl.config.user_code import import_code, kind_of_code, module_file, refuse_unnamed
 from nlpctl.errors import UserError
 
 KEY = "own_network"  # in config.json: {"class": module:Class, "sha256": of the module's source}
-PART = part_of("model.network")
+KIND = kind_of_code("model.network")
 
 
 def check_named(config: Mapping[str, Any], named: str | None, folder: Path) -> None:
@@ -35,17 +34,17 @@ def check_named(config: Mapping[str, Any], named: str | None, folder: Path) -> N
         message = f"this network is of a class of its own, {stored}" + (f", not {named}" if named else "")
         hint = f"name it, if you trust its code: @[model.network={stored}]"
         raise UserError(message, where=str(folder), hint=hint)
-    refuse_unnamed(named, PART.key)
+    refuse_unnamed(named, KIND.key)
     file = module_file(stored)
     if file is None:
-        import_part(PART, stored)  # tells what is missing
+        import_code(KIND, stored)  # tells what is missing
         return
-    console.note(f"{PART.key}: {stored} ({file})")
+    console.note(f"{KIND.key}: {stored} ({file})")
     if value.get("sha256") != sha256_of(file):
-        console.warn(f"{PART.key}: {file} changed since the network was trained")
+        console.warn(f"{KIND.key}: {file} changed since the network was trained")
 
 
-def own_class(name: str, family: Any, where: str) -> type:
+def user_class(name: str, family: Any, where: str) -> type:
     """The class to build: the user's own where it is one of PaddleNLP's, else one around it.
 
     `family`: of the encoder. UserError: it cannot be imported, is no class of layers, or is of another family.
@@ -53,17 +52,17 @@ def own_class(name: str, family: Any, where: str) -> type:
     import paddle
     from paddlenlp.transformers import PretrainedModel
 
-    network_class: Any = import_part(PART, name)
+    network_class: Any = import_code(KIND, name)
     is_class = isinstance(network_class, type)
     if not (is_class and issubclass(network_class, paddle.nn.Layer)):
-        raise UserError(f"{name} is not a class of paddle.nn.Layer", PART.key, "name the class of the network")
+        raise UserError(f"{name} is not a class of paddle.nn.Layer", KIND.key, "name the class of the network")
     if not issubclass(network_class, PretrainedModel):
         return _around(network_class, family.config_class)
     if network_class.base_model_prefix != family.prefix:
         prefix = network_class.base_model_prefix
         message = f"{name} is built on {prefix!r}, but the model is of the family {family.name}"
         hint = f"derive it from a class of {family.name}, or name a model of its own family"
-        raise UserError(message, PART.key, hint)
+        raise UserError(message, KIND.key, hint)
     return network_class
 
 
@@ -78,7 +77,7 @@ def stamp(config: Any, name: str) -> None:
     setattr(config, KEY, {"class": name, "sha256": None if file is None else sha256_of(file)})
 
 
-def own_layer(network: Any) -> Any:
+def user_layer(network: Any) -> Any:
     """The layer whose forward is the user's; the network itself where no class was made around one."""
     return network if starts_from_weights(type(network)) else network.network
 

@@ -1,4 +1,4 @@
-"""The code that a recipe names as package.module:function: what kinds there are, and who names it. Nothing is imported.
+"""The user's code, which a recipe names as package.module:function: what kinds there are, who names it, importing it.
 
 What the recipe of an opened folder names (a run, a model, an export) is `Unnamed`: it is imported only once the user
 names it too, on the command line or in a recipe file of her own. Else whoever sends a folder would run code: a name
@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,20 +22,23 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from nlpctl.checksums import sha256_of
 from nlpctl.config.positions import display
 from nlpctl.config.schema import DataSection, Recipe, with_value
 from nlpctl.config.sources import own_recipe_instead
-from nlpctl.errors import UserError
+from nlpctl.errors import NlpctlError, UserError
+from nlpctl.names import did_you_mean
 from nlpctl.spelling import settings
+from nlpctl.upstream.changed_in_place import what_changed
 
 # --------------------------------------------------------------------------------------------------
-# The parts of a training that a recipe may name as module:function: what each takes and gives. A new kind is an entry
-# of PARTS, its key in the schema, and the place that calls it.
+# What a recipe may name as module:function: what each takes and gives. A new kind is an entry
+# of CODE_KINDS, its key in the schema, and the place that calls it.
 
 
 @dataclass(frozen=True)
-class Part:
-    """One kind of part. `key`: the recipe key that names it, one name or a list.
+class CodeKind:
+    """One kind of code. `key`: the recipe key that names it, one name or a list.
 
     `takes`: its positional arguments; None: they differ. `gives`: what it returns, in words. `changes_training`: the
     weights depend on it, so a run goes on with the same source only.
@@ -51,24 +56,24 @@ class Part:
         return f"a function{takes} that returns {self.gives}"
 
 
-PARTS: tuple[Part, ...] = (
-    Part("data.reader", None, "dicts, one per row"),
-    Part("data.map", ("row",), "a dict, the row as it is to be read"),
-    Part("data.filter", ("row",), "true or false"),
-    Part("model.network", ("config",), "a paddle.nn.Layer"),
-    Part("training.criterion", ("outputs", "labels"), "the mean loss of the batch, a scalar tensor"),
-    Part("training.optimizer", ("model", "args"), "a paddle.optimizer.Optimizer"),
-    Part("training.scheduler", ("args", "num_training_steps"), "a paddle.optimizer.lr.LRScheduler"),
-    Part("training.data_collator", ("tokenizer",), "a function (features) that returns a batch"),
-    Part("training.compute_metrics", ("eval_prediction",), "a dict of names and numbers", changes_training=False),
-    Part("training.preprocess_logits_for_metrics", ("logits", "labels"), "a tensor", changes_training=False),
-    Part("training.callbacks", (), "a paddlenlp.trainer.TrainerCallback", changes_training=False),
+CODE_KINDS: tuple[CodeKind, ...] = (
+    CodeKind("data.reader", None, "dicts, one per row"),
+    CodeKind("data.map", ("row",), "a dict, the row as it is to be read"),
+    CodeKind("data.filter", ("row",), "true or false"),
+    CodeKind("model.network", ("config",), "a paddle.nn.Layer"),
+    CodeKind("training.criterion", ("outputs", "labels"), "the mean loss of the batch, a scalar tensor"),
+    CodeKind("training.optimizer", ("model", "args"), "a paddle.optimizer.Optimizer"),
+    CodeKind("training.scheduler", ("args", "num_training_steps"), "a paddle.optimizer.lr.LRScheduler"),
+    CodeKind("training.data_collator", ("tokenizer",), "a function (features) that returns a batch"),
+    CodeKind("training.compute_metrics", ("eval_prediction",), "a dict of names and numbers", changes_training=False),
+    CodeKind("training.preprocess_logits_for_metrics", ("logits", "labels"), "a tensor", changes_training=False),
+    CodeKind("training.callbacks", (), "a paddlenlp.trainer.TrainerCallback", changes_training=False),
 )
 
 
-def part_of(key: str) -> Part:
+def kind_of_code(key: str) -> CodeKind:
     """The entry of `key`."""
-    return next(part for part in PARTS if part.key == key)
+    return next(kind for kind in CODE_KINDS if kind.key == key)
 
 
 def names_of(recipe: Recipe, key: str) -> tuple[str, ...]:
@@ -77,19 +82,20 @@ def names_of(recipe: Recipe, key: str) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
-def named_parts(recipe: Recipe) -> Iterator[tuple[Part, str]]:
-    """Every part that the recipe names."""
-    for part in PARTS:
-        for name in names_of(recipe, part.key):
-            yield part, name
+def named_code(recipe: Recipe) -> Iterator[tuple[CodeKind, str]]:
+    """All code that the recipe names, and of which kind it is."""
+    for kind in CODE_KINDS:
+        for name in names_of(recipe, kind.key):
+            yield kind, name
 
 
 # -- whose code runs -------------------------------------------------------------------------------
 
 _STUDENT = "distillation.model.network"
 # Every key that names code. A new one must be here, or an opened folder could run what it names.
-CODE_KEYS = (*(part.key for part in PARTS), "compression.criterion", "compression.evaluate", _STUDENT)
+CODE_KEYS = (*(kind.key for kind in CODE_KINDS), "compression.criterion", "compression.evaluate", _STUDENT)
 _HERE = Path()
+_COMPUTING = ("model.network", "training.criterion")  # they compute what gradients are of
 _ANSWERING = ("data.", "model.")  # all that a command needs which trains nothing
 
 
@@ -208,6 +214,9 @@ def _settings(recipe: Recipe, keys: Sequence[str]) -> str:
     return settings({key: ",".join(names_of(recipe, key)) for key in keys})
 
 
+# -- finding its file, without running it -------------------------------------------------------------
+
+
 def module_file(name: str) -> Path | None:
     """The file of the module that `package.module:function` names, or None."""
     last = _origins(name)[-1]
@@ -261,3 +270,129 @@ def current_directory_first() -> Iterator[None]:
         yield
     finally:
         sys.path.remove(here)
+
+
+# -- importing it, and saying what it did wrong --------------------------------------------------------
+
+
+def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
+    """The function that `package.module:function` names; the current directory is searched first.
+
+    UserError, blaming the key `where`, if there is none, or if only an opened folder names it (config/user_code.py).
+    `purpose`: "a function that yields dicts".
+    """
+    refuse_unnamed(name, where)
+    module_name, colon, function_name = name.partition(":")
+    if not (module_name and colon and function_name):
+        raise UserError(f"{name!r} does not name a function", where=where, hint="write package.module:function")
+    try:
+        with current_directory_first():
+            module = importlib.import_module(module_name)
+    except Exception as error:
+        hint = f"modules are looked for in the current directory ({os.getcwd()}) and among the installed packages"
+        raise UserError(f"cannot import {module_name!r}: {describe_error(error)}", where=where, hint=hint) from None
+    if function_name not in vars(module):
+        guess = did_you_mean(function_name, [key for key, value in vars(module).items() if callable(value)])
+        hint = f"name a function of {vars(module).get('__file__') or module_name}"
+        raise UserError(f"{module_name!r} has no {function_name!r}{guess}", where=where, hint=hint)
+    function = vars(module)[function_name]
+    if not callable(function):
+        raise UserError(f"{name!r} is not a function", where=where, hint=f"name {purpose}")
+    return function
+
+
+def check_call(function: Callable[..., Any], takes: Sequence[str], name: str, where: str) -> None:
+    """UserError, blaming the key `where`, if `function` cannot be called with as many arguments as `takes` names."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function in C tells only when it is called
+        return
+    try:
+        signature.bind(*takes)
+    except TypeError as error:
+        short = name.partition(":")[2]
+        message = f"{name} is called as {short}({', '.join(takes)}), but is defined as {short}{signature}: {error}"
+        raise UserError(message, where=where, hint="change its arguments") from None
+
+
+def import_code(kind: CodeKind, name: str) -> Callable[..., Any]:
+    """What `name` names for a kind of code. UserError: it cannot be imported, or takes other arguments."""
+    function = import_function(name, kind.key, kind.purpose)
+    if kind.takes is not None:
+        check_call(function, kind.takes, name, kind.key)
+    return function
+
+
+def code_sums(recipe: Recipe) -> dict[str, dict[str, str]]:
+    """Key -> name -> SHA-256 of the module's source ("" where it has no file), of all code that `recipe` names.
+
+    The modules are found, not run.
+    """
+    sums: dict[str, dict[str, str]] = {}
+    for kind, name in named_code(recipe):
+        file = module_file(name)
+        sums.setdefault(kind.key, {})[name] = "" if file is None else sha256_of(file)
+    return sums
+
+
+@contextlib.contextmanager
+def user_code_blamed(recipe: Recipe) -> Iterator[None]:
+    """Inside, an exception that passes through code that `recipe` names becomes a UserError about it.
+
+    So does the error of a gradient that such code made impossible by a change in place. Our own errors and a lack of
+    memory pass as they are.
+    """
+    try:
+        yield
+    except (NlpctlError, MemoryError):
+        raise
+    except Exception as error:
+        changed = what_changed(error)
+        if changed is not None:  # it comes out of the backward pass, which is nobody's code
+            computing = [kind.key for kind, _ in named_code(recipe) if kind.key in _COMPUTING]
+            hint = "compute a new tensor there: h = h + y, not h.add_(y)"
+            raise UserError(changed, where=" or ".join(computing), hint=hint) from None
+        guilty = _guilty(error, recipe)
+        if guilty is None:
+            raise
+        kind, name = guilty
+        message = f"{name} failed: {describe_error(error, inside=str(module_file(name)))}"
+        raise UserError(message, where=kind.key, hint=f"fix it; it is {kind.purpose}") from None
+
+
+def _guilty(error: Exception, recipe: Recipe) -> tuple[CodeKind, str] | None:
+    """The code through which the exception passed: through its own lines, else anywhere through its file."""
+    frames = [(os.path.realpath(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    in_file = None
+    for kind, name in named_code(recipe):
+        file = module_file(name)
+        inside = [line for each, line in frames if file is not None and each == os.path.realpath(file)]
+        if inside and in_file is None:
+            in_file = kind, name
+        if any(line in _lines(name) for line in inside):
+            return kind, name
+    return in_file
+
+
+def _lines(name: str) -> range:
+    """The lines of a function or class in its file; none where that is not known."""
+    module, _, function = name.partition(":")
+    try:
+        source, first = inspect.getsourcelines(vars(sys.modules[module])[function])
+    except (KeyError, OSError, TypeError):
+        return range(0)
+    return range(first, first + len(source))
+
+
+def describe_error(error: Exception, *callers: str, inside: str | None = None) -> str:
+    """The exception and the line of the user's code that raised it, without a traceback.
+
+    `callers`: our own files on the way there. `inside`: the file of which the last line is wanted.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = (__file__, *callers)
+    outside = [frame for frame in frames if frame.filename not in ours and "importlib" not in frame.filename]
+    if inside is not None:
+        outside = [frame for frame in frames if os.path.realpath(frame.filename) == os.path.realpath(inside)]
+    place = f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
+    return f"{type(error).__name__}: {error}{place}"

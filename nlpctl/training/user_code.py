@@ -1,4 +1,4 @@
-"""The user's own parts of a training: imported and checked before any work, and tried on a few rows."""
+"""The user's code in a training: imported and checked before any work, and tried on a few rows."""
 
 from __future__ import annotations
 
@@ -13,28 +13,35 @@ import paddle
 from paddlenlp.trainer import TrainerCallback, TrainingArguments
 
 from nlpctl import console
-from nlpctl.config.own_code import module_file, named_parts, names_of, part_of
 from nlpctl.config.schema import Recipe
+from nlpctl.config.user_code import (
+    describe_error,
+    import_code,
+    kind_of_code,
+    module_file,
+    named_code,
+    names_of,
+    user_code_blamed,
+)
 from nlpctl.data.batches.collate import Batch, Collator, LoaderFailure, failure_batch, raise_failure
-from nlpctl.data.functions import describe_error, import_part, parts_blamed
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.load import LoadedModel
-from nlpctl.models.own_network import own_layer
 from nlpctl.models.parameters import trains
+from nlpctl.models.user_network import user_layer
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.arguments import training_arguments
 from nlpctl.training.batches import training_cut
-from nlpctl.training.dev_scores import DevScores, OwnMetrics
+from nlpctl.training.dev_scores import DevScores, UserMetrics
 from nlpctl.training.fast_cpu import fast_cpu
 from nlpctl.training.user_loss import Loss, user_loss
 
-OPTIMIZER, SCHEDULER = part_of("training.optimizer"), part_of("training.scheduler")
-COLLATOR, CALLBACKS = part_of("training.data_collator"), part_of("training.callbacks")
-NETWORK = part_of("model.network")
+OPTIMIZER, SCHEDULER = kind_of_code("training.optimizer"), kind_of_code("training.scheduler")
+COLLATOR, CALLBACKS = kind_of_code("training.data_collator"), kind_of_code("training.callbacks")
+NETWORK = kind_of_code("model.network")
 Collate = Callable[[list[dict[str, Any]]], Any]
 _ENTRY = "return a dict of arrays, each with an entry per row, or a tensor of it"  # what a collator is to do
 _TRIED = 64  # training rows, of which two are used
@@ -42,7 +49,7 @@ _SAMPLE = 64  # dev rows
 _STEPS = 100  # that a schedule is tried with, where the recipe gives no number
 
 
-class OwnCollator:
+class UserCollator:
     """From features to a batch, through the user's function; never raises, like `Collator`.
 
     The function gets a dict for each row: what the task's own collator makes of it, not padded, as lists. Its batch
@@ -100,7 +107,7 @@ def _array(value: Any) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class OwnParts:
+class UserCode:
     """What a recipe names; None or nothing: nlpctl's own is used.
 
     `criterion`: as Task.loss. `collator`: from the tokenizer to a function of features.
@@ -108,7 +115,7 @@ class OwnParts:
 
     recipe: Recipe
     criterion: Loss | None = None
-    metrics: OwnMetrics | None = None
+    metrics: UserMetrics | None = None
     callbacks: tuple[TrainerCallback, ...] = ()
     make_optimizer: Callable[[Any, TrainingArguments], Any] | None = None
     make_scheduler: Callable[[TrainingArguments, int], Any] | None = None
@@ -129,22 +136,22 @@ class OwnParts:
 
         return loss
 
-    def collator(self, task: Task, encoder: TextEncoder) -> Collator | OwnCollator:
+    def collator(self, task: Task, encoder: TextEncoder) -> Collator | UserCollator:
         """What makes training batches. UserError: the user's cannot be made."""
         inner = task.collator(encoder, labelled=True)
         if self.make_collator is None:
             return inner
         name = self.recipe.training.data_collator
-        with parts_blamed(self.recipe):
+        with user_code_blamed(self.recipe):
             made = self.make_collator(encoder.tokenizer)
         if not callable(made):
             raise _returned(name, made, COLLATOR.key, "return the function that makes a batch of a list of features")
-        return OwnCollator(name, made, inner, () if task.hides else task.label_names)
+        return UserCollator(name, made, inner, () if task.hides else task.label_names)
 
     def optimizer(self, network: Any, args: TrainingArguments) -> paddle.optimizer.Optimizer:
         """The user's optimizer. UserError: it cannot be made, or is none."""
         name = self.recipe.training.optimizer
-        with parts_blamed(self.recipe):
+        with user_code_blamed(self.recipe):
             made = self.make_optimizer(network, args)
         if not isinstance(made, paddle.optimizer.Optimizer):
             raise _returned(name, made, OPTIMIZER.key, "return an optimizer, such as paddle.optimizer.Momentum(...)")
@@ -153,7 +160,7 @@ class OwnParts:
     def scheduler(self, args: TrainingArguments, steps: int) -> paddle.optimizer.lr.LRScheduler:
         """The user's schedule. UserError: it cannot be made, or is none."""
         name = self.recipe.training.scheduler
-        with parts_blamed(self.recipe):
+        with user_code_blamed(self.recipe):
             made = self.make_scheduler(args, steps)
         if not isinstance(made, paddle.optimizer.lr.LRScheduler):
             hint = "return a schedule, such as paddle.optimizer.lr.PolynomialDecay(...)"
@@ -161,36 +168,36 @@ class OwnParts:
         return made
 
 
-def load_parts(recipe: Recipe, task: Task) -> OwnParts:
+def load_user_code(recipe: Recipe, task: Task) -> UserCode:
     """Import what `recipe` names, and say so. UserError: it cannot be imported, or takes other arguments."""
     training = recipe.training
-    for part, name in named_parts(recipe):
+    for kind, name in named_code(recipe):
         file = module_file(name)
-        console.note(f"{part.key}: {name}{'' if file is None else f' ({file})'}")
-    return OwnParts(
+        console.note(f"{kind.key}: {name}{'' if file is None else f' ({file})'}")
+    return UserCode(
         recipe,
         criterion=None if training.criterion is None else user_loss(training.criterion, "training.criterion", task),
-        metrics=None if training.compute_metrics is None else OwnMetrics(recipe, task),
+        metrics=None if training.compute_metrics is None else UserMetrics(recipe, task),
         callbacks=tuple(_callback(recipe, name) for name in names_of(recipe, CALLBACKS.key)),
-        make_optimizer=None if training.optimizer is None else import_part(OPTIMIZER, training.optimizer),
-        make_scheduler=None if training.scheduler is None else import_part(SCHEDULER, training.scheduler),
+        make_optimizer=None if training.optimizer is None else import_code(OPTIMIZER, training.optimizer),
+        make_scheduler=None if training.scheduler is None else import_code(SCHEDULER, training.scheduler),
         make_collator=_collator_maker(recipe),
     )
 
 
-def training_collator(recipe: Recipe, task: Task, encoder: TextEncoder) -> Collator | OwnCollator:
-    """What makes the training batches of `recipe`, whose other parts are not imported. UserError as for all of them."""
-    return OwnParts(recipe, make_collator=_collator_maker(recipe)).collator(task, encoder)
+def training_collator(recipe: Recipe, task: Task, encoder: TextEncoder) -> Collator | UserCollator:
+    """What makes the training batches of `recipe`, whose other code is not imported. UserError as for all of them."""
+    return UserCode(recipe, make_collator=_collator_maker(recipe)).collator(task, encoder)
 
 
 def _collator_maker(recipe: Recipe) -> Callable[[Any], Any] | None:
     name = recipe.training.data_collator
-    return None if name is None else import_part(COLLATOR, name)
+    return None if name is None else import_code(COLLATOR, name)
 
 
 def _callback(recipe: Recipe, name: str) -> TrainerCallback:
-    make = import_part(CALLBACKS, name)
-    with parts_blamed(recipe):
+    make = import_code(CALLBACKS, name)
+    with user_code_blamed(recipe):
         made = make()
     if not isinstance(made, TrainerCallback):
         hint = "derive the class from paddlenlp.trainer.TrainerCallback"
@@ -201,44 +208,44 @@ def _callback(recipe: Recipe, name: str) -> TrainerCallback:
 # -- a trial before the run directory is taken --------------------------------------------------
 
 
-def try_parts(parts: OwnParts, setup: ProcessSetup, task: Task, data: TrainingData, model: LoadedModel,
+def try_user_code(code: UserCode, setup: ProcessSetup, task: Task, data: TrainingData, model: LoadedModel,
               encoder: TextEncoder) -> None:  # fmt: skip
-    """Use each part once, so that a mistake shows before a run begins. UserError tells it. Changes no weight."""
-    recipe, network = parts.recipe, model.network
-    if all(part.key.startswith("data.") for part, _ in named_parts(recipe)):
+    """Use all of it once, so that a mistake shows before a run begins. UserError tells it. Changes no weight."""
+    recipe, network = code.recipe, model.network
+    if all(kind.key.startswith("data.") for kind, _ in named_code(recipe)):
         return
     was_training = network.training
     network.eval()
     try:
-        with parts_blamed(recipe):
+        with user_code_blamed(recipe):
             with fast_cpu(recipe, setup.device, network):
-                _try_loss(parts, task, data, network, encoder)
-            if parts.metrics is not None and data.dev is not None:
-                _try_metrics(parts, task, data.dev, network, encoder)
+                _try_loss(code, task, data, network, encoder)
+            if code.metrics is not None and data.dev is not None:
+                _try_metrics(code, task, data.dev, network, encoder)
             if setup.world_size == 1:  # TrainingArguments joins the processes, which is for the run itself to do
-                _try_optimizer(parts, setup, network)
+                _try_optimizer(code, setup, network)
     finally:
         if was_training:
             network.train()
 
 
-def _try_loss(parts: OwnParts, task: Task, data: TrainingData, network: Any, encoder: TextEncoder) -> None:
+def _try_loss(code: UserCode, task: Task, data: TrainingData, network: Any, encoder: TextEncoder) -> None:
     features = _shortest_and_longest(task, data, encoder)
-    collate = parts.collator(task, encoder)
+    collate = code.collator(task, encoder)
     batch = collate(features)
     raise_failure(batch)
-    if parts.make_collator is not None and parts.recipe.training.dataloader_num_workers:
-        _refuse_tensors(parts, task, encoder, features)
+    if code.make_collator is not None and code.recipe.training.dataloader_num_workers:
+        _refuse_tensors(code, task, encoder, features)
     if task.hides:
         batch = task.hide(batch, np.random.default_rng(0))
     tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
     labels = {name: tensors.pop(name) for name in task.label_names}
-    outputs = _outputs(parts, network, tensors)
-    loss = _loss(parts, task, network, outputs, labels)
+    outputs = _outputs(code, network, tensors)
+    loss = _loss(code, task, network, outputs, labels)
     if loss.stop_gradient and trains(network):
         hint = "compute it with Paddle's functions from the outputs, not from their .numpy() or .detach()"
-        raise UserError("the loss has no gradient", _blamed(parts), hint)
-    if parts.recipe.model.network is not None:
+        raise UserError("the loss has no gradient", _blamed(code), hint)
+    if code.recipe.model.network is not None:
         _try_answers(task, outputs, features)
 
 
@@ -253,20 +260,20 @@ def _shortest_and_longest(task: Task, data: TrainingData, encoder: TextEncoder) 
     return [features[0], features[-1]]
 
 
-def _outputs(parts: OwnParts, network: Any, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+def _outputs(code: UserCode, network: Any, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
     """The outputs of a batch. UserError if the user's batch, or the user's network, does not fit the other."""
     try:
-        inspect.signature(own_layer(network).forward).bind(**inputs)
+        inspect.signature(user_layer(network).forward).bind(**inputs)
     except TypeError as error:
         message = f"the network does not take the batch ({', '.join(inputs)}): {error}"
-        key = COLLATOR.key if parts.recipe.model.network is None else NETWORK.key
+        key = COLLATOR.key if code.recipe.model.network is None else NETWORK.key
         raise UserError(message, key, "let its forward take these by name") from None
     return as_tuple(network(**inputs))
 
 
-def _loss(parts: OwnParts, task: Task, network: Any, outputs: tuple[Any, ...], labels: Mapping[str, Any]) -> Any:
-    if parts.criterion is not None or parts.recipe.model.network is None:
-        return parts.loss(task)(network, outputs, labels)
+def _loss(code: UserCode, task: Task, network: Any, outputs: tuple[Any, ...], labels: Mapping[str, Any]) -> Any:
+    if code.criterion is not None or code.recipe.model.network is None:
+        return code.loss(task)(network, outputs, labels)
     try:
         return task.loss(network, outputs, labels)
     except Exception as error:
@@ -274,7 +281,7 @@ def _loss(parts: OwnParts, task: Task, network: Any, outputs: tuple[Any, ...], l
         lines = str(error).strip().splitlines() or [type(error).__name__]
         reason = lines[0][:200]  # of many, in Paddle's
         given = shapes or type(outputs[0]).__name__
-        message = f"{parts.recipe.model.network} gives {given}, which {task.name} cannot read: {reason}"
+        message = f"{code.recipe.model.network} gives {given}, which {task.name} cannot read: {reason}"
         raise UserError(message, NETWORK.key, _wanted(task)) from None
 
 
@@ -296,9 +303,9 @@ def _try_answers(task: Task, outputs: tuple[Any, ...], features: Sequence[Any]) 
         raise UserError(message, NETWORK.key, "give the last axis config.num_labels entries")
 
 
-def _refuse_tensors(parts: OwnParts, task: Task, encoder: TextEncoder, features: Sequence[Any]) -> None:
+def _refuse_tensors(code: UserCode, task: Task, encoder: TextEncoder, features: Sequence[Any]) -> None:
     """UserError if the user's collator makes Paddle tensors: they crash the workers of a loader."""
-    made = parts.make_collator(encoder.tokenizer)
+    made = code.make_collator(encoder.tokenizer)
     inner = task.collator(encoder, labelled=True)
     rows = [{name: array[0].tolist() for name, array in inner.collate([each]).items()} for each in features]
     if any(isinstance(value, paddle.Tensor) for value in made(rows).values()):
@@ -306,37 +313,37 @@ def _refuse_tensors(parts: OwnParts, task: Task, encoder: TextEncoder, features:
         raise UserError("Paddle tensors cannot be made in a loader's worker process", COLLATOR.key, hint)
 
 
-def _try_metrics(parts: OwnParts, task: Task, dev: Sequence[Any], network: Any, encoder: TextEncoder) -> None:
+def _try_metrics(code: UserCode, task: Task, dev: Sequence[Any], network: Any, encoder: TextEncoder) -> None:
     """compute_metrics on a sample of dev. A score may need all rows, such as one with both classes: then on all."""
-    size = parts.recipe.training.per_device_eval_batch_size
+    size = code.recipe.training.per_device_eval_batch_size
     step = max(1, len(dev) // _SAMPLE)
     for examples in (dev[::step], dev):
         try:
-            DevScores(task, network, encoder, parts.loss(task), parts.metrics, alone=True).score(examples, size)
+            DevScores(task, network, encoder, code.loss(task), code.metrics, alone=True).score(examples, size)
             return
         except UserError:
             if len(examples) == len(dev):
                 raise
 
 
-def _try_optimizer(parts: OwnParts, setup: ProcessSetup, network: Any) -> None:
-    if parts.make_optimizer is None and parts.make_scheduler is None:
+def _try_optimizer(code: UserCode, setup: ProcessSetup, network: Any) -> None:
+    if code.make_optimizer is None and code.make_scheduler is None:
         return
-    recipe = parts.recipe
+    recipe = code.recipe
     args = training_arguments(recipe, RunDirectory(recipe.run_dir), setup.device)
-    if parts.make_scheduler is not None:
-        schedule = parts.scheduler(args, recipe.training.max_steps if recipe.training.max_steps > 0 else _STEPS)
+    if code.make_scheduler is not None:
+        schedule = code.scheduler(args, recipe.training.max_steps if recipe.training.max_steps > 0 else _STEPS)
         try:
             schedule.step()
         except TypeError as error:
             message = f"{recipe.training.scheduler}: the Trainer calls its step without arguments: {error}"
             raise UserError(message, SCHEDULER.key, "use a schedule of the number of steps") from None
-    if parts.make_optimizer is not None:
-        parts.optimizer(network, args)
+    if code.make_optimizer is not None:
+        code.optimizer(network, args)
 
 
-def _blamed(parts: OwnParts) -> str:
-    return NETWORK.key if parts.criterion is None else "training.criterion"
+def _blamed(code: UserCode) -> str:
+    return NETWORK.key if code.criterion is None else "training.criterion"
 
 
 def _returned(name: str, value: Any, key: str, hint: str) -> UserError:
