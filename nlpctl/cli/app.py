@@ -9,6 +9,7 @@ import contextlib
 import errno
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -218,6 +219,8 @@ def _outcome(words: list[str], debug: bool, restarts: bool) -> tuple[int, Nlpctl
     `restarts`: this process does nothing else, so it may be started again in another environment.
     """
     try:
+        # From here on Ctrl-C is answered. A rank of a training is started with SIGINT blocked (launch/rank_monitor.py).
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         progress = os.environ.get(console.PROGRESS, "")
         if progress not in ("", "json"):
             hint = "set it to json, or unset it"

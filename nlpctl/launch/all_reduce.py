@@ -9,8 +9,9 @@ import time
 import nlpctl  # noqa: F401  (zlib before paddle)
 from nlpctl import console
 from nlpctl.config.schema import RuntimeSection
+from nlpctl.errors import EXIT_OK
 from nlpctl.runtime.process import configure_paddle, prepare_process
-from nlpctl.runtime.ranks import meeting, rank, world_size
+from nlpctl.runtime.ranks import meeting, note_exit, rank, world_size
 
 SIZES = (1 << 10, 64 << 20)  # bytes: a loss, and the gradients of a small network
 TIMES = 5
@@ -18,6 +19,7 @@ LIMIT_SECONDS = 180
 
 
 def main() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked by RankProcess, until it can be answered
     signal.alarm(LIMIT_SECONDS)  # where connections lead nowhere, libraries wait for a quarter of an hour
     configure_paddle(prepare_process(RuntimeSection(), 0), 0)
     import paddle
@@ -26,6 +28,7 @@ def main() -> None:
         paddle.distributed.init_parallel_env()
     check_combination()
     console.result("done")
+    note_exit(EXIT_OK)
 
 
 def check_combination() -> None:

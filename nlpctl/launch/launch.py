@@ -1,39 +1,31 @@
-"""Several processes for one command, through paddle.distributed.launch.
+"""Several processes for one command on this machine: `nlpctl train --nproc N`, `--devices 0,1`.
 
-    nlpctl (this process)            relays rank 0, watches, ends everything
-      launcher.py                    paddle.distributed.launch
-        rank_main.py, once per rank  runs the same nlpctl command with its rank in the environment
+    nlpctl (this process)            relays rank 0, watches, ends everything (rank_monitor.py)
+      python -m nlpctl, once per rank    the same command, with its rank in Paddle's variables
 
 Every rank writes LOG_DIR/rank-N.log. Rank 0's stdout arrives on our stdout, its stderr on our stderr. No process is
-left running in any case.
+left running in any case. The variables are those that paddle.distributed.launch sets (docs/upstream.md).
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import signal
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from nlpctl import console, spelling
+from nlpctl import spelling
 from nlpctl.config.schema import RuntimeSection
-from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
-from nlpctl.launch.rank_monitor import RankMonitor
-from nlpctl.parent import SAFE_PATH
+from nlpctl.errors import UserError
+from nlpctl.launch.rank_monitor import SETTLE_SECONDS, RankProcess, RankStatus, end_processes, log_name, run_ranks
 from nlpctl.runtime.device import choose_device, visible_devices
-from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.machine import physical_cores, refuse_processes
-from nlpctl.runtime.ranks import EXCHANGE, is_child
-from nlpctl.runtime.worker import module_path
+from nlpctl.runtime.machine import refuse_processes
+from nlpctl.runtime.ranks import device_variables, free_port, is_child, rank_variables
 
-PORTS = 3
-# Paddle's launcher takes ports up to 64000, where the system takes those of outgoing connections, from 32768 on.
-_PORT_RANGE = "20000:32000"
+_ADDRESS = "127.0.0.1"
 
-# Variables that an outer launcher or platform may have set, and those that paddle.distributed.launch reads as options.
-# For the launcher, environment variables override its command line, so all of these are removed.
+# Variables that an outer launcher or a platform may have set, and that Paddle reads in a rank, or its launcher does.
 _LAUNCHER_VARIABLES = """
     PADDLE_MASTER PADDLE_DEVICES PADDLE_NNODES PADDLE_RUN_MODE PADDLE_LOG_LEVEL PADDLE_LOG_OVERWRITE PADDLE_SORT_IP
     PADDLE_NPROC_PER_NODE PADDLE_JOB_ID PADDLE_RANK PADDLE_LOG_DIR PADDLE_MAX_RESTART PADDLE_ELASTIC_LEVEL
@@ -42,6 +34,7 @@ _LAUNCHER_VARIABLES = """
     PADDLE_TRAINERS_NUM PADDLE_TRAINER_ENDPOINTS PADDLE_CURRENT_ENDPOINT PADDLE_GLOBAL_SIZE PADDLE_LOCAL_SIZE
     PADDLE_GLOBAL_RANK PADDLE_LOCAL_RANK PADDLE_RANK_IN_NODE PADDLE_DISTRI_BACKEND PADDLE_XCCL_BACKEND POD_IP
     DISTRIBUTED_TRAINER_ENDPOINTS FLAGS_selected_gpus WITH_COVERAGE
+    PADDLE_BACKUP_ENV_PATH PADDLE_AUTO_CLUSTER
 """.split()
 
 
@@ -85,85 +78,65 @@ def launch(
 ) -> int:
     """Run `python PROGRAM ARGV` in `nproc` processes, one per card of `devices`, or on CPU without any.
 
-    Returns 0 when all ranks ended well, 130 when interrupted, else the exit code (1 or 2) of the rank that failed
-    first, after showing its last lines. Raises UserError for cards that do not exist; RunFailed if other programs take
-    the port at which the ranks are to meet, PORTS times.
+    Returns the exit code, and raises RunFailed, as `run_ranks`. UserError for cards that do not exist.
     """
     if devices:
         choose_device("gpu", devices)
     log_dir.mkdir(parents=True, exist_ok=True)
-    for _ in range(PORTS):
-        code = _launch_once(argv, nproc, devices, log_dir.absolute(), program)
-        if code is not None:
-            return code
-        console.note("the port of the processes was taken: all of them start again, with another port")
-    raise port_lost(log_dir)
-
-
-def port_lost(log_dir: Path) -> RunFailed:
-    """The error when other programs have taken the port of the ranks PORTS times."""
-    hint = "start it again; PORT_RANGE=20000:30000 in the environment names the ports to take"
-    return RunFailed(f"the processes could not meet: other programs took their port {PORTS} times", str(log_dir), hint)
-
-
-def _launch_once(
-    argv: Sequence[str], nproc: int, devices: tuple[int, ...], log_dir: Path, program: Sequence[str]
-) -> int | None:
-    """The exit code; None if the ranks could not meet, since their port was taken."""
     with tempfile.TemporaryDirectory(prefix="nlpctl-launch-") as folder:
-        exchange = Path(folder)
-        os.mkfifo(exchange / "stdout")
-        with (exchange / "launcher.log").open("wb") as output:
-            launcher = subprocess.Popen(
-                _command(argv, nproc, exchange, program),
-                env=_environment(nproc, devices, log_dir, exchange, os.environ),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # a new session: Ctrl-C reaches only this process, which passes it on
-            )
-        with sigterm_interrupts(), RankMonitor(launcher, nproc, exchange, log_dir) as monitor:
-            code = monitor.until_end()
-        return None if monitor.port_taken and code == EXIT_FAILED else code
+        ranks = _LocalRanks([*program, *argv], nproc, devices, log_dir, Path(folder))
+        return run_ranks(ranks, nproc, log_dir)
 
 
-def _command(argv: Sequence[str], nproc: int, exchange: Path, program: Sequence[str]) -> list[str]:
-    """The launcher's command line. A "script" that does not end in .py is run as it is, so it can be Python itself."""
-    options = {
-        "--nproc_per_node": str(nproc),
-        "--host": "127.0.0.1",  # otherwise the launcher resolves the host name
-        "--log_dir": str(exchange),  # its log files list the whole environment, so keep them out of the run directory
-        "--enable_gpu_log": "false",
-        "--max_restart": "0",
-    }
-    flat = [word for option in options.items() for word in option]
-    rank = [sys.executable, *SAFE_PATH, "-m", "nlpctl.launch.rank_main", *program, *argv]
-    return [sys.executable, *SAFE_PATH, "-m", "nlpctl.launch.launcher", *flat, *rank]
+class _LocalRanks:
+    """The ranks of one launch, as processes of this machine: `Ranks` of rank_monitor.py."""
+
+    poll_seconds = 0.05
+    settle_seconds = SETTLE_SECONDS
+
+    def __init__(self, arguments: Sequence[str], nproc: int, devices: tuple[int, ...], log_dir: Path, folder: Path):
+        self._arguments, self._nproc, self._devices = arguments, nproc, devices
+        self._log_dir, self._folder = log_dir, folder
+        self._processes: list[RankProcess] = []
+
+    def start(self) -> None:
+        port = free_port()
+        self._processes = []
+        for rank in range(self._nproc):
+            folder = self._folder / str(rank)
+            folder.mkdir(exist_ok=True)
+            environment = rank_environment(rank, self._nproc, self._devices, port, os.environ)
+            log = self._log_dir.absolute() / log_name(rank)
+            self._processes.append(RankProcess(self._arguments, environment, folder, log))
+        for process in self._processes:
+            process.start()
+
+    def poll(self, ranks: Sequence[int]) -> Iterator[tuple[int, RankStatus]]:
+        for rank in ranks:
+            yield rank, self._processes[rank].poll()
+
+    def interrupt(self) -> None:
+        for process in self._processes:
+            process.send_signal(signal.SIGINT)
+
+    def stop(self) -> None:
+        end_processes(self._processes)
+
+    def place(self, rank: int) -> str:
+        return ""
 
 
-def _environment(
-    nproc: int, devices: tuple[int, ...], log_dir: Path, exchange: Path, environ: Mapping[str, str]
+def rank_environment(
+    rank: int, nproc: int, devices: tuple[int, ...], port: int, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    """The launcher's environment, which the ranks inherit."""
-    added = {
-        # The ranks find the same modules as this process.
-        "PYTHONPATH": module_path(),
-        "PYTHONIOENCODING": "utf-8",
-        "NLPCTL_PARENT": str(os.getpid()),
-        spelling.VARIABLE: spelling.current(),
-        EXCHANGE: str(exchange),
-        "NLPCTL_LOG_DIR": str(log_dir),
-        "NLPCTL_ON_CPU": "0" if devices else "1",
-        "PORT_RANGE": environ.get("PORT_RANGE", _PORT_RANGE),
-    }
-    added |= {f"NLPCTL_{name}": environ[name] for name in ("http_proxy", "https_proxy") if name in environ}
-    # The launcher imports Paddle, which would set it to 1, and the ranks would take that as the user's setting.
-    added["OMP_NUM_THREADS"] = environ.get("OMP_NUM_THREADS", str(max(1, physical_cores() // nproc)))
-    visible = visible_devices(devices, environ)
-    if visible is not None:
-        added["CUDA_VISIBLE_DEVICES"] = visible
-    elif not devices:
-        # If this variable is set, the launcher assigns one GPU of it per rank; otherwise it counts all GPUs, even those
-        # it must not use. Placeholders work on CPU and GPU builds.
-        added |= {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * nproc), "PADDLE_DISTRI_BACKEND": "gloo"}
-    return {**without_launchers(environ), **added}
+    """The environment of process `rank` of `nproc` on this machine, which meet at `port`; `environ`: of this process.
+
+    A rank on cards sees all of `devices`: NCCL wants to know those of the others too.
+    """
+    endpoints = [f"{_ADDRESS}:{port + 1 + each}" for each in range(nproc)]
+    variables = rank_variables(rank, endpoints, f"{_ADDRESS}:{port}", rank, nproc)
+    variables |= device_variables(rank if devices else None)
+    if (visible := visible_devices(devices, environ)) is not None:
+        variables["CUDA_VISIBLE_DEVICES"] = visible
+    variables[spelling.VARIABLE] = spelling.current()  # whoever reads our messages reads theirs
+    return {**without_launchers(environ), **variables}

@@ -30,7 +30,7 @@ from nlpctl.launch.schedulers import ProcessRank
 from nlpctl.names import counted, differing
 from nlpctl.runtime.device import usable_gpu, visible_devices
 from nlpctl.runtime.process import quiet_import
-from nlpctl.runtime.ranks import RANK, WORLD_SIZE, free_port, gloo_variables, rank_variables
+from nlpctl.runtime.ranks import RANK, WORLD_SIZE, device_variables, free_port, gloo_variables, rank_variables
 
 WAIT_SECONDS = 600.0  # by default, for all processes to be there
 FIREWALL = "see that firewalls and network policies let the machines reach each other at all ports"
@@ -120,12 +120,12 @@ class Peers:
             card = devices[local] if local is not None and len(devices) > 1 else devices[0]
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_devices((card,), os.environ) or ""
         elif device == "cpu" or not usable_gpu().usable:
-            os.environ |= {"CUDA_VISIBLE_DEVICES": "", "PADDLE_DISTRI_BACKEND": "gloo"}
+            os.environ |= device_variables(None)
             return
         elif usable_gpu().count > 1:
             hint = "list those of each machine: @[runtime.devices=0,1]; or train on CPU: @[runtime.device=cpu]"
             raise UserError("this machine has cards, and of several processes they are named", "runtime.devices", hint)
-        os.environ["FLAGS_selected_gpus"] = "0"
+        os.environ |= device_variables(0)
 
     # -- meeting -------------------------------------------------------------------------------
 

@@ -1,202 +1,322 @@
-"""Watch launched ranks: relay rank 0, detect the first failure, stop all."""
+"""The ranks of one command: processes that start together, compute together, and end together.
+
+    run_ranks(ranks, ...)     starts them, relays rank 0, tells which one failed first, ends all of them
+      RankProcess             one rank on the machine where it runs: its process, its log, its exit code
+
+`ranks` are processes of this machine (launch.py), or kept by actors of a Ray cluster (ray_launch.py). A rank that is
+lost is not started again, unlike a worker of a pool: the others wait for its gradients, so all of them end with it.
+"""
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Protocol, TextIO
 
 from nlpctl import console
-from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Problem
-from nlpctl.runtime.interrupt import STOP_SECONDS
-from nlpctl.runtime.ranks import PORT_TAKEN
-from nlpctl.runtime.worker import is_alive
+from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Problem, RunFailed
+from nlpctl.parent import python_until_parent_ends
+from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
+from nlpctl.runtime.ranks import EXCHANGE, PORT_TAKEN, RANK, exit_note
+from nlpctl.runtime.worker import module_path
 
-POLL_SECONDS = 0.05
-SETTLE_SECONDS = 1.0  # seconds for the other ranks to report their errors after a first failure
+PORTS = 3  # how often ranks start whose port other programs take
+SETTLE_SECONDS = 1.0  # for the other ranks to report their errors after a first failure
 TERM_SECONDS = 3.0  # from SIGTERM to SIGKILL
 INTERRUPT_SECONDS = 10.0  # from the end of the first interrupted rank to SIGTERM for the others
 SHOWN_LINES = 20
+_SHOWN_BYTES = 65_536  # of the log's end, in which these lines are
+_CHUNK = 32 << 20  # bytes of a log that are read at once
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A rank that ended: its exit code, None when it died without one (killed, crashed), and when (epoch seconds)."""
+class RankStatus:
+    """What a rank has written since it was last asked, and how it ended.
+
+    `log`: its stderr, and its stdout unless it is rank 0, whose stdout is `output`. `code`: its exit code, minus the
+    number of the signal that killed it; None while it runs. `age`: for how many seconds it has been over.
+    """
+
+    log: bytes
+    output: bytes
+    code: int | None
+    age: float
+    port_taken: bool  # it could not meet the others, since another program has taken their port
+
+
+class RankProcess:
+    """One rank on this machine: `python ARGUMENTS` with the variables in `environment`.
+
+    `folder`: of this rank alone, where it leaves notes for this process. `log`: is appended to.
+    """
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path):
+        self._arguments, self._folder, self._log, self._output = arguments, folder, log, folder / "output"
+        more = {EXCHANGE: str(folder), "PYTHONPATH": module_path(), "PYTHONIOENCODING": "utf-8"}
+        self._environment = {**environment, **more}
+        self._read = {self._log: log.stat().st_size if log.exists() else 0, self._output: 0}
+        self._process: subprocess.Popen[bytes] | None = None
+        # A thread sees the end at once. Others often fail within a few milliseconds, because this one has left.
+        self._waiter = threading.Thread(target=self._wait_for_end, daemon=True)
+        self._end: tuple[int, float] | None = None  # the code, and when (seconds since 1970)
+
+    def start(self) -> None:
+        """Separate from __init__, so that the holder can end it if Ctrl-C comes during the start."""
+        # Until Python and the command line can answer Ctrl-C, it waits: they would print a traceback. What else is
+        # blocked here is not to be blocked there, such as all signals in the threads of Ray.
+        before = signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGINT})
+        (self._folder / PORT_TAKEN).unlink(missing_ok=True)  # of an earlier start
+        try:
+            with self._log.open("ab") as log, self._output.open("wb") as output:
+                self._process = subprocess.Popen(
+                    python_until_parent_ends(*self._arguments),
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output if self._environment[RANK] == "0" else log,
+                    stderr=log,
+                    start_new_session=True,  # it is ended with its data workers; a terminal's Ctrl-C is passed on once
+                )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._waiter.start()
+
+    def _wait_for_end(self) -> None:
+        assert self._process is not None
+        # It stays a zombie until `kill`, so that the number of its process group, in which data workers may go on, is
+        # given to no other.
+        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        assert ended is not None
+        code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        self._end = code, time.time()
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._end is None
+
+    def poll(self) -> RankStatus:
+        end = self._noted() or self._end  # before the last lines are read
+        age = 0.0 if end is None else time.time() - end[1]
+        port_taken = (self._folder / PORT_TAKEN).exists()
+        return RankStatus(self._new(self._log), self._new(self._output), end and end[0], age, port_taken)
+
+    def _noted(self) -> tuple[int, float] | None:
+        """The exit code that the rank has noted, and when. Threads of Paddle may keep it from ending a while longer."""
+        assert self._process is not None
+        note = self._folder / exit_note(self._process.pid)
+        try:
+            return int(note.read_text()), note.stat().st_mtime
+        except FileNotFoundError:
+            return None
+
+    def _new(self, path: Path) -> bytes:
+        with path.open("rb") as stream:
+            stream.seek(self._read[path])
+            block = stream.read(_CHUNK)
+        self._read[path] += len(block)
+        return block
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it runs; not to its data workers."""
+        if self.running and self._process is not None:
+            os.kill(self._process.pid, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the rank and its data workers, unless it is about to leave."""
+        if self.running and self._noted() is None:
+            self._send_to_group(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End what is left of the rank, its data workers included, and wait for the rank."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        self._send_to_group(signal.SIGKILL)
+        if self._waiter.ident is not None:  # else SIGTERM came in the middle of `start`
+            self._waiter.join()
+        self._process.wait()
+
+    def _send_to_group(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+
+def end_processes(processes: Iterable[RankProcess]) -> None:
+    """End all that run: in order, and after TERM_SECONDS by force."""
+    processes = list(processes)
+    try:
+        for process in processes:
+            process.terminate()
+        until = time.monotonic() + TERM_SECONDS
+        while any(process.running for process in processes) and time.monotonic() < until:
+            time.sleep(0.01)
+    finally:  # also at another Ctrl-C
+        for process in processes:
+            process.kill()
+
+
+class Ranks(Protocol):
+    """The ranks of one launch, wherever they run."""
+
+    poll_seconds: float  # between two polls
+    settle_seconds: float  # after a first failure, until the others have told what they know of it
+
+    def start(self) -> None:
+        """Start all, with a port that is free now. May be called again after `stop`."""
+        ...
+
+    def poll(self, ranks: Sequence[int]) -> Iterator[tuple[int, RankStatus]]:
+        """The status of each of `ranks`. RunFailed: a machine is lost."""
+        ...
+
+    def interrupt(self) -> None:
+        """Send SIGINT to all that run."""
+        ...
+
+    def stop(self) -> None:
+        """End all that still run (`end_processes`). Raises nothing for a machine that is lost."""
+        ...
+
+    def place(self, rank: int) -> str:
+        """Where a rank runs, in messages: " on HOST" of several machines, or ""."""
+        ...
+
+
+def run_ranks(ranks: Ranks, world: int, log_dir: Path | None, output: TextIO | None = None) -> int:
+    """Start the `world` ranks and wait until all of them have ended.
+
+    Returns 0 when all ended well, 130 when interrupted, else the exit code (1 or 2) of the rank that failed first; its
+    last lines are shown. `log_dir`: where their logs are; None: nowhere, and rank 0 says itself what fails. `output`:
+    gets what rank 0 writes to stdout, by default our own. Its stderr arrives on ours.
+
+    RunFailed if a machine is lost, or if other programs take the port at which the ranks are to meet, PORTS times.
+    """
+    for _ in range(PORTS):
+        with sigterm_interrupts():
+            code = _RankMonitor(ranks, world, log_dir, output or sys.stdout).until_end()
+        if code is not None:
+            return code
+        console.note("the port of the processes was taken: all of them start again, with another port")
+    hint = "start it again; PORT_RANGE=20000:30000 in the environment names the ports to take"
+    raise RunFailed(f"the processes could not meet: other programs took their port {PORTS} times", str(log_dir), hint)
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A rank that ended: its exit code, minus the number of the signal that killed it, and when (time.time())."""
 
     rank: int
-    code: int | None
+    code: int
     when: float
-    where: str = ""  # " on node HOST", of several
 
     @property
     def blame(self) -> tuple[int, float, int]:
-        """Sort key; the most likely cause comes first: a user's error, a crash, then the earliest failure.
+        """Sort key: the most likely cause comes first. The others often fail only because one left a collective.
 
-        A user's error usually occurs on all ranks; rank 0's is already shown, so it comes first.
+        A user's error usually occurs on all ranks; rank 0's is already shown, so it comes first. Then one that was
+        killed or crashed, but for SIGABRT, by which gloo ends a process whose partner is gone; then the earliest.
         """
         if self.code == EXIT_USER:
             return (0, 0.0, self.rank)
-        return (1 if self.code is None else 2, self.when, self.rank)
+        return (1 if self.code < 0 and self.code != -signal.SIGABRT else 2, self.when, self.rank)
 
 
-def tell_failure(ended: Sequence[Ended], world: int, log: Callable[[int], tuple[str, Sequence[str]]]) -> int:
-    """Show which of the processes that failed did so first, with its last lines; the exit code for the whole.
+class _RankMonitor:
+    """Watches the ranks from one start to their end."""
 
-    `log`: where a rank's log is, and its last lines. Rank 0's lines were shown as they came.
-    """
-    # The others often fail only because the first one left a collective operation.
-    first = min(ended, key=lambda each: each.blame)
-    how = f"exit code {first.code}" if first.code is not None else "it was killed or crashed"
-    where, lines = log(first.rank)
-    console.error(Problem(f"process {first.rank} of {world}{first.where} failed ({how})", where))
-    if first.rank != 0:
-        for line in lines:
-            console.note(line)
-    return first.code if first.code in (EXIT_USER, EXIT_INTERRUPTED) else EXIT_FAILED
+    def __init__(self, ranks: Ranks, world: int, log_dir: Path | None, output: TextIO):
+        self._ranks, self._world, self._log_dir = ranks, world, log_dir
+        self._ended: dict[int, _Ended] = {}
+        self._last_lines = [b""] * world
+        self._stdout, self._stderr = _Relay(output), _Relay(sys.stderr)
+        self._port_taken = False
 
-
-class RankMonitor:
-    """Watches the ranks of one launch; leaving the context stops all that still run."""
-
-    def __init__(
-        self,
-        launcher: subprocess.Popen[Any],
-        nproc: int,
-        exchange: Path,
-        log_dir: Path,
-    ):
-        self._launcher, self._nproc, self._exchange, self._log_dir = launcher, nproc, exchange, log_dir
-        self._log_starts = [_size(self._log(rank)) for rank in range(nproc)]  # a resumed run appends
-        # Opened for writing too: so opening does not block, and the pipe has no end of file when rank 0 exits.
-        self._pipe = os.open(exchange / "stdout", os.O_RDWR | os.O_NONBLOCK)
-        self._stdout, self._stderr = Relay(sys.stdout), Relay(sys.stderr)
-        self._log_read = self._log_starts[0]
-
-    def __enter__(self) -> RankMonitor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def until_end(self) -> int | None:
+        """The exit code, as of `run_ranks`; None if the ranks could not meet, since their port was taken."""
         try:
-            self._end_all()
+            self._ranks.start()
+            code = self._watch()
         finally:
-            os.close(self._pipe)
+            self._ranks.stop()
+        with contextlib.suppress(RunFailed):
+            self._take_in_new()  # what they said as they ended
+        return code
 
-    def until_end(self) -> int:
-        """The overall exit code: see `launch`."""
+    def _watch(self) -> int | None:
         try:
-            while True:
-                self._relay()
-                ended = self._ended()
-                if any(each.code != 0 for each in ended):
-                    return self._failed()
-                if len(ended) == self._nproc:
-                    self._wait(lambda: not self._running(), TERM_SECONDS)
-                    return EXIT_OK
-                stopped = self._launcher.poll() is not None
-                if stopped and not self._wait(self._any_failed, SETTLE_SECONDS):
-                    return self._lost()
+            while not self._all_ended() and not self._failed():
+                self._poll()
+            if failed := self._failed():
+                of_user = any(each.code == EXIT_USER for each in failed)
+                self._wait(self._all_ended, SETTLE_SECONDS if of_user else self._ranks.settle_seconds)
         except KeyboardInterrupt:
             console.note("interrupted: all processes stop after a common step; Ctrl-C again to stop now")
-            for rank in self._running():
-                os.kill(self._process(rank), signal.SIGINT)
-            self._wait(lambda: bool(self._ended()), STOP_SECONDS + TERM_SECONDS)
-            self._wait(lambda: not self._running(), INTERRUPT_SECONDS)
+            self._ranks.interrupt()
+            self._wait(lambda: bool(self._ended), STOP_SECONDS + TERM_SECONDS)
+            self._wait(self._all_ended, INTERRUPT_SECONDS)
             return EXIT_INTERRUPTED
+        if not self._failed():
+            return EXIT_OK
+        if self._port_taken:
+            return None
+        if self._log_dir is None and 0 in self._ended and self._ended[0].code >= 0:
+            return self._ended[0].code
+        return self._tell_failure()
 
-    @property
-    def port_taken(self) -> bool:
-        """Whether the ranks could not meet, since another program has taken their port."""
-        return (self._exchange / PORT_TAKEN).exists()
+    def _failed(self) -> list[_Ended]:
+        return [each for each in self._ended.values() if each.code != EXIT_OK]
 
-    def _failed(self) -> int:
-        """Show the rank that failed first; the rest is ended on leaving the context."""
-        self._wait(lambda: not self._running(), SETTLE_SECONDS)
-        if self.port_taken:  # `launch` starts again
-            return EXIT_FAILED
-        failed = [each for each in self._ended() if each.code != 0]
-        return tell_failure(failed, self._nproc, lambda rank: (str(self._log(rank)), self._last_lines(rank)))
+    def _all_ended(self) -> bool:
+        return len(self._ended) == self._world
 
-    def _lost(self) -> int:
-        """The launcher ended without any exit code of a rank, so they never started."""
-        text = "".join(path.read_text(errors="replace") for path in sorted(self._exchange.glob("workerlog.*")))
-        text = text or (self._exchange / "launcher.log").read_text(errors="replace")
-        console.error(Problem(f"the processes could not start (exit code {self._launcher.returncode})"))
-        for line in text.splitlines()[-SHOWN_LINES:]:
-            console.note(line)
-        return EXIT_FAILED
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Poll until `condition` holds, or `seconds` are over."""
+        until = time.monotonic() + seconds
+        while not condition() and time.monotonic() < until:
+            self._poll()
 
-    def _ended(self) -> list[Ended]:
-        found = []
-        for rank in range(self._nproc):
-            pid, code = self._exchange / f"{rank}.pid", self._exchange / f"{rank}.exit"
-            alive = not pid.exists() or is_alive(int(pid.read_text()))  # before the code, which is written first
-            if code.exists():
-                found.append(Ended(rank, int(code.read_text()), code.stat().st_mtime))
-            elif not alive:
-                found.append(Ended(rank, None, time.time()))
-        return found
+    def _poll(self) -> None:
+        self._take_in_new()
+        time.sleep(self._ranks.poll_seconds)
 
-    def _any_failed(self) -> bool:
-        return any(each.code != 0 for each in self._ended())
+    def _take_in_new(self) -> None:
+        """Relay what rank 0 has written, and note which ranks have ended."""
+        for rank, status in self._ranks.poll([rank for rank in range(self._world) if rank not in self._ended]):
+            self._last_lines[rank] = (self._last_lines[rank] + status.log)[-_SHOWN_BYTES:]
+            if rank == 0:
+                self._stderr.write(status.log)
+                self._stdout.write(status.output)
+            self._port_taken |= status.port_taken
+            if status.code is not None:
+                self._ended[rank] = _Ended(rank, status.code, time.time() - status.age)
 
-    def _running(self) -> list[int]:
-        started = [rank for rank in range(self._nproc) if (self._exchange / f"{rank}.pid").exists()]
-        return [rank for rank in started if is_alive(self._process(rank))]
-
-    def _process(self, rank: int) -> int:
-        return int((self._exchange / f"{rank}.pid").read_text())
-
-    def _end_all(self) -> None:
-        for rank in self._running():
-            _signal_group(self._process(rank), signal.SIGTERM)
-        self._wait(lambda: not self._running(), TERM_SECONDS)
-        self._launcher.kill()  # also stops ranks that have just started: see rank_main
-        self._launcher.wait()
-        for path in self._exchange.glob("*.pid"):
-            _signal_group(int(path.read_text()), signal.SIGKILL)  # data loader workers too
-        while self._running():
-            time.sleep(POLL_SECONDS)
-        self._relay()
-
-    def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Relay until `condition` holds or `seconds` are over; whether it held."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                return False
-            self._relay()
-        self._relay()
-        return True
-
-    def _relay(self) -> None:
-        """Pass on what rank 0 wrote since the last time; waits up to POLL_SECONDS for more."""
-        if select.select([self._pipe], [], [], POLL_SECONDS)[0]:
-            while block := _read(self._pipe):
-                self._stdout.write(block)
-        if self._log(0).exists():
-            with self._log(0).open("rb") as stream:
-                stream.seek(self._log_read)
-                self._stderr.write(stream.read())
-                self._log_read = stream.tell()
-
-    def _last_lines(self, rank: int) -> list[str]:
-        with self._log(rank).open("rb") as stream:
-            stream.seek(self._log_starts[rank])
-            return stream.read().decode(errors="replace").splitlines()[-SHOWN_LINES:]
-
-    def _log(self, rank: int) -> Path:
-        return self._log_dir / f"rank-{rank}.log"
+    def _tell_failure(self) -> int:
+        """Show which rank failed first, and its last lines; those of rank 0 were shown as they came."""
+        first = min(self._failed(), key=lambda each: each.blame)
+        how = f"exit code {first.code}" if first.code > 0 else "it was killed or crashed"
+        where = "" if self._log_dir is None else str(self._log_dir / log_name(first.rank))
+        message = f"process {first.rank} of {self._world}{self._ranks.place(first.rank)} failed ({how})"
+        console.error(Problem(message, where))
+        if first.rank != 0:
+            for line in self._last_lines[first.rank].decode(errors="replace").splitlines()[-SHOWN_LINES:]:
+                console.note(line)
+        return first.code if first.code in (EXIT_USER, EXIT_INTERRUPTED) else EXIT_FAILED
 
 
-class Relay:
+def log_name(rank: int) -> str:
+    """The file of a rank's log in the folder of logs."""
+    return f"rank-{rank}.log"
+
+
+class _Relay:
     """Forwards bytes of a rank to a text stream; an incomplete character waits for its remaining bytes."""
 
     def __init__(self, stream: TextIO):
@@ -207,22 +327,3 @@ class Relay:
         if block:
             self._stream.write(self._decoder.decode(block))
             self._stream.flush()
-
-
-def _read(pipe: int) -> bytes:
-    try:
-        return os.read(pipe, 1 << 16)
-    except BlockingIOError:
-        return b""
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _signal_group(process: int, number: signal.Signals) -> None:
-    """Send `number` to the process group that `process` leads, its workers included; none left is no error."""
-    try:
-        os.killpg(process, number)
-    except ProcessLookupError:
-        pass

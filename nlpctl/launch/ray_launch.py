@@ -17,8 +17,6 @@ import os
 import platform
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -30,23 +28,21 @@ from typing import TextIO
 from nlpctl import console
 from nlpctl.checksums import sha256_of
 from nlpctl.config.schema import Recipe, RuntimeSection
-from nlpctl.errors import EXIT_INTERRUPTED, EXIT_OK, RunFailed, UserError
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import STAGING_PREFIX, staged_dir, staged_file, staging_prefix
-from nlpctl.launch.launch import PORTS, port_lost, without_launchers
-from nlpctl.launch.rank_monitor import SETTLE_SECONDS, SHOWN_LINES, TERM_SECONDS, Ended, Relay, tell_failure
+from nlpctl.launch.launch import without_launchers
+from nlpctl.launch.rank_monitor import TERM_SECONDS, RankProcess, RankStatus, end_processes, log_name, run_ranks
 from nlpctl.layout import CHECKPOINTS, EVENTS, LOGS, MODEL
 from nlpctl.names import counted
-from nlpctl.parent import python_until_parent_ends
-from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
-from nlpctl.runtime.ranks import EXCHANGE, PORT_TAKEN, free_port, gloo_variables, rank_variables
+from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.ranks import device_variables, free_port, gloo_variables, rank_variables
 from nlpctl.runtime.ray_cluster import ActorHandle, NodeActor, NodeRequirements, ResourceRequest, ray_cluster
 from nlpctl.runtime.versions import engine_versions
-from nlpctl.runtime.worker import WorkerLost, module_path
+from nlpctl.runtime.worker import WorkerLost
 
 RECIPE_FILE, RUN_FOLDER = "{recipe}", "{folder}"  # in the arguments of a rank: its files, wherever they lie
-_POLL_SECONDS, _SYNC_SECONDS = 0.2, 1.0
+_SYNC_SECONDS = 1.0
 _CHUNK = 32 << 20  # bytes of a file per message
-_LOST_SECONDS = 5.0  # in which Ray notices that a machine is gone whose processes the others miss already
 _UNITS = (CHECKPOINTS, MODEL)  # folders that are whole or absent
 
 
@@ -65,18 +61,10 @@ class MachineFacts:
     sums: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Polled:
-    """What a rank has written since the last time, and its exit code: None while it runs."""
-
-    log: bytes
-    output: bytes
-    code: int | None
-    port_taken: bool
-
-
 class RankKeeper(NodeActor):
     """Keeps one rank on its machine. Its methods raise nothing but what Ray itself raises."""
+
+    _process: RankProcess | None = None
 
     def facts(self, mark: str, files: Sequence[str]) -> MachineFacts:
         """`mark`: a file in the run directory that was made just now; `files`: those to read."""
@@ -109,50 +97,25 @@ class RankKeeper(NodeActor):
             stream.write(content)
 
     def start(self, arguments: Sequence[str], variables: Mapping[str, str], address: str) -> None:
-        """Start the rank: `python -m nlpctl ARGUMENTS` with `variables`."""
+        """Start the rank: `python -m nlpctl ARGUMENTS` with `variables`. `address`: of this machine."""
         places = {RECIPE_FILE: str(self._recipe), RUN_FOLDER: str(self._run)}
         words = [places.get(word, word) for word in arguments]
-        (self._own / PORT_TAKEN).unlink(missing_ok=True)
-        own = {EXCHANGE: str(self._own), "PYTHONPATH": module_path(), "PYTHONIOENCODING": "utf-8"}
-        environment = {**without_launchers(os.environ), **gloo_variables(address), **variables, **own}
-        self._log, self._output = self._own / "log", self._own / "output"
-        self._read = {self._log: 0, self._output: 0}
-        before = signal.pthread_sigmask(signal.SIG_SETMASK, ())  # threads of Ray block signals, which it would inherit
-        try:
-            with self._log.open("wb") as log, self._output.open("wb") as output:
-                # A session of its own: it is ended with its data workers.
-                self._process = subprocess.Popen(
-                    python_until_parent_ends("-m", "nlpctl", *words),
-                    env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=log, start_new_session=True,
-                )  # fmt: skip
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        environment = {**without_launchers(os.environ), **gloo_variables(address), **variables}
+        self._process = RankProcess(["-m", "nlpctl", *words], environment, self._own, self._own / "log")
+        self._process.start()
 
-    def poll(self) -> Polled:
-        code = self._process.poll()  # before the last lines are read
-        return Polled(self._new(self._log), self._new(self._output), code, (self._own / PORT_TAKEN).exists())
-
-    def _new(self, path: Path) -> bytes:
-        with path.open("rb") as stream:
-            stream.seek(self._read[path])
-            block = stream.read(_CHUNK)
-        self._read[path] += len(block)
-        return block
+    def poll(self) -> RankStatus:
+        assert self._process is not None
+        return self._process.poll()
 
     def send_signal(self, number: int) -> None:
+        assert self._process is not None
         self._process.send_signal(number)
 
     def stop(self) -> None:
         """End the rank, if it runs, and its data workers."""
-        if not hasattr(self, "_process"):
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(TERM_SECONDS)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        if self._process is not None:
+            end_processes([self._process])
 
     def end(self) -> None:
         """Stop, and remove what is of no use any more."""
@@ -264,7 +227,7 @@ class RayRanks:
         if log_dir is not None:
             log_dir.mkdir(parents=True, exist_ok=True)
             for rank in range(self.world):
-                (log_dir / f"rank-{rank}.log").touch()
+                (log_dir / log_name(rank)).touch()
         if not self._machines:
             self.compare({}, (), Path(tempfile.gettempdir()))
         seen = str(run.absolute()) if run is not None and self._shared else None
@@ -273,144 +236,89 @@ class RayRanks:
                 actor.given(actor.begin("open", seen, self._token, recipe))
             self._opened = True
         home = _Home(self._actors[:: self._each], run) if run is not None and not self._shared else None
-        for _ in range(PORTS):
+        ranks = _ActorRanks(self._actors, self._machines, self.device, arguments, log_dir, home)
+        with sigterm_interrupts():
+            code = run_ranks(ranks, self.world, log_dir, output)
             if home is not None:
-                home.send()
-            with sigterm_interrupts(), self._started(arguments):
-                code = _Watch(self._actors, self._hosts(), log_dir, home, output or sys.stdout).until_end()
-            if code is not None:
-                return code
-            console.note("the port of the processes was taken: all of them start again, with another port")
-        raise port_lost(log_dir or Path())
-
-    def _hosts(self) -> list[str]:
-        """The host of every rank."""
-        return [machine.host for machine in self._machines for _ in range(self._each)]
-
-    @contextlib.contextmanager
-    def _started(self, arguments: Sequence[str]) -> Iterator[None]:
-        addresses = [machine.address for machine in self._machines for _ in range(self._each)]
-        port = self._actors[0].given(self._actors[0].begin("port"))
-        endpoints = [f"{address}:{port + 1 + rank}" for rank, address in enumerate(addresses)]
-        device = {"FLAGS_selected_gpus": "0"}
-        if self.device == "cpu":
-            device = {"CUDA_VISIBLE_DEVICES": "", "PADDLE_DISTRI_BACKEND": "gloo"}
-        try:
-            for rank, actor in enumerate(self._actors):
-                place = rank_variables(rank, endpoints, f"{addresses[0]}:{port}", rank % self._each, self._each)
-                actor.given(actor.begin("start", arguments, {**place, **device}, addresses[rank]))
-            yield
-        finally:
-            self._all("stop")
-
-    def _all(self, method: str) -> None:
-        """Call a method of all actors that are still there, side by side."""
-        for actor, begun in [(actor, actor.begin(method)) for actor in self._actors]:
-            with contextlib.suppress(RunFailed):
-                actor.ended(begun, 2 * TERM_SECONDS)
+                home.fetch()
+                home.fetch_events()
+        return code
 
     def end(self) -> None:
         """Ends all ranks, and removes what they left on their machines."""
         with contextlib.suppress(Exception):  # the connection with the cluster may be what has ended
-            self._all("end")
+            _call_all(self._actors, "end")
 
 
-class _Watch:
-    """Waits for the ranks of one launch: relays rank 0, writes their logs, detects the first failure."""
+def _call_all(actors: Sequence[ActorHandle], method: str) -> None:
+    """Call a method of all actors that are still there, side by side."""
+    for actor, begun in [(actor, actor.begin(method)) for actor in actors]:
+        with contextlib.suppress(RunFailed):
+            actor.ended(begun, 2 * TERM_SECONDS)
+
+
+class _ActorRanks:
+    """The ranks of one launch, as processes that actors keep: `Ranks` of rank_monitor.py."""
+
+    poll_seconds = 0.2
+    settle_seconds = 5.0  # Ray may notice that a machine is gone after the others have missed its processes
 
     def __init__(
         self,
         actors: Sequence[ActorHandle],
-        hosts: Sequence[str],
+        machines: Sequence[MachineFacts],
+        device: str,
+        arguments: Sequence[str],
         log_dir: Path | None,
         home: _Home | None,
-        output: TextIO,
     ):
-        self._actors, self._hosts, self._log_dir, self._home = actors, hosts, log_dir, home
-        self._ended: dict[int, Ended] = {}
-        self._last: list[bytes] = [b""] * len(actors)
-        self._stdout, self._stderr = Relay(output), Relay(sys.stderr)
-        self._port_taken = False
-        self._synced = time.monotonic()
+        self._actors, self._device, self._arguments = actors, device, arguments
+        self._each = len(actors) // len(machines)
+        self._machines = [machine for machine in machines for _ in range(self._each)]  # of every rank
+        self._log_dir, self._home = log_dir, home
+        self._synced = 0.0
 
-    def until_end(self) -> int | None:
-        """The exit code; None: the port was taken. RunFailed: a machine is lost."""
-        try:
-            while len(self._ended) < len(self._actors) and not self._failed():
-                self._poll()
-                time.sleep(_POLL_SECONDS)
-            failed = self._failed()
-            if failed:  # the others tell their errors, or Ray that their machine is gone
-                self._until(SETTLE_SECONDS if any(each.code == 2 for each in failed) else _LOST_SECONDS)
-        except KeyboardInterrupt:
-            console.note("interrupted: all processes stop after a common step; Ctrl-C again to stop now")
-            for actor in self._actors:
-                actor.begin("send_signal", signal.SIGINT)
-            self._until(STOP_SECONDS + TERM_SECONDS)
-            self._sync()
-            return EXIT_INTERRUPTED
-        self._sync()
+    def start(self) -> None:
         if self._home is not None:
-            self._home.fetch_events()
-        if self._port_taken:
-            return None
-        failed = self._failed()
-        if self._log_dir is None and (own := self._ended.get(0)) is not None and own.code is not None:
-            return own.code
-        return tell_failure(failed, len(self._actors), self._log_of) if failed else EXIT_OK
+            self._home.send()
+            self._synced = time.monotonic()
+        port = self._actors[0].given(self._actors[0].begin("port"))
+        endpoints = [f"{machine.address}:{port + 1 + rank}" for rank, machine in enumerate(self._machines)]
+        master = f"{self._machines[0].address}:{port}"
+        device = device_variables(None if self._device == "cpu" else 0)  # Ray shows each actor its own cards alone
+        for rank, actor in enumerate(self._actors):
+            variables = rank_variables(rank, endpoints, master, rank % self._each, self._each)
+            address = self._machines[rank].address
+            actor.given(actor.begin("start", self._arguments, {**variables, **device}, address))
 
-    def _failed(self) -> list[Ended]:
-        return [each for each in self._ended.values() if each.code != 0]
-
-    def _until(self, seconds: float) -> None:
-        """Poll until all have ended, or `seconds` are over."""
-        until = time.monotonic() + seconds
-        while len(self._ended) < len(self._actors) and time.monotonic() < until:
-            self._poll()
-            time.sleep(_POLL_SECONDS)
-
-    def _poll(self) -> None:
-        """Take in what is new. RunFailed: a machine is lost."""
-        asked = [(rank, actor.begin("poll")) for rank, actor in enumerate(self._actors) if rank not in self._ended]
+    def poll(self, ranks: Sequence[int]) -> Iterator[tuple[int, RankStatus]]:
+        asked = [(rank, self._actors[rank].begin("poll")) for rank in ranks]  # side by side
         for rank, reference in asked:
             try:
-                polled: Polled = self._actors[rank].given(reference)
+                status: RankStatus = self._actors[rank].given(reference)
             except WorkerLost as error:
                 reason = error.problems[0].message.partition(". ")[0]
                 hint = "see whether the machine and its network are well; "
                 hint += "@[resume=true] goes on from the last checkpoint"
-                raise RunFailed(f"machine {self._hosts[rank]} is lost: {reason}", "@[cluster]", hint) from None
-            self._take_in(rank, polled)
+                message = f"machine {self._machines[rank].host} is lost: {reason}"
+                raise RunFailed(message, "@[cluster]", hint) from None
+            if status.log and self._log_dir is not None:
+                with (self._log_dir / log_name(rank)).open("ab") as stream:
+                    stream.write(status.log)
+            yield rank, status
         if self._home is not None and time.monotonic() > self._synced + _SYNC_SECONDS:
-            self._sync()
-
-    def _take_in(self, rank: int, polled: Polled) -> None:
-        if polled.log:
-            if self._log_dir is not None:
-                with self._log(rank).open("ab") as stream:
-                    stream.write(polled.log)
-            self._last[rank] = (self._last[rank] + polled.log)[-65_536:]
-        if rank == 0:
-            self._stderr.write(polled.log)
-            self._stdout.write(polled.output)
-        self._port_taken |= polled.port_taken
-        if polled.code is not None:
-            code = polled.code if polled.code >= 0 else None
-            # gloo aborts the others when one is killed, often before both are seen to have ended.
-            when = time.time() + (_POLL_SECONDS if polled.code == -signal.SIGABRT else 0.0)
-            self._ended[rank] = Ended(rank, code, when, f" on {self._hosts[rank]}")
-
-    def _sync(self) -> None:
-        if self._home is not None:
             self._home.fetch()
-        self._synced = time.monotonic()
+            self._synced = time.monotonic()
 
-    def _log(self, rank: int) -> Path:
-        return (self._log_dir or Path()) / f"rank-{rank}.log"
+    def interrupt(self) -> None:
+        for actor in self._actors:
+            actor.begin("send_signal", signal.SIGINT)
 
-    def _log_of(self, rank: int) -> tuple[str, Sequence[str]]:
-        where = "" if self._log_dir is None else str(self._log(rank))
-        return where, self._last[rank].decode(errors="replace").splitlines()[-SHOWN_LINES:]
+    def stop(self) -> None:
+        _call_all(self._actors, "stop")
+
+    def place(self, rank: int) -> str:
+        return f" on {self._machines[rank].host}"
 
 
 class _Home:

@@ -1,6 +1,7 @@
-"""Rank and world size, from the environment variables of Paddle, and how the ranks meet.
+"""Rank and world size, in the environment variables of Paddle, and how the ranks meet.
 
-paddle.distributed.launch sets these variables for the processes of one machine; for those of several, nlpctl does.
+nlpctl sets these variables as paddle.distributed.launch does (launch/), or by what a scheduler has set. A rank that
+nlpctl started has a folder for notes to the process that watches it (launch/rank_monitor.py).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from pathlib import Path
 
 from nlpctl.errors import RunFailed, UserError
 
-PORT_TAKEN = "port-taken"  # a file in EXCHANGE, for the launcher
 RANK, WORLD_SIZE = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"
-EXCHANGE = "NLPCTL_EXCHANGE"  # a folder of the launcher, if there is one
+EXCHANGE = "NLPCTL_EXCHANGE"  # a rank's folder for notes, if nlpctl started it
+PORT_TAKEN = "port-taken"  # a note: this rank could not meet the others
 GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 _GET_ADDRESS = 0x8915  # SIOCGIFADDR
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000  # below those that the system gives to outgoing connections
@@ -49,7 +50,7 @@ def _number(variable: str, default: int) -> int:
 
 
 def is_child() -> bool:
-    """True in a process that a launcher started as one of several; it must not launch again."""
+    """True in a process that was started as one of several; it must not start others."""
     return world_size() > 1
 
 
@@ -77,8 +78,35 @@ def rank_variables(
     }
 
 
+def device_variables(card: int | None) -> dict[str, str]:
+    """The variables of a rank's device. `card`: its number among those that the rank sees; None: it is on CPU."""
+    if card is None:
+        return {"CUDA_VISIBLE_DEVICES": "", "PADDLE_DISTRI_BACKEND": "gloo"}
+    return {"FLAGS_selected_gpus": str(card)}
+
+
+def exit_note(process: int) -> str:
+    """The name of the note in which a rank leaves its exit code. `process`: its id, since programs that it starts
+    inherit its environment."""
+    return f"exit-code-{process}"
+
+
+def note_exit(code: int) -> int:
+    """In a rank that nlpctl started, note its exit code; returns `code`.
+
+    Otherwise the others would wait for one whose process does not end: a thread of NCCL may wait for them in turn.
+    """
+    if EXCHANGE in os.environ:
+        path = Path(os.environ[EXCHANGE], exit_note(os.getpid()))
+        with contextlib.suppress(OSError):  # a full disk; the exit code itself is still seen
+            staged = path.with_suffix(".new")
+            staged.write_text(str(code), encoding="ascii")
+            staged.rename(path)
+    return code
+
+
 def free_port() -> int:
-    """A port of this machine that is free now; PORT_RANGE=FIRST:LAST names others, as for Paddle's launcher."""
+    """A port of this machine that is free now; PORT_RANGE=FIRST:LAST names others, as for paddle.distributed.launch."""
     first, _, last = os.environ.get("PORT_RANGE", f"{_FIRST_PORT}:{_LAST_PORT}").partition(":")
     drawn = random.SystemRandom()  # by the seed of a recipe, all runs would draw the same
     for _ in range(100):
@@ -112,7 +140,7 @@ def gloo_variables(address: str) -> dict[str, str]:
 def meeting() -> Iterator[None]:
     """Around what lets the processes of a run meet at the port that was chosen for them.
 
-    RunFailed if another program has taken it since; a launcher of ours then starts all of them again.
+    RunFailed if another program has taken it since; where nlpctl started them, it then starts all of them again.
     """
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # Paddle 3 lists the flags that are set; --json is for results

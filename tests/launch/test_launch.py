@@ -1,11 +1,13 @@
-"""Launched processes compute together, fail with the right message, and never outlive the command.
+"""Ranks of one machine compute together, fail with the right message, and never outlive the command.
 
 Ranks write their process ids (and those of a helper each starts) to a folder, where the tests look them up.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,8 +18,7 @@ import pytest
 
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
-from nlpctl.launch import launch as launch_module
-from nlpctl.launch.launch import launch, processes_wanted
+from nlpctl.launch.launch import launch, processes_wanted, rank_environment, without_launchers
 from nlpctl.runtime.device import usable_gpu
 from nlpctl.runtime.worker import is_alive
 
@@ -59,9 +60,10 @@ def test_two_processes_reduce_and_rank_0_is_relayed(tmp_path, capfd, monkeypatch
 
 RANK = """
 import os, pathlib, signal, subprocess, sys, time
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # as the command line does
 rank, folder = os.environ["PADDLE_TRAINER_ID"], pathlib.Path(sys.argv[1])
 helper = subprocess.Popen(["sleep", "600"])  # stands for a data loader worker
-(folder / f"{rank}.new").write_text(f"{os.getpid()} {helper.pid} {os.getppid()}")
+(folder / f"{rank}.new").write_text(f"{os.getpid()} {helper.pid}")
 (folder / f"{rank}.new").rename(folder / f"{rank}.processes")
 def wait_for(number):
     while not (folder / f"{number}.processes").exists():
@@ -97,8 +99,8 @@ class Ranks:
             time.sleep(0.02)
         raise AssertionError("the ranks did not start")
 
-    def assert_gone(self, seconds: float = 0.0) -> None:
-        deadline = time.monotonic() + seconds
+    def assert_gone(self) -> None:
+        deadline = time.monotonic() + 10  # helpers were killed, which takes the kernel a moment
         while any(is_alive(number) for number in self.started()) and time.monotonic() < deadline:
             time.sleep(0.02)
         assert [number for number in self.started() if is_alive(number)] == []
@@ -226,10 +228,10 @@ except KeyboardInterrupt:
         # The helpers are no ranks: the kernel ends those with their parents only where they ask for it.
         processes = ranks.started()
         deadline = time.monotonic() + 10
-        while any(is_alive(each) for each in (processes[0], processes[2], processes[3], processes[5])):
-            assert time.monotonic() < deadline, "a rank or the launcher outlived the killed command"
+        while any(is_alive(each) for each in (processes[0], processes[2])):
+            assert time.monotonic() < deadline, "a rank outlived the killed command"
             time.sleep(0.02)
-        for helper in (processes[1], processes[4]):
+        for helper in (processes[1], processes[3]):
             os.kill(helper, signal.SIGKILL)
     else:
         assert driver.returncode == 130 and "interrupted" in err and "Traceback" not in err
@@ -237,11 +239,26 @@ except KeyboardInterrupt:
         ranks.assert_gone()
 
 
-def test_processes_that_never_start_are_told(tmp_path, capfd, monkeypatch):
-    monkeypatch.setattr(launch_module, "_command", lambda *_: [sys.executable, "-c", "raise SystemExit('no launcher')"])
-    assert launch([], 2, (), tmp_path) == 1
+def test_processes_that_cannot_start_are_told(tmp_path, capfd):
+    assert launch([], 2, (), tmp_path, ("-m", "no_such_module")) == 1
     err = capfd.readouterr().err
-    assert "could not start (exit code 1)" in err and "no launcher" in err
+    assert "of 2 failed (exit code 1)" in err and "No module named no_such_module" in err
+
+
+def test_a_rank_that_does_not_end_after_its_exit_code(tmp_path, capfd):
+    """As one whose threads wait for the others in NCCL: what it has noted counts, also where all others wait for it."""
+    script = tmp_path / "hangs.py"
+    script.write_text(
+        "import os, sys, threading, time\n"
+        "from nlpctl.runtime.ranks import note_exit, rank\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "time.sleep(600 * (1 - rank()))\n"
+        "print('broken here', file=sys.stderr)\n"
+        "sys.exit(note_exit(1))\n"
+    )
+    assert launch([], 2, (), tmp_path / "logs", (str(script),)) == 1
+    err = capfd.readouterr().err
+    assert "process 1 of 2 failed (exit code 1)" in err and "broken here" in err
 
 
 def test_how_many_processes(monkeypatch):
@@ -254,6 +271,52 @@ def test_how_many_processes(monkeypatch):
         processes_wanted(RuntimeSection(device="gpu", nproc=2))
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
     assert processes_wanted(RuntimeSection(nproc=3)) == 1
+
+
+DUMP = """
+import json, os, pathlib
+rank = os.environ["PADDLE_TRAINER_ID"]
+pathlib.Path(__file__).with_name(f"{rank}.json").write_text(json.dumps(dict(os.environ)))
+"""
+# What the launcher sets besides is for its own use, or comes from its imports: Paddle's and OpenCV's.
+OWN = {"POD_NAME", "PADDLE_LOG_DIR", "PADDLE_BACKUP_ENV_PATH", "PADDLE_AUTO_CLUSTER", "OMP_NUM_THREADS",
+       "LD_LIBRARY_PATH", "CUSTOM_DEVICE_ROOT", "QT_QPA_FONTDIR", "QT_QPA_PLATFORM_PLUGIN_PATH"}  # fmt: skip
+
+
+@pytest.mark.parametrize("devices, visible, seen", [((), None, None), ((1, 0), "4,7", "7,4"), ((0, 2), None, "0,2")])
+def test_ranks_get_the_variables_of_the_launcher_of_paddle(tmp_path, monkeypatch, devices, visible, seen):
+    """Where CUDA_VISIBLE_DEVICES names cards, the launcher looks at none of them."""
+    if not devices and usable_gpu().count:
+        pytest.skip("the launcher would take the cards of this machine")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    script = tmp_path / "dump.py"
+    script.write_text(DUMP)
+    options = ["--nproc_per_node", "2", "--host", "127.0.0.1", "--log_dir", str(tmp_path / "logs")]
+    command = [sys.executable, "-m", "paddle.distributed.launch", *options, str(script)]
+    theirs_sees = {} if seen is None else {"CUDA_VISIBLE_DEVICES": seen}
+    subprocess.run(command, env=without_launchers(os.environ) | theirs_sees, check=True, capture_output=True)
+    ours_sees = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    for rank in (0, 1):
+        theirs = json.loads((tmp_path / f"{rank}.json").read_text())
+        ours = rank_environment(rank, 2, devices, 25_000, {**os.environ, **ours_sees})
+        if devices:
+            assert (ours["CUDA_VISIBLE_DEVICES"], ours["FLAGS_selected_gpus"]) == (seen, str(rank))
+        else:
+            assert ours.pop("CUDA_VISIBLE_DEVICES") == ""  # a GPU build would look at the cards
+        assert without_ports(ours) == without_ports(theirs)
+        assert len({ours["PADDLE_MASTER"], *ours["PADDLE_TRAINER_ENDPOINTS"].split(",")}) == 3
+
+
+def without_ports(environ: dict[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in environ.items() if name not in OWN and not name.startswith("NLPCTL_")}
+    return {name: re.sub(r"127\.0\.0\.1:\d+", "HERE", kept[name]) if name.startswith("PADDLE_") else kept[name]
+            for name in kept}  # fmt: skip
+
+
+def test_variables_of_other_launchers_do_not_reach_the_ranks():
+    names = ("PADDLE_BACKUP_ENV_PATH", "PADDLE_TRAINERS_ENDPOINTS", "PADDLE_WITH_GLOO", "FLAGS_selected_gpus")
+    ours = rank_environment(0, 2, (), 25_000, {**dict.fromkeys(names, "1"), "http_proxy": "http://127.0.0.1:9"})
+    assert not ours.keys() & set(names) and ours["http_proxy"] == "http://127.0.0.1:9"
 
 
 def test_missing_cards_are_refused_before_anything_starts(tmp_path):
