@@ -248,7 +248,7 @@ class Model:
         """
         from nlpctl.data.frames import GivenRows
         from nlpctl.data.rows.examples import BadRowLog, ExampleReader, load_examples
-        from nlpctl.data.splits import groups_of, read_labelled_split, values_of
+        from nlpctl.data.training_data import groups_of, read_labelled_split, values_of
         from nlpctl.inference.evaluate import require_scorable, score
 
         labels = self._trained.task.labels

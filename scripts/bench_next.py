@@ -26,7 +26,7 @@ from scipy.stats import t
 
 import nlpctl
 from nlpctl.config.load import load_recipe
-from nlpctl.data.inputs import open_inputs
+from nlpctl.data.predict_input import open_inputs
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.datatools.next import next_rows
 

@@ -17,7 +17,7 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import raise_failure
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.runtime.process import set_up_process
 

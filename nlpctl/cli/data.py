@@ -289,7 +289,7 @@ def split(
     """
     resolved = load_data_recipe(recipe, file, ctx)
     from nlpctl.config.recipe_text import as_yaml, in_recipe, refuse_rewriting, write_files
-    from nlpctl.datatools.inspect import split_data
+    from nlpctl.datatools.split import split_data
 
     shares = {"dev": dev, "test": test, **({} if train is None else {"train": train})}
     with located(resolved):

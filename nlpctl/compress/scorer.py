@@ -51,7 +51,7 @@ from nlpctl.data.open_split import files_of, has_split, open_split
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import groups_of, read_labelled_split
+from nlpctl.data.training_data import groups_of, read_labelled_split
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import remove_leftovers
 from nlpctl.inference.timed_process import Subject, TimedModel, TimedProcess, TimedRows

@@ -21,10 +21,10 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.changed_rows import unmapped_source
-from nlpctl.data.inspect.duplicates import find_duplicates
-from nlpctl.data.inspect.lengths import EstimatedTokens
-from nlpctl.data.inspect.report import shortened
-from nlpctl.data.inspect.rows import InspectedRow, inspect_split
+from nlpctl.data.inspection.duplicates import find_duplicates
+from nlpctl.data.inspection.lengths import EstimatedTokens
+from nlpctl.data.inspection.report import shortened
+from nlpctl.data.inspection.rows import InspectedRow, inspect_split
 from nlpctl.data.open_split import SPLITS, FileRows, has_split, open_split
 from nlpctl.data.readers.packed import packing
 from nlpctl.data.readers.row import place

@@ -14,14 +14,15 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.changed_rows import warn_of_map
 from nlpctl.data.open_split import open_split, values_to_write
+from nlpctl.data.partition import read_split_rows
 from nlpctl.data.passthrough_columns import json_line
 from nlpctl.data.readers.row import Row
 from nlpctl.data.rows.labels import label_names
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.split_rows import read_split_rows
-from nlpctl.data.splits import resolve_labels
 from nlpctl.data.text.word_spans import load_jieba
-from nlpctl.datatools.inspect import prepare_to_read, refuse_files
+from nlpctl.data.training_data import resolve_labels
+from nlpctl.datatools.inspect import prepare_to_read
+from nlpctl.datatools.split import refuse_files
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, staged_file, writing
 from nlpctl.outputs import refuse_pipe

@@ -21,8 +21,9 @@ from nlpctl.data.rows.labels import LabelSet, label_name, label_names
 from nlpctl.data.rows.multi_label_rows import row_labels
 from nlpctl.data.rows.tag_scheme import OUTSIDE, UNTYPED, detect_scheme
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
-from nlpctl.data.splits import resolve_labels
-from nlpctl.datatools.inspect import prepare_to_read, refuse_files
+from nlpctl.data.training_data import resolve_labels
+from nlpctl.datatools.inspect import prepare_to_read
+from nlpctl.datatools.split import refuse_files
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file, writing
 from nlpctl.outputs import is_stream, refuse_output

@@ -26,7 +26,7 @@ from nlpctl.data.readers.lines import is_blank, refuse_surrogates
 from nlpctl.data.readers.readers import read_rows
 from nlpctl.data.readers.row import BadRow, Row
 from nlpctl.data.readers.tables import COMMA, QUOTED_TSV, separated
-from nlpctl.datatools.inspect import refuse_files
+from nlpctl.datatools.split import refuse_files
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json, small_text, staged_file, writing
 from nlpctl.names import counted

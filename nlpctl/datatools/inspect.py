@@ -1,44 +1,33 @@
-"""`nlpctl data`: inspect the data of a recipe and split it."""
+"""`nlpctl data inspect`: what the rows of a recipe hold, and what is wrong with them."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nlpctl import console
 from nlpctl.checksums import AlteredFiles
 from nlpctl.config.schema import Recipe
-from nlpctl.data.changed_rows import unmapped_source
-from nlpctl.data.inspect.duplicates import NEAR
-from nlpctl.data.inspect.lengths import CountedTokens, EstimatedTokens, TokenCounter
-from nlpctl.data.inspect.page import Extent, all_tables, current_folder, inspection_page
-from nlpctl.data.inspect.report import Inspection, advice, inspect_rows
-from nlpctl.data.inspect.rows import inspect_split, rows_with_repeated_keys
+from nlpctl.data.inspection.lengths import CountedTokens, EstimatedTokens, TokenCounter
+from nlpctl.data.inspection.page import Extent, all_tables, current_folder, inspection_page
+from nlpctl.data.inspection.report import Inspection, advice, inspect_rows
+from nlpctl.data.inspection.rows import inspect_split, rows_with_repeated_keys
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.readers.row import RowSource
-from nlpctl.data.records import Records
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
-from nlpctl.data.split_rows import as_written, cut, label_counts, no_row_left, read_split_rows
-from nlpctl.data.splits import resolve_labels
-from nlpctl.documents import Document
+from nlpctl.data.training_data import resolve_labels
 from nlpctl.errors import UserError
-from nlpctl.files import staged_file, write_text_atomic, writing
+from nlpctl.files import write_text_atomic, writing
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.source import resolve_source
-from nlpctl.outputs import refuse_output
 from nlpctl.report.model import Table
 from nlpctl.report.page import refuse_other_page
 from nlpctl.runtime.process import configure_paddle, one_process, prepare_process, quiet_libraries
 
 SHOWN = 20  # rows listed per finding
-PARTS = ("train", "dev", "test")
-MANIFEST = "split.json"
 
 
 def inspect_data(
@@ -82,109 +71,6 @@ def write_page(inspection: Inspection, name: str, path: Path) -> None:
 def refuse_page(path: Path) -> None:
     """UserError if `path` exists and is not a page of nlpctl: an older page is replaced, other files never."""
     refuse_other_page(path, "name another file: @[html=PAGE.html]")
-
-
-@dataclass(frozen=True)
-class SplitResult:
-    """Per part: its file, the number of rows, and the number of examples per label."""
-
-    files: dict[str, Path]
-    rows: dict[str, int]
-    labels: dict[str, dict[str, int]]
-
-
-def split_data(
-    recipe: Recipe,
-    folder: Path,
-    shares: Mapping[str, float],
-    *,
-    group_by: str | None = None,
-    near: bool = False,
-    overwrite: bool = False,
-) -> SplitResult:
-    """Split the training rows of `recipe` into new files train, dev and test in `folder`, by training.seed.
-
-    `shares`: part to its share of the rows (below 1) or number of rows; a part that is not named gets none, except
-    train, which gets the rest. Rows with the same texts stay together, and so do the questions of one text; see
-    data/split_rows.cut for `group_by` and `near`. Raises UserError for bad rows (by data.on_bad_row), for shares that
-    add up to too much, and for existing files.
-    """
-    rows = task_rows(recipe.task, recipe.data)
-    if recipe.data.dataset is not None:  # may import Paddle
-        prepare_to_read(recipe)
-    source = open_split(rows, "train")
-    read = read_split_rows(source, rows, resolve_labels(rows, source))
-    # As they were before data.map, which a recipe that reads the parts calls again.
-    given = unmapped_source(source)
-    records = Records(given, as_written(given, read, recipe.data), read.starts)
-    targets = part_sizes(len(read.rows), shares)
-    files = {part: folder / f"{part}{records.suffix}" for part, size in targets.items() if size}
-    refuse_files([*files.values(), folder / MANIFEST], overwrite)
-    _refuse_older_parts(folder, files)
-    seed = recipe.training.seed
-    likeness = NEAR if near else None
-    chosen = cut(read, targets, seed, together=rows.split_together, group_by=group_by, near=likeness)
-    counts = {part: len(chosen[part]) for part in files}
-    labels = {part: label_counts(read, chosen[part]) for part in files}
-    manifest_values = {"source": source.description, "task": recipe.task, "seed": seed, "shares": dict(shares)}
-    manifest_values |= {
-        "group_by": group_by,
-        "near": likeness,
-        "rows": counts,
-        "labels": labels,
-        "skipped_rows": read.skipped,
-    }
-    # All are written to temporary files before the first is renamed, so that a full disk cannot mix two splits.
-    with writing(folder, "name another folder: @[output]"), contextlib.ExitStack() as staged:
-        for part, path in files.items():
-            staged.enter_context(staged_file(path)).write(records.content(chosen[part]))
-        manifest = staged.enter_context(staged_file(folder / MANIFEST))
-        manifest.write((json.dumps(manifest_values, ensure_ascii=False, indent=2) + "\n").encode())
-    return SplitResult(files, counts, labels)
-
-
-def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
-    """Number of rows of train, dev and test. UserError if they exceed `total`."""
-    sizes = dict.fromkeys(PARTS, 0)
-    for part, share in shares.items():
-        if share > 1 and share != int(share):
-            hint = "below 1 it is a share of the rows, from 1 on a number of rows"
-            raise UserError(f"{share:g} is neither a share nor a whole number", where=f"--{part}", hint=hint)
-        sizes[part] = round(share * total) if share < 1 else int(share)
-        if share and not sizes[part]:
-            raise no_row_left(part, f"{share:g} of {total:,} rows is less than one")
-    if "train" not in shares:
-        sizes["train"] = total - sum(sizes.values())
-    if sizes["train"] <= 0 or sum(sizes.values()) > total:
-        asked = ", ".join(f"{part} {size:,}" for part, size in sizes.items() if part in shares)
-        hint = "shares are below 1 and add up to 1 or less; from 1 on a value is a number of rows"
-        message = f"{total:,} rows cannot be split like this: {asked}"
-        raise UserError(message, where="@[dev], @[test], @[train]", hint=hint)
-    return sizes
-
-
-@dataclass(frozen=True)
-class SplitManifest(Document):
-    """split.json of `nlpctl data split`: how many rows of the data each part got, by its name."""
-
-    rows: Mapping[str, Any]
-
-
-def _refuse_older_parts(folder: Path, files: Mapping[str, Path]) -> None:
-    """UserError if a file of an earlier split would remain: its rows would be in the new files too."""
-    earlier = SplitManifest.load_if_valid(folder / MANIFEST)
-    if earlier is None:
-        return
-    for path in (path for part in PARTS if part in earlier.rows for path in sorted(folder.glob(f"{part}.*"))):
-        if path not in files.values():
-            message = "this file of an earlier split would remain, and its rows are in the new files too"
-            raise UserError(message, where=str(path), hint="delete it, or name another folder: @[output]")
-
-
-def refuse_files(written: Sequence[Path], overwrite: bool) -> None:
-    """UserError if `outputs.refuse_output` refuses one of the files."""
-    for path in written:
-        refuse_output(path, overwrite, exists="the file exists", elsewhere="name another place: @[output]")
 
 
 def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:

@@ -368,7 +368,7 @@ def _parts_folder(given: Given, ask: Ask, output: Path) -> Path | None:
 
 def _parts(folder: Path, task: TaskInfo, data: Mapping[str, Any], overwrite: bool) -> dict[str, Path]:
     """train, dev and test cut from the training file."""
-    from nlpctl.datatools.inspect import split_data
+    from nlpctl.datatools.split import split_data
 
     shares = {"dev": 0.1} | ({} if "test" in data else {"test": 0.1})
     recipe = load_recipe({"task": task.name, "data": dict(data)}, (), "apply")

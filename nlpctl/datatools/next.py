@@ -15,16 +15,15 @@ from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.changed_rows import warn_of_labels
-from nlpctl.data.input_files import ReadPosition, rows_at
-from nlpctl.data.inputs import PredictInput
-from nlpctl.data.inspect.report import shortened
+from nlpctl.data.inspection.report import shortened
 from nlpctl.data.open_split import SPLITS, has_split
 from nlpctl.data.passthrough_columns import GIVEN
+from nlpctl.data.predict_input import PredictInput, ReadPosition, rows_at
 from nlpctl.data.readers.row import BadRow, Row, place
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
-from nlpctl.data.splits import labelled_texts, text_key
 from nlpctl.data.text.truncated import warn_of_truncated
+from nlpctl.data.training_data import labelled_texts, text_key
 from nlpctl.datatools.convert import (
     JSONL,
     AnnotationWriter,

@@ -12,15 +12,15 @@ from nlpctl.config.keys import SECTIONS
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ColumnsSection
 from nlpctl.config.tasks import Start, TaskInfo
-from nlpctl.data.inspect.lengths import EstimatedTokens, Lengths, measure
-from nlpctl.data.inspect.report import UNEVEN
-from nlpctl.data.inspect.rows import InspectedSplit, inspect_split
+from nlpctl.data.inspection.lengths import EstimatedTokens, Lengths, measure
+from nlpctl.data.inspection.report import UNEVEN
+from nlpctl.data.inspection.rows import InspectedSplit, inspect_split
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.readers.annotation_rows import recognised_format
 from nlpctl.data.readers.conll import TAGS, TOKENS
 from nlpctl.data.readers.packed import suffix_of
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
-from nlpctl.data.splits import resolve_labels
+from nlpctl.data.training_data import resolve_labels
 from nlpctl.datatools.file_sniffer import Preview
 from nlpctl.errors import UserError
 from nlpctl.models.pretrained import Encoder

@@ -20,7 +20,7 @@ from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.tag_scheme import OUTSIDE, Span, TagScheme, detect_scheme
 from nlpctl.data.rows.tagged_rows import TaggedExample, first_places
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
-from nlpctl.datatools.inspect import refuse_files
+from nlpctl.datatools.split import refuse_files
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file, writing
 from nlpctl.inference.open_model import find_model, open_trained_model

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import resolved
 from nlpctl.console import display_width
-from nlpctl.data.inspect.lengths import CountedTokens
+from nlpctl.data.inspection.lengths import CountedTokens
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.readers.row import place
 from nlpctl.data.rows.examples import BadRowLog, ExampleReader, good_rows
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import resolve_labels
+from nlpctl.data.training_data import resolve_labels
 from nlpctl.datatools.inspect import prepare_to_read, token_counter
 from nlpctl.errors import UserError
 from nlpctl.launch.launch import processes_wanted

@@ -17,7 +17,7 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import TrainingData, read_training_data
+from nlpctl.data.training_data import TrainingData, read_training_data
 from nlpctl.errors import UserError
 from nlpctl.experiments.series import read_series
 from nlpctl.files import staged_dir, write_json_atomic

@@ -24,7 +24,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.config.user_code import require_named
 from nlpctl.data.open_split import has_split
-from nlpctl.data.split_rows import cut
+from nlpctl.data.partition import cut
 from nlpctl.errors import UserError
 from nlpctl.experiments.series import Member, TrainingRows, open_series, read_rows, refuse_early, resolve_values
 from nlpctl.files import write_json_atomic, write_text_atomic

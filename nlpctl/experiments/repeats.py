@@ -15,8 +15,8 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.config.user_code import require_named
-from nlpctl.data.inspect.duplicates import NEAR
-from nlpctl.data.split_rows import fold_rows
+from nlpctl.data.inspection.duplicates import NEAR
+from nlpctl.data.partition import fold_rows
 from nlpctl.errors import Interrupted, Problem, UserError
 from nlpctl.experiments.held_out import (
     HELD,

@@ -30,13 +30,13 @@ from nlpctl.config.schema import BySplitSection, DataSection, ModelSection, Reci
 from nlpctl.config.tasks import resolved
 from nlpctl.config.user_code import code_sums
 from nlpctl.data.open_split import FileRows, has_split, open_split
+from nlpctl.data.partition import SplitRows, as_written, read_split_rows
 from nlpctl.data.readers.row import RowSource
 from nlpctl.data.records import Records
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
-from nlpctl.data.split_rows import SplitRows, as_written, read_split_rows
-from nlpctl.data.splits import groups_of, read_labelled_split, resolve_labels
+from nlpctl.data.training_data import groups_of, read_labelled_split, resolve_labels
 from nlpctl.documents import Document, whole_content
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.files import (

@@ -26,7 +26,7 @@ from nlpctl.config.tasks import greater_is_better
 from nlpctl.config.user_code import require_named
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.documents import Document
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.experiments.best_recipe import best_text, own_text

@@ -11,8 +11,8 @@ from nlpctl import console
 from nlpctl.data.open_split import has_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import spread
-from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.training_data import read_labelled_split
 from nlpctl.engines.choice import Choice, open_choice, runnable_here
 from nlpctl.engines.speeds import reason_of, time_choices
 from nlpctl.engines.trained import TrainedModel

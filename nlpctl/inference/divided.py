@@ -17,10 +17,9 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.schema import Recipe
-from nlpctl.data.input_files import InputFile
-from nlpctl.data.input_shards import Range, Scanned, Shard, countable, cut_input, cut_shards, with_lines
-from nlpctl.data.inputs import KeptRowReader, PredictInput
 from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, parse_keep
+from nlpctl.data.predict_input import InputFile, KeptRowReader, PredictInput
+from nlpctl.data.predict_shards import Range, Scanned, Shard, countable, cut_input, cut_shards, with_lines
 from nlpctl.data.readers.packed import packing
 from nlpctl.data.rows.examples import BadRowLog
 from nlpctl.errors import UserError

@@ -13,7 +13,7 @@ import numpy as np
 from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
-from nlpctl.data.inputs import PredictInput
+from nlpctl.data.predict_input import PredictInput
 from nlpctl.data.readers.readers import no_rows
 from nlpctl.data.readers.row import BadRow, is_bad
 from nlpctl.data.rows.task_rows import TaskRows
@@ -27,7 +27,7 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 if TYPE_CHECKING:
     import numpy as np
 
-    from nlpctl.data.input_shards import ShardRows
+    from nlpctl.data.predict_shards import ShardRows
     from nlpctl.engines.pipeline import Pipeline
     from nlpctl.engines.trained import TrainedModel
     from nlpctl.tasks.base import Predictions

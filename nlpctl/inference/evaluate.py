@@ -16,8 +16,8 @@ from nlpctl.config.tasks import task_info
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.rows.examples import ExampleList, ExampleReader, places
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
-from nlpctl.data.splits import column_values, groups_of, read_labelled_split
 from nlpctl.data.text.truncated import warn_of_truncated
+from nlpctl.data.training_data import column_values, groups_of, read_labelled_split
 from nlpctl.data.validate import refuse_columns
 from nlpctl.errors import UserError
 from nlpctl.inference.divided_scores import DividedModel, divided_model

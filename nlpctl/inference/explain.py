@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
-from nlpctl.data.inputs import PredictInput
+from nlpctl.data.predict_input import PredictInput
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.text.truncated import warn_of_truncated
 from nlpctl.errors import Problem, UserError

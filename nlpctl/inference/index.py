@@ -16,7 +16,7 @@ import numpy as np
 
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.data.inputs import PredictInput, open_inputs
+from nlpctl.data.predict_input import PredictInput, open_inputs
 from nlpctl.data.readers.lines import numbered_lines, refuse_surrogates
 from nlpctl.data.readers.readers import no_rows
 from nlpctl.data.readers.row import BadRow, BlankLine, is_bad

@@ -16,7 +16,7 @@ import numpy as np
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
-from nlpctl.data.inputs import PredictInput
+from nlpctl.data.predict_input import PredictInput
 from nlpctl.data.readers.readers import no_rows
 from nlpctl.data.readers.row import BadRow, is_bad
 from nlpctl.errors import UserError

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from nlpctl import console, outputs
 from nlpctl.config.schema import Recipe
-from nlpctl.data.inputs import PredictInput, open_inputs
 from nlpctl.data.passthrough_columns import (
     BAD_ROW,
     KEEP_NONE,
@@ -29,6 +28,7 @@ from nlpctl.data.passthrough_columns import (
     with_kept,
     without_bad_row,
 )
+from nlpctl.data.predict_input import PredictInput, open_inputs
 from nlpctl.data.readers.packed import packing
 from nlpctl.data.readers.row import BadRow, BlankLine, is_bad
 from nlpctl.data.rows.task_rows import TaskRows, task_rows

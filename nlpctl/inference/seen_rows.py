@@ -14,7 +14,7 @@ from nlpctl.config.user_code import with_names_of
 from nlpctl.data.near_duplicates import row_key
 from nlpctl.data.rows.examples import ExampleList
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
-from nlpctl.data.splits import labelled_texts
+from nlpctl.data.training_data import labelled_texts
 from nlpctl.errors import UserError
 from nlpctl.layout import is_run, is_series
 from nlpctl.runtime.run_directory import RunDirectory

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
 
 from nlpctl import outputs
 from nlpctl.checksums import sha256_of
-from nlpctl.data.input_shards import Shard
+from nlpctl.data.predict_shards import Shard
 from nlpctl.documents import Count, Document
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import STAGING_PREFIX, remove_dir, remove_leftovers, staged_file, writing
@@ -43,7 +43,7 @@ class ShardPlan(Document):
     predict`, `embed` and `index build` with --workers, and read by --resume.
 
     `identity`: the model, the input, the settings; `engine`: name and precision; `shard_rows`: how many a shard has;
-    `ranges`: those that the input was cut into, as in data/input_shards.py (file, begin, end, line), and what is in
+    `ranges`: those that the input was cut into, as in data/predict_shards.py (file, begin, end, line), and what is in
     each, `scanned`: rows, bad rows, and the line at which some of its rows begin.
     """
 

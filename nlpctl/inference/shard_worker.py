@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe, RuntimeSection
-from nlpctl.data.input_files import InputFile
-from nlpctl.data.input_shards import Counted, Range, Scanned, Shard, ShardRows, count_lines, scan
-from nlpctl.data.inputs import PredictInput
 from nlpctl.data.passthrough_columns import PassthroughColumns
+from nlpctl.data.predict_input import InputFile, PredictInput
+from nlpctl.data.predict_shards import Counted, Range, Scanned, Shard, ShardRows, count_lines, scan
 from nlpctl.data.readers.row import is_bad
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows

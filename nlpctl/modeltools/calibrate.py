@@ -16,7 +16,7 @@ from nlpctl.data.open_split import SPLITS, has_split
 from nlpctl.data.rows.examples import ExampleList
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import groups_of, read_labelled_split
+from nlpctl.data.training_data import groups_of, read_labelled_split
 from nlpctl.data.validate import refuse_columns
 from nlpctl.errors import Interrupted, Problem, UserError
 from nlpctl.files import write_json_atomic, writing

@@ -13,8 +13,8 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.batching import LengthGroupedBatchSampler, TokenBatchSampler
 from nlpctl.data.batches.streaming import StreamingExamples
 from nlpctl.data.rows.examples import FeatureList, Placed, places
-from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import RunFailed
 from nlpctl.tasks.base import Task
 from nlpctl.training.oom import MicroBatching

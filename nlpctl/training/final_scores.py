@@ -17,7 +17,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.examples import ExampleList, ExampleReader, places
-from nlpctl.data.splits import TrainingData
+from nlpctl.data.training_data import TrainingData
 from nlpctl.engines.pipeline import evaluation_pipeline
 from nlpctl.engines.trained import TrainedModel, load_network
 from nlpctl.files import write_json_atomic

@@ -20,7 +20,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import resolved
 from nlpctl.config.user_code import user_code_blamed
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.runtime.machine import cpu_info
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries

@@ -20,7 +20,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.user_code import import_code, kind_of_code, named_code
 from nlpctl.data.rows.examples import require_full_batch
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import TrainingData, read_training_data
+from nlpctl.data.training_data import TrainingData, read_training_data
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.launch.launch import launch

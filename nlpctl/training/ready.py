@@ -13,11 +13,11 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.schema import OptimizerSection, Recipe
 from nlpctl.data.balance import balanced
-from nlpctl.data.inspect.lengths import CountedTokens, row_tokens
-from nlpctl.data.splits import TrainingData
+from nlpctl.data.inspection.lengths import CountedTokens, row_tokens
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.truncated import count_truncated
+from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import Problem
 from nlpctl.models.changes import describe_changes
 from nlpctl.models.load import LoadedModel

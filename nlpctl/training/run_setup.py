@@ -17,7 +17,7 @@ from nlpctl.config.dump import dump_recipe
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.schema import Recipe
 from nlpctl.config.user_code import code_sums, kind_of_code
-from nlpctl.data.splits import TrainingData
+from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 from nlpctl.report.model import Table

@@ -18,7 +18,7 @@ from nlpctl.config.keys import use_of
 from nlpctl.config.load import load_recipe
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.schema import Recipe
-from nlpctl.data.splits import TrainingData
+from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.launch.peers import Peers
 from nlpctl.launch.ray_launch import RECIPE_FILE, RUN_FOLDER, RayRanks

@@ -23,7 +23,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import resolved
 from nlpctl.config.user_code import require_named, user_code_blamed
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.launch.peers import Peers
 from nlpctl.launch.ray_launch import RayRanks
 from nlpctl.runtime.interrupt import stops_later

@@ -24,8 +24,8 @@ from nlpctl.config.user_code import (
     user_code_blamed,
 )
 from nlpctl.data.batches.collate import Batch, Collator, LoaderFailure, failure_batch, raise_failure
-from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.parameters import trains

@@ -17,7 +17,7 @@ from step_times import LOG_EVERY, StepTimes
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.models.families import Head
 from nlpctl.models.load import load_to_train
 from nlpctl.runtime.process import configure_paddle, prepare_process

@@ -174,7 +174,7 @@ def read_tensors(file: Path) -> Any:
 
 
 def _lines(file: Path) -> int:
-    from nlpctl.data.input_files import InputFile, file_lines
+    from nlpctl.data.predict_input import InputFile, file_lines
 
     with InputFile(str(file), "jsonl").open() as stream:
         return sum(1 for _ in file_lines(stream, str(file), "jsonl"))

@@ -16,7 +16,7 @@ from nlpctl.cli.predict import FORMATS
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.paths import further_files
 from nlpctl.convert.source import walk
-from nlpctl.data.input_files import expand_name
+from nlpctl.data.predict_input import expand_name
 from nlpctl.errors import UserError
 from nlpctl.names import is_utf8
 from nlpctl.runs.runs import find_runs

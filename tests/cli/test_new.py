@@ -19,7 +19,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.recipe_text import recipe_text
 from nlpctl.config.tasks import Start
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.models import pretrained
 
 ROOT = Path(__file__).resolve().parent.parent.parent

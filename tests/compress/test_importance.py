@@ -10,8 +10,8 @@ from made_runs import make_run
 from nlpctl.compress.networks.dynabert import Importance, measure_importance
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
 from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.training_data import read_training_data
 from nlpctl.models.pruned import PrunedShape, encoder_layers
 from nlpctl.tasks.base import make_task, task_class
 

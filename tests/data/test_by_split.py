@@ -11,7 +11,7 @@ import pytest
 from nlpctl.config.load import load_recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.errors import UserError
 
 ROWS = [("good room", "pos"), ("bad room", "neg")]

@@ -13,7 +13,7 @@ from nlpctl.config.user_code import code_sums
 from nlpctl.data.open_split import open_split
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.text_rows import TextRows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.errors import UserError
 
 CODE = """

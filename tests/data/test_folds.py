@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from nlpctl.data.inspect.duplicates import NEAR
+from nlpctl.data.inspection.duplicates import NEAR
+from nlpctl.data.partition import SplitRows, cut, fold_rows
 from nlpctl.data.readers.row import Row
-from nlpctl.data.split_rows import SplitRows, cut, fold_rows
 from nlpctl.errors import UserError
 
 WORDS = "room bed staff view food breakfast lobby street noise price window door lamp chair".split()

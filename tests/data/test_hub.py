@@ -19,7 +19,7 @@ from nlpctl.data.open_split import open_split
 from nlpctl.data.readers.row import BadRow, Row
 from nlpctl.data.rows.tagged_rows import TaggedRows
 from nlpctl.data.rows.text_rows import TextRows
-from nlpctl.data.splits import resolve_labels
+from nlpctl.data.training_data import resolve_labels
 from nlpctl.errors import UserError
 
 

@@ -10,15 +10,15 @@ import pytest
 
 from nlpctl.config.input_formats import ENDINGS, INPUT_FORMATS, OF_DATA, InputFormat
 from nlpctl.config.schema import ColumnsSection, DataFormat, DataSection
-from nlpctl.data.inputs import open_input
 from nlpctl.data.open_split import open_split
+from nlpctl.data.partition import read_split_rows
+from nlpctl.data.predict_input import open_input
 from nlpctl.data.readers.readers import read_rows
 from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, Row
 from nlpctl.data.records import Records
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.split_rows import read_split_rows
 from nlpctl.datatools.file_sniffer import preview_file
 
 TEXT = "text=good,label=1\nnothing\ntext=bad,label=0\n"

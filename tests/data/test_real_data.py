@@ -11,7 +11,7 @@ from nlpctl.config.schema import ColumnsSection, DataSection
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.examples import BadRowLog, ExampleReader, load_examples
 from nlpctl.data.rows.text_rows import TextRows
-from nlpctl.data.splits import resolve_labels
+from nlpctl.data.training_data import resolve_labels
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 PAIRS = ColumnsSection(text="sentence1", text_pair="sentence2")

@@ -12,7 +12,8 @@ from nlpctl.config.load import load_recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.records import Records
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.datatools.inspect import inspect_data, split_data
+from nlpctl.datatools.inspect import inspect_data
+from nlpctl.datatools.split import split_data
 from nlpctl.errors import UserError
 
 

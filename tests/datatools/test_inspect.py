@@ -16,7 +16,8 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
-from nlpctl.datatools.inspect import format_inspection, inspect_data, part_sizes, split_data, write_page
+from nlpctl.datatools.inspect import format_inspection, inspect_data, write_page
+from nlpctl.datatools.split import part_sizes, split_data
 from nlpctl.files import write_text_atomic
 
 ADJECTIVES = ("clean", "noisy", "large", "dark", "cheap", "old", "modern", "cosy", "damp", "bright")

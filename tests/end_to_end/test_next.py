@@ -82,7 +82,7 @@ def test_it_chooses_uncertain_rows_that_differ(work, pool):
 def test_the_same_rows_each_time_whatever_the_window(work, pool, monkeypatch):
     """Memory holds the most uncertain rows alone: windows that forget the others choose the same ones."""
     from nlpctl.config.recipe_of import recipe_of
-    from nlpctl.data.inputs import open_inputs
+    from nlpctl.data.predict_input import open_inputs
     from nlpctl.data.rows.task_rows import task_rows
     from nlpctl.datatools import next as labelling
 

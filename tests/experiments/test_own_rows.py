@@ -14,7 +14,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import resolve_labels
+from nlpctl.data.training_data import resolve_labels
 from nlpctl.datatools.audit import _Auditor, _targets
 from nlpctl.datatools.corrections import Edit, corrected
 from nlpctl.errors import UserError

@@ -10,7 +10,7 @@ import pytest
 
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.tasks import KNOWN_TASKS
-from nlpctl.data.inputs import open_input
+from nlpctl.data.predict_input import open_input
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.export.export import export
 from nlpctl.export.request import ExportRequest

@@ -8,7 +8,7 @@ import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.inference.seen_rows import warn_of_seen_rows
 
 ANNOTATED = [{"result": [{"from_name": "x", "value": {"choices": ["a"]}}]}]

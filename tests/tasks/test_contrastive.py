@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from nlpctl.config.load import load_recipe
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.rows.text_rows import TextExample
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.errors import UserError
 from nlpctl.runtime.process import set_up_process
 from nlpctl.tasks.base import make_task

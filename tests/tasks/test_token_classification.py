@@ -18,8 +18,8 @@ from nlpctl.data.batches.collate import raise_failure
 from nlpctl.data.batches.tagged_features import IGNORED
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.tagged_rows import TaggedRows
-from nlpctl.data.splits import read_training_data
 from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.training_data import read_training_data
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import make_task
 from nlpctl.tasks.token_classification import TokenClassification

@@ -11,7 +11,7 @@ from made_runs import CASES, make_run
 
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_labelled_split
+from nlpctl.data.training_data import read_labelled_split
 from nlpctl.errors import UserError
 
 CODE = """

@@ -9,9 +9,9 @@ import pytest
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.rows.text_rows import TextRows
-from nlpctl.data.splits import read_training_data
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.units import PAD, SEP, UNK, UnitEncoder, UnitSettings, UnitTokenizer
+from nlpctl.data.training_data import read_training_data
 from nlpctl.training.ready import warn_of_truncated_rows
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.data.splits import TrainingData
+from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
 
 

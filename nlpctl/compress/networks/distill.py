@@ -51,8 +51,8 @@ from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.batches.tagged_features import TaggedWindow
 from nlpctl.data.rows.examples import ExampleList
-from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.models.families import OWN
 from nlpctl.models.load import LoadedModel

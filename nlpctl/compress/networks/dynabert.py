@@ -28,8 +28,8 @@ from nlpctl.compress.user_code import label_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import Batch, raise_failure
 from nlpctl.data.sample_rows import spread
-from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.models.families import OWN, Head, family_of_config
 from nlpctl.models.load import LoadedModel

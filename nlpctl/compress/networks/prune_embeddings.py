@@ -21,11 +21,11 @@ import numpy as np
 from nlpctl import console
 from nlpctl.compress.networks.training import begin_network, load_source, network_recipe, read_data
 from nlpctl.config.schema import Recipe
-from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.units import UnitTokenizer, special_ids
 from nlpctl.data.text.word_spans import is_ideograph
+from nlpctl.data.training_data import TrainingData
 from nlpctl.engines.parity import batches_of
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir

@@ -27,8 +27,8 @@ from nlpctl.config.schema import GroupSection, Recipe
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.sample_rows import spread
-from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.training_data import TrainingData
 from nlpctl.engines.parity import batches_of
 from nlpctl.engines.samples import sample_batches
 from nlpctl.errors import UserError

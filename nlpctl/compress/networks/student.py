@@ -20,8 +20,8 @@ from nlpctl.compress.networks.training import START, load_source, network_recipe
 from nlpctl.config.recipe_of import student_model, usable_student
 from nlpctl.config.schema import DistillationSection, Recipe
 from nlpctl.data.batches.collate import Batch
-from nlpctl.data.splits import TrainingData
 from nlpctl.data.text.units import UnitTokenizer
+from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.models.families import OWN, family_of_config
 from nlpctl.models.load import LoadedModel

@@ -21,7 +21,7 @@ from nlpctl import console
 from nlpctl.compress.networks.training import load_source
 from nlpctl.config.schema import GeneratedSection, Recipe
 from nlpctl.data.batches.tagged_features import TaggedWindow
-from nlpctl.data.inputs import open_input
+from nlpctl.data.predict_input import open_input
 from nlpctl.data.readers.row import BadRow, is_bad
 from nlpctl.data.rows.examples import BadRowLog
 from nlpctl.data.rows.labels import LabelSet

@@ -22,7 +22,7 @@ from nlpctl.config.schema import ModelSection, Recipe, TrainingKeys
 from nlpctl.config.tasks import scores
 from nlpctl.data.open_split import has_split
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import TrainingData, read_training_data
+from nlpctl.data.training_data import TrainingData, read_training_data
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, staged_file
 from nlpctl.formats.safe_pickle import load_pdparams

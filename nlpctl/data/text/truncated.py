@@ -3,7 +3,7 @@
 Where rows are tokenised, the encoder that cuts them says so (`Encoding.truncated`); `Predictions.truncated`
 (tasks/base.py) has the rows of whatever is answered or scored, and all commands count these. Where rows are only looked
 at, before a training and in `nlpctl data inspect`, `count_truncated` decides from their lengths
-(data/inspect/lengths.py).
+(data/inspection/lengths.py).
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ import pandas
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.data.inputs import open_inputs
 from nlpctl.data.open_split import open_split
+from nlpctl.data.predict_input import open_inputs
 from nlpctl.data.readers.annotated import Mark, from_utf16, tags_from_marks, to_utf16
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.rows.text_rows import TextExample
-from nlpctl.data.splits import read_training_data, text_key
 from nlpctl.data.text.word_spans import character_spans, word_spans
+from nlpctl.data.training_data import read_training_data, text_key
 from nlpctl.datatools.convert import convert
 from nlpctl.datatools.next import ChosenRow, known_texts, without_reason
 from nlpctl.errors import UserError
@@ -439,7 +439,7 @@ def test_tasks_and_interface_are_two_files(tmp_path):
 
 
 def test_parts_of_an_export_keep_its_format(tmp_path):
-    from nlpctl.datatools.inspect import split_data
+    from nlpctl.datatools.split import split_data
 
     tasks = [(f"text {i}", [{"result": [choice("ab"[i % 2])]}]) for i in range(20)]
     (tmp_path / "labelled.json").write_text(studio(*tasks))

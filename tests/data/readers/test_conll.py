@@ -8,7 +8,7 @@ from nlpctl.data.readers.lines import numbered_lines
 from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, Row, Sentence
 from nlpctl.data.rows.tagged_rows import TaggedRows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.errors import UserError
 
 BOTH = ("tokens", "tags")

@@ -138,7 +138,7 @@ import resource, sys
 from pathlib import Path
 import nlpctl
 from nlpctl.config.schema import DataSection
-from nlpctl.data.inputs import open_input
+from nlpctl.data.predict_input import open_input
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import UserError
 memory = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

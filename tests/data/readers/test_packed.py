@@ -12,11 +12,11 @@ import pytest
 from nlpctl.cli.app import main
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import DataSection
-from nlpctl.data.inputs import open_input
 from nlpctl.data.open_split import open_split
+from nlpctl.data.predict_input import open_input
 from nlpctl.data.readers.readers import read_rows
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.datatools.inspect import split_data
+from nlpctl.datatools.split import split_data
 from nlpctl.errors import UserError
 
 PACK = {".gz": gzip.compress, ".zst": lambda raw: pyarrow.Codec("zstd").compress(raw, asbytes=True)}

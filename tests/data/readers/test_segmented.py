@@ -9,12 +9,12 @@ import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import DataSection
-from nlpctl.data.inputs import open_input
 from nlpctl.data.open_split import open_split
+from nlpctl.data.predict_input import open_input
 from nlpctl.data.readers.readers import parse_rows
 from nlpctl.data.readers.segmented import is_segmented
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.errors import UserError
 
 LINES = [

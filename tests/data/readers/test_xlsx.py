@@ -15,12 +15,12 @@ import pytest
 from nlpctl.cli.app import main
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import DataSection
-from nlpctl.data.inputs import open_input
+from nlpctl.data.predict_input import open_input
 from nlpctl.data.readers.readers import read_rows
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
-from nlpctl.datatools.inspect import split_data
+from nlpctl.data.training_data import read_training_data
+from nlpctl.datatools.split import split_data
 from nlpctl.errors import UserError
 
 TABLE = [["text", "label", "day"], *([f"room {i}", i % 2, datetime.date(2026, 11, 26)] for i in range(12))]

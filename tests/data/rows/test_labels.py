@@ -11,7 +11,7 @@ from nlpctl.data.open_split import open_split
 from nlpctl.data.rows import labels as labels_module
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name
 from nlpctl.data.rows.text_rows import TextRows
-from nlpctl.data.splits import resolve_labels
+from nlpctl.data.training_data import resolve_labels
 from nlpctl.errors import UserError
 
 

@@ -20,7 +20,7 @@ from nlpctl.data.rows.multi_label_rows import (
     tidy,
     with_ancestors,
 )
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.errors import UserError
 
 LABELS = LabelSet(("food", "food##fruit", "food##fruit##apple", "staff", "room"))

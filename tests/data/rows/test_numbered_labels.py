@@ -13,9 +13,9 @@ from nlpctl.config.load import load_recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.datatools.convert import convert
-from nlpctl.datatools.inspect import split_data
+from nlpctl.datatools.split import split_data
 from nlpctl.errors import UserError
 from nlpctl.experiments.series import Member, Series, read_rows
 

@@ -10,7 +10,7 @@ from nlpctl.data.rows.examples import ExampleList, ExampleReader
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.matching_rows import MatchingRows, is_match
 from nlpctl.data.rows.retrieval_rows import RetrievalExample, RetrievalRows
-from nlpctl.data.splits import read_training_data
+from nlpctl.data.training_data import read_training_data
 from nlpctl.errors import UserError
 
 PAIR = ColumnsSection(text="a", text_pair="b", label="l")

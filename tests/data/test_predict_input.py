@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nlpctl.config.schema import DataSection
-from nlpctl.data.inputs import open_input
 from nlpctl.data.passthrough_columns import KEEP_ALL
+from nlpctl.data.predict_input import open_input
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import UserError
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.inspect.duplicates import NearPair
-from nlpctl.data.inspect.lengths import PERCENTILES
-from nlpctl.data.inspect.report import Inspection, SplitProfile, advice, format_labels, format_unknown, shortened
-from nlpctl.data.inspect.rows import InspectedRow
+from nlpctl.data.inspection.duplicates import NearPair
+from nlpctl.data.inspection.lengths import PERCENTILES
+from nlpctl.data.inspection.report import Inspection, SplitProfile, advice, format_labels, format_unknown, shortened
+from nlpctl.data.inspection.rows import InspectedRow
 from nlpctl.report.model import (
     BulletList,
     Figure,

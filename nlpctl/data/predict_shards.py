@@ -18,9 +18,16 @@ from itertools import accumulate
 
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.tasks import load
-from nlpctl.data.input_files import InputFile, Part, ReadPosition, rows_at
-from nlpctl.data.inputs import KeptRowReader, PredictInput, wanted_columns
 from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, keep_by_default
+from nlpctl.data.predict_input import (
+    InputFile,
+    KeptRowReader,
+    Part,
+    PredictInput,
+    ReadPosition,
+    rows_at,
+    wanted_columns,
+)
 from nlpctl.data.readers.lines import MAX_LINE
 from nlpctl.data.readers.row import BadRow, Row, is_bad
 from nlpctl.data.rows.examples import SHOWN

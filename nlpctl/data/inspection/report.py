@@ -9,10 +9,10 @@ from typing import Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
-from nlpctl.data.inspect.duplicates import Duplicates, NearPair, find_duplicates
-from nlpctl.data.inspect.lengths import Lengths, TokenCounter, measure
-from nlpctl.data.inspect.rows import InspectedRow, InspectedSplit, UnknownTokens
-from nlpctl.data.inspect.suspicious import odd_rows
+from nlpctl.data.inspection.duplicates import Duplicates, NearPair, find_duplicates
+from nlpctl.data.inspection.lengths import Lengths, TokenCounter, measure
+from nlpctl.data.inspection.rows import InspectedRow, InspectedSplit, UnknownTokens
+from nlpctl.data.inspection.suspicious import odd_rows
 from nlpctl.data.rows.labels import twins
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.names import and_more

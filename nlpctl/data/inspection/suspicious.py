@@ -12,7 +12,7 @@ from functools import lru_cache
 from statistics import median
 from typing import NamedTuple
 
-from nlpctl.data.inspect.rows import InspectedRow
+from nlpctl.data.inspection.rows import InspectedRow
 from nlpctl.data.near_duplicates import same_form
 from nlpctl.data.readers.lines import LONE_RETURN
 from nlpctl.data.text.word_spans import is_ideograph

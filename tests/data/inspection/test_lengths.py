@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.data.inspect.lengths import EstimatedTokens, measure, row_tokens
+from nlpctl.data.inspection.lengths import EstimatedTokens, measure, row_tokens
 
 
 @pytest.mark.parametrize(

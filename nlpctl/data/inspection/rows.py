@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from nlpctl.data.changed_rows import unmapped_source
-from nlpctl.data.inspect.lengths import TokenCounter, row_tokens
+from nlpctl.data.inspection.lengths import TokenCounter, row_tokens
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.readers.lines import decode
 from nlpctl.data.readers.packed import open_unpacked

@@ -13,9 +13,9 @@ import pyarrow.parquet
 import pytest
 
 from nlpctl.config.schema import DataSection
-from nlpctl.data import input_shards
-from nlpctl.data.input_shards import ShardRows, count_lines, countable, cut_input, cut_shards, scan, with_lines
-from nlpctl.data.inputs import PredictInput, open_inputs
+from nlpctl.data import predict_shards
+from nlpctl.data.predict_input import PredictInput, open_inputs
+from nlpctl.data.predict_shards import ShardRows, count_lines, countable, cut_input, cut_shards, scan, with_lines
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import UserError
@@ -125,7 +125,7 @@ def divided(source: PredictInput, size: int, rows: int) -> tuple[list, int]:
 
 @pytest.fixture(autouse=True)
 def marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_shards, "MARK_EVERY", 4)
+    monkeypatch.setattr(predict_shards, "MARK_EVERY", 4)
 
 
 @pytest.mark.parametrize("name", CASES)

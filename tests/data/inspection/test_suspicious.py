@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nlpctl.data.inspect.rows import InspectedRow
-from nlpctl.data.inspect.suspicious import MANY_ROWS, odd_rows, oddities, script
+from nlpctl.data.inspection.rows import InspectedRow
+from nlpctl.data.inspection.suspicious import MANY_ROWS, odd_rows, oddities, script
 
 
 def kinds(seen: Callable[..., InspectedRow], *passages: str) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nlpctl.data.inspect.duplicates import Overlap, Repeats, _across, find_duplicates
-from nlpctl.data.inspect.rows import InspectedRow
+from nlpctl.data.inspection.duplicates import Overlap, Repeats, _across, find_duplicates
+from nlpctl.data.inspection.rows import InspectedRow
 
 LONG = "the room was large and quiet and the breakfast was good and the staff were friendly"
 NEAR = LONG.replace("friendly", "friendlier")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from nlpctl.data.inspect.rows import InspectedRow
+from nlpctl.data.inspection.rows import InspectedRow
 from nlpctl.data.near_duplicates import aligned_similarity, near_rows, row_key
 
 NEAR = 0.8  # similarity from which texts are almost the same

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.data.inspect.report import advice
+from nlpctl.data.inspection.report import advice
 from nlpctl.datatools.inspect import inspect_data
 
 WORDS = "clean quiet large bright modern cosy damp noisy dark old".split()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 
 import pytest
 
-from nlpctl.data.inspect.rows import InspectedRow
+from nlpctl.data.inspection.rows import InspectedRow
 
 MakeSeen = Callable[..., InspectedRow]
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from nlpctl.data.split_rows import Group, group_rows, stratify
+from nlpctl.data.partition import Group, group_rows, stratify
 
 
 def singles(labels: list[tuple[str, ...]]) -> list[Group]:
