@@ -45,8 +45,9 @@ ORDER = (
 )
 # The same within nlpctl/data; "" stands for the modules beside these folders.
 DATA_ORDER = ("inspect", "", "batches", "rows", "text", "readers")
-LIGHT = ("config", "runtime", "launch", "cli", "compress.strategies", "compress.plan", "compress.schedule",
-         "compress.selection", "compress.scores", "compress.timing", "export.strategies")  # fmt: skip
+LIGHT = ("config", "runtime", "launch", "cli", "compress.strategies", "compress.plan", "compress.costs",
+         "compress.schedule", "compress.selection", "compress.scores", "compress.timing",
+         "export.strategies")  # fmt: skip
 HEAVY = {"paddle", "paddlenlp", "paddleslim", "numpy", "onnxruntime", "tokenizers", "datasets", "visualdl"}
 HEAVY |= {"fastapi", "uvicorn"}
 PADDLE = {"paddle", "paddlenlp", "paddleslim"}

@@ -13,6 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nlpctl import console
+from nlpctl.compress.costs import (
+    SAFETY,
+    TIMES,
+    Clock,
+    Costs,
+    format_seconds,
+    read_times,
+    row_counter,
+    trained_rows,
+    write_times,
+)
 from nlpctl.compress.plan import (
     CompressionPlan,
     CompressRequest,
@@ -24,25 +35,12 @@ from nlpctl.compress.plan import (
 )
 from nlpctl.compress.refusals import refuse_before_paddle, refuse_with_paddle, warn_unread
 from nlpctl.compress.report import CompressResult, format_row, write_reports
-from nlpctl.compress.schedule import (
-    SAFETY,
-    TIMES,
-    Clock,
-    Costs,
-    Explorer,
-    Option,
-    StepSchedule,
-    format_seconds,
-    read_times,
-    row_counter,
-    trained_rows,
-    write_times,
-)
+from nlpctl.compress.schedule import Explorer, Option, StepSchedule
 from nlpctl.compress.scorer import Scorer
-from nlpctl.compress.scores import Failure, Row, TestScore
-from nlpctl.compress.selection import Aim, select, within, write_best
+from nlpctl.compress.scores import CandidateScore, Failure, TestScore
+from nlpctl.compress.selection import Objective, select, within, write_best
 from nlpctl.compress.steps import FREE_SPACE, StepPool, StepResult, TimeIsUp, worker_log
-from nlpctl.compress.timing import LastRound, Participants, Timing, participants, relative_speeds
+from nlpctl.compress.timing import Finalists, LastRound, Timing, choose_finalists, relative_speeds
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import with_settings, with_student
 from nlpctl.config.schema import Recipe, parse_budget
@@ -60,7 +58,7 @@ from nlpctl.tasks.useless import useless_reason, warn_of_useless
 
 SCORES, BEST = "scores", "best"
 UNMADE = "not made yet: run the same command again, and it goes on"
-AT_THE_END = 2  # scorings reserved in the budget: the best and the uncompressed network on test
+AT_THE_END = 2  # scorings reserved in the budget: at the end the best and the uncompressed network are scored on test
 
 
 def compress(
@@ -88,12 +86,13 @@ def compress(
         # A command that trains nothing leaves existing networks as they are, and what plan.json says of them.
         plan = request.plan if overwrite or request.trains else carried_over(request.folder, request.plan)
         warn_unread(recipe, request.strategies)
-        # The slots first: the threads of this process are environment variables, which other processes inherit.
+        # The slots come before the process is set up: its threads are set by environment variables, which the processes
+        # of the slots would inherit.
         with worker_slots(recipe.runtime, parallel or ParallelConfig(1, None), len(request.steps)) as slots:
             setup = set_up_process(recipe)
             refuse_with_paddle(request, setup)
             recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
-            with _taken(request.folder, overwrite, plan), sigterm_interrupts():
+            with _locked_folder(request.folder, overwrite, plan), sigterm_interrupts():
                 try:
                     return _make_and_choose(recipe, setup, source, request.folder, request.steps, clock, slots)
                 except KeyboardInterrupt:
@@ -102,7 +101,7 @@ def compress(
 
 
 @contextlib.contextmanager
-def _taken(folder: Path, overwrite: bool, plan: CompressionPlan) -> Iterator[None]:
+def _locked_folder(folder: Path, overwrite: bool, plan: CompressionPlan) -> Iterator[None]:
     """Lock `folder` for this command, remove leftovers of a killed one, and write plan.json."""
     with writing(folder, ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +138,7 @@ def _make_and_choose(
             console.note(f"{several} at a time; they write to {worker_log(folder, 0)} and so on")
         if not is_made(folder, original):
             _begin(pool, original)
-            error = _ended(folder, pool.wait())
+            error = _report_end(folder, pool.wait())
             if error is not None:
                 raise error
         timing = Timing(batch_sizes=section.batch_sizes)
@@ -179,20 +178,20 @@ class _Compression:
         clock: Clock,
         pool: StepPool,
         scorer: Scorer,
-        reference: Row,
+        reference: CandidateScore,
         slowdown: float,
     ):
         self.recipe, self.source, self.folder, self.clock = recipe, source, folder, clock
         self.pool, self.scorer, self.metric = pool, scorer, scorer.metric
         self.reference, self.slowdown = reference, slowdown
         section = recipe.compression
-        self.aim = Aim(section.max_drop, section.target, section.batch_sizes, section.sure)
+        self.objective = Objective(section.max_drop, section.target, section.batch_sizes, section.sure)
         self.steps = dict(steps)  # smaller forms are added, if the budget is too short
         self.count_rows = row_counter(recipe)
-        # By folder:
-        self.rows: dict[str, tuple[Row, ...]] = {}  # of every candidate that is scored
-        self.failures: dict[str, tuple[Failure, ...]] = {}
-        self.lost: dict[str, NlpctlError] = {}  # what could not be made, or not in time
+        # By folder of a step:
+        self.rows: dict[str, tuple[CandidateScore, ...]] = {}  # of every candidate that is scored
+        self.failures: dict[str, tuple[Failure, ...]] = {}  # for the report; "test" has that of the score on test
+        self.lost: dict[str, NlpctlError] = {}  # what could not be made, or not in time, and needs no further try
         self.smaller: dict[str, str] = {}  # a sentence on what was made in its place within the budget
         self.last_round: LastRound | None = None
         self.best_written: str | None = None  # the row that best/ was made from
@@ -234,22 +233,25 @@ class _Compression:
                 warn_of_useless(self.recipe.task, {"dev": row.report}, row.name)
         self.failures[name] = scored.failures
 
-    def table(self) -> tuple[Row, ...]:
+    def table(self) -> tuple[CandidateScore, ...]:
         return tuple(row for rows in self.rows.values() for row in rows)
 
-    def finalists(self) -> Participants:
+    def finalists(self) -> Finalists:
         """The rows that take part in the last round."""
         rows = self.table()
-        allowed = [row for row in rows if within(row, self.reference, self.metric, self.aim)]
-        return participants(rows, self.reference, allowed)
+        allowed = [row for row in rows if within(row, self.reference, self.metric, self.objective)]
+        return choose_finalists(rows, self.reference, allowed)
 
     # -- make what is missing ----------------------------------------------------------------
 
     def make_missing(self) -> None:
-        """Make what is missing, as many steps at a time as there are processes, and score it while none is made, since
-        scoring times. A process goes through the steps of an option one after the other."""
+        """Make what is missing, as many steps at a time as there are processes.
+
+        An option is a candidate with the steps that are missing for it, such as training, export, quantising; a process
+        goes through them one after the other. What is made is scored while nothing is being made, since scoring times.
+        """
         costs = self.costs()
-        explorer = Explorer(self.steps, self.reference, self.metric, self.aim, costs)
+        explorer = Explorer(self.steps, self.reference, self.metric, self.objective, costs)
         schedule = StepSchedule(self.pool.size, costs)
         while True:
             if not self.pool.running:
@@ -267,7 +269,7 @@ class _Compression:
                     self.note_untried(options, left)
                 return
             result = self.pool.wait()
-            error = _ended(self.folder, result)
+            error = _report_end(self.folder, result)
             if error is not None:
                 self.lose(result.step, error)
                 schedule.drop(result.step)
@@ -286,10 +288,10 @@ class _Compression:
             strategies = {step.made_by for step in self.steps.values()}
             rows = trained_rows(self.recipe, strategies, self.count_rows)
         return Costs(
-            speed=self.reference.speed(max(self.aim.batch_sizes)).samples_per_second,
+            speed=self.reference.speed(max(self.objective.batch_sizes)).samples_per_second,
             rows=rows,
             scoring=self.reference.seconds,
-            turns=Participants((self.reference,), ()).seconds(self.scorer.timing.rows),
+            turns=Finalists((self.reference,), ()).seconds(self.scorer.timing.rows),
             measured=read_times(self.folder),
             slowdown=self.slowdown,
         )
@@ -343,7 +345,7 @@ class _Compression:
             return False
         step, form = chosen
         expected = format_seconds(SAFETY * costs.total(step))
-        changes = changed_keys(self.recipe, form)
+        changes = describe_changes(self.recipe, form)
         left = f"{format_seconds(seconds)} are left for it"
         console.note(f"{step.name} would take about {expected}, and {left}: {form.name} in its place{changes}")
         self.smaller[step.folder] = f"{form.name} was made in its place{changes}"
@@ -365,12 +367,12 @@ class _Compression:
 
     def time_in_turns(self) -> None:
         """Time the best rows in turns, unless that was done or there is no time for it."""
-        field, left = self.finalists(), self.clock.left()
-        stored = self.scorer.stored_round(field)
-        if stored is not None or len(field.rows) < 2:
+        finalists, left = self.finalists(), self.clock.left()
+        stored = self.scorer.stored_round(finalists)
+        if stored is not None or len(finalists.rows) < 2:
             self.last_round = stored
             return
-        seconds = field.seconds(self.scorer.timing.rows)
+        seconds = finalists.seconds(self.scorer.timing.rows)
         if left is not None and left - AT_THE_END * self.reference.seconds < seconds:
             console.note(
                 f"no time for the last round, which would take about {format_seconds(seconds)}: speeds are of single "
@@ -379,7 +381,7 @@ class _Compression:
             self.last_round = None  # an earlier one, of other rows, would be mixed with single comparisons
             return
         try:
-            self.last_round = self.scorer.last_round(field)
+            self.last_round = self.scorer.last_round(finalists)
         except NlpctlError as error:
             console.warn(f"the last round: {error}")
 
@@ -387,7 +389,7 @@ class _Compression:
         """Write best/ and the reports from the results so far; `on_test`: score the best on test too."""
         rows = self.table()
         speeds = relative_speeds(rows, self.reference, self.recipe.inference.min_agreement, self.last_round)
-        best = select(rows, self.reference, self.metric, self.aim, speeds)
+        best = select(rows, self.reference, self.metric, self.objective, speeds)
         if best.name != self.best_written:
             with writing(self.folder, FREE_SPACE):
                 write_best(best, self.folder / BEST)
@@ -403,7 +405,7 @@ class _Compression:
             rows=rows,
             failures=tuple(failures),
             metric=self.metric,
-            aim=self.aim,
+            objective=self.objective,
             reference=self.reference,
             best=best,
             test=test,
@@ -413,13 +415,13 @@ class _Compression:
             write_reports(result, self.source, self.recipe.task)
         return result
 
-    def score_on_test(self, best: Row) -> TestScore | None:
+    def score_on_test(self, best: CandidateScore) -> TestScore | None:
         """The score of the best on test, None without test data. A failure there keeps the table."""
         try:
             return self.scorer.on_test(best)
         except NlpctlError as error:
             console.warn(f"{best.name} on test: {error}")
-            self.failures["test"] = (Failure(best.candidate, f"{best.way} on test", str(error)),)
+            self.failures["test"] = (Failure(best.candidate, f"{best.choice_name} on test", str(error)),)
             return None
 
 
@@ -428,8 +430,8 @@ def _begin(pool: StepPool, step: Step, seconds: float | None = None) -> None:
     pool.begin(step, seconds)
 
 
-def _ended(output: Path, result: StepResult) -> NlpctlError | None:
-    """Say that a step has ended, and how; its error, also where it made nothing."""
+def _report_end(output: Path, result: StepResult) -> NlpctlError | None:
+    """Say how a step has ended. Returns its error, also where it made nothing; None if its folder is there."""
     step, error = result.step, result.error
     if error is None and not is_made(output, step):
         error = RunFailed("nothing was made", step.folder, "this is a bug in nlpctl")
@@ -440,8 +442,8 @@ def _ended(output: Path, result: StepResult) -> NlpctlError | None:
     return error
 
 
-def changed_keys(recipe: Recipe, form: Step) -> str:
-    """The keys that a smaller form changes, and where their values were set; "" if its name tells all."""
+def describe_changes(recipe: Recipe, form: Step) -> str:
+    """The keys that a smaller form changes, in words, and where they were set; "" if its name tells all."""
     before = flat(recipe_values(recipe, everything=True))
     changes = []
     for key, value in form.settings:

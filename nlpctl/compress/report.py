@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nlpctl.compress.scores import OWN, Failure, Metric, Row, TestScore
-from nlpctl.compress.selection import Aim, contenders, ordered, within
+from nlpctl.compress.scores import OWN, CandidateScore, Failure, Metric, TestScore
+from nlpctl.compress.selection import Objective, indistinct_from_best, ordered, within
 from nlpctl.compress.timing import RelativeSpeed, RelativeSpeeds
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
@@ -59,28 +59,28 @@ class CompressResult:
     """
 
     folder: Path
-    rows: tuple[Row, ...]
+    rows: tuple[CandidateScore, ...]
     failures: tuple[Failure, ...]
     metric: Metric
-    aim: Aim
-    reference: Row
-    best: Row
+    objective: Objective
+    reference: CandidateScore
+    best: CandidateScore
     test: TestScore | None
     speeds: RelativeSpeeds
     failed: NlpctlError | None = None
 
-    def is_uncompressed(self, row: Row) -> bool:
+    def is_uncompressed(self, row: CandidateScore) -> bool:
         """Whether a row is the uncompressed network, in whatever engine and precision."""
         return row.candidate == self.reference.candidate
 
-    def speed_at_sizes(self, row: Row) -> list[RelativeSpeed]:
-        """The speeds of a row, by batch size, in the order of the aim."""
-        return [self.speeds.speed(row, size) for size in self.aim.batch_sizes]
+    def speed_at_sizes(self, row: CandidateScore) -> list[RelativeSpeed]:
+        """The speeds of a row, by batch size, in the order of section compression."""
+        return [self.speeds.speed(row, size) for size in self.objective.batch_sizes]
 
     @property
-    def indistinct(self) -> list[Row]:
+    def indistinct(self) -> list[CandidateScore]:
         """The rows that the best was chosen from as the simplest, itself included."""
-        return contenders(self.rows, self.reference, self.metric, self.aim, self.speeds)
+        return indistinct_from_best(self.rows, self.reference, self.metric, self.objective, self.speeds)
 
 
 def write_reports(result: CompressResult, source: str, task: str) -> None:
@@ -97,15 +97,15 @@ def write_reports(result: CompressResult, source: str, task: str) -> None:
 def tables(result: CompressResult) -> tuple[tuple[Table, str], ...]:
     """Tables of all rows, in one order, and what their figures say: scores and speeds, where the speed comes from, and
     the rest."""
-    rows = ordered(result.rows, result.aim, result.speeds)
+    rows = ordered(result.rows, result.objective, result.speeds)
 
-    def make(title: str, heads: list[str], cells: Callable[[Row, CompressResult], list[str]]) -> Table:
-        lines = [[_marked(row, result), row.way, *map(Number, cells(row, result))] for row in rows]
+    def make(title: str, heads: list[str], cells: Callable[[CandidateScore, CompressResult], list[str]]) -> Table:
+        lines = [[_marked(row, result), row.choice_name, *map(Number, cells(row, result))] for row in rows]
         return Table(["candidate", "engine", *heads], lines, title)
 
-    sizes, way = result.aim.batch_sizes, result.reference.way
+    sizes, of_reference = result.objective.batch_sizes, result.reference.choice_name
     speeds = [head for size in sizes for head in (f"samples/s, {size}", "times", "spread")]
-    parts = [head for size in sizes for head in (f"times {way}, {size}", *PARTS)]
+    parts = [head for size in sizes for head in (f"times {of_reference}, {size}", *PARTS)]
     latencies = [f"p50 ms, {size}" for size in sizes]
     more = ["points, 95 %", *latencies, "memory MB", "difference"]
     return (
@@ -113,7 +113,7 @@ def tables(result: CompressResult) -> tuple[tuple[Table, str], ...]:
             make("All candidates", [result.metric.name, "points", *speeds, "disk MB", "alike"], _cells),
             f"{spelled(_OF_CANDIDATES)} {_OF_THE_MACHINE.format(platform.node())} {_meaning_of_times(result)}",
         ),
-        (make("Where the speed comes from", parts, _part_cells), f"Times {way} = {_OF_PARTS}"),
+        (make("Where the speed comes from", parts, _part_cells), f"Times {of_reference} = {_OF_PARTS}"),
         (make("Certainty, latency, memory, outputs", more, _more_cells), _OF_THE_REST),
     )
 
@@ -123,7 +123,7 @@ def table_sections(result: CompressResult) -> list[Section]:
     return [Section(table.title, [replace(table, title=""), meaning]) for table, meaning in tables(result)]
 
 
-def _cells(row: Row, result: CompressResult) -> list[str]:
+def _cells(row: CandidateScore, result: CompressResult) -> list[str]:
     drop = result.metric.drop(row.score, result.reference.score)
     speeds = [
         cell
@@ -133,14 +133,14 @@ def _cells(row: Row, result: CompressResult) -> list[str]:
     return [f"{row.score:.4f}", format_points(drop), *speeds, f"{row.size_mb:,.1f}", f"{row.agreement:.2%}"]
 
 
-def _part_cells(row: Row, result: CompressResult) -> list[str]:
+def _part_cells(row: CandidateScore, result: CompressResult) -> list[str]:
     """The last three of a batch size multiply to the first."""
     speeds = result.speed_at_sizes(row)
     parts = [part for speed in speeds for part in (speed.whole, *(getattr(speed, name) for name in PARTS))]
     return ["-" if part is None else format_times(part) for part in parts]
 
 
-def _more_cells(row: Row, result: CompressResult) -> list[str]:
+def _more_cells(row: CandidateScore, result: CompressResult) -> list[str]:
     latencies = [format_ms(speed.p50_ms) for speed in result.speed_at_sizes(row)]
     difference = "-" if row.difference is None else f"{row.difference:.2g}"
     return [format_points_range(row), *latencies, f"{row.peak_mb:,.0f}", difference]
@@ -161,18 +161,18 @@ def _meaning_of_times(result: CompressResult) -> str:
     )
 
 
-def _marked(row: Row, result: CompressResult) -> str:
+def _marked(row: CandidateScore, result: CompressResult) -> str:
     """The name of a candidate with its mark: * the best, ! a score below the limit."""
-    allowed = within(row, result.reference, result.metric, result.aim)
+    allowed = within(row, result.reference, result.metric, result.objective)
     return ("* " if row == result.best else "" if allowed else "! ") + row.candidate
 
 
-def format_row(row: Row, reference: Row, metric: Metric) -> str:
+def format_row(row: CandidateScore, reference: CandidateScore, metric: Metric) -> str:
     """A progress line for one row, with its speed at the largest batch size."""
     speed = max(row.speeds, key=lambda each: each.batch_size)
     drop = format_points(metric.drop(row.score, reference.score))
     return (
-        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f} times {reference.way} (batch "
+        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f} times {reference.choice_name} (batch "
         f"{speed.batch_size}), {row.size_mb:,.1f} MB"
     )
 
@@ -182,7 +182,7 @@ def format_points(drop: float) -> str:
     return f"{-drop + 0:+.2f}"
 
 
-def format_points_range(row: Row) -> str:
+def format_points_range(row: CandidateScore) -> str:
     """The 95 % interval of the difference in points: "-0.92 to +0.34"; "-" if it is not known."""
     if row.drops is None:
         return "-"
@@ -211,9 +211,9 @@ def format_ms(value: float) -> str:
 
 def summary(result: CompressResult) -> str:
     """Two sentences about the best candidate: what it gains, and from where."""
-    best, aim, reference = result.best, result.aim, result.reference
+    best, objective, reference = result.best, result.objective, result.reference
     if result.is_uncompressed(best):
-        return f"No candidate is better than the uncompressed model in {best.way}{_surely(aim)}."
+        return f"No candidate is better than the uncompressed model in {best.choice_name}{_surely(objective)}."
     drop = result.metric.drop(best.score, reference.score)
     points = "as the uncompressed model"
     if abs(drop) >= 0.005:
@@ -228,7 +228,7 @@ def summary(result: CompressResult) -> str:
     sizes = f"{best.size_mb:,.1f} MB in place of {reference.size_mb:,.1f}"
     return (
         f"{best.name}: {result.metric.name} {best.score:.4f} on dev, {points}; {' and '.join(gains)} the samples/s of "
-        f"the fastest uncompressed; {sizes}. Times {reference.way} = engine x precision x compression: "
+        f"the fastest uncompressed; {sizes}. Times {reference.choice_name} = engine x precision x compression: "
         f"{'; '.join(wholes)}."
     )
 
@@ -249,7 +249,7 @@ def too_few_rows(result: CompressResult) -> str:
 
     From the width of the interval of the best row, or of the least certain one where the uncompressed model is best.
     """
-    most = result.aim.max_drop
+    most = result.objective.max_drop
     others = [row for row in result.rows if row.drops is not None and not result.is_uncompressed(row)]
     if not others or not most:
         return ""
@@ -262,8 +262,8 @@ def too_few_rows(result: CompressResult) -> str:
     return f"{rows:,} dev rows cannot tell a loss of {most:g} points from chance; it takes about {needed:,}."
 
 
-def _surely(aim: Aim) -> str:
-    return "" if aim.sure is None else f", in {aim.sure:.0%} of resampled dev splits"
+def _surely(objective: Objective) -> str:
+    return "" if objective.sure is None else f", in {objective.sure:.0%} of resampled dev splits"
 
 
 # -- report.json -----------------------------------------------------------------------------------
@@ -276,20 +276,23 @@ def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
         "source": source,
         "task": task,
         "metric": asdict(result.metric),
-        "aim": asdict(result.aim),
+        "aim": asdict(result.objective),
         "reference": result.reference.name,
         "best": result.best.name,
         "indistinct": [row.name for row in result.indistinct],
         "baselines": {str(size): name for size, name in result.speeds.baselines.items()},
         "last_rounds": result.speeds.rounds,
-        "rows": [_entry(row, result) for row in ordered(result.rows, result.aim, result.speeds)],
-        "failures": [asdict(failure) for failure in result.failures],
+        "rows": [_entry(row, result) for row in ordered(result.rows, result.objective, result.speeds)],
+        "failures": [
+            {"candidate": failure.candidate, "way": failure.choice_name, "reason": failure.reason}
+            for failure in result.failures
+        ],
         "test": None if result.test is None else asdict(result.test),
         "conditions": {**timing_conditions(), "machine": platform.node()},
     }
 
 
-def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
+def _entry(row: CandidateScore, result: CompressResult) -> dict[str, Any]:
     numbers = {name: value for name, value in row.report.items() if isinstance(value, int | float)}
     numbers |= {f"{OWN}.{name}": value for name, value in row.report.get(OWN, {}).items()}
     folder = Path(row.folder)
@@ -300,7 +303,7 @@ def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
         "speeds": [asdict(speed) for speed in result.speed_at_sizes(row)],
         "drop": result.metric.drop(row.score, result.reference.score),
         "drop_interval": None if row.drops is None else [row.likely_drop(0.025), row.likely_drop(0.975)],
-        "allowed": within(row, result.reference, result.metric, result.aim),
+        "allowed": within(row, result.reference, result.metric, result.objective),
     }
     del values["drops"]
     if folder.is_relative_to(result.folder):
@@ -313,13 +316,13 @@ def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
 
 def markdown(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> str:
     """The text of report.md. `conditions`: of the measurement, by name."""
-    aim = result.aim
+    objective = result.objective
     target = {
-        "throughput": f"most samples per second at batch {aim.batch_size}",
-        "latency": f"lowest latency at batch {aim.batch_size}",
+        "throughput": f"most samples per second at batch {objective.batch_size}",
+        "latency": f"lowest latency at batch {objective.batch_size}",
         "size": "smallest size on disk",
-    }[aim.target]
-    allowed = f"at most {aim.max_drop:g} points below the uncompressed model{_surely(aim)}; among these, {target}"
+    }[objective.target]
+    allowed = f"at most {objective.max_drop:g} points below the uncompressed model{_surely(objective)}"
     remarks = [remark for remark in (ties(result), too_few_rows(result)) if remark]
     last: list[Part] = []
     if result.test is not None:
@@ -329,7 +332,11 @@ def markdown(result: CompressResult, source: str, conditions: Mapping[str, Any])
         failures = [f"{failure.name}: {' '.join(failure.reason.split())}" for failure in result.failures]
         last += ["Not in the table:", BulletList(failures)]
     last.append(", ".join(f"{name} {value}" for name, value in conditions.items()) + ".")
-    sections = [Section("", [*remarks, f"Target: {allowed}."]), *table_sections(result), Section("", last)]
+    sections = [
+        Section("", [*remarks, f"Target: {allowed}; among these, {target}."]),
+        *table_sections(result),
+        Section("", last),
+    ]
     return markdown_page(Report(f"Compression of {source}", f"**Best: {summary(result)}**", sections), aligned=True)
 
 
@@ -350,7 +357,7 @@ def compress_page(result: CompressResult, source: str, conditions: Mapping[str, 
     """The text of the page: the score against the speed, and the tables. `conditions`: as of `markdown`."""
     best, reference, test = result.best, result.reference, result.test
     figures = {
-        best.way: best.candidate,
+        best.choice_name: best.candidate,
         f"{result.metric.name} on dev (uncompressed {reference.score:.4f})": f"{best.score:.4f}",
         **{
             f"times the fastest uncompressed, batch {speed.batch_size}": format_times(speed.times)
@@ -376,18 +383,18 @@ def compress_page(result: CompressResult, source: str, conditions: Mapping[str, 
 def _plots(result: CompressResult) -> SideBySide:
     """One plot per batch size, the largest first; a colour per engine and precision."""
     reference, metric = result.reference, result.metric
-    points = result.aim.max_drop * POINT
+    points = result.objective.max_drop * POINT
     least = reference.score - points if metric.greater_is_better else reference.score + points
-    levels = {f"{result.aim.max_drop:g} points below the uncompressed": least}
+    levels = {f"{result.objective.max_drop:g} points below the uncompressed": least}
     plots = []
-    for size in sorted(result.aim.batch_sizes, reverse=True):
+    for size in sorted(result.objective.batch_sizes, reverse=True):
         series: dict[str, list[Dot]] = {}
         for row in result.rows:
             label = ""
             if row == result.best:
                 label = f"best: {row.candidate}"
             elif row.name == result.speeds.baselines[size]:
-                label = f"uncompressed, {row.way}"
+                label = f"uncompressed, {row.choice_name}"
             dot = Dot(result.speeds.speed(row, size).times, row.score, row.name, label)
             series.setdefault(f"{row.engine} {row.precision}", []).append(dot)
         speed = f"times the samples/s of the fastest uncompressed, batch size {size}"

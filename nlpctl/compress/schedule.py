@@ -1,133 +1,23 @@
-"""What is made next, and beside what, within the budget. Imports no Paddle.
+"""What is made next, and beside what, within the budget (costs.py). Imports no Paddle.
 
-`Costs` knows how long steps take, measured or estimated. An `Explorer` puts the candidates that are missing into order,
-and finds smaller forms of what does not fit. A `StepSchedule` keeps account of what is begun, made, and not scored yet.
+An `Explorer` puts the candidates that are missing into order, and finds smaller forms of what does not fit. A
+`StepSchedule` keeps account of what is begun, made, and not scored yet.
+
+Candidates without training come first: those that paid off on another network, then the cheapest. Trainings follow,
+wide networks before narrow ones, by the expected gain of their graphs: the gain of 8 bits is known from other networks,
+the gain of a width is an estimate. Candidates that lost too much elsewhere come last.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
 from statistics import median
 
-from nlpctl.compress.scores import Metric, Row
-from nlpctl.compress.selection import Aim
-from nlpctl.config.schema import Recipe
-from nlpctl.data.open_split import open_split
-from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.documents import Document, Finite, whole_content
-from nlpctl.export.strategies import CANDIDATES, EXPORTS, ORIGINAL, CalibratedInt8, Step, Strategy
-
-TIMES = "times.json"
-WAYS = {EXPORTS: 3, CANDIDATES: 1}  # number of engines and precisions per folder
-FINALISTS = {EXPORTS: 2, CANDIDATES: 1}  # how many of them take part in the last round
-SAFETY = 1.2  # safety factor on the expected time of a step
-
-
-# -- the budget, and the expected times of steps ---------------------------------------------------
-
-
-class Clock:
-    """Seconds left of a budget; None without a budget."""
-
-    def __init__(self, seconds: float | None, now: Callable[[], float] = time.monotonic):
-        self._now = now
-        self._end = None if seconds is None else now() + seconds
-
-    def left(self) -> float | None:
-        return None if self._end is None else self._end - self._now()
-
-
-@dataclass
-class Costs:
-    """The time of steps in seconds: measured if a similar step was made, else estimated from the speed of the network.
-
-    `speed`: samples per second of the uncompressed network in fp32, at the largest batch size. `rows`: rows read by a
-    training in all epochs, by strategy, or by Step.work for a smaller form. `scoring`: seconds to score one engine and
-    precision of a folder; `turns`: seconds of one in the last round. `measured`: seconds by Step.work. `factors`: by
-    how much longer than estimated each strategy took. `slowdown`: by how much longer a step takes than alone, because
-    others are made beside it.
-    """
-
-    speed: float
-    rows: dict[str, float]
-    scoring: float
-    turns: float = 0.0
-    measured: dict[str, float] = field(default_factory=dict)
-    factors: dict[str, float] = field(default_factory=dict)
-    slowdown: float = 1.0
-
-    def total(self, step: Step) -> float:
-        """Seconds to make the folder of a step, and to score it."""
-        return self.making(step) + self.to_score(step)
-
-    def making(self, step: Step) -> float:
-        """Seconds to make the folder of a step."""
-        measured = self.measured.get(step.work)
-        return self._estimate(step) * self.factors.get(step.method, 1.0) if measured is None else measured
-
-    def to_score(self, step: Step) -> float:
-        """Seconds to score a step, also in the last round; nothing else runs meanwhile."""
-        return WAYS[step.kind] * self.scoring + FINALISTS[step.kind] * self.turns if step.scored else 0.0
-
-    def learn(self, step: Step, seconds: float) -> None:
-        """Remember how long a step took, also to correct the estimate of other forms of it."""
-        self.measured[step.work] = seconds
-        self.factors[step.method] = seconds / self._estimate(step)
-
-    def _estimate(self, step: Step) -> float:
-        rows = self.rows.get(step.work, self.rows.get(step.method, 0.0))
-        return step.made_by.seconds(step, self.speed / self.slowdown, rows)
-
-
-def row_counter(recipe: Recipe) -> Callable[[], int]:
-    """Returns a function that counts the training rows, once."""
-
-    @cache
-    def count() -> int:
-        return sum(1 for _ in open_split(task_rows(recipe.task, recipe.data), "train"))
-
-    return count
-
-
-def trained_rows(recipe: Recipe, strategies: Iterable[Strategy], count: Callable[[], int]) -> dict[str, float]:
-    """The rows read by each strategy that trains, over all epochs, or calibrates on all rows."""
-    reading = (strategy for strategy in strategies if strategy.trains or isinstance(strategy, CalibratedInt8))
-    return {strategy.name: strategy.rows_trained(recipe, count) for strategy in reading}
-
-
-@dataclass(frozen=True)
-class StepTimes(Document):
-    """times.json of `nlpctl compress`: the seconds of each kind of step so far, by which later ones are planned."""
-
-    seconds: Mapping[str, Finite] = whole_content()
-
-
-def read_times(folder: Path) -> dict[str, float]:
-    """The recorded times of earlier steps; {} if there are none."""
-    times = StepTimes.load_if_valid(folder / TIMES)
-    return {} if times is None else dict(times.seconds)
-
-
-def write_times(folder: Path, times: Mapping[str, float]) -> None:
-    """Record the times of steps for later calls."""
-    StepTimes(times).save(folder / TIMES)
-
-
-def format_seconds(seconds: float) -> str:
-    """A time for messages: 40 s, 12 min."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-# --------------------------------------------------------------------------------------------------
-# The order in which candidates are tried, and which of them still fit the budget.
-#
-# Candidates without training come first: those that paid off on another network, then the cheapest. Trainings follow,
-# wide networks before narrow ones, by the expected gain of their graphs: the gain of 8 bits is known from other
-# networks, the gain of a width is an estimate. Candidates that lost too much elsewhere come last. Imports no Paddle.
+from nlpctl.compress.costs import SAFETY, Costs
+from nlpctl.compress.scores import CandidateScore, Metric
+from nlpctl.compress.selection import Objective
+from nlpctl.export.strategies import ORIGINAL, Step
 
 
 @dataclass(frozen=True)
@@ -148,12 +38,12 @@ class Explorer:
     """Chooses what to make next, given what exists."""
 
     steps: dict[str, Step]  # key: folder; each step after the steps that it needs
-    reference: Row
+    reference: CandidateScore
     metric: Metric
-    aim: Aim
+    objective: Objective
     costs: Costs
 
-    def options(self, made: set[str], lost: set[str], rows: Sequence[Row]) -> list[Option]:
+    def options(self, made: set[str], lost: set[str], rows: Sequence[CandidateScore]) -> list[Option]:
         """What could be made, the most promising first. `made`, `lost`: folders that exist, or that cannot be made."""
         options = []
         for step in self.steps.values():
@@ -195,12 +85,12 @@ class Explorer:
         before = [each for name in step.needs for each in self._missing(self.steps[name], made)]
         return (*dict.fromkeys(before), step)
 
-    def _gains(self, rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
+    def _gains(self, rows: Sequence[CandidateScore]) -> dict[str, tuple[float, float]]:
         """By candidate name: its best gain over the reference, and the points lost with it."""
         gains: dict[str, tuple[float, float]] = {}
-        of_reference = self.aim.gain(self.reference)
+        of_reference = self.objective.gain(self.reference)
         for row in rows:
-            gain = self.aim.gain(row) / of_reference
+            gain = self.objective.gain(row) / of_reference
             if row.candidate not in gains or gain > gains[row.candidate][0]:
                 gains[row.candidate] = gain, self.metric.drop(row.score, self.reference.score)
         return gains
@@ -209,7 +99,7 @@ class Explorer:
         """Sort key; lower comes first."""
         network, _, made_by = option.step.name.partition("+")
         known = self._method_gains(made_by, gains)
-        lost_too_much = any(loss > self.aim.max_drop for _, loss in known) or self._too_narrow(network, gains)
+        lost_too_much = any(loss > self.objective.max_drop for _, loss in known) or self._too_narrow(network, gains)
         gain = median(ratio for ratio, _ in known) if known else option.step.made_by.gain
         doubt = float(lost_too_much)
         if option.trains:
@@ -232,7 +122,7 @@ class Explorer:
         if width < 1:
             networks = {step.name for step in self.steps.values() if step.width is not None}
             tried |= {name for name in networks if self._width(name) >= width}
-        return any(gains[name][1] > self.aim.max_drop for name in tried if name in gains)
+        return any(gains[name][1] > self.objective.max_drop for name in tried if name in gains)
 
     def _width(self, network: str) -> float:
         step = next((each for each in self.steps.values() if each.name == network and each.width is not None), None)
@@ -254,12 +144,9 @@ def with_form(steps: Iterable[Step], step: Step, form: Step) -> tuple[Step, ...]
     return tuple(replaced)
 
 
-# -- what is being made ----------------------------------------------------------------------------
-
-
 @dataclass
-class _Begun:
-    """An option that is being made: its steps that are not done, the first of which runs or is next."""
+class _RunningOption:
+    """An option that is being made: its `steps` that are not done, the first of which `runs` or is next."""
 
     steps: list[Step]
     runs: bool = False
@@ -271,22 +158,22 @@ class StepSchedule:
 
     size: int
     costs: Costs
-    _begun: list[_Begun] = field(default_factory=list)
+    _running: list[_RunningOption] = field(default_factory=list)
     _unscored: list[Step] = field(default_factory=list)
 
     def next_step(self, options: Sequence[Option], left: float | None, reserve: float) -> Step | None:
-        """The next step to begin, of a begun option or of the first that fits into `left` seconds; None: none now.
+        """The next step to begin, of a running option or of the first that fits into `left` seconds; None: none now.
 
         `options`: the most promising first. One that needs what is being made waits. `reserve`: seconds for the end.
         """
-        waiting = next((each for each in self._begun if not each.runs), None)
-        if waiting is None and len(self._begun) < self.size:
-            claimed = {step.folder for each in self._begun for step in each.steps}
+        waiting = next((each for each in self._running if not each.runs), None)
+        if waiting is None and len(self._running) < self.size:
+            claimed = {step.folder for each in self._running for step in each.steps}
             free = (each for each in options if not claimed & {step.folder for step in each.missing})
             option = next((each for each in free if left is None or self._seconds(each) + reserve <= left), None)
             if option is not None:
-                waiting = _Begun(list(option.missing))
-                self._begun.append(waiting)
+                waiting = _RunningOption(list(option.missing))
+                self._running.append(waiting)
         if waiting is None:
             return None
         waiting.runs = True
@@ -294,17 +181,17 @@ class StepSchedule:
 
     def done(self, step: Step) -> None:
         """A step is made."""
-        begun = self._begun_with(step)
-        del begun.steps[0]
-        begun.runs = False
-        if not begun.steps:
-            self._begun.remove(begun)
+        option = self._option_of(step)
+        del option.steps[0]
+        option.runs = False
+        if not option.steps:
+            self._running.remove(option)
         if step.scored:
             self._unscored.append(step)
 
     def drop(self, step: Step) -> None:
         """A step cannot be made, and so no other of its option."""
-        self._begun.remove(self._begun_with(step))
+        self._running.remove(self._option_of(step))
 
     def take_unscored(self) -> list[Step]:
         """The steps that are made and not scored; the caller scores them now."""
@@ -313,16 +200,16 @@ class StepSchedule:
 
     def others_to_score(self, step: Step) -> float:
         """Seconds to score what is made, or is being made beside the option of `step`."""
-        others = (other for each in self._begun if each is not self._begun_with(step) for other in each.steps)
+        others = (other for each in self._running if each is not self._option_of(step) for other in each.steps)
         return SAFETY * sum(map(self.costs.to_score, (*self._unscored, *others)))
 
     def _seconds(self, option: Option) -> float:
         """Seconds until the option is made beside the others, and all are scored one by one."""
-        making = [each.steps for each in self._begun] + [option.missing]
+        making = [each.steps for each in self._running] + [option.missing]
         to_score = (step for steps in (self._unscored, *making) for step in steps)
         longest = max(sum(map(self.costs.making, steps)) for steps in making)
         return SAFETY * (longest + sum(map(self.costs.to_score, to_score)))
 
-    def _begun_with(self, step: Step) -> _Begun:
-        """The begun option whose current step this is."""
-        return next(each for each in self._begun if each.steps[0] == step)
+    def _option_of(self, step: Step) -> _RunningOption:
+        """The running option whose current step this is."""
+        return next(each for each in self._running if each.steps[0] == step)

@@ -20,9 +20,9 @@ from nlpctl import console
 from nlpctl.checksums import sha256_of, sha256_of_text
 from nlpctl.compress.scores import (
     OWN,
+    CandidateScore,
     Failure,
     Metric,
-    Row,
     Scored,
     TestScore,
     agreement,
@@ -34,8 +34,8 @@ from nlpctl.compress.scores import (
     write_test_score,
 )
 from nlpctl.compress.timing import (
+    Finalists,
     LastRound,
-    Participants,
     Timing,
     is_complete,
     read_last_round,
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     Outputs = Sequence[tuple[np.ndarray, ...]]  # one entry per batch
 
 MB = 1024 * 1024
-QUANTILES = 200  # steps of Row.drops
+QUANTILES = 200  # steps of CandidateScore.drops
 LAST_ROUND = "last-round.json"
 REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first of these graphs in the uncompressed export
 BUSY = 1.0  # load above the number of cores; the previous candidate may still count as 1
@@ -119,30 +119,30 @@ class Scorer:
                 failures.append(Failure(folder.name, choice.name, str(error)))
         return Scored(tuple(rows), tuple(failures))
 
-    def reference(self) -> Row:
+    def reference(self) -> CandidateScore:
         """The row of the uncompressed network in fp32. RunFailed, or the UserError of compression.evaluate, if it
         cannot be scored: then no comparison is possible."""
         return self._row(self.original, self._reference_choice)
 
-    def stored_round(self, field: Participants) -> LastRound | None:
+    def stored_round(self, finalists: Finalists) -> LastRound | None:
         """The stored last round of these rows; None if there is none, or not of all of them."""
-        last = read_last_round(self._round_file, self._round_key(field))
-        return last if is_complete(field, last) else None
+        last = read_last_round(self._round_file, self._round_key(finalists))
+        return last if is_complete(finalists, last) else None
 
-    def last_round(self, field: Participants) -> LastRound:
+    def last_round(self, finalists: Finalists) -> LastRound:
         """Time the rows in turns; an interrupted last round of the same rows is continued. RunFailed if the
         uncompressed network fails."""
         self.release()  # its process takes part like the others
         self._warn_of_load()
-        key = self._round_key(field)
+        key = self._round_key(finalists)
         stored = read_last_round(self._round_file, key)
 
-        def open_process(row: Row) -> TimedProcess:
+        def open_process(row: CandidateScore) -> TimedProcess:
             return self._process(Path(row.folder), self._choice(row))
 
-        return time_last_round(field, open_process, self._round_file, key, stored)
+        return time_last_round(finalists, open_process, self._round_file, key, stored)
 
-    def on_test(self, row: Row) -> TestScore | None:
+    def on_test(self, row: CandidateScore) -> TestScore | None:
         """The scores of `row` and of the reference on test; None if the recipe has no test data.
 
         RunFailed if an engine fails.
@@ -150,7 +150,7 @@ class Scorer:
         if not has_split(self.recipe.data, "test"):
             return None
         folder, choice = Path(row.folder), self._choice(row)
-        file, key = score_file(self.scores, row.candidate, row.way, "test"), self._key(folder, choice, "test")
+        file, key = score_file(self.scores, row.candidate, row.choice_name, "test"), self._key(folder, choice, "test")
         score = read_test_score(file, key)
         if score is None:
             console.note(f"scoring {row.name} on test, next to the uncompressed network")
@@ -177,7 +177,7 @@ class Scorer:
         self._reference = None
         self._stack.close()
 
-    def _row(self, folder: Path, choice: Choice) -> Row:
+    def _row(self, folder: Path, choice: Choice) -> CandidateScore:
         """The cached row, or a new measurement."""
         file, key = score_file(self.scores, folder.name, choice.name), self._key(folder, choice, "dev")
         row = read_row(file, key)
@@ -193,7 +193,7 @@ class Scorer:
             write_row(file, row, key)
         return row
 
-    def _measure(self, folder: Path, choice: Choice) -> Row:
+    def _measure(self, folder: Path, choice: Choice) -> CandidateScore:
         started = time.monotonic()
         reference = self._open_reference()
         if self._is_reference(folder, choice):
@@ -203,7 +203,7 @@ class Scorer:
                 process.open()
                 speeds = time_against_reference(process, reference.process, self.timing)
                 own = _measure_outputs(process, self.timing)
-        return Row(
+        return CandidateScore(
             candidate=folder.name,
             folder=str(folder),
             engine=choice.engine,
@@ -223,7 +223,7 @@ class Scorer:
         )
 
     def _drops(self, reference: SplitScore, own: SplitScore) -> tuple[float, ...] | None:
-        """The quantiles of Row.drops."""
+        """The quantiles of CandidateScore.drops."""
         from nlpctl.tasks.intervals import difference_quantiles
 
         if self.metric.own or reference.tallies is None or own.tallies is None:
@@ -263,13 +263,13 @@ class Scorer:
     def _round_file(self) -> Path:
         return self.scores / LAST_ROUND
 
-    def _round_key(self, field: Participants) -> str:
-        keys = {row.name: self._key(Path(row.folder), self._choice(row), "dev") for row in field.rows}
+    def _round_key(self, finalists: Finalists) -> str:
+        keys = {row.name: self._key(Path(row.folder), self._choice(row), "dev") for row in finalists.rows}
         return sha256_of_text(json.dumps(keys, sort_keys=True))
 
-    def _choice(self, row: Row) -> Choice:
+    def _choice(self, row: CandidateScore) -> Choice:
         """The way that a row was scored in."""
-        return next(each for each in _choices(Path(row.folder), self.setup) if each.name == row.way)
+        return next(each for each in _choices(Path(row.folder), self.setup) if each.name == row.choice_name)
 
     def _key(self, folder: Path, choice: Choice, split: str) -> str:
         graphs = ((folder, choice), (self.original, self._reference_choice))

@@ -52,8 +52,8 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One candidate (a folder) in one engine and precision.
+class CandidateScore:
+    """A row of the table: what was measured of a candidate (a folder) in one engine and precision.
 
     `report`: the task's, on dev. `difference`: the largest absolute difference of any output from the reference; None
     if the two encode text differently. `agreement`: share of dev rows with the same decision as the reference.
@@ -86,13 +86,13 @@ class Row:
         return self.drops[round(share * (len(self.drops) - 1))]
 
     @property
-    def way(self) -> str:
+    def choice_name(self) -> str:
         """The engine as engines/choice.py names it: "onnxruntime int8 (dynamic)"."""
         return way_name(self.engine, self.precision, self.method)
 
     @property
     def name(self) -> str:
-        return f"{self.candidate}, {self.way}"
+        return f"{self.candidate}, {self.choice_name}"
 
     @property
     def rows(self) -> int:
@@ -106,22 +106,23 @@ class Row:
 
 @dataclass(frozen=True)
 class Failure:
-    """A candidate that could not be made, or an engine and precision that failed. `way`: "" if it was not made."""
+    """A candidate that could not be made, or its engine and precision that failed (`choice_name`; "": it was not
+    made)."""
 
     candidate: str
-    way: str
+    choice_name: str
     reason: str
 
     @property
     def name(self) -> str:
-        return f"{self.candidate}, {self.way}" if self.way else self.candidate
+        return f"{self.candidate}, {self.choice_name}" if self.choice_name else self.candidate
 
 
 @dataclass(frozen=True)
 class Scored:
     """The results of one folder."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[CandidateScore, ...]
     failures: tuple[Failure, ...] = ()
 
 
@@ -145,7 +146,7 @@ class StoredRow(Document):
     FORMAT: ClassVar[int | None] = 2
 
     key: str
-    found: Row
+    found: CandidateScore
 
 
 @dataclass(frozen=True)
@@ -169,18 +170,18 @@ def metric_of(recipe: Recipe) -> Metric:
     return Metric(name, greater_is_better(recipe, name))
 
 
-def score_file(folder: Path, candidate: str, way: str, split: str = "dev") -> Path:
+def score_file(folder: Path, candidate: str, choice_name: str, split: str = "dev") -> Path:
     """The file of a candidate's score: scores/width-0.75+ptq.paddle-int8-ptq.json."""
-    name = way.replace(" (", "-").replace(")", "").replace(" ", "-")
+    name = choice_name.replace(" (", "-").replace(")", "").replace(" ", "-")
     return folder / f"{candidate}.{name}{'' if split == 'dev' else f'.{split}'}.json"
 
 
-def write_row(file: Path, row: Row, key: str) -> None:
+def write_row(file: Path, row: CandidateScore, key: str) -> None:
     """Store a row. `key` identifies the measurement (compress/scorer.py)."""
     StoredRow(key, row).save(file)
 
 
-def read_row(file: Path, key: str) -> Row | None:
+def read_row(file: Path, key: str) -> CandidateScore | None:
     """The stored row; None if there is none, it is damaged, or its key differs."""
     stored = StoredRow.load_if_valid(file)
     return stored.found if stored is not None and stored.key == key else None

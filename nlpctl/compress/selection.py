@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nlpctl.compress.scores import Metric, Row
+from nlpctl.compress.scores import CandidateScore, Metric
 from nlpctl.compress.strategies import simplicity
 from nlpctl.compress.timing import RelativeSpeeds
 from nlpctl.files import staged_dir
@@ -25,8 +25,8 @@ _ROUNDING = 1e-6  # points
 
 
 @dataclass(frozen=True)
-class Aim:
-    """The criterion of the choice. `max_drop`: allowed loss in points against the reference; `target`: what to
+class Objective:
+    """What the best candidate is chosen by. `max_drop`: allowed loss in points against the reference; `target`: what to
     optimise; `sure`: the share of resampled dev splits in which the loss has to be within it, None: dev as it is.
 
     throughput: samples per second at the largest of `batch_sizes`; latency: the median time of a batch of the
@@ -43,7 +43,7 @@ class Aim:
         """The batch size of the target."""
         return min(self.batch_sizes) if self.target == "latency" else max(self.batch_sizes)
 
-    def gain(self, row: Row) -> float:
+    def gain(self, row: CandidateScore) -> float:
         """The improvement over the reference in terms of the target, as a factor; for size, the inverse of the MB.
 
         From the row's own rounds with the reference: enough to decide what to try next."""
@@ -53,52 +53,65 @@ class Aim:
         return speed.p50_times if self.target == "latency" else speed.times
 
 
-def ordered(rows: Sequence[Row], aim: Aim, speeds: RelativeSpeeds) -> list[Row]:
+def ordered(rows: Sequence[CandidateScore], objective: Objective, speeds: RelativeSpeeds) -> list[CandidateScore]:
     """The rows in the order of the table: best in terms of the target first."""
-    return sorted(rows, key=lambda row: (-_gain(row, aim, speeds)[1], row.name))
+    return sorted(rows, key=lambda row: (-_gain(row, objective, speeds)[1], row.name))
 
 
-def within(row: Row, reference: Row, metric: Metric, aim: Aim) -> bool:
-    """Whether a row is within the allowed loss; with `sure`, Row.drops must be known."""
-    drop = metric.drop(row.score, reference.score) if aim.sure is None else row.likely_drop(aim.sure)
-    return drop <= aim.max_drop + _ROUNDING
+def within(row: CandidateScore, reference: CandidateScore, metric: Metric, objective: Objective) -> bool:
+    """Whether a row is within the allowed loss; with `sure`, CandidateScore.drops must be known."""
+    drop = metric.drop(row.score, reference.score) if objective.sure is None else row.likely_drop(objective.sure)
+    return drop <= objective.max_drop + _ROUNDING
 
 
-def select(rows: Sequence[Row], reference: Row, metric: Metric, aim: Aim, speeds: RelativeSpeeds) -> Row:
-    """The best row: the simplest of the `contenders`; of equally simple ones the best score, then the smaller graph."""
+def select(
+    rows: Sequence[CandidateScore],
+    reference: CandidateScore,
+    metric: Metric,
+    objective: Objective,
+    speeds: RelativeSpeeds,
+) -> CandidateScore:
+    """The best row: the simplest of `indistinct_from_best`; of equally simple ones the best score, then the smaller
+    graph."""
 
-    def key(row: Row) -> tuple:
+    def key(row: CandidateScore) -> tuple:
         return (
             simplicity(row.candidate),
             metric.drop(row.score, reference.score),
             row.size_mb,
-            -_speed(row, aim, speeds),
+            -_speed(row, objective, speeds),
         )
 
-    return min(contenders(rows, reference, metric, aim, speeds), key=key)
+    return min(indistinct_from_best(rows, reference, metric, objective, speeds), key=key)
 
 
-def contenders(rows: Sequence[Row], reference: Row, metric: Metric, aim: Aim, speeds: RelativeSpeeds) -> list[Row]:
+def indistinct_from_best(
+    rows: Sequence[CandidateScore],
+    reference: CandidateScore,
+    metric: Metric,
+    objective: Objective,
+    speeds: RelativeSpeeds,
+) -> list[CandidateScore]:
     """The rows within the allowed loss that neither speed nor score tells from the best; the reference, which is one of
     `rows`, if no other qualifies.
 
     Speeds are alike if their spreads in the last round overlap, or if they differ by less than 3 %; sizes only if they
     are equal, and then the fastest count. Of rows alike in speed, those stay whose score dev cannot tell from the best.
     """
-    allowed = [row for row in rows if within(row, reference, metric, aim)] or [reference]
-    gains = {row.name: _gain(row, aim, speeds) for row in allowed}
+    allowed = [row for row in rows if within(row, reference, metric, objective)] or [reference]
+    gains = {row.name: _gain(row, objective, speeds) for row in allowed}
     low, most, _ = max(gains.values(), key=lambda gain: gain[1])
-    if aim.target == "size":
+    if objective.target == "size":
         alike = [row for row in allowed if gains[row.name][1] == most]
-        fastest = max(_speed(row, aim, speeds) for row in alike)
-        return [row for row in alike if _speed(row, aim, speeds) >= fastest / (1 + ALIKE)]
+        fastest = max(_speed(row, objective, speeds) for row in alike)
+        return [row for row in alike if _speed(row, objective, speeds) >= fastest / (1 + ALIKE)]
     alike = [row for row in allowed if gains[row.name][2] >= low or gains[row.name][1] >= most / (1 + ALIKE)]
     first = min(alike, key=lambda row: metric.drop(row.score, reference.score))
     behind = {row.name: metric.drop(row.score, first.score) for row in alike}
     return [row for row in alike if behind[row.name] <= indistinct(row, first) + _ROUNDING]
 
 
-def indistinct(one: Row, other: Row) -> float:
+def indistinct(one: CandidateScore, other: CandidateScore) -> float:
     """The points by which the scores of two rows may differ by chance: two standard errors.
 
     Only dev rows that are decided differently can be scored differently; these are at most the rows that one of both
@@ -108,25 +121,25 @@ def indistinct(one: Row, other: Row) -> float:
     return 2 * math.sqrt(differing / one.rows) / POINT
 
 
-def _gain(row: Row, aim: Aim, speeds: RelativeSpeeds) -> tuple[float, float, float]:
+def _gain(row: CandidateScore, objective: Objective, speeds: RelativeSpeeds) -> tuple[float, float, float]:
     """The figure that the target is about, larger is better, with its lower and upper end in the last round."""
-    if aim.target == "size":
+    if objective.target == "size":
         return (1 / row.size_mb,) * 3
-    speed = speeds.speed(row, aim.batch_size)
-    gain = speed.p50_times if aim.target == "latency" else speed.times
+    speed = speeds.speed(row, objective.batch_size)
+    gain = speed.p50_times if objective.target == "latency" else speed.times
     if speed.low is None or speed.high is None:
         return gain, gain, gain
     return gain * speed.low / speed.times, gain, gain * speed.high / speed.times
 
 
-def _speed(row: Row, aim: Aim, speeds: RelativeSpeeds) -> float:
-    return speeds.speed(row, max(aim.batch_sizes)).times
+def _speed(row: CandidateScore, objective: Objective, speeds: RelativeSpeeds) -> float:
+    return speeds.speed(row, max(objective.batch_sizes)).times
 
 
 # -- best/: the chosen candidate as a separate export that records its engine and precision --------
 
 
-def write_best(row: Row, best: Path) -> None:
+def write_best(row: CandidateScore, best: Path) -> None:
     """Write or replace the export `best` atomically: the graph of the row's candidate and the files it needs.
 
     Its export.json names the chosen engine and precision, and the results of the graph on dev. UserError if the
@@ -148,7 +161,7 @@ def write_best(row: Row, best: Path) -> None:
         write_manifest(staged, dataclasses.replace(manifest, graphs=(checked,), rows=row.rows, chosen=chosen))
 
 
-def _runs(graph: Graph, row: Row) -> bool:
+def _runs(graph: Graph, row: CandidateScore) -> bool:
     """Whether the row was measured on `graph`."""
     format = "onnx" if row.engine == "onnxruntime" else "paddle"
     kept = row.precision if row.precision == "int8" else "fp32"

@@ -70,7 +70,7 @@ class StepResult:
 
 
 @dataclass(frozen=True)
-class _Begun:
+class _RunningStep:
     """A step that is being made, for at most `seconds`; `resumed`: as of `StepResult`."""
 
     step: Step
@@ -90,7 +90,7 @@ class StepPool:
     ):
         self._recipe, self._source, self._output, self._slots, self._make = recipe, source, output, slots, make
         self._temporary: list[str] = []  # a folder for each worker
-        self._begun: dict[Job, _Begun] = {}
+        self._running: dict[Job, _RunningStep] = {}
         # A step that crashes its process here would crash the next one too. One on another node may only be lost.
         again = "another worker makes it"
         self._pool = WorkerPool(
@@ -105,7 +105,7 @@ class StepPool:
     @property
     def running(self) -> bool:
         """Whether a step is being made."""
-        return bool(self._begun)
+        return bool(self._running)
 
     @property
     def logs(self) -> bool:
@@ -126,8 +126,8 @@ class StepPool:
 
     def __exit__(self, *error: Any) -> None:
         self._stack.__exit__(*error)
-        for begun in self._begun.values():  # interrupted; the processes have ended
-            remove_leftovers_of(self._output / begun.step.folder)
+        for running in self._running.values():  # interrupted; the processes have ended
+            remove_leftovers_of(self._output / running.step.folder)
 
     def begin(self, step: Step, seconds: float | None = None) -> None:
         """Begin to make a step, which is interrupted after `seconds`. A process must be idle."""
@@ -145,21 +145,21 @@ class StepPool:
             own_process=step.trains,
             progress=None if silent else note_progress,
         )
-        self._begun[job] = _Begun(step, seconds, (self._output / step.folder).exists())
+        self._running[job] = _RunningStep(step, seconds, (self._output / step.folder).exists())
         self._pool.submit(job)
 
     def wait(self) -> StepResult:
         """The next step that ends. What is no error of nlpctl's is raised, and what ends all work on a cluster."""
         job = self._pool.next_ended()
-        begun, error = self._begun.pop(job), job.error
+        running, error = self._running.pop(job), job.error
         if error is not None or job.losses:
-            remove_leftovers_of(self._output / begun.step.folder)  # of a process that could not clean up itself
+            remove_leftovers_of(self._output / running.step.folder)  # of a process that could not clean up itself
         if isinstance(error, TimeoutError):
             hint = "run the same command again to continue, with a longer @[budget]"
-            error = TimeIsUp(f"was stopped after {begun.seconds:.0f} s", begun.step.name, hint)
+            error = TimeIsUp(f"was stopped after {running.seconds:.0f} s", running.step.name, hint)
         if isinstance(error, UnfitNode | ClusterLost) or not isinstance(error, NlpctlError | None):
             raise error
-        return StepResult(begun.step, error, job.seconds, begun.resumed or job.losses > 0)
+        return StepResult(running.step, error, job.seconds, running.resumed or job.losses > 0)
 
     def _make_process(self, number: int) -> RemoteProcess:
         recipe = dataclasses.replace(self._recipe, runtime=self._slots.runtimes[number])

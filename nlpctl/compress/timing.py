@@ -21,7 +21,7 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from nlpctl import console
-from nlpctl.compress.scores import Row, Speed
+from nlpctl.compress.scores import CandidateScore, Speed
 from nlpctl.documents import Document
 from nlpctl.errors import Interrupted, NlpctlError
 from nlpctl.names import counted
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SETTLED = 1.02  # a smaller relative gain counts as none
+TOLERANCE = 1.02  # a smaller relative gain counts as none
 
 # Of the last round:
-FEWEST, MOST = 7, 12  # rounds; more than the fewest only while something becomes faster
-SECONDS = 120.0  # no round beyond the fewest starts after them
-TURN = 0.2  # seconds of a row in each round, at least: one pass of a small network takes 50 ms, as wide as its jitter
-STARTING = 6.0  # seconds to start a process and import Paddle
+MIN_ROUNDS, MAX_ROUNDS = 7, 12  # rounds; more than the fewest only while something becomes faster
+MAX_SECONDS = 120.0  # no round beyond the fewest starts after them
+MIN_PASS = 0.2  # seconds of a row in each round: one pass of a small network takes 50 ms, as wide as its jitter
+STARTUP_SECONDS = 6.0  # seconds to start a process and import Paddle
 DIGITS = 7  # of the stored seconds
-SHARE = 0.8  # of the available memory may be used
+MEMORY_SHARE = 0.8  # of the available memory may be used
 MB = 1024 * 1024
 
 
@@ -90,7 +90,7 @@ def fastest_batches(turns: Sequence[tuple[list[float], list[float]]]) -> tuple[l
 def is_settled(history: Sequence[Sequence[float]]) -> bool:
     """Whether the last two rounds brought no notably faster time. `history`: the fastest times after each round."""
     return len(history) > 2 and all(
-        before <= now * SETTLED for before, now in zip(history[-3], history[-1], strict=True)
+        before <= now * TOLERANCE for before, now in zip(history[-3], history[-1], strict=True)
     )
 
 
@@ -130,35 +130,31 @@ class LastRound:
 
 
 @dataclass(frozen=True)
-class Participants:
-    """The rows of a last round: `always` take part in every round (the uncompressed network), `others` in groups, if
-    there is not enough memory for all processes at once."""
+class Finalists:
+    """The rows of a last round: `uncompressed`, the network in its engines and precisions, take part in every round,
+    `others` in groups, if there is not enough memory for all processes at once."""
 
-    always: tuple[Row, ...]
-    others: tuple[Row, ...]
+    uncompressed: tuple[CandidateScore, ...]
+    others: tuple[CandidateScore, ...]
 
     @property
-    def rows(self) -> tuple[Row, ...]:
-        return (*self.always, *self.others)
+    def rows(self) -> tuple[CandidateScore, ...]:
+        return (*self.uncompressed, *self.others)
 
     def seconds(self, samples: int) -> float:
         """The expected time of the fewest rounds."""
-        passes = sum(max(TURN, samples / speed.samples_per_second) for row in self.rows for speed in row.speeds)
-        return sum(STARTING + row.load_seconds for row in self.rows) + (FEWEST + 1) * passes
+        passes = sum(max(MIN_PASS, samples / speed.samples_per_second) for row in self.rows for speed in row.speeds)
+        return sum(STARTUP_SECONDS + row.load_seconds for row in self.rows) + (MIN_ROUNDS + 1) * passes
 
 
-def participants(rows: Sequence[Row], reference: Row, allowed: Sequence[Row]) -> Participants:
-    """The rows of the table that take part (see `finalists`), the reference first. `allowed`: those whose loss is."""
-    chosen = [reference, *(row for row in finalists(rows, reference, allowed) if row != reference)]
-    uncompressed = tuple(row for row in chosen if row.candidate == reference.candidate)
-    return Participants(uncompressed, tuple(row for row in chosen if row not in uncompressed))
+def choose_finalists(
+    rows: Sequence[CandidateScore], reference: CandidateScore, allowed: Sequence[CandidateScore]
+) -> Finalists:
+    """The rows of the last round, in the order of `rows`, but the reference first.
 
-
-def finalists(rows: Sequence[Row], reference: Row, allowed: Sequence[Row]) -> list[Row]:
-    """The rows of the last round, in the order of `rows`.
-
-    These are the uncompressed network in every way, the fastest way of every candidate at each batch size (of those in
-    `allowed`, where one is), and the fp32 graphs of their networks in the same engines, to tell what each part gives.
+    These are the uncompressed network in every engine and precision, the fastest of every candidate at each batch size
+    (of its rows in `allowed`, those whose loss is, where one is), and the fp32 graphs of their networks in the same
+    engines, to tell what each part gives.
     """
     chosen = [row for row in rows if row.candidate == reference.candidate]
     for candidate in dict.fromkeys(row.candidate for row in rows):
@@ -168,11 +164,19 @@ def finalists(rows: Sequence[Row], reference: Row, allowed: Sequence[Row]) -> li
             best = max(good, key=lambda row: row.speed(size).times)
             chosen += [best, _find_row(rows, network_of(best), best.engine, reference.precision) or best]
     names = {row.name for row in chosen}
-    return [row for row in rows if row.name in names]
+    ordered = [reference, *(row for row in rows if row.name in names and row != reference)]
+    return Finalists(
+        tuple(row for row in ordered if row.candidate == reference.candidate),
+        tuple(row for row in ordered if row.candidate != reference.candidate),
+    )
 
 
 def time_last_round(
-    field: Participants, open_process: Callable[[Row], TimedProcess], file: Path, key: str, stored: LastRound | None
+    finalists: Finalists,
+    open_process: Callable[[CandidateScore], TimedProcess],
+    file: Path,
+    key: str,
+    stored: LastRound | None,
 ) -> LastRound:
     """Time the rows in turns, and store the rounds in `file` under `key`; `stored`: the rounds that are there already.
 
@@ -180,32 +184,32 @@ def time_last_round(
     uncompressed network fails.
     """
     last = stored or LastRound(0, ())
-    able = replace(field, others=tuple(row for row in field.others if row.name not in last.failed))
+    able = replace(finalists, others=tuple(row for row in finalists.others if row.name not in last.failed))
     for group in groups(able, available_mb()):
         done = sum(1 for round in last.rounds if all(row.name in round for row in group))
-        if done < FEWEST:
-            last = _time_group(field, group, open_process, file, key, last, done)
+        if done < MIN_ROUNDS:
+            last = _time_group(finalists, group, open_process, file, key, last, done)
     return last
 
 
-def is_complete(field: Participants, last: LastRound | None) -> bool:
+def is_complete(finalists: Finalists, last: LastRound | None) -> bool:
     """Whether every row took part in enough rounds, or failed."""
     if last is None:
         return False
-    able = [row for row in field.rows if row.name not in last.failed]
-    return all(sum(1 for round in last.rounds if row.name in round) >= FEWEST for row in able)
+    able = [row for row in finalists.rows if row.name not in last.failed]
+    return all(sum(1 for round in last.rounds if row.name in round) >= MIN_ROUNDS for row in able)
 
 
-def groups(field: Participants, available: float) -> list[tuple[Row, ...]]:
+def groups(finalists: Finalists, available: float) -> list[tuple[CandidateScore, ...]]:
     """The rows that are timed together: all, if their processes fit into `available` MB, and the uncompressed ones in
     each."""
-    rows_of_groups, left = [list(field.always)], 0.0
-    for row in field.others:
-        if len(rows_of_groups[-1]) == len(field.always):
-            left = available - sum(each.peak_mb for each in field.always)
+    rows_of_groups, left = [list(finalists.uncompressed)], 0.0
+    for row in finalists.others:
+        if len(rows_of_groups[-1]) == len(finalists.uncompressed):
+            left = available - sum(each.peak_mb for each in finalists.uncompressed)
         elif row.peak_mb > left:
-            rows_of_groups.append(list(field.always))
-            left = available - sum(each.peak_mb for each in field.always)
+            rows_of_groups.append(list(finalists.uncompressed))
+            left = available - sum(each.peak_mb for each in finalists.uncompressed)
         rows_of_groups[-1].append(row)
         left -= row.peak_mb
     return [tuple(rows) for rows in rows_of_groups]
@@ -214,13 +218,13 @@ def groups(field: Participants, available: float) -> list[tuple[Row, ...]]:
 def available_mb() -> float:
     """The MB that processes may take."""
     sizes = memory_sizes()
-    return float("inf") if sizes is None else SHARE * sizes["MemAvailable"] / MB
+    return float("inf") if sizes is None else MEMORY_SHARE * sizes["MemAvailable"] / MB
 
 
 def _time_group(
-    field: Participants,
-    group: Sequence[Row],
-    open_process: Callable[[Row], TimedProcess],
+    finalists: Finalists,
+    group: Sequence[CandidateScore],
+    open_process: Callable[[CandidateScore], TimedProcess],
     file: Path,
     key: str,
     last: LastRound,
@@ -233,24 +237,24 @@ def _time_group(
         processes: dict[str, TimedProcess] = {}
         for row in group:
             process = stack.enter_context(open_process(row))
-            if _result_or_left_out(row, field, process.open) is not None:
+            if _result_or_left_out(row, finalists, process.open) is not None:
                 processes[row.name] = process
-        first = processes[field.always[0].name].opened
+        first = processes[finalists.uncompressed[0].name].opened
         assert first is not None
         last = replace(last, samples=first.features)
         history: list[list[float]] = []
         started = time.monotonic()
-        for number in range(MOST - done + 1):
-            round = _time_round(field, group, processes, sizes, backwards=bool(number % 2))
+        for number in range(MAX_ROUNDS - done + 1):
+            round = _time_round(finalists, group, processes, sizes, backwards=bool(number % 2))
             if not number:  # engines prepare their kernels
                 continue
             failed = [row.name for row in group if row.name not in processes and row.name not in last.failed]
             last = replace(last, rounds=(*last.rounds, round), failed=(*last.failed, *failed))
             write_last_round(file, key, last)
             history.append([sum(last.fastest(name, size)) for name in processes for size in sizes])
-            late = time.monotonic() - started > SECONDS
+            late = time.monotonic() - started > MAX_SECONDS
             # A row that failed makes the lists of times shorter; only those of the same rows can be compared.
-            if done + number >= FEWEST and (
+            if done + number >= MIN_ROUNDS and (
                 late or is_settled([each for each in history if len(each) == len(history[-1])])
             ):
                 break
@@ -258,7 +262,11 @@ def _time_group(
 
 
 def _time_round(
-    field: Participants, group: Sequence[Row], processes: dict[str, TimedProcess], sizes: Sequence[int], backwards: bool
+    finalists: Finalists,
+    group: Sequence[CandidateScore],
+    processes: dict[str, TimedProcess],
+    sizes: Sequence[int],
+    backwards: bool,
 ) -> RoundSeconds:
     """One pass of every row at every batch size; every other round goes backwards, so that no row always follows the
     same one. A row that fails is dropped from `processes`."""
@@ -268,7 +276,7 @@ def _time_round(
             process = processes.get(row.name)
             if process is None:
                 continue
-            seconds = _result_or_left_out(row, field, functools.partial(process.seconds, size, TURN))
+            seconds = _result_or_left_out(row, finalists, functools.partial(process.seconds, size, MIN_PASS))
             if seconds is None:
                 del processes[row.name], seconds_by_row[row.name]
             else:
@@ -276,12 +284,12 @@ def _time_round(
     return seconds_by_row
 
 
-def _result_or_left_out(row: Row, field: Participants, ask: Callable[[], T]) -> T | None:
+def _result_or_left_out(row: CandidateScore, finalists: Finalists, ask: Callable[[], T]) -> T | None:
     """The answer of a row's process; None, with a warning, if it fails. The uncompressed network must not fail."""
     try:
         return ask()
     except NlpctlError as error:
-        if row in field.always or isinstance(error, Interrupted):
+        if row in finalists.uncompressed or isinstance(error, Interrupted):
             raise
         console.warn(f"{row.name} is left out of the last round: {error}")
         return None
@@ -348,7 +356,7 @@ class RelativeSpeeds:
     rows: Mapping[str, Mapping[int, RelativeSpeed]]
     rounds: int
 
-    def speed(self, row: Row, batch_size: int) -> RelativeSpeed:
+    def speed(self, row: CandidateScore, batch_size: int) -> RelativeSpeed:
         return self.rows[row.name][batch_size]
 
 
@@ -361,7 +369,7 @@ class _Cost:
 
 
 def relative_speeds(
-    rows: Sequence[Row], reference: Row, min_agreement: float, last: LastRound | None = None
+    rows: Sequence[CandidateScore], reference: CandidateScore, min_agreement: float, last: LastRound | None = None
 ) -> RelativeSpeeds:
     """The speeds of `rows`, from the last round, else from each row's own rounds with the reference.
 
@@ -379,7 +387,9 @@ def relative_speeds(
     return RelativeSpeeds(baselines, speeds, 0 if last is None else len(last.rounds))
 
 
-def _costs(rows: Iterable[Row], reference: Row, size: int, last: LastRound | None) -> dict[str, _Cost]:
+def _costs(
+    rows: Iterable[CandidateScore], reference: CandidateScore, size: int, last: LastRound | None
+) -> dict[str, _Cost]:
     """The cost of every row: of one that took part in the last round by the median of its ratios to the reference
     there, of another by the ratio that it had in its own rounds."""
     speed = reference.speed(size)
@@ -396,10 +406,10 @@ def _costs(rows: Iterable[Row], reference: Row, size: int, last: LastRound | Non
 
 
 def _relative_speed(
-    row: Row,
-    rows: Sequence[Row],
-    reference: Row,
-    baseline: Row,
+    row: CandidateScore,
+    rows: Sequence[CandidateScore],
+    reference: CandidateScore,
+    baseline: CandidateScore,
     size: int,
     costs: Mapping[str, _Cost],
     last: LastRound | None,
@@ -435,11 +445,11 @@ def _relative_speed(
     )
 
 
-def network_of(row: Row) -> str:
+def network_of(row: CandidateScore) -> str:
     """The candidate that holds the fp32 graphs of a row's network."""
     return row.candidate.partition("+")[0]
 
 
-def _find_row(rows: Iterable[Row], candidate: str, engine: str, precision: str) -> Row | None:
+def _find_row(rows: Iterable[CandidateScore], candidate: str, engine: str, precision: str) -> CandidateScore | None:
     wanted = (candidate, engine, precision)
     return next((row for row in rows if (row.candidate, row.engine, row.precision) == wanted), None)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.compress.schedule import Clock
+from nlpctl.compress.costs import Clock
 from nlpctl.config.keys import use_of
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe, SearchSection, parse_budget

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from nlpctl import console
-from nlpctl.compress.schedule import Clock
+from nlpctl.compress.costs import Clock
 from nlpctl.config.checks import check
 from nlpctl.config.recipe_of import with_settings
 from nlpctl.config.recipe_text import value_text

@@ -9,7 +9,7 @@ from scored import scored, speeds_of
 
 from nlpctl.compress.report import CompressResult, write_reports
 from nlpctl.compress.scores import Metric
-from nlpctl.compress.selection import Aim
+from nlpctl.compress.selection import Objective
 from nlpctl.runtime.event_log import EventLog
 
 MISTAKES = {
@@ -160,7 +160,7 @@ def test_the_page_of_a_run_that_was_compressed(nlpctl, made, tmp_path):
     reference = scored("original", 0.88)
     best = scored("original+ptq", 0.876, 4.2, precision="int8", method="ptq", size_mb=20.0)
     rows, folder = (reference, best, scored("width-0.5", 0.8, 1.5)), run.path / "compress"
-    result = CompressResult(folder, rows, (), Metric("accuracy"), Aim(), reference, best, None, speeds_of(rows))
+    result = CompressResult(folder, rows, (), Metric("accuracy"), Objective(), reference, best, None, speeds_of(rows))
     write_reports(result, str(run.path), "sequence_classification")
     assert nlpctl("report", run.path).code == 0
     page = text_of(run)

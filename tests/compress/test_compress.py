@@ -15,9 +15,9 @@ from scored import rounds_of, scored
 
 from nlpctl.cli.compress import show
 from nlpctl.compress import compress, steps
+from nlpctl.compress.costs import Clock
 from nlpctl.compress.plan import CompressionPlan, CompressRequest, parse_strategy, plan_steps, strategies_of
 from nlpctl.compress.refusals import refuse_output, warn_unread
-from nlpctl.compress.schedule import Clock
 from nlpctl.compress.scores import Metric, Scored
 from nlpctl.compress.steps import TimeIsUp
 from nlpctl.compress.timing import LastRound, Timing
@@ -434,11 +434,11 @@ def test_a_step_that_makes_nothing_ends_nothing(compression, monkeypatch):
 
 
 def test_one_command_at_a_time(tmp_path):
-    with compress._taken(tmp_path / "out", False, NOTHING_PLANNED):
+    with compress._locked_folder(tmp_path / "out", False, NOTHING_PLANNED):
         with pytest.raises(UserError, match="another command is writing to this folder"):
-            with compress._taken(tmp_path / "out", False, NOTHING_PLANNED):
+            with compress._locked_folder(tmp_path / "out", False, NOTHING_PLANNED):
                 raise RunFailed("never")
-    with compress._taken(tmp_path / "out", False, NOTHING_PLANNED):
+    with compress._locked_folder(tmp_path / "out", False, NOTHING_PLANNED):
         assert (tmp_path / "out" / "plan.json").is_file()
 
 
@@ -446,7 +446,7 @@ def test_overwriting_leaves_what_is_not_ours(tmp_path):
     for name in ("networks/width-0.5", "best", "another-run"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "times.json").write_text("{}")
-    with compress._taken(tmp_path, True, NOTHING_PLANNED):
+    with compress._locked_folder(tmp_path, True, NOTHING_PLANNED):
         assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"another-run"}
         assert not (tmp_path / "times.json").exists()
 

@@ -11,12 +11,12 @@ import paddle
 import pytest
 from made_runs import make_run
 
+from nlpctl.compress.costs import row_counter, trained_rows
 from nlpctl.compress.networks.distill import answer_losses, check, train_student
 from nlpctl.compress.networks.student import spread_layers, start_embedding, student_layers
 from nlpctl.compress.networks.teacher import key_of, open_teacher, varied_examples
 from nlpctl.compress.networks.training import load_source, read_data
 from nlpctl.compress.plan import make_plan
-from nlpctl.compress.schedule import row_counter, trained_rows
 from nlpctl.compress.strategies import Distill
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import with_student

@@ -14,9 +14,9 @@ from made_runs import make_run
 
 from nlpctl.cli.app import main
 from nlpctl.compress import strategies as registry
+from nlpctl.compress.costs import Costs
 from nlpctl.compress.plan import parse_strategy, plan_steps, strategies_of, trains
 from nlpctl.compress.refusals import warn_unread
-from nlpctl.compress.schedule import Costs
 from nlpctl.compress.steps import StepExecutor
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import CompressionSection

@@ -125,7 +125,7 @@ def test_networks_go_last(tmp_path, monkeypatch):
         remove(folder)
 
     monkeypatch.setattr(work_folder, "remove_dir", stopped)
-    with pytest.raises(KeyboardInterrupt), compress._taken(tmp_path, True, NOTHING_PLANNED):
+    with pytest.raises(KeyboardInterrupt), compress._locked_folder(tmp_path, True, NOTHING_PLANNED):
         pass
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"networks"}
 
@@ -134,9 +134,9 @@ def test_what_workers_wrote_goes_too(tmp_path):
     """A log is opened to be added to, and would begin with what an earlier command wrote."""
     log = compress.worker_log(tmp_path, 1)
     log.write_text("earlier")
-    with compress._taken(tmp_path, False, NOTHING_PLANNED):
+    with compress._locked_folder(tmp_path, False, NOTHING_PLANNED):
         assert log.exists()
-    with compress._taken(tmp_path, True, NOTHING_PLANNED):
+    with compress._locked_folder(tmp_path, True, NOTHING_PLANNED):
         assert not log.exists()
 
 
@@ -263,7 +263,7 @@ def test_what_has_learned_nothing_begins_anew(tmp_path):
     (tmp_path / "networks" / "begun" / "checkpoints" / "checkpoint-4").mkdir(parents=True)
     (tmp_path / "networks" / "done" / "model").mkdir()
     (tmp_path / "networks" / "student.answers").mkdir()
-    with compress._taken(tmp_path, False, NOTHING_PLANNED):
+    with compress._locked_folder(tmp_path, False, NOTHING_PLANNED):
         assert {path.name for path in (tmp_path / "networks").iterdir()} == {"begun", "done", "student.answers"}
 
 

@@ -22,7 +22,7 @@ from nlpctl.compress.refusals import (
 )
 from nlpctl.compress.report import CompressResult, report
 from nlpctl.compress.scores import OWN, Failure, Metric
-from nlpctl.compress.selection import Aim
+from nlpctl.compress.selection import Objective
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.engines.choice import Machine
@@ -136,13 +136,13 @@ def test_what_fails_on_test_does_not_cost_the_table():
     command = SimpleNamespace(failures={}, scorer=SimpleNamespace(on_test=fails))
     best = scored("original+ort-dynamic", 0.88, 2.0)
     assert compress._Compression.score_on_test(command, best) is None
-    assert command.failures == {"test": (Failure(best.candidate, f"{best.way} on test", "out of memory"),)}
+    assert command.failures == {"test": (Failure(best.candidate, f"{best.choice_name} on test", "out of memory"),)}
 
 
 def test_all_scores_of_the_users_function_are_reported(tmp_path):
     row = scored("original", 0.88)
     row = dataclasses.replace(row, report={**row.report, OWN: {"f1": 0.9, "recall": 0.8}})
-    result = CompressResult(tmp_path, (row,), (), Metric("f1", own=True), Aim(), row, row, None, speeds_of([row]))
+    result = CompressResult(tmp_path, (row,), (), Metric("f1", own=True), Objective(), row, row, None, speeds_of([row]))
     (entry,) = report(result, "outputs/run", "sequence_classification")["rows"]
     assert entry["report"]["compression.evaluate.f1"] == 0.9 and entry["report"]["compression.evaluate.recall"] == 0.8
 

@@ -10,7 +10,7 @@ from scored import rounds_of, scored, speeds_of
 
 from nlpctl.compress.report import CompressResult, markdown, report, summary, tables, too_few_rows, write_reports
 from nlpctl.compress.scores import Failure, Metric, TestScore
-from nlpctl.compress.selection import Aim, select
+from nlpctl.compress.selection import Objective, select
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def result(tmp_path) -> CompressResult:
     failures = (Failure("student", "", "no <text>\nto learn from"), Failure("original+qat", "paddle int8", "died"))
     test = TestScore(1821, 0.8874, 0.8852, 0.981)
     speeds = speeds_of(rows, rounds_of(rows, {}, {}, {}, {"width-0.75+ptq": 0.8}, {"width-0.75+ptq": 0.6}))
-    return CompressResult(tmp_path, rows, failures, Metric("accuracy"), Aim(), reference, best, test, speeds)
+    return CompressResult(tmp_path, rows, failures, Metric("accuracy"), Objective(), reference, best, test, speeds)
 
 
 def lines(result: CompressResult) -> list[dict[str, list[str]]]:
@@ -61,7 +61,7 @@ def test_how_sure_the_loss_is(result):
     rows = report(result, "outputs/run", "sequence_classification")["rows"]
     entry = next(row for row in rows if row["drop_interval"])
     assert entry["name"] == best.name and "drops" not in entry
-    assert too_few_rows(replace(result, aim=Aim(1.0))) == ""
+    assert too_few_rows(replace(result, objective=Objective(1.0))) == ""
 
 
 def test_the_page_for_reading(result):
@@ -104,7 +104,7 @@ def test_nothing_was_better_and_there_is_no_test_data(result):
         (result.reference,),
         (),
         result.metric,
-        result.aim,
+        result.objective,
         result.reference,
         result.reference,
         None,
@@ -120,7 +120,7 @@ def test_rows_that_nothing_tells_apart_are_named(result):
     """The untouched network in bf16 is as fast as the narrow one in 8 bits, so it is taken."""
     bf16 = scored("original", 0.879, 4.2, single=2.5, precision="bf16")
     rows = (*result.rows, bf16)
-    best = select(rows, result.reference, result.metric, result.aim, speeds_of(rows))
+    best = select(rows, result.reference, result.metric, result.objective, speeds_of(rows))
     assert best == bf16
     text = markdown(replace(result, rows=rows, best=best, speeds=speeds_of(rows)), "run", {})
     assert "No candidate is better than the uncompressed model in paddle bf16." in text

@@ -7,20 +7,20 @@ from types import SimpleNamespace
 import pytest
 from scored import scored
 
-from nlpctl.compress.plan import parse_strategy, plan_steps
-from nlpctl.compress.schedule import (
-    FINALISTS,
+from nlpctl.compress.costs import (
+    FINALISTS_PER_FOLDER,
     SAFETY,
-    WAYS,
+    SCORED_PER_FOLDER,
     Clock,
     Costs,
-    Explorer,
     format_seconds,
     read_times,
     write_times,
 )
+from nlpctl.compress.plan import parse_strategy, plan_steps
+from nlpctl.compress.schedule import Explorer
 from nlpctl.compress.scores import Metric
-from nlpctl.compress.selection import Aim
+from nlpctl.compress.selection import Objective
 from nlpctl.export.strategies import CANDIDATES, EXPORTS, TRAINING_COST
 
 REFERENCE = scored("original", 0.880)
@@ -34,7 +34,7 @@ def explorer():
         section = SimpleNamespace(**dict.fromkeys(names), width_mult_list=widths, prune_embeddings=False)
         steps = {step.folder: step for step in plan_steps(parse_strategy(strategy), section)}
         costs = Costs(500.0, dict(ROWS), 9.0, 4.0, measured)
-        return Explorer(steps, REFERENCE, Metric("accuracy"), Aim(max_drop=0.5), costs)
+        return Explorer(steps, REFERENCE, Metric("accuracy"), Objective(max_drop=0.5), costs)
 
     return make
 
@@ -95,8 +95,8 @@ def test_the_time_of_an_option_is_that_of_all_it_needs(explorer):
         "exports/width-0.75",
         "candidates/width-0.75+ort-dynamic",
     ]
-    exports = 20 + WAYS[EXPORTS] * 9 + FINALISTS[EXPORTS] * 4
-    whole = training + exports + 5 + WAYS[CANDIDATES] * 9 + FINALISTS[CANDIDATES] * 4
+    exports = 20 + SCORED_PER_FOLDER[EXPORTS] * 9 + FINALISTS_PER_FOLDER[EXPORTS] * 4
+    whole = training + exports + 5 + SCORED_PER_FOLDER[CANDIDATES] * 9 + FINALISTS_PER_FOLDER[CANDIDATES] * 4
     assert steps["width-0.75+ort-dynamic"].seconds == pytest.approx(SAFETY * whole)
     explorer.costs.measured["dynabert"] = 1000.0
     (option, _) = explorer.options({"exports/original"}, set(), [REFERENCE])

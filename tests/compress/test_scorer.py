@@ -112,7 +112,7 @@ def test_an_engine_that_fails_costs_its_row_only(run, original, tmp_path, monkey
         accuracy = reference.report["accuracy"]
         assert reference.score == pytest.approx(accuracy / 2) and 0 < accuracy < 1
         (failure,) = scorer.score(dies).failures
-        assert (failure.candidate, failure.way) == ("dies", "paddle fp32")
+        assert (failure.candidate, failure.choice_name) == ("dies", "paddle fp32")
         assert "its process ended (killed by SIGABRT)" in failure.reason
         assert "model.pdmodel" in scorer.score(damaged).failures[0].reason
         assert scorer.reference() == reference

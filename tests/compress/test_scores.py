@@ -48,7 +48,7 @@ def test_points(greater, drop):
 
 def test_a_row_is_kept_as_it_is(tmp_path):
     row = scored("original+ptq", 0.88, 2.0, method="ptq", precision="int8", difference=None)
-    file = score_file(tmp_path, row.candidate, row.way)
+    file = score_file(tmp_path, row.candidate, row.choice_name)
     write_row(file, row, "key")
     assert read_row(file, "key") == row
     assert read_row(file, "another") is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from scored import rounds_of, scored, speeds_of
 
-from nlpctl.compress.scores import Metric, Row
-from nlpctl.compress.selection import Aim, contenders, indistinct, ordered, select, within
+from nlpctl.compress.scores import CandidateScore, Metric
+from nlpctl.compress.selection import Objective, indistinct, indistinct_from_best, ordered, select, within
 
 ACCURACY = Metric("accuracy")
 REFERENCE = scored("original", 0.880)
@@ -17,20 +17,22 @@ ROWS = [REFERENCE, FAST_BUT_WRONG, FAST, SINGLE]
 SURE = {"report": {"rows": 1_000_000, "accuracy": 0.0}}  # so many dev rows that every difference of scores counts
 
 
-def best(rows: list[Row], metric: Metric = ACCURACY, aim: Aim | None = None, last=None) -> Row:
-    return select(rows, REFERENCE, metric, aim or Aim(), speeds_of(rows, last))
+def best(
+    rows: list[CandidateScore], metric: Metric = ACCURACY, objective: Objective | None = None, last=None
+) -> CandidateScore:
+    return select(rows, REFERENCE, metric, objective or Objective(), speeds_of(rows, last))
 
 
 @pytest.mark.parametrize(("target", "expected"), [("throughput", FAST), ("latency", SINGLE), ("size", SINGLE)])
 def test_the_best_at_what_is_wanted_among_those_that_lose_little(target, expected):
-    assert best(ROWS, aim=Aim(0.5, target)) == expected
+    assert best(ROWS, objective=Objective(0.5, target)) == expected
 
 
 def test_what_may_be_lost_is_in_points():
-    assert [within(row, REFERENCE, ACCURACY, Aim(0.45)) for row in ROWS] == [True, False, True, True]
-    assert [within(row, REFERENCE, ACCURACY, Aim(0.4)) for row in ROWS] == [True, False, False, True]
-    assert best(ROWS, aim=Aim(2.0)) == FAST_BUT_WRONG
-    assert best(ROWS, aim=Aim(0.0)) == REFERENCE
+    assert [within(row, REFERENCE, ACCURACY, Objective(0.45)) for row in ROWS] == [True, False, True, True]
+    assert [within(row, REFERENCE, ACCURACY, Objective(0.4)) for row in ROWS] == [True, False, False, True]
+    assert best(ROWS, objective=Objective(2.0)) == FAST_BUT_WRONG
+    assert best(ROWS, objective=Objective(0.0)) == REFERENCE
 
 
 def test_how_sure_the_loss_is():
@@ -40,15 +42,15 @@ def test_how_sure_the_loss_is():
     unsure, sure = scored("a", 0.878, 4.0, drops=wide), scored("b", 0.878, 2.0, drops=narrow)
     reference = scored("original", 0.880, drops=(0.0,) * 201)
     rows = [reference, unsure, sure]
-    assert select(rows, reference, ACCURACY, Aim(), speeds_of(rows)) == unsure
-    assert select(rows, reference, ACCURACY, Aim(sure=0.9), speeds_of(rows)) == sure
+    assert select(rows, reference, ACCURACY, Objective(), speeds_of(rows)) == unsure
+    assert select(rows, reference, ACCURACY, Objective(sure=0.9), speeds_of(rows)) == sure
     assert unsure.likely_drop(0.9) == pytest.approx(1.16)
 
 
 def test_a_score_of_which_less_is_better():
     falling = Metric("perplexity", greater_is_better=False)
     worse, better = scored("a", 0.90, 3.0), scored("b", 0.85, 2.0)
-    assert best([REFERENCE, worse, better], falling, Aim(0.5)) == better
+    assert best([REFERENCE, worse, better], falling, Objective(0.5)) == better
 
 
 def test_among_speeds_that_are_alike_the_better_score_counts():
@@ -60,7 +62,7 @@ def test_among_speeds_that_are_alike_the_better_score_counts():
 
 def test_among_graphs_of_one_size_the_faster():
     slow, fast = scored("a", 0.88, 1.0, size_mb=20.0), scored("a", 0.879, 1.8, size_mb=20.0, precision="bf16")
-    assert best([REFERENCE, slow, fast], aim=Aim(target="size")) == fast
+    assert best([REFERENCE, slow, fast], objective=Objective(target="size")) == fast
 
 
 def test_the_reference_where_nothing_else_will_do():
@@ -71,11 +73,11 @@ def test_the_reference_where_nothing_else_will_do():
 
 def test_the_batch_size_that_a_target_is_about():
     sizes = (8, 1, 64)
-    assert [Aim(0.5, target, sizes).batch_size for target in ("throughput", "latency")] == [64, 1]
+    assert [Objective(0.5, target, sizes).batch_size for target in ("throughput", "latency")] == [64, 1]
 
 
 def test_a_table_begins_with_the_best():
-    assert ordered(ROWS, Aim(target="latency"), speeds_of(ROWS))[:2] == [FAST_BUT_WRONG, SINGLE]
+    assert ordered(ROWS, Objective(target="latency"), speeds_of(ROWS))[:2] == [FAST_BUT_WRONG, SINGLE]
 
 
 def test_among_equals_the_simplest():
@@ -84,7 +86,7 @@ def test_among_equals_the_simplest():
     int8 = scored("original+ptq", 0.880, 4.05, precision="int8", size_mb=40.0)
     student = scored("student+ptq", 0.881, 4.1, precision="int8", size_mb=20.0)
     rows = [REFERENCE, student, int8, bf16]
-    assert contenders(rows, REFERENCE, ACCURACY, Aim(), speeds_of(rows)) == [student, int8, bf16]
+    assert indistinct_from_best(rows, REFERENCE, ACCURACY, Objective(), speeds_of(rows)) == [student, int8, bf16]
     assert best(rows) == bf16
     assert best([REFERENCE, student, int8]) == int8  # without training
     parts = scored("original+ptq+embeddings", 0.882, 4.1, precision="int8", size_mb=10.0)

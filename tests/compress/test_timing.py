@@ -9,14 +9,13 @@ from scored import rounds_of, scored, speeds_of
 
 from nlpctl.compress import timing
 from nlpctl.compress.timing import (
-    FEWEST,
-    Participants,
+    MIN_ROUNDS,
+    Finalists,
     Timing,
-    finalists,
+    choose_finalists,
     groups,
     is_complete,
     is_settled,
-    participants,
     read_last_round,
     speed_from_rounds,
     time_against_reference,
@@ -82,7 +81,7 @@ UNCOMPRESSED = scored("original", 0.88, agreement=1.0)
 UNCOMPRESSED_BF16 = scored("original", 0.88, 2.0, precision="bf16")
 INT8 = scored("original+ptq", 0.88, 3.0, precision="int8")
 FAST_STUDENT = scored("student", 0.88, 4.0)
-FIELD = Participants((UNCOMPRESSED, UNCOMPRESSED_BF16), (INT8, FAST_STUDENT))
+FINALISTS = Finalists((UNCOMPRESSED, UNCOMPRESSED_BF16), (INT8, FAST_STUDENT))
 
 
 class Process:
@@ -102,7 +101,7 @@ class Process:
         return self.opened
 
     def seconds(self, size: int, at_least: float) -> list[float]:
-        assert at_least == timing.TURN
+        assert at_least == timing.MIN_PASS
         self.left -= 1
         if self.left < 0:
             raise RunFailed("its process ended", self.name)
@@ -112,7 +111,7 @@ class Process:
 
 @pytest.fixture
 def played(tmp_path, monkeypatch):
-    """Plays with the rows of FIELD; `passes`: by candidate, after how many passes its process dies."""
+    """Plays with the rows of FINALISTS; `passes`: by candidate, after how many passes its process dies."""
     monkeypatch.setattr(timing, "available_mb", lambda: 1e9)
 
     def call(key: str = "key", **passes: float):
@@ -123,16 +122,16 @@ def played(tmp_path, monkeypatch):
         def open_process(row):
             return Process(row.name, asked, passes.get(row.candidate, 1e9))
 
-        return time_last_round(FIELD, open_process, file, key, kept), asked
+        return time_last_round(FINALISTS, open_process, file, key, kept), asked
 
     return call
 
 
 def test_every_row_has_its_turn_in_every_round(played):
     last, asked = played()
-    assert len(last.rounds) == FEWEST and is_complete(FIELD, last) and last.samples == 128
-    assert all(set(round) == {row.name for row in FIELD.rows} for round in last.rounds)
-    assert asked[:4] == [row.name for row in FIELD.rows]
+    assert len(last.rounds) == MIN_ROUNDS and is_complete(FINALISTS, last) and last.samples == 128
+    assert all(set(round) == {row.name for row in FINALISTS.rows} for round in last.rounds)
+    assert asked[:4] == [row.name for row in FINALISTS.rows]
     second = asked[8:12]  # by turns forwards and backwards
     assert second == asked[:4][::-1]
 
@@ -141,16 +140,16 @@ def test_an_interrupted_last_round_goes_on(played, tmp_path):
     with pytest.raises(RunFailed, match="its process ended"):
         played(original=7)  # the warm-up, two rounds and a half
     kept = read_last_round(tmp_path / "last.json", "key")
-    assert len(kept.rounds) == 2 and not is_complete(FIELD, kept)
+    assert len(kept.rounds) == 2 and not is_complete(FINALISTS, kept)
     last, asked = played()
-    assert last.rounds[:2] == kept.rounds and len(last.rounds) == FEWEST
-    assert len(asked) == 2 * 4 * (1 + FEWEST - 2)
+    assert last.rounds[:2] == kept.rounds and len(last.rounds) == MIN_ROUNDS
+    assert len(asked) == 2 * 4 * (1 + MIN_ROUNDS - 2)
 
 
 def test_a_row_that_dies_is_left_out(played, capsys):
     last, _ = played(student=6)
-    assert len(last.rounds) == FEWEST and last.failed == (FAST_STUDENT.name,)
-    assert [FAST_STUDENT.name in round for round in last.rounds] == [True] * 2 + [False] * (FEWEST - 2)
+    assert len(last.rounds) == MIN_ROUNDS and last.failed == (FAST_STUDENT.name,)
+    assert [FAST_STUDENT.name in round for round in last.rounds] == [True] * 2 + [False] * (MIN_ROUNDS - 2)
     assert "student, paddle fp32 is left out of the last round" in capsys.readouterr().err
 
 
@@ -158,21 +157,27 @@ def test_a_row_that_dies_is_left_out(played, capsys):
 def test_a_row_that_failed_costs_no_more_rounds(played, tmp_path, passes):
     """The repeated command finds a complete last round; one that is interrupted goes on without the row."""
     last, _ = played(student=passes)
-    assert is_complete(FIELD, last) and read_last_round(tmp_path / "last.json", "key") == last
+    assert is_complete(FINALISTS, last) and read_last_round(tmp_path / "last.json", "key") == last
     again, asked = played(student=passes)
     assert again == last and asked == []
 
 
 def test_what_does_not_fit_into_memory_plays_in_groups():
     """Each row takes 700 MB; the uncompressed play in every group."""
-    assert groups(FIELD, 1e9) == [FIELD.rows]
-    assert groups(FIELD, 2200.0) == [(*FIELD.always, INT8), (*FIELD.always, FAST_STUDENT)]
-    assert groups(FIELD, 100.0) == [(*FIELD.always, INT8), (*FIELD.always, FAST_STUDENT)]  # as few as there can be
+    assert groups(FINALISTS, 1e9) == [FINALISTS.rows]
+    assert groups(FINALISTS, 2200.0) == [(*FINALISTS.uncompressed, INT8), (*FINALISTS.uncompressed, FAST_STUDENT)]
+    assert groups(FINALISTS, 100.0) == [
+        (*FINALISTS.uncompressed, INT8),
+        (*FINALISTS.uncompressed, FAST_STUDENT),
+    ]  # as few as there can be
 
 
-def test_the_field(played):
-    assert participants([UNCOMPRESSED_BF16, INT8, UNCOMPRESSED, FAST_STUDENT], UNCOMPRESSED, [UNCOMPRESSED]) == FIELD
-    assert FIELD.seconds(128) > 4 * 6
+def test_the_uncompressed_take_part_in_every_round(played):
+    assert (
+        choose_finalists([UNCOMPRESSED_BF16, INT8, UNCOMPRESSED, FAST_STUDENT], UNCOMPRESSED, [UNCOMPRESSED])
+        == FINALISTS
+    )
+    assert FINALISTS.seconds(128) > 4 * 6
 
 
 # Relative speeds.
@@ -234,8 +239,9 @@ def test_who_takes_part_in_the_last_round():
     """The uncompressed in every way, the fastest of every candidate, and the fp32 graph of its network."""
     wrong = scored("student", 0.5, 9.0, precision="bf16")
     rows = [*ROWS, wrong]
-    assert finalists(rows, REFERENCE, ROWS) == [REFERENCE, BF16, ORT, STUDENT_ORT, DYNAMIC]
-    assert finalists([REFERENCE, wrong, STUDENT], REFERENCE, [REFERENCE]) == [REFERENCE, wrong, STUDENT]
+    assert list(choose_finalists(rows, REFERENCE, ROWS).rows) == [REFERENCE, BF16, ORT, STUDENT_ORT, DYNAMIC]
+    chosen = choose_finalists([REFERENCE, wrong, STUDENT], REFERENCE, [REFERENCE])
+    assert list(chosen.rows) == [REFERENCE, wrong, STUDENT]
 
 
 def test_rounds_are_kept(tmp_path):

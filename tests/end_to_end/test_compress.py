@@ -45,7 +45,7 @@ def sums(folder: Path) -> dict[str, str]:
 def compressed(run: Path, *words: str) -> dict[str, Any]:
     """report.json of a command that succeeds. Its turns are short: nobody looks at its speeds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timing, "TURN", 0.0)
+        patch.setattr(timing, "MIN_PASS", 0.0)
         assert main(["compress", str(run), *words]) == 0
     return json.loads((run / "compress" / "report.json").read_text())
 

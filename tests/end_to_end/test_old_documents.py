@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
+from nlpctl.compress.costs import StepTimes
 from nlpctl.compress.plan import CompressionPlan
-from nlpctl.compress.schedule import StepTimes
 from nlpctl.compress.scores import StoredRow
 from nlpctl.compress.timing import StoredRounds
 from nlpctl.config.task_file import TaskFile

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nlpctl.compress.schedule import Clock
+from nlpctl.compress.costs import Clock
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Axis, RuntimeSection, SearchSection
 from nlpctl.config.tasks import greater_is_better

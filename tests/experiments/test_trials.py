@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nlpctl.compress.schedule import Clock
+from nlpctl.compress.costs import Clock
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, Problem, RunFailed, UserError

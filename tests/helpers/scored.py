@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nlpctl.compress.scores import Row, Speed
+from nlpctl.compress.scores import CandidateScore, Speed
 from nlpctl.compress.timing import LastRound, RelativeSpeeds, relative_speeds
 
 
-def scored(candidate: str, score: float, times: float = 1.0, **given: Any) -> Row:
-    """A row at batch sizes 1 and 32. `single`: times at batch 1; anything else is a field of Row."""
+def scored(candidate: str, score: float, times: float = 1.0, **given: Any) -> CandidateScore:
+    """A row at batch sizes 1 and 32. `single`: times at batch 1; anything else is a field of CandidateScore."""
     single = given.pop("single", times)
     speeds = (
         Speed(1, 100 * single, 10 / single, single, single),
@@ -30,15 +30,15 @@ def scored(candidate: str, score: float, times: float = 1.0, **given: Any) -> Ro
         "seconds": 9.0,
         **given,
     }
-    return Row(candidate=candidate, score=score, speeds=speeds, **values)
+    return CandidateScore(candidate=candidate, score=score, speeds=speeds, **values)
 
 
-def speeds_of(rows: Sequence[Row], last: LastRound | None = None) -> RelativeSpeeds:
+def speeds_of(rows: Sequence[CandidateScore], last: LastRound | None = None) -> RelativeSpeeds:
     """The speeds of rows of which the first is the reference."""
     return relative_speeds(rows, rows[0], 0.99, last)
 
 
-def rounds_of(rows: Sequence[Row], *factors: dict[str, float]) -> LastRound:
+def rounds_of(rows: Sequence[CandidateScore], *factors: dict[str, float]) -> LastRound:
     """A last round of 100 inputs, in one batch: each row as fast as it was before, times its factor in a round."""
     rounds = [
         {
