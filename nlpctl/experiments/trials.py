@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import LET_GO, wait_until_free
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker import ProcessEnded, WorkerLost, call_parent
-from nlpctl.runtime.worker_pool import Job
+from nlpctl.runtime.worker_pool import Job, WorkerPool
 from nlpctl.runtime.worker_slots import WorkerSlots
 from nlpctl.training.early_stopping import TrialPruner
 from nlpctl.training.oom import OutOfMemory, is_of_tensors
@@ -70,7 +71,10 @@ class Trials:
     metric: str
     command: Sequence[str]
     _failures: int = 0  # in a row
+    _begun: bool = False  # whether a trial has begun in this call
     _end_noted: bool = False
+    # Threads of workers take trials, and record how they ended.
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
         self._left = self.study.unfinished()
@@ -78,29 +82,38 @@ class Trials:
 
     def take(self) -> tuple[Trial, Recipe] | None:
         """The next trial, an unfinished one first, with its recipe; None: there are enough, or the time is up."""
-        while (trial := self._left.pop(0) if self._left else self._new()) is not None:
-            recipe = trial_recipe(self.recipe, self.folder, trial)
-            problems = check(recipe, "train")
-            if not problems:
-                return trial, recipe
-            self.done(trial, FAILED, str(problems[0]))
+        with self._lock:
+            while self._more_begin():
+                trial = self._left.pop(0) if self._left else self.study.draw()
+                recipe = trial_recipe(self.recipe, self.folder, trial)
+                problems = check(recipe, "train")
+                if not problems:
+                    self._begun = True
+                    return trial, recipe
+                self.done(trial, FAILED, str(problems[0]))
         return None
 
-    def _new(self) -> Trial | None:
-        """A trial with values that the study draws, unless there are enough or it would not end in time."""
-        records, left = self.study.trials(), self.clock.left()
+    def _more_begin(self, promised: int = 0) -> bool:
+        """Whether a further trial may begin now: there are not enough, and it would probably end in time.
+
+        `promised`: the number of trials that will begin before it, once a worker is ready.
+        """
+        left = self.clock.left()
+        if promised < len(self._left):  # one that an earlier call has drawn; each call goes on with one at least
+            return left is None or left > 0 or not self._begun
+        records = self.study.trials()
+        if self.wanted is not None and len(records) + promised - len(self._left) >= self.wanted:
+            return False
         timed = [each for each in records if each.seconds and left is not None and not self._paused(each)]
         whole = [each for each in timed if each.state == FINISHED]  # others ended early
         usual = [each.seconds for each in whole or timed if each.seconds]
-        if self.wanted is not None and len(records) >= self.wanted:
-            return None
         needed = median(usual) if usual else 0.0
         if left is not None and records and left < needed:
             if not self._end_noted:
                 console.note(f"no further trial begins: one takes {needed:.0f} s, and {max(left, 0):.0f} s are left")
             self._end_noted = True
-            return None
-        return self.study.draw()
+            return False
+        return True
 
     def _paused(self, trial: TrialRecord) -> bool:
         """Whether the seconds of a trial include a pause, since it was resumed."""
@@ -109,6 +122,10 @@ class Trials:
 
     def done(self, trial: Trial, state: str, reason: str) -> None:
         """Record how a trial ended. RunFailed after too many failures in a row."""
+        with self._lock:
+            self._record(trial, state, reason)
+
+    def _record(self, trial: Trial, state: str, reason: str) -> None:
         run, score = RunDirectory(self.folder / TRIALS / trial.name), None
         if state == FINISHED:
             score = single_scores(run.read_metrics().get("dev", {})).get(self.metric)
@@ -149,20 +166,43 @@ class Trials:
         Interrupted: Ctrl-C. RunFailed: too many failures in a row, or the machines failed rather than a trial.
         """
         trials: dict[Job, Trial] = {}
+
+        def begin(job: Job) -> bool:
+            """Draw the trial of a job, now that a worker is ready to train it: on a cluster without room that may be
+            long after the job was submitted, when more trials have ended, or the time is up."""
+            with self._lock:
+                taken = self.take()
+                if taken is None:
+                    return False
+                trials[job], recipe = taken
+            job.name = f"trial {trials[job].name}"
+            job.arguments = (recipe, self.metric, self.command)
+            job.answer = partial(self._judge, trials[job])
+            return True
+
+        def end(job: Job) -> None:
+            """Record how the trial of a job ended, before its worker draws another."""
+            with self._lock:
+                if (trial := trials.pop(job, None)) is not None:
+                    outcome, job.error = _outcome(trial, job), None
+                    self.done(trial, *outcome)
+
+        def is_wanted(pool: WorkerPool) -> bool:
+            """Whether a job is to be submitted: a worker has none, and there will be a trial for it."""
+            with self._lock:
+                promised = len(pool.open_jobs) - len(trials)  # jobs that are yet to draw theirs
+                return len(pool.open_jobs) < pool.size and self._more_begin(promised)
+
         again = "another process goes on"
         with training_pool(slots, self.folder, files, TrialWorker, again=again) as pool:
             while True:
-                while len(trials) < pool.size and (taken := self.take()) is not None:
-                    trial, recipe = taken
-                    arguments = (recipe, self.metric, self.command)
-                    job = Job(TrialWorker.train, arguments, f"trial {trial.name}", answer=partial(self._judge, trial))
-                    trials[job] = trial
-                    pool.submit(job)
-                if not trials:
+                while is_wanted(pool):
+                    pool.submit(Job(TrialWorker.train, begin=begin, end=end))
+                if not pool.open_jobs:
                     return
                 job = pool.next_ended()
-                trial = trials.pop(job)
-                self.done(trial, *_outcome(trial, job))
+                if job.error is not None:  # the machines failed, or too many trials in a row
+                    raise job.error
 
     def _judge(self, trial: Trial, evaluated: tuple[int, float]) -> bool:
         """Answer a trial that asks, after an evaluation, whether it is worth going on with."""

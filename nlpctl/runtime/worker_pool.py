@@ -55,6 +55,11 @@ class Job:
     where: str | None = None  # where to look if its process dies; None: what the process is called
     deadline: float | None = None  # of time.monotonic()
     own_process: bool = False  # begins in a new process, which ends with it
+    # Both are called in the worker's thread; what they raise is the error of the job. `begin`: once, when a worker is
+    # ready; it fills in what is decided only then, such as `arguments`. False: the job is not needed any more, and ends
+    # with the value None. `end`: when the job has ended, before its worker takes another.
+    begin: Callable[[Job], bool] | None = None
+    end: Callable[[Job], None] | None = None
     answer: Callable[[Any], Any] | None = None  # answers what the job asks by `call_parent`, in the worker's thread
     progress: Callable[[float], None] | None = None  # hears every 10 s how many seconds it has taken, there too
 
@@ -226,7 +231,9 @@ class WorkerPool:
                 worker.job, job.worker = job, worker.number
                 try:
                     ended = self._run(worker, job)
-                except BaseException as error:  # a bug: nobody must wait for ever
+                    if ended and job.end is not None and not self._stopped.is_set():
+                        job.end(job)
+                except BaseException as error:  # of `job.end`, or a bug: nobody must wait for ever
                     job.error, ended = error, True
                 worker.job = None
                 if ended and not self._stopped.is_set():
@@ -251,6 +258,9 @@ class WorkerPool:
                     return False
                 if job.killed:  # while its process was being started, when there was none to kill
                     process.send_signal(signal.SIGKILL)
+                begin, job.begin = job.begin, None
+                if begin is not None and not begin(job):
+                    return True
                 worker.state = WorkerState.BUSY
                 job.value = process.ask(
                     (job.function, job.arguments),

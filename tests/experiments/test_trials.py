@@ -15,7 +15,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, Problem, RunFailed, UserError
 from nlpctl.experiments import trials as module
-from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, Trial, TrialRecord
+from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, RUNNING, Trial, TrialRecord
 from nlpctl.experiments.trials import Trials, TrialWorker, train_trial
 from nlpctl.runtime import worker_pool
 from nlpctl.runtime.lock import take_lock
@@ -32,6 +32,9 @@ class Few(Trials):
         self._left = [Trial(number, {}) for number in range(6)]
         self.ended: dict[int, str] = {}
 
+    def _more_begin(self, promised: int = 0) -> bool:
+        return promised < len(self._left)
+
     def take(self) -> tuple[Trial, Recipe] | None:
         return (self._left.pop(0), self.recipe) if self._left else None
 
@@ -40,8 +43,8 @@ class Few(Trials):
 
 
 class Process:
-    """`both`: it starts when the other one does, so that each has a trial; `fails`: what its requests raise, one after
-    the other."""
+    """`both`: its first trial begins when that of the other one does, so that each has one; `fails`: what its requests
+    raise, one after the other."""
 
     name, alive = "0.log", True
 
@@ -49,12 +52,12 @@ class Process:
         self.fails, self.starts, self.both, self.asked, self.busy = fails, starts, both, 0, threading.Lock()
 
     def start(self) -> None:
-        if self.both is not None:
-            self.both.wait()
         if self.starts:
             raise self.starts.pop(0)
 
     def ask(self, request, where, hint, seconds, progress, callback):
+        if self.both is not None and self.asked == 0:
+            self.both.wait()
         assert self.busy.acquire(blocking=False), "two trials in one process"
         time.sleep(0.02)
         self.busy.release()
@@ -95,6 +98,60 @@ def test_each_trains_one_at_a_time(tmp_path):
     trials, made = trained(tmp_path, [], [])
     assert trials.ended == dict.fromkeys(range(6), FINISHED)
     assert [process.asked > 0 for process in made] == [True, True] and sum(process.asked for process in made) == 6
+
+
+class Drawn(Trials):
+    """Trials that a study draws, of which each takes 10 s of the clock."""
+
+    def done(self, trial: Trial, state: str, reason: str) -> None:
+        self.study.records[trial.number] = TrialRecord(trial.number, {}, state, None, 10.0, reason)
+        self.study.now += 10.0
+
+
+class DrawnStudy:
+    def __init__(self, unfinished: int = 0):
+        self.now, self.records, self.running_at_draw = 0.0, [], []
+        for _ in range(unfinished):
+            self.draw()
+
+    def unfinished(self) -> list[Trial]:
+        return [Trial(record.number, {}) for record in self.records]
+
+    def trials(self) -> list[TrialRecord]:
+        return list(self.records)
+
+    def draw(self) -> Trial:
+        self.running_at_draw.append(sum(record.state == RUNNING for record in self.records))
+        self.records.append(TrialRecord(len(self.records), {}, RUNNING, None, None, ""))
+        return Trial(len(self.records) - 1, {})
+
+    def ended(self) -> int:
+        return sum(record.state == FINISHED for record in self.records)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "budget", "unfinished", "begun"),
+    [(5, None, 0, 5), (None, 35.0, 0, 3), (None, 35.0, 5, 4), (None, 0.0, 2, 1), (3, 35.0, 1, 3)],
+)
+def test_a_trial_is_drawn_when_a_worker_is_there_for_it(tmp_path, monkeypatch, wanted, budget, unfinished, begun):
+    """There is room for one of two workers. The second trial is drawn when the first has ended, and none after the
+    budget; of those that were begun before, one goes on in any case."""
+    monkeypatch.setattr(worker_pool, "_AGAIN", 0.01)
+    monkeypatch.setattr(worker_pool, "MOST_WAITS", 10_000)
+    monkeypatch.setattr(module, "check", lambda *_: [])
+    (tmp_path / "recipe.yaml").write_text("task: sequence_classification\n")
+    recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
+    study, made = DrawnStudy(unfinished), []
+    clock = Clock(budget, now=lambda: study.now)
+    trials = Drawn(recipe, tmp_path, study, wanted, clock, "accuracy", ())
+
+    def make(*_, grace: float, name: str) -> Process:
+        made.append(Process([], [NoRoom("none here")] if made else [], None))
+        return made[-1]
+
+    trials.train_side_by_side(WorkerSlots((recipe.runtime,) * 2, False, 2.0, make))
+    assert study.ended() == begun
+    assert study.running_at_draw[unfinished:] == [0] * (begun - unfinished)
 
 
 def test_what_is_lost_goes_on_in_another_process(tmp_path, monkeypatch, capsys):
@@ -221,9 +278,8 @@ def trial_recipe_at(folder: Path) -> Recipe:
 def test_the_time_of_a_trial_is_that_of_whole_ones(tmp_path, seconds, begins):
     """Those that were stopped early took less; they count where no other has ended."""
     told = [TrialRecord(number, {}, state, None, time, "") for number, (state, time) in enumerate(seconds)]
-    new = Trial(len(told), {})
-    study = SimpleNamespace(unfinished=list, trials=lambda: told, draw=lambda: new)
+    study = SimpleNamespace(unfinished=list, trials=lambda: told)
     (tmp_path / "recipe.yaml").write_text("task: sequence_classification\n")
     recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
     trials = Trials(recipe, tmp_path, study, None, Clock(50.0, now=lambda: 0.0), "accuracy", ())
-    assert trials._new() is (new if begins else None)
+    assert trials._more_begin() == begins
