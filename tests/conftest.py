@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command_lines import CommandLines, command_lines
+from command_lines import MARK, CommandLines, command_lines
 
 import nlpctl  # noqa: F401  (before any test imports paddle: see nlpctl/__init__.py)
 from nlpctl.runtime.machine import cpu_info
@@ -111,7 +111,7 @@ def run_nlpctl(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
         *args: str | Path, stdin: str = "", env: dict[str, str] | None = None, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "nlpctl", *map(str, args)],
             input=stdin,
             capture_output=True,
@@ -121,5 +121,7 @@ def run_nlpctl(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **(env or {})},
             timeout=600,
         )
+        assert not MARK.search(done.stdout + done.stderr), done
+        return done
 
     return run

@@ -407,6 +407,72 @@ def test_a_task_is_named_in_its_own_modules_only() -> None:
     assert not named_elsewhere, "\n".join(named_elsewhere)
 
 
+# What names options below the commands, and why.
+NAMES_OPTIONS = {
+    "nlpctl.config.reference": "writes the page on keys, which lists their flags",
+    "nlpctl.models.find": "compares where a value came from",
+    "nlpctl.report.html": "variables of style sheets",
+    "nlpctl.report.plots": "the same",
+    "nlpctl.runs.runs": "a command, and another end of it",
+}
+# Whole commands, for a shell; and options of other programs.
+COMMAND_IN_TEXT = re.compile(
+    r"`[^`]*`|\bnlpctl( [a-z-]+)+[: ][^;,)]*|pip install .*|ray start .*|with --gpus all|ulimit -n"
+)
+OPTION_IN_TEXT = re.compile(r"(?<![\w-])(--[a-z][\w-]*|-[on]\b)")
+
+
+def named_options(tree: ast.AST) -> Iterator[str]:
+    """The options that strings name, but for docstrings and the words of commands that are started."""
+    left_out: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant() as text):
+                left_out.add(text)
+            case ast.JoinedStr():
+                left_out |= {part for part in ast.walk(node) if isinstance(part, ast.Constant)}
+            case ast.List(elts=words):
+                left_out |= set(words)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=words):
+                if name in ("python_until_parent_ends", "to_go_on"):  # a command line, and more words of one
+                    left_out |= set(words)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) and node not in left_out:
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in left_out:
+            text = node.value
+        else:
+            continue
+        yield from OPTION_IN_TEXT.findall(COMMAND_IN_TEXT.sub("", text))
+
+
+def test_no_message_below_the_commands_names_a_flag() -> None:
+    """A message marks an option, and the command line or Python spells it (nlpctl/spelling.py)."""
+    found = {
+        name: options
+        for name, path in MODULES.items()
+        if not name.startswith(("nlpctl.cli", "nlpctl.spelling"))
+        and (options := [*named_options(ast.parse(path.read_text(encoding="utf-8")))])
+    }
+    assert found.keys() == NAMES_OPTIONS.keys(), found
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        ("hint = 'use --overwrite, or another -o FOLDER'", ["--overwrite", "-o"]),
+        ("hint = f'use {x} --resume'", ["--resume"]),
+        ("hint = 'run `nlpctl train X --resume`, or nlpctl eval X --by Y; or --near'", ["--near"]),
+        ("hint = f'run `nlpctl train {x} --resume`'", []),
+        ("start(['train', '--resume'])", []),
+        ("def f():\n    '''Takes --resume.'''", []),
+        ("hint = 'use @[overwrite=true], well-known'", []),
+    ],
+)
+def test_the_check_of_messages_sees_flags(code: str, named: list[str]) -> None:
+    assert list(named_options(ast.parse(code))) == named
+
+
 def test_no_comprehension_counts_with_the_name_of_a_function() -> None:
     """Python 3.12.1 takes the function for an unset variable in the other comprehensions of the same block."""
     found = [f"{name}: {told}" for name, path in MODULES.items() for told in _borrowed(path.read_text("utf-8"))]

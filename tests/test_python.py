@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 import nlpctl
+from nlpctl.spelling import PYTHON, VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 REVIEWS = ROOT / "recipes/quickstart/test.tsv"
@@ -218,6 +219,35 @@ def test_wrong_values_are_told_with_the_keyword(run, place):
     ):
         with pytest.raises(nlpctl.UserError, match=told):
             call()
+
+
+def test_hints_name_arguments_and_no_flags(model, run, place, tmp_path, monkeypatch):
+    """What the text says can be typed as it is: the tests name flags elsewhere (tests/conftest.py)."""
+    monkeypatch.setenv(VARIABLE, PYTHON)
+    empty, commas = tmp_path / "empty.tsv", tmp_path / "commas.tsv"
+    empty.write_text("text\tlabel\n\t好评\n", encoding="utf-8")
+    commas.write_text("text,label\n好,好评\n", encoding="utf-8")
+    again = {"output_dir": run.path, "device": "cpu"}
+    for call, hint in (
+        (lambda: nlpctl.train("quickstart", **again), "use overwrite=True to train again; or"),
+        (lambda: nlpctl.train("quickstart", **again, resume=True, overwrite=True), "^resume: resume=True and overw"),
+        (lambda: nlpctl.train("quickstart", no_cuda=True), r'runtime.device: cpu \(or device="cpu"\)'),
+        (lambda: nlpctl.train("quickstart", local_rank=1), r"\(devices=\[0, 1\] or nproc=2\)"),
+        (lambda: nlpctl.load("task:none"), "^path: there is no ready model 'none'"),
+        (lambda: nlpctl.load(run.path, labels=["a", "b"]), "leave labels out; it names"),
+        (lambda: nlpctl.load(run.path, precision="int8"), 'or use engine="onnxruntime"$'),
+        (lambda: model.predict([{"text": "好"}], keep=[]), "^keep: "),
+        (lambda: model.predict([{"text": "好"}], keep="label"), "give keep names from this list, all, or none$"),
+        (lambda: model.evaluate(empty), r'set=\{"data.on_bad_row": "skip"\}$'),
+        (lambda: model.evaluate(commas), r'or add set=\{"data.format": "csv"\}$'),
+        (lambda: model.evaluate(split="tests"), "^split: there is no split"),
+        (lambda: model.export(formats=[]), "^formats: is empty"),
+        (lambda: model.export(precisions=["int8-dynamic"], formats=["paddle"]), r'add formats=\["onnx"\], or use int8'),
+        (lambda: model.export(run.path / "model", overwrite=True), 'name another folder: output="FOLDER"$'),
+    ):
+        with pytest.raises(nlpctl.UserError, match=hint) as error:
+            call()
+        assert "--" not in str(error.value)
 
 
 def test_models_side_by_side_and_a_recipe_that_is_a_dict(model, texts, place, monkeypatch, capfd):

@@ -6,8 +6,8 @@ import shlex
 
 from nlpctl.spelling import SHORTHANDS, short_name
 
-# Options that are called otherwise than the parameters of nlpctl.api.
-_OPTIONS = {"output": "-o", "formats": "--format", "precisions": "--precision"}
+# Options that are called otherwise than the parameters of nlpctl.api. `path`: where it is that of a ready model.
+_OPTIONS = {"output": "-o", "count": "-n", "formats": "--format", "precisions": "--precision", "path": "--task"}
 
 
 def flag(name: str, value: str | None) -> str:

@@ -144,7 +144,7 @@ def next_rows(
     """
     pool = POOL * count if pool is None else pool
     if pool < count:
-        raise UserError(f"{pool} rows are too few to choose {count} from", "@[pool]", "give -n or more")
+        raise UserError(f"{pool} rows are too few to choose {count} from", "@[pool]", "give @[count] or more")
     _refuse_task(recipe)
     refuse_kind(recipe, kind)
     model_source = find_model(recipe)

@@ -49,7 +49,7 @@ def ready_models() -> tuple[ReadyModel, ...]:
     return tuple(models)
 
 
-def ready_model(name: str, where: str = "@[task]") -> ReadyModel:
+def ready_model(name: str, where: str = "@[path]") -> ReadyModel:
     """The entry of `name`, which may be one of `also`. UserError that lists the names if there is none."""
     by_name = {each: entry for entry in ready_models() for each in (entry.name, *entry.also)}
     if name in by_name:

@@ -210,7 +210,7 @@ class RunDirectory:
         """For hints: the command that resumes this run, with the flags `change`, or that makes it anew."""
         maker = self.made_by
         if maker == OF_ENSEMBLE["made_by"]:
-            change = f"--overwrite {change}".rstrip()
+            change = " ".join(filter(None, ["--overwrite", change]))
         if maker is not None:
             return f"the same `nlpctl {maker}` command" + (f" with `{change}`" if change else "")
         return f"`nlpctl train {self.path} --resume{f' {change}' if change else ''}`"

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -25,6 +26,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 300  # a command that hangs is killed, and its test fails
+MARK = re.compile(r"@\[[a-z][\w.-]*[=\]]")  # of nlpctl/spelling.py; nobody is to see it
 TOO_LATE = "Paddle is already imported, too late"
 READ_AT_IMPORT = ("FLAGS_", "OMP_", "MKL_", "KMP_", "CUDA_", "PADDLE_", "GLOG_")  # beginnings of variables
 SET_BY_IMPORTS = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")  # a library sets them when a test imports PaddleNLP
@@ -97,6 +99,8 @@ class Started:
         self.stdout.close()
         self.stderr.close()
         self.wait(60)
+        for text in read:
+            assert not MARK.search(text), f"a name that was not spelled (nlpctl/spelling.py): {text}"
         return read[0], read[1]
 
     def _write(self, text: str) -> None:

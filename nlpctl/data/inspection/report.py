@@ -253,10 +253,10 @@ def _leaks(inspection: Inspection) -> Iterator[str]:
             share = percent(overlap.near / rows)
             yield f"Rows of {inside} that are almost like one of {other}: {overlap.near:,} ({share})."
         if other == "train" and overlap.exact + overlap.near > MANY_LEAKED * rows:
-            near = " --near" if overlap.near else ""
+            command = "nlpctl data split --near" if overlap.near else "nlpctl data split"
             yield (
                 f"Scores on {inside} will be too high: what memorised rows count in them. "
-                f"`nlpctl data split{near}` splits a file anew, such rows together."
+                f"`{command}` splits a file anew, such rows together."
             )
     for repeats in inspection.duplicates.repeats:
         if repeats.exact:
