@@ -1,7 +1,7 @@
 """SHA-256 of files and texts: what a folder lists of its files, and whether they are still those that were written.
 
 The documents that hold such sums: manifest.json of a model folder (models/model_manifest.py), export.json
-(models/export_folder.py), checksums.json of a checkpoint (training/checkpoint_choice.py), the notes beside the parts of
+(models/export_folder.py), checksums.json of a checkpoint (training/checkpoints.py), the notes beside the parts of
 a divided prediction (inference/shard_folder.py), and, of what a run or a series was made from, their own manifests.
 """
 

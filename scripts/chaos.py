@@ -367,7 +367,7 @@ class Chaos:
 
     def _damaged(self, scenario: Scenario) -> list[str]:
         """Files under their final names that are not whole."""
-        from nlpctl.training.checkpoint_choice import damage_of
+        from nlpctl.training.checkpoints import damage_of
 
         out, reference = self.here / "out", self.folder / "reference" / scenario.name / "out"
         found = []

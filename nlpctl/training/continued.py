@@ -23,7 +23,7 @@ from nlpctl.files import staged_dir, write_text_atomic
 from nlpctl.layout import checkpoint_step
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.spelling import option
-from nlpctl.training.checkpoint_choice import SavedTrainerState, damage_of
+from nlpctl.training.checkpoints import SavedTrainerState, damage_of
 from nlpctl.training.early_stopping import patience_of
 
 FACT = "continues"  # in the manifest of the new run

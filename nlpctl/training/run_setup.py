@@ -28,7 +28,7 @@ from nlpctl.runs.tracking import tracked
 from nlpctl.runtime.process import library_environment
 from nlpctl.runtime.run_directory import FURTHER, RunDirectory, RunManifest, describe_run
 from nlpctl.runtime.versions import installed_versions
-from nlpctl.training.checkpoint_choice import set_damaged_aside
+from nlpctl.training.checkpoints import set_damaged_aside
 from nlpctl.training.continued import FACT, Finished, take_over
 from nlpctl.training.oom import MicroBatching
 

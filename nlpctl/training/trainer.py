@@ -24,7 +24,6 @@ import paddle
 from paddle.nn.layer.norm import _BatchNormBase as BatchNorm
 from paddle.optimizer.lr import LRScheduler
 from paddlenlp.trainer import PrinterCallback, Trainer, TrainerCallback
-from paddlenlp.trainer.trainer import TRAINER_STATE_NAME
 from paddlenlp.trainer.trainer_utils import TrainOutput, speed_metrics
 
 from nlpctl import console
@@ -45,6 +44,8 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.arguments import training_arguments
 from nlpctl.training.batches import ResumableBatches, ResumableStream, batch_sampler
 from nlpctl.training.checkpoints import (
+    STATE,
+    SavedTrainerState,
     UnloggedLoss,
     go_on_recording,
     load_training_state,
@@ -154,11 +155,11 @@ class GuardedTrainer(Trainer):
         rows, checkpoint, ignored = rest
         done = 0
         if checkpoint is not None:
-            state = read_state(Path(checkpoint))
+            saved = SavedTrainerState.of(Path(checkpoint))
             self._carried = read_unlogged(Path(checkpoint))
-            done = state.global_step
+            done = saved.global_step
             if done >= max_steps:  # complete but killed after its last checkpoint; the stock loop would add a step
-                self.state = state
+                self.state = read_state(Path(checkpoint))
                 return TrainOutput(done, float("nan"), {})
         with tempfile.TemporaryDirectory(prefix="nlpctl-") as folder, self.times.measured():
             while True:
@@ -175,7 +176,7 @@ class GuardedTrainer(Trainer):
                 if done:
                     # Weights and optimizer are still in memory. The stock loop reads only this file of a checkpoint,
                     # and so resumes at the right step without restoring anything else.
-                    self.state.save_to_json(f"{folder}/{TRAINER_STATE_NAME}")
+                    self.state.save_to_json(f"{folder}/{STATE}")
                     checkpoint = folder
                 # A new loader, because the sampler of the old one has the old micro-batch size.
                 batches = self.get_train_dataloader()
@@ -607,7 +608,7 @@ class RecipeTrainer(GuardedTrainer):
             scaler = self.scaler if self.do_grad_scaling else None
             load_training_state(Path(checkpoint), self.optimizer, self.lr_scheduler, scaler)
             self.reached.names |= read_reached(Path(checkpoint))
-            if read_state(Path(checkpoint)).max_steps != self.planned_steps:
+            if SavedTrainerState.of(Path(checkpoint)).max_steps != self.planned_steps:
                 # A continued run has more steps, so the checkpoint's rate is that of another schedule.
                 LRScheduler.step(self.lr_scheduler, self.lr_scheduler.last_epoch)
 

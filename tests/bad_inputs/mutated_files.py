@@ -247,7 +247,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any], Callable[[Path], Any]]] = {
     "calibration.json": _document("nlpctl.models.confidence", "Calibration", CALIBRATION_JSON),
     "labels.json": _document("nlpctl.models.folder", "LabelsFile", '{"labels": ["a", "b"], "thresholds": [0.5, 0.25]}'),
     "manifest.json": _document("nlpctl.runtime.run_directory", "RunManifest", RUN_JSON),
-    "trainer_state.json": _document("nlpctl.training.checkpoint_choice", "SavedTrainerState", STATE_JSON),
+    "trainer_state.json": _document("nlpctl.training.checkpoints", "SavedTrainerState", STATE_JSON),
     "plan.json": _document("nlpctl.inference.shard_folder", "ShardPlan", PLAN_JSON),
     "gzip": ("a.jsonl.gz", lambda file: file.write_bytes(gzip.compress(b'{"text": "a"}\n' * 50, mtime=0)), _lines),
 }

@@ -29,8 +29,7 @@ from nlpctl.models.folder import LabelsFile
 from nlpctl.models.model_manifest import ModelManifest
 from nlpctl.runs.run_files import MistakesFile, SlicesFile
 from nlpctl.runtime.run_directory import MetricsFile, RunManifest
-from nlpctl.training.checkpoint_choice import CheckpointSums, SavedTrainerState
-from nlpctl.training.checkpoints import ReachedParameters
+from nlpctl.training.checkpoints import CheckpointSums, ReachedParameters, SavedTrainerState
 
 ARCHIVE = Path(__file__).with_name("old_folders.tar.xz")
 BY_NAME: dict[str, type[Document]] = {

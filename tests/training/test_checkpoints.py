@@ -10,7 +10,16 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.errors import UserError
 from nlpctl.files import remove_leftovers
-from nlpctl.training.checkpoints import load_training_state, read_reached, rotate_checkpoints
+from nlpctl.training.checkpoints import (
+    OPTIMIZER,
+    SCALER,
+    SCHEDULER,
+    STATE,
+    SavedTrainerState,
+    load_training_state,
+    read_reached,
+    rotate_checkpoints,
+)
 
 
 @pytest.fixture
@@ -84,3 +93,18 @@ def test_a_checkpoint_of_an_older_release_names_no_parameters(checkpoints):
 def test_a_checkpoint_without_optimizer_state_cannot_be_resumed(checkpoints):
     with pytest.raises(UserError, match="(?s)checkpoint-10: .*ignore_save_lr_and_optim.*--overwrite"):
         load_training_state(checkpoints / "checkpoint-10", None, None, None)
+
+
+def test_files_are_called_as_paddlenlp_calls_them() -> None:
+    from paddlenlp.trainer import trainer
+
+    names = trainer.TRAINER_STATE_NAME, trainer.OPTIMIZER_NAME, trainer.SCHEDULER_NAME, trainer.SCALER_NAME
+    assert (STATE, OPTIMIZER, SCHEDULER, SCALER) == names
+
+
+def test_a_state_is_read_once_until_it_changes(tmp_path: Path) -> None:
+    (tmp_path / STATE).write_text('{"global_step": 3}')
+    read = SavedTrainerState.of(tmp_path)
+    assert SavedTrainerState.of(tmp_path) is read
+    (tmp_path / STATE).write_text('{"global_step": 12}')
+    assert SavedTrainerState.of(tmp_path).global_step == 12

@@ -19,7 +19,7 @@ from nlpctl.layout import checkpoint_step, checkpoints_in
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training import checkpoints
-from nlpctl.training.checkpoint_choice import STATE, SUMS, damage_of
+from nlpctl.training.checkpoints import STATE, SUMS, damage_of
 
 SETTINGS = ("training.eval_steps=3", "training.save_steps=3")
 BEST = ("training.load_best_model_at_end=true", "training.metric_for_best_model=loss")

@@ -33,7 +33,7 @@ from nlpctl.models.source import WEIGHTS
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory
 from nlpctl.tasks.base import Task, task_class
-from nlpctl.training.checkpoint_choice import set_damaged_aside
+from nlpctl.training.checkpoints import set_damaged_aside
 from nlpctl.training.ready import make_ready
 from nlpctl.training.run_setup import begin_run
 from nlpctl.training.train import train_and_score
