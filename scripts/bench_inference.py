@@ -190,11 +190,11 @@ def _ours(
 
     setup = set_up_process(recipe)  # first: an import of Paddle would settle for one thread
     manifest = read_manifest(export)
-    from nlpctl.engines.choice import candidates, runnable_here, this_machine
+    from nlpctl.engines.choice import allowed_choices, runnable_here, this_machine
 
     least = 0.0 if any_precision else recipe.inference.min_agreement
     inference = dataclasses.replace(recipe.inference, min_agreement=least)
-    allowed = {each.name for each in candidates(manifest, inference, this_machine(setup)).choices}
+    allowed = {each.name for each in allowed_choices(manifest, inference, this_machine(setup)).choices}
     found = []
     for choice in runnable_here(manifest, setup):
         candidate = TimedModel(choice.name, str(export), recipe, choice)

@@ -177,7 +177,7 @@ def _compared(bench: StepExecutor, folder: Path, simulated: Path) -> dict[str, A
 
     recipe, manifest, setup = recipe_for_export(bench.recipe, folder), read_manifest(folder), bench.setup
     task, encoder = read_description(folder, recipe)
-    rows = rows_to_compare(task_rows(recipe.task, recipe.data), None, encoder.tokenizer, 64, masked=task.hides)
+    rows = rows_to_compare(task_rows(recipe.task, recipe.data), None, encoder.tokenizer, 64, masked=task.masks_inputs)
     parity = Parity(task, encoder, rows.examples, own_kernels(simulated))
     (choice,) = runnable_here(manifest, setup)
     difference = parity.difference(open_choice(folder, manifest, choice, setup, 16).outputs)

@@ -192,7 +192,7 @@ def _train(task: Any, network: Any, encoder: Any, examples: list[Any], steps: in
     for _ in range(steps):
         batch = collate([features[i] for i in chance.choice(len(features), BATCH)])
         raise_failure(batch)
-        batch = task.hide(batch, chance) if task.hides else batch
+        batch = task.apply_mask(batch, chance) if task.masks_inputs else batch
         tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
         outputs = network(**{name: tensor for name, tensor in tensors.items() if name not in task.label_names})
         loss = task.loss(network, as_tuple(outputs), {name: tensors[name] for name in task.label_names})

@@ -18,7 +18,7 @@ from nlpctl.errors import UserError
 from nlpctl.names import counted
 
 if TYPE_CHECKING:
-    from nlpctl.inference.index import Kind
+    from nlpctl.inference.index import IndexKind
 
 KINDS = ("flat", "hnsw")
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -83,7 +83,7 @@ def build(
         parallel = ParallelConfig(workers, cluster, resume) if divided else None
         built = build_index(
             recipe, source, output,
-            kind=cast("Kind", kind), batch_size=batch_size, overwrite=overwrite, parallel=parallel,
+            kind=cast("IndexKind", kind), batch_size=batch_size, overwrite=overwrite, parallel=parallel,
         )  # fmt: skip
     give({"index": output, **dataclasses.asdict(built)})
     counts = counted(built.texts, "texts")

@@ -54,7 +54,7 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import ProcessSetup, one_process, process_kept, set_up_process
 from nlpctl.runtime.work_folder import WorkFolder
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
-from nlpctl.tasks.useless import useless_reason, warn_of_useless
+from nlpctl.tasks.degenerate import degenerate_reason, warn_of_degenerate
 
 SCORES, BEST = "scores", "best"
 UNMADE = "not made yet: run the same command again, and it goes on"
@@ -144,7 +144,7 @@ def _make_and_choose(
         timing = Timing(batch_sizes=section.batch_sizes)
         with Scorer(recipe, setup, folder / original.folder, folder / SCORES, timing) as scorer, _stop_noted():
             reference = dataclasses.replace(scorer.reference(), folder=str(folder / original.folder))
-            warn_of_useless(recipe.task, {"dev": reference.report}, reference.name)
+            warn_of_degenerate(recipe.task, {"dev": reference.report}, reference.name)
             if section.sure is not None and reference.drops is None:
                 message = f"{scorer.metric.name} cannot be resampled, so nothing says how sure its loss is"
                 raise UserError(message, recipe.where("compression.sure"), "leave it out")
@@ -229,8 +229,8 @@ class _Compression:
         self.rows[name] = tuple(dataclasses.replace(row, folder=str(folder)) for row in scored.rows)
         for row in self.rows[name]:
             console.note(format_row(row, self.reference, self.metric))
-            if useless_reason(self.recipe.task, self.reference.report) is None:  # else no candidate can be of use
-                warn_of_useless(self.recipe.task, {"dev": row.report}, row.name)
+            if degenerate_reason(self.recipe.task, self.reference.report) is None:  # else no candidate can be of use
+                warn_of_degenerate(self.recipe.task, {"dev": row.report}, row.name)
         self.failures[name] = scored.failures
 
     def table(self) -> tuple[CandidateScore, ...]:

@@ -319,7 +319,7 @@ class StepExecutor:
             manifest = read_manifest(folder)
             task, encoder = read_description(folder, recipe)
             readers = task_rows(recipe.task, recipe.data)
-            rows = rows_to_compare(readers, None, encoder.tokenizer, ROWS, masked=task.hides)
+            rows = rows_to_compare(readers, None, encoder.tokenizer, ROWS, masked=task.masks_inputs)
             choice = next(each for each in runnable_here(manifest, setup) if each.precision == "fp32")
             reference = open_choice(folder, manifest, choice, setup, LARGEST_BATCH)
             self._parities[export] = Parity(task, encoder, rows.examples, reference.outputs)
@@ -338,5 +338,5 @@ def calibration_batches(step: Step, recipe: Recipe, origin: Path) -> Iterator[Ba
     readers = task_rows(recipe.task, recipe.data)
     if not has_split(recipe.data, "train"):
         console.warn("there are no training rows: calibrated on dev, by which candidates are chosen too")
-    examples = rows_to_calibrate(readers, None, encoder.tokenizer, wanted.rows, masked=task.hides)
+    examples = rows_to_calibrate(readers, None, encoder.tokenizer, wanted.rows, masked=task.masks_inputs)
     yield from islice(batches_of(task, encoder, examples, wanted.batch_size), wanted.batches)

@@ -77,8 +77,8 @@ def _window(task: Task, collate: Collator, feature: Any) -> dict[str, Any]:
     import numpy as np
 
     batch = collate.collate([feature])
-    if task.hides:
-        batch = task.hide(batch, np.random.default_rng(task.recipe.training.seed))
+    if task.masks_inputs:
+        batch = task.apply_mask(batch, np.random.default_rng(task.recipe.training.seed))
     encoder, inputs, others = collate.encoder, [], {}
     for name, array in batch.items():
         if name in task.label_names or not name.endswith("_ids") or name.endswith("type_ids"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from nlpctl import console
 from nlpctl.config.schema import InferenceSection, Recipe
 from nlpctl.data.batches.collate import Batch
-from nlpctl.engines.choice import Candidates, Choice, candidates, doubt, is_chosen, open_choice, this_machine
+from nlpctl.engines.choice import AllowedChoices, Choice, allowed_choices, doubt, is_chosen, open_choice, this_machine
 from nlpctl.engines.engine import Predictor
 from nlpctl.engines.samples import sample_batches
 from nlpctl.engines.speeds import LIMIT, KnownSpeeds, known_speeds, measured_speeds, usual_speeds
@@ -84,7 +84,7 @@ def open_predictor(
     export's own recipe. UserError if this machine or the export does not support the request.
     """
     export = _Export(folder, manifest, inference, setup, batch_size, own)
-    possible = candidates(manifest, inference, this_machine(setup))
+    possible = allowed_choices(manifest, inference, this_machine(setup))
     if len(possible.choices) == 1:
         return OpenedEngine(export.open(possible.choices[0]), possible.choices[0].name)
     size = batch_size if rows is None else max(1, _count_up_to(rows, batch_size))
@@ -142,7 +142,7 @@ def fastest(choices: tuple[Choice, ...], speeds: EngineSpeeds, batch_size: int) 
     return max(choices, key=lambda choice: speeds.speed(choice.name, batch_size) or 0.0)
 
 
-def _explain_choice(chosen: Choice, possible: Candidates, known: KnownSpeeds, batch_size: int) -> str:
+def _explain_choice(chosen: Choice, possible: AllowedChoices, known: KnownSpeeds, batch_size: int) -> str:
     """The note on the chosen engine, the other speeds, and the choices that were excluded."""
     speeds = known.speeds
     speeds_by_name = [(each.name, speed) for each in possible.choices if (speed := speeds.speed(each.name, batch_size))]

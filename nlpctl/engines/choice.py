@@ -48,14 +48,14 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Candidates:
+class AllowedChoices:
     """The usable choices of an export, and the unusable ones with the reason."""
 
     choices: tuple[Choice, ...]
     left_out: tuple[tuple[Choice, str], ...] = ()
 
 
-def candidates(manifest: ExportManifest, inference: InferenceSection, machine: Machine) -> Candidates:
+def allowed_choices(manifest: ExportManifest, inference: InferenceSection, machine: Machine) -> AllowedChoices:
     """The choices that `inference` allows for `manifest` on `machine`; several if a choice remains.
 
     The choice recorded in the export is used if it is allowed and the machine can run it. Otherwise "auto" accepts fp32
@@ -83,18 +83,18 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
         raise UserError(problems=[problem])
     chosen = next((each for each in possible if is_chosen(each, manifest)), None)
     if chosen is not None:
-        return Candidates((chosen,))
+        return AllowedChoices((chosen,))
     reasons = {each.name: doubt(each, manifest, inference) for each in possible}
     left_out = tuple((each, reason) for each in possible if (reason := reasons[each.name]) is not None)
     taken = tuple(each for each in possible if reasons[each.name] is None)
     if not taken and inference.precision != "auto":
-        return Candidates(tuple(possible))
+        return AllowedChoices(tuple(possible))
     if not taken:
         reasons_against = "; ".join(f"{each.name} {reason}" for each, reason in left_out)
         key = "lower inference.min_agreement" if manifest.dev is None else "raise inference.max_drop"
         hint = f"request it: @[precision={left_out[0][0].precision}]; or {key}"
         raise UserError(f"auto accepts no graph of this export: {reasons_against}", "inference.precision", hint)
-    return Candidates(taken, left_out)
+    return AllowedChoices(taken, left_out)
 
 
 def all_choices(manifest: ExportManifest) -> list[Choice]:

@@ -329,7 +329,7 @@ def evaluation_pipeline(task: Task, encoder: TextEncoder, predictor: Predictor) 
     """For labelled examples, as `nlpctl eval` scores them; masked if the task predicts masked words."""
 
     def run(batch: Batch) -> tuple[np.ndarray, ...]:
-        return task.scored_outputs(predictor.outputs, task.hide(batch, None) if task.hides else batch)
+        return task.scored_outputs(predictor.outputs, task.apply_mask(batch, None) if task.masks_inputs else batch)
 
     collate = task.collator(encoder, labelled=True)
     return Pipeline(task, encoder, collate, run, batch_context(predictor), streams_of(predictor))

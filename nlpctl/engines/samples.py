@@ -35,7 +35,7 @@ def synthetic_rows(folder: Path, own: Recipe, rows: int) -> tuple[Task, TextEnco
     `own`: the recipe of the export in `folder`. It names no data; otherwise rows of that data would be used.
     """
     task, encoder = read_description(folder, own)
-    drawn = rows_to_compare(task_rows(own.task, own.data), None, encoder.tokenizer, rows, masked=task.hides)
+    drawn = rows_to_compare(task_rows(own.task, own.data), None, encoder.tokenizer, rows, masked=task.masks_inputs)
     return task, encoder, drawn.examples
 
 

@@ -48,7 +48,7 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import LET_GO, wait_until_free
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
-from nlpctl.tasks.useless import HINT, useless_reason
+from nlpctl.tasks.degenerate import HINT, degenerate_reason
 
 # --------------------------------------------------------------------------------------------------
 # The runs of a series, trained side by side. Each ends with the predictions of the rows that it did not see.
@@ -236,7 +236,7 @@ def _train_here(series: Series, held: Callable[[Member], Held | None], command: 
 def _warn_of_useless(task: str, metrics: Mapping[str, Mapping[str, Any]]) -> None:
     """Each run has said so itself, but those that were trained beside each other in their logs."""
     told = {
-        name: next(filter(None, (useless_reason(task, report) for report in reports.values())), None)
+        name: next(filter(None, (degenerate_reason(task, report) for report in reports.values())), None)
         for name, reports in metrics.items()
     }
     useless = [f"{name}: {what}" for name, what in told.items() if what is not None]

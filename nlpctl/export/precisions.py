@@ -59,9 +59,9 @@ def dev_scores(
     def score(choice: Choice) -> float:
         model = TrainedModel(task, encoder, open_choice(folder, manifest, choice, setup, BATCH))
         predictions = model.predictions(rows, BATCH)
-        judged = task.judged(rows, predictions)
-        if judged is not None and len(judged.right):
-            errors[choice.name] = ece(judged)
+        decisions = task.confidences(rows, predictions)
+        if decisions is not None and len(decisions.right):
+            errors[choice.name] = ece(decisions)
         own = recalibrated(task, rows, predictions, "dev", errors.get(exact.name)).calibration
         if choice is not exact and own is not None and own is not task.calibration:
             ways[choice.name] = own

@@ -54,13 +54,13 @@ def write_export(
     assert isinstance(model.predictor, DygraphPredictor)
     task, encoder, tokenizer, network = model.task, model.encoder, model.encoder.tokenizer, model.predictor.network
     readers = task_rows(recipe.task, recipe.data)
-    rows = rows_to_compare(readers, request.data, tokenizer, request.rows, masked=task.hides)
+    rows = rows_to_compare(readers, request.data, tokenizer, request.rows, masked=task.masks_inputs)
     if not rows.real:
         console.warn("no readable row in dev, test or train: compared on synthetic text; @[data=FILE] gives real rows")
     parity = Parity(task, encoder, rows.examples, model.predictor.outputs)
 
     def calibration() -> Iterator[Batch]:
-        examples = rows_to_calibrate(readers, request.data, tokenizer, CALIBRATION_ROWS, masked=task.hides)
+        examples = rows_to_calibrate(readers, request.data, tokenizer, CALIBRATION_ROWS, masked=task.masks_inputs)
         return batches_of(task, encoder, examples, CALIBRATION_BATCH)
 
     # What is read beside the graphs, and the graphs.

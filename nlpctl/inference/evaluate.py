@@ -30,12 +30,12 @@ from nlpctl.names import and_more
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.worker_pool import WorkerStats
 from nlpctl.runtime.worker_slots import ParallelConfig
-from nlpctl.tasks.confidence import Judged
-from nlpctl.tasks.coverage import Target, kept_at, least_confidence
+from nlpctl.tasks.confidence import Confidences
+from nlpctl.tasks.coverage import Target, coverage_at, least_confidence
+from nlpctl.tasks.degenerate import warn_of_degenerate, warn_of_missing_labels
 from nlpctl.tasks.intervals import Paired, comparable, compare, full_report
 from nlpctl.tasks.slices import LABEL, LENGTH, Slice, by_label, by_length, main_score, sliced
 from nlpctl.tasks.tallies import Tallies
-from nlpctl.tasks.useless import warn_of_missing_labels, warn_of_useless
 
 if TYPE_CHECKING:
     from nlpctl.engines.trained import TrainedModel
@@ -90,7 +90,7 @@ class _Scored:
     rows: TaskRows
     examples: ExampleList
     mistakes: Mapping[int, Mistake]
-    judged: Judged | None
+    decisions: Confidences | None
 
 
 def evaluate(
@@ -150,14 +150,14 @@ def _splits_for_target(recipe: Recipe, precision: float) -> tuple[str, ...]:
 
 
 def _target(precision: float, scored: Mapping[str, _Scored]) -> Target:
-    dev = scored["dev"].judged
+    dev = scored["dev"].decisions
     least = None if dev is None else least_confidence(dev, precision)
     if least is None:
         return Target(precision, None, {})
     kept = {
-        split: kept_at(each.judged, least, None if each.tallies is None else each.tallies.groups)
+        split: coverage_at(each.decisions, least, None if each.tallies is None else each.tallies.groups)
         for split, each in scored.items()
-        if each.judged is not None and len(each.judged.right)
+        if each.decisions is not None and len(each.decisions.right)
     }
     return Target(precision, least, kept)
 
@@ -198,12 +198,12 @@ def _scored(
             groups = groups_of(rows, split, model.task.labels, len(examples))
             report, tallies = full_report(model.task, examples, predictions, groups)
             warn_of_truncated(recipe, report.get(TRUNCATED, 0), len(examples), split=split)
-            warn_of_useless(recipe.task, {split: report})
+            warn_of_degenerate(recipe.task, {split: report})
             warn_of_missing_labels(recipe.task, split, report)
             wrong = model.task.mistakes(examples, predictions) if compared else []
             mistakes = {mistake.row: mistake for mistake in wrong}
-            judged = model.task.judged(examples, predictions)
-            found[split] = _Scored(report, tallies, model.task, rows, examples, mistakes, judged)
+            decisions = model.task.confidences(examples, predictions)
+            found[split] = _Scored(report, tallies, model.task, rows, examples, mistakes, decisions)
         workers = model.shares if isinstance(model, DividedModel) else ()
     members = members_of(Path(source))
     if members:

@@ -30,8 +30,8 @@ from nlpctl.inference.divided import vectors_divided
 from nlpctl.inference.embed import embedded, require_vectors
 from nlpctl.inference.index_folder import (
     BUILD_AGAIN,
+    IndexKind,
     IndexManifest,
-    Kind,
     check_model,
     is_index,
     model_files,
@@ -74,7 +74,7 @@ def build_index(
     source: PredictInput,
     folder: Path,
     *,
-    kind: Kind = "flat",
+    kind: IndexKind = "flat",
     batch_size: int = 64,
     overwrite: bool = False,
     parallel: ParallelConfig | None = None,
@@ -91,7 +91,7 @@ def build_index(
         return _built_divided(recipe, source, folder, kind, batch_size, parallel)
 
 
-def _built(recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch_size: int) -> IndexResult:
+def _built(recipe: Recipe, source: PredictInput, folder: Path, kind: IndexKind, batch_size: int) -> IndexResult:
     model_source = find_model(recipe)
     total = source.check() if source.rereadable else None
     model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
@@ -101,7 +101,7 @@ def _built(recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch
 
 
 def _built_divided(
-    recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch_size: int, parallel: ParallelConfig
+    recipe: Recipe, source: PredictInput, folder: Path, kind: IndexKind, batch_size: int, parallel: ParallelConfig
 ) -> IndexResult:
     found: list[IndexResult] = []
 
@@ -122,7 +122,7 @@ def _written(
     model_source: str,
     source: PredictInput,
     folder: Path,
-    kind: Kind,
+    kind: IndexKind,
     windows: Iterable[tuple[list[Any], np.ndarray, int]],
 ) -> IndexResult:
     """The index of rows and their vectors, given window by window as `embedded` does."""
@@ -205,7 +205,7 @@ def _refuse_folder(folder: Path, overwrite: bool) -> None:
 HNSW_LINKS, HNSW_BUILD_WIDTH, HNSW_SEARCH_WIDTH = 32, 200, 128
 
 
-def new_index(kind: Kind, dim: int) -> Any:
+def new_index(kind: IndexKind, dim: int) -> Any:
     """An empty faiss index with the inner product, which is the cosine of unit vectors."""
     if kind == "flat":
         return faiss.IndexFlatIP(dim)
@@ -284,7 +284,7 @@ _COUNT, _LENGTH = 8, -8  # places in the head of a file of faiss: of the number 
 class IndexBuild:
     """The files of an index, in the empty folder `folder`. Use it as a context."""
 
-    def __init__(self, folder: Path, kind: Kind):
+    def __init__(self, folder: Path, kind: IndexKind):
         self._folder, self._kind = folder, kind
         self.dim, self._rows, self._head = 0, 0, 0
         self._portions: list[int] = []  # how many vectors came at a time

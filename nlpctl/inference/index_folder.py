@@ -23,7 +23,7 @@ from nlpctl.names import differing
 
 BUILD_AGAIN = "build it again: nlpctl index build"
 
-Kind = Literal["flat", "hnsw"]
+IndexKind = Literal["flat", "hnsw"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class IndexManifest(Document):
     FORMAT: ClassVar[int | None] = 1
     REPAIR: ClassVar[str] = BUILD_AGAIN
 
-    kind: Kind
+    kind: IndexKind
     texts: Count
     dim: Count
     model: str

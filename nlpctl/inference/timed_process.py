@@ -219,7 +219,7 @@ def _open(candidate: TimedModel, texts: TimedRows, batch_sizes: tuple[int, ...])
     loaded = time.perf_counter() - started
     task, encoder = model.task, model.encoder
     readers = task_rows(recipe.task, recipe.data)
-    found = rows_to_compare(readers, texts.file, encoder.tokenizer, texts.rows, masked=task.hides)
+    found = rows_to_compare(readers, texts.file, encoder.tokenizer, texts.rows, masked=task.masks_inputs)
     pipeline = prediction_pipeline(task, encoder, model.predictor)
     batches = {size: list(pipeline.batches(found.examples, size)) for size in batch_sizes}
     if texts.length is not None:

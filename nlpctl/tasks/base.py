@@ -26,7 +26,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.models.head_labels import wanted_labels
-from nlpctl.tasks.confidence import Judged
+from nlpctl.tasks.confidence import Confidences
 from nlpctl.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Task(ABC):
     """
 
     label_names: tuple[str, ...] = ("labels",)  # the entries of a batch that the network does not take
-    hides: bool = False  # whether labelled batches pass through `hide`
+    masks_inputs: bool = False  # whether labelled batches pass through `apply_mask`
     graph_scores: bool = True  # whether an export, which takes what batches without labels hold, can be scored
     shortens: bool = True  # whether the network accepts a single token; False: inputs need a whole template
     output_names: tuple[str, ...] = ("logits",)  # of the network's outputs for batches without labels
@@ -77,7 +77,7 @@ class Task(ABC):
     graph_tolerance: float = 1e-4  # most that an fp32 graph's outputs may differ; a share of them where above 1
     int8_agreement: float = 0.9  # least share of rows on which an int8 graph must decide like the network
     calibration: Calibration | None = None  # how probable its answers are; no decision depends on it
-    measures: bool = False  # whether predictions keep what `judged` needs
+    measures: bool = False  # whether predictions keep what `confidences` needs
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         """`thresholds`: what `tune` found for this model, one per label."""
@@ -103,7 +103,7 @@ class Task(ABC):
         return other
 
     def measured(self) -> Self:
-        """This task with predictions that can be `judged`."""
+        """This task with predictions that can be `confidences`."""
         other = copy.copy(self)
         other.measures = True
         return other
@@ -201,8 +201,8 @@ class Task(ABC):
         Its `encodings` tokenises features and its `arrays` pads them, which the pipeline does apart; a call does both.
         """
 
-    def hide(self, batch: Batch, generator: np.random.Generator | None) -> Batch:
-        """Mask a labelled batch, for tasks with `hides`.
+    def apply_mask(self, batch: Batch, generator: np.random.Generator | None) -> Batch:
+        """Mask a labelled batch, for tasks with `masks_inputs`.
 
         `generator` is seeded from (seed, step, rank); None: an evaluation, whose masks depend on the row alone.
         """
@@ -292,7 +292,7 @@ class Task(ABC):
 
     # -- how probable answers are ------------------------------------------------------------
 
-    def judged(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Judged | None:
+    def confidences(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Confidences | None:
         """The decisions for labelled examples, with their confidence in answers.
 
         `predictions` are of a `measured` task. None: it has no decisions that are right or wrong, with a probability.
@@ -300,9 +300,10 @@ class Task(ABC):
         return None
 
     def fit_calibration(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Calibration | None:
-        """What makes the confidence of this task honest on the examples. None: they are too few, or `judged` is None.
+        """What makes the confidence of this task honest on the examples. None: they are too few, or have
+        none.
 
-        `predictions` as for `judged`; the task's own calibration does not count.
+        `predictions` as for `confidences`; the task's own calibration does not count.
         """
         return None
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from nlpctl.models.confidence import LARGEST, LOGISTIC, TEMPERATURE, Calibration
 from nlpctl.tasks.base import Task
-from nlpctl.tasks.confidence import Judged, ece, margins
+from nlpctl.tasks.confidence import Confidences, ece, margins
 
 LEAST = 50  # decisions to fit on
 FOLDS = 5
@@ -28,8 +28,8 @@ _SEED = 95
 _LEAST_POWER = -0.9  # with less, a row that is further ahead would not be surer
 
 Loss = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (log scale, or two numbers; rows) -> loss of each row
-Held = Callable[[np.ndarray], np.ndarray]  # rows -> loss of each, by numbers that were fitted
-Fit = Callable[[np.ndarray], tuple[np.ndarray, Held]]  # rows -> the numbers fitted to them, [groups, numbers]
+LossOfRows = Callable[[np.ndarray], np.ndarray]  # rows -> loss of each, by numbers that were fitted
+Fit = Callable[[np.ndarray], tuple[np.ndarray, LossOfRows]]  # rows -> the numbers fitted to them, [groups, numbers]
 
 
 def fit_temperature(logits: np.ndarray, gold: np.ndarray, names: Sequence[str]) -> Calibration | None:
@@ -104,7 +104,7 @@ def fit_first(scores: Sequence[Sequence[float]], right: np.ndarray) -> Calibrati
     return Calibration(TEMPERATURE, (float(np.exp(number)),), (0.0,))
 
 
-def with_facts(calibration: Calibration, split: str, rows: int, before: Judged, after: Judged) -> Calibration:
+def with_facts(calibration: Calibration, split: str, rows: int, before: Confidences, after: Confidences) -> Calibration:
     """`calibration` with what it was fitted on, and what it is good for there."""
     return replace(calibration, split=split, rows=rows, ece=(round(ece(before), 6), round(ece(after), 6)))
 
@@ -117,7 +117,7 @@ def _drawn(count: int, width: int = 1) -> np.ndarray:
 def _one(loss: Loss, size: int) -> Fit:
     """The same numbers for all rows."""
 
-    def fit(rows: np.ndarray) -> tuple[np.ndarray, Held]:
+    def fit(rows: np.ndarray) -> tuple[np.ndarray, LossOfRows]:
         theta = _fitted(loss, rows, np.zeros(size))
         return theta[None], lambda held: loss(theta, held)
 
@@ -127,7 +127,7 @@ def _one(loss: Loss, size: int) -> Fit:
 def _each(loss: Loss, size: int, groups: np.ndarray, count: int) -> Fit:
     """Numbers for each group, kept near those of all where it has few rows; `groups`: int [n], below `count`."""
 
-    def fit(rows: np.ndarray) -> tuple[np.ndarray, Held]:
+    def fit(rows: np.ndarray) -> tuple[np.ndarray, LossOfRows]:
         shared = _fitted(loss, rows, np.zeros(size))
         own = np.stack([_fitted(loss, rows[groups[rows] == group], shared) for group in range(count)])
 
@@ -205,7 +205,7 @@ def calibrated(task: Task, examples: Sequence[Any], predictions: Sequence[Sequen
     if calibration is None:
         return task
 
-    before, after = (task.calibrated(each).judged(examples, predictions) for each in (None, calibration))
+    before, after = (task.calibrated(each).confidences(examples, predictions) for each in (None, calibration))
     if not len(before.right):  # such as of rows none of which is given a label
         return task
     return task.calibrated(with_facts(calibration, split, len(examples), before, after))
@@ -225,8 +225,8 @@ def recalibrated(
     """
     if task.calibration is None:
         return task
-    judged = task.judged(examples, predictions)
+    decisions = task.confidences(examples, predictions)
     expected = task.calibration.ece[1] if of_network is None else of_network
-    if judged is None or not len(judged.right) or abs(ece(judged) - expected) <= MOST_OFF:
+    if decisions is None or not len(decisions.right) or abs(ece(decisions) - expected) <= MOST_OFF:
         return task
     return calibrated(task, examples, predictions, split)

@@ -1,7 +1,7 @@
 """How sure a model is of its decisions, and whether it is right as often as it says.
 
 A decision is the label of a row, an answer, or one of the labels or entities that were found; its confidence is the
-probability in the answer. A task turns the predictions of a split into `Judged` decisions; the rest is common to all
+probability in the answer. A task turns the predictions of a split into `Confidences`; the rest is common to all
 tasks. Calibration (models/confidence.py) changes probabilities and no decision.
 """
 
@@ -23,71 +23,76 @@ LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # least confidences of the table
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """The decisions of a split: `confidence` float64 [n], `right` bool [n], and `rows` int64 [n], the example each is
-    of. `what`: what they are, for people: rows, answers, labels, entities, words.
+class Confidences:
+    """The n decisions of a split, with their `confidence`, float64 [n].
 
-    `held_by` float64 [n]: the highest of the confidences with which each stays, where others hold it up; None: its own.
+    `what`: what they are, for people: rows, answers, labels, entities, words. `right`: bool [n]; `rows`: int64 [n], the
+    example of each. `kept_up_to`, float64 [n]: up to which least confidence each is kept, where that is more than its
+    own: a label is kept with the surest of the labels below it. None: its own.
     """
 
     what: str
     confidence: np.ndarray
     right: np.ndarray
     rows: np.ndarray
-    held_by: np.ndarray | None = None
+    kept_up_to: np.ndarray | None = None
 
     @property
-    def stays(self) -> np.ndarray:
-        """The least confidence up to which `--min-confidence` keeps each, rounded as answers show it; float64 [n]."""
-        return (self.confidence if self.held_by is None else self.held_by).round(DIGITS)
+    def keep_threshold(self) -> np.ndarray:
+        """The highest `--min-confidence` that keeps each decision, rounded as answers show it; float64 [n]."""
+        return (self.confidence if self.kept_up_to is None else self.kept_up_to).round(DIGITS)
 
 
-def reliability(judged: Judged) -> list[list[float]]:
+def reliability(decisions: Confidences) -> list[list[float]]:
     """[mean confidence, share of right decisions, decisions] of each bin that is not empty.
 
     BINS bins of equal width over [0, 1], as of Guo et al. (2017), "On Calibration of Modern Neural Networks", section
     2; the last one holds 1.
     """
-    places = np.minimum((judged.confidence * BINS).astype(np.int64), BINS - 1)
+    places = np.minimum((decisions.confidence * BINS).astype(np.int64), BINS - 1)
     counts = np.bincount(places, minlength=BINS)
-    sums = np.bincount(places, judged.confidence, BINS), np.bincount(places, judged.right, BINS)
+    sums = np.bincount(places, decisions.confidence, BINS), np.bincount(places, decisions.right, BINS)
     held = np.flatnonzero(counts)
     return [[*(round(float(each[i] / counts[i]), 6) for each in sums), int(counts[i])] for i in held]
 
 
-def ece(judged: Judged) -> float:
+def ece(decisions: Confidences) -> float:
     """The expected calibration error, sum over bins of n_b / n |right_b - confidence_b| (Guo et al., 2017, eq. 3).
 
     0 is honest; the bins are those of `reliability`. Naeini et al. (2015) gave it its name.
     """
-    bins = np.array(reliability(judged))
-    return float((np.abs(bins[:, 0] - bins[:, 1]) * bins[:, 2]).sum() / len(judged.right))
+    bins = np.array(reliability(decisions))
+    return float((np.abs(bins[:, 0] - bins[:, 1]) * bins[:, 2]).sum() / len(decisions.right))
 
 
-def coverage(judged: Judged) -> list[dict[str, Any]]:
+def coverage(decisions: Confidences) -> list[dict[str, Any]]:
     """Per level of LEVELS the share of decisions that `--min-confidence` keeps, and the share of these that is right.
 
     `precision` is None where no decision is left.
     """
     levels = []
     for level in LEVELS:
-        kept = judged.stays >= level
-        right = float(judged.right[kept].mean()) if kept.any() else None
+        kept = decisions.keep_threshold >= level
+        right = float(decisions.right[kept].mean()) if kept.any() else None
         levels.append({"min_confidence": level, "coverage": float(kept.mean()), "precision": right})
     return levels
 
 
-def confidence_report(judged: Judged | None, before: Judged | None) -> dict[str, Any]:
+def confidence_report(decisions: Confidences | None, before: Confidences | None) -> dict[str, Any]:
     """What a report says of confidence: ECE, and under CONFIDENCE what stands behind it and the `coverage`.
 
     `before`: the same decisions without the calibration of the model; None: it has none. Empty without decisions.
     """
-    if judged is None or not len(judged.right):
+    if decisions is None or not len(decisions.right):
         return {}
-    report: dict[str, Any] = {"of": judged.what, "reliability": reliability(judged), "coverage": coverage(judged)}
+    report: dict[str, Any] = {
+        "of": decisions.what,
+        "reliability": reliability(decisions),
+        "coverage": coverage(decisions),
+    }
     if before is not None:
         report["before"] = {ECE: ece(before), "reliability": reliability(before)}
-    return {ECE: ece(judged), CONFIDENCE: report}
+    return {ECE: ece(decisions), CONFIDENCE: report}
 
 
 # -- calibrated probabilities ----------------------------------------------------------------------
@@ -106,7 +111,7 @@ def numbers(calibration: Calibration, names: Sequence[str]) -> tuple[np.ndarray,
     return np.array(calibration.scales)[chosen], np.array(calibration.shifts)[chosen]
 
 
-def tempered(logits: np.ndarray, calibration: Calibration, names: Sequence[str]) -> np.ndarray:
+def temperature_scaled(logits: np.ndarray, calibration: Calibration, names: Sequence[str]) -> np.ndarray:
     """Logits [rows, labels] as a calibration scales each row, which leaves the order of its labels; float64."""
     scales, _ = numbers(calibration, names)
     of_rows = scales[logits.argmax(-1)]

@@ -34,7 +34,7 @@ def intervals(tallies: Tallies) -> dict[str, Interval]:
     """The interval of each score, the lower end first; none where all rows are of one group."""
     if tallies.groups is not None and len(np.unique(tallies.groups)) == 1:
         return {}
-    return {name: middle(drawn, tallies.units(name)) for name, drawn in drawn_scores([tallies])[0].items()}
+    return {name: middle(drawn, tallies.support(name)) for name, drawn in drawn_scores([tallies])[0].items()}
 
 
 def full_report(
@@ -63,8 +63,8 @@ def full_report(
 def confidence_of(task: Task, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """What the report of a split says of confidence, by the predictions of a `measured` task: before its calibration,
     and after."""
-    before = None if task.calibration is None else task.calibrated(None).judged(examples, predictions)
-    return confidence_report(task.judged(examples, predictions), before)
+    before = None if task.calibration is None else task.calibrated(None).confidences(examples, predictions)
+    return confidence_report(task.confidences(examples, predictions), before)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def drawn_scores(models: list[Tallies]) -> list[dict[str, np.ndarray]]:
     """The scores of each model on the same RESAMPLES splits: float64 [RESAMPLES] by name."""
     generator = np.random.default_rng(_SEED)
     units, count = _units(models[0], generator)
-    joined = [each.joined(units, count) for each in models]
+    joined = [each.merged(units, count) for each in models]
     at_once = max(1, _IN_MEMORY // max(count, *(each.counts.shape[1] for each in joined)))
     parts = []
     for start in range(0, RESAMPLES, at_once):

@@ -24,7 +24,7 @@ from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.masked_lm import NO_TARGET, MaskedWords, mixed
 from nlpctl.tasks.base import Mistake, Task
-from nlpctl.tasks.tallies import Tallies, tally
+from nlpctl.tasks.tallies import Tallies, make_tallies
 
 EVALUATION_SEED = 20190703  # masks of an evaluation depend on this and on the row, on nothing else
 
@@ -48,7 +48,7 @@ class MaskedLanguageModel(Task):
     """Outputs are those of `MaskedWords`. A prediction is a `Guessed` or, of text with masks to fill, a `Filled`."""
 
     label_names = ()
-    hides = True
+    masks_inputs = True
     needs_tokenizer = True
     graph_scores = False  # losses need the targets inside the graph
     output_names = ("probabilities", "word_ids")
@@ -88,7 +88,7 @@ class MaskedLanguageModel(Task):
         self.tokenizer = encoder.tokenizer
         return WindowCollator(encoder, self.data.max_seq_length, with_labels=labelled)
 
-    def hide(self, batch: Batch, generator: np.random.Generator | None) -> Batch:
+    def apply_mask(self, batch: Batch, generator: np.random.Generator | None) -> Batch:
         """Replace words of each row; adds masked_positions and targets, int64 [batch, most masks of a row]."""
         masked_batch = {name: array for name, array in batch.items() if name != "word_ids"}
         hidden, positions, targets = [], [], []
@@ -146,7 +146,9 @@ class MaskedLanguageModel(Task):
     def tallies(self, examples: Sequence[CorpusExample], predictions: Sequence[Sequence[Guessed]]) -> Tallies:
         sums = np.array([np.sum(windows, axis=0) if windows else (0.0, 0, 0) for windows in predictions])
         names = ("loss", "perplexity", "masked_accuracy")
-        return tally("hidden_words", names, sums, sums[:, 1] == sums[:, 2], [example.text for example in examples])
+        return make_tallies(
+            "hidden_words", names, sums, sums[:, 1] == sums[:, 2], [example.text for example in examples]
+        )
 
     def mistakes(self, examples: Sequence[CorpusExample], predictions: Sequence[Sequence[Guessed]]) -> list[Mistake]:
         """Texts of which not all hidden tokens are guessed; the size is the loss per hidden token."""

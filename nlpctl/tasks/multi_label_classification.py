@@ -16,7 +16,7 @@ from nlpctl.data.rows.multi_label_rows import MultiLabelExample, ancestor_ids, a
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.models.confidence import Calibration
 from nlpctl.tasks.base import Mistake
-from nlpctl.tasks.confidence import Judged, numbers, sigmoid
+from nlpctl.tasks.confidence import Confidences, numbers, sigmoid
 from nlpctl.tasks.losses import label_losses
 from nlpctl.tasks.sequence_classification import (
     LEAST,
@@ -26,7 +26,7 @@ from nlpctl.tasks.sequence_classification import (
     rounded,
     stacked,
 )
-from nlpctl.tasks.tallies import Tallies, tally
+from nlpctl.tasks.tallies import Tallies, make_tallies
 
 if TYPE_CHECKING:
     import paddle
@@ -80,7 +80,7 @@ class MultiLabelClassification(SequenceClassification):
         gold, chosen = gold_array(examples, len(self.labels)), self._chosen(_probabilities(predictions))
         right = (gold == chosen).all(1)
         columns = np.column_stack([gold & chosen, chosen, gold, right, np.ones(len(gold))])
-        return tally("label_sets", self.labels.names, columns, right, joined_texts(examples))
+        return make_tallies("label_sets", self.labels.names, columns, right, joined_texts(examples))
 
     def mistakes(
         self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
@@ -117,18 +117,20 @@ class MultiLabelClassification(SequenceClassification):
             for given, shares in zip(chosen, rounded(names, probabilities), strict=True)
         ]
 
-    def judged(self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]) -> Judged:
+    def confidences(
+        self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> Confidences:
         """The labels that are given, each with its probability. One stays as long as a label below it does."""
         gold, chosen = gold_array(examples, len(self.labels)), self._chosen(_probabilities(predictions))
         probabilities = self._answer_probabilities(predictions)
-        held_by = np.where(chosen, probabilities, 0.0)
+        kept_up_to = np.where(chosen, probabilities, 0.0)
         for label, above in enumerate(ancestor_ids(self.labels.names)):
             for ancestor in above:
-                held_by[:, ancestor] = np.maximum(
-                    held_by[:, ancestor], np.where(chosen[:, label], probabilities[:, label], 0.0)
+                kept_up_to[:, ancestor] = np.maximum(
+                    kept_up_to[:, ancestor], np.where(chosen[:, label], probabilities[:, label], 0.0)
                 )
         rows, labels = np.nonzero(chosen)
-        return Judged("labels", probabilities[rows, labels], gold[rows, labels], rows, held_by[rows, labels])
+        return Confidences("labels", probabilities[rows, labels], gold[rows, labels], rows, kept_up_to[rows, labels])
 
     def fit_calibration(
         self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]

@@ -30,8 +30,8 @@ from nlpctl.data.text.word_spans import is_ideograph
 from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Mistake, Task
-from nlpctl.tasks.confidence import DIGITS, Judged
-from nlpctl.tasks.tallies import Tallies, tally
+from nlpctl.tasks.confidence import DIGITS, Confidences
+from nlpctl.tasks.tallies import Tallies, make_tallies
 
 if TYPE_CHECKING:
     import paddle
@@ -124,7 +124,7 @@ class QuestionAnswering(Task):
         contexts: dict[str, int] = {}
         groups = np.array([contexts.setdefault(example.context, len(contexts)) for example in examples])
         asked = [f"{example.question}\t{example.context}" for example in examples]
-        return tally("means", ("em", "f1"), scores, scores[:, 0] == 1, asked, groups)
+        return make_tallies("means", ("em", "f1"), scores, scores[:, 0] == 1, asked, groups)
 
     def mistakes(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
@@ -161,15 +161,17 @@ class QuestionAnswering(Task):
         first = n_best[0] if n_best else {"answer": None, "start": None, "end": None, "score": 0.0}
         return {**first, "n_best": n_best}
 
-    def _shares(self, candidates: Sequence[Candidate]) -> list[float]:
+    def _shares(self, candidates: Sequence[AnswerCandidate]) -> list[float]:
         """Their probabilities, calibrated if the task is."""
         return probabilities(candidates, 1.0 if self.calibration is None else self.calibration.scales[0])
 
-    def judged(self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]) -> Judged:
+    def confidences(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
+    ) -> Confidences:
         """The answer to each question, with its probability among the candidates; right is an exact match."""
         shares = [next(iter(self._shares(self._best(windows))), 0.0) for windows in predictions]
         right = [squad_score(judged)[0] == 1 for judged in self._judged(examples, predictions)]
-        return Judged("answers", np.array(shares, np.float64), np.array(right, bool), np.arange(len(examples)))
+        return Confidences("answers", np.array(shares, np.float64), np.array(right, bool), np.arange(len(examples)))
 
     def fit_calibration(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
@@ -177,7 +179,7 @@ class QuestionAnswering(Task):
         """A temperature for the scores of the candidates, by whether the first of them is right."""
         from nlpctl.tasks.calibration import fit_first
 
-        right = self.calibrated(None).judged(examples, predictions).right
+        right = self.calibrated(None).confidences(examples, predictions).right
         scores = [[candidate.score for candidate in self._best(windows)] for windows in predictions]
         return fit_first(scores, right)
 
@@ -189,12 +191,12 @@ class QuestionAnswering(Task):
         """The answer's text; the order of the candidates behind it does not count."""
         return _text(example, next(iter(self._best(predictions)), None))
 
-    def _best(self, windows: Sequence[WindowScores]) -> list[Candidate]:
+    def _best(self, windows: Sequence[WindowScores]) -> list[AnswerCandidate]:
         decode = self.recipe.decode
         return best_answers(windows, decode.n_best, decode.max_answer_length, decode.null_threshold)
 
 
-def _text(example: QuestionExample, candidate: Candidate | None) -> str | None:
+def _text(example: QuestionExample, candidate: AnswerCandidate | None) -> str | None:
     if candidate is None or candidate.start is None:
         return None
     return example.context[candidate.start : candidate.end]
@@ -206,7 +208,7 @@ def _text(example: QuestionExample, candidate: Candidate | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class AnswerCandidate:
     """The answer context[start:end] with its score, the sum of two logits. None, None: no answer."""
 
     start: int | None
@@ -288,7 +290,7 @@ def _highest(values: np.ndarray, count: int) -> np.ndarray:
 
 def best_answers(
     windows: Sequence[WindowScores], n_best: int, longest: int, null_threshold: float | None
-) -> list[Candidate]:
+) -> list[AnswerCandidate]:
     """From the windows of one question, in order: at most `n_best` answers, the one to give first.
 
     `null_threshold` None: a question always has an answer (but none where the context has no text). Else "no
@@ -302,10 +304,10 @@ def best_answers(
         best_score[place] = max(score, best_score.get(place, score))
     # Ties go to the earlier answer, so that the order does not depend on the order of windows.
     ranked = sorted(best_score.items(), key=lambda item: (-item[1], item[0]))[:n_best]
-    answers = [Candidate(start, end, score) for (start, end), score in ranked]
+    answers = [AnswerCandidate(start, end, score) for (start, end), score in ranked]
     if null_threshold is None:
         return answers
-    null = Candidate(None, None, min(window.null_score for window in windows))
+    null = AnswerCandidate(None, None, min(window.null_score for window in windows))
     if not answers or null.score - answers[0].score > null_threshold:
         return [null, *answers][:n_best]
     below = 1 + sum(answer.score >= null.score for answer in answers[1:])
@@ -341,7 +343,7 @@ def _joined(windows: Sequence[WindowScores], longest: int) -> Iterator[tuple[tup
         yield (int(firsts[i, 1]), int(lasts[j, 1])), float(first_scores[i] + last_scores[j])
 
 
-def probabilities(candidates: Sequence[Candidate], scale: float = 1.0) -> list[float]:
+def probabilities(candidates: Sequence[AnswerCandidate], scale: float = 1.0) -> list[float]:
     """Softmax of the scores times `scale`: the probabilities of the candidates."""
     if not candidates:
         return []

@@ -16,7 +16,7 @@ from nlpctl.data.text.encoder import Encoding, TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Mistake, Task
-from nlpctl.tasks.tallies import Tallies, tally
+from nlpctl.tasks.tallies import Tallies, make_tallies
 
 if TYPE_CHECKING:
     import paddle
@@ -89,7 +89,7 @@ class SemanticIndexing(Task):
         search = _Search(examples, predictions)
         scores = query_scores(*search.arguments())
         columns = np.column_stack([scores, np.ones(len(scores))])
-        queries = tally("means", QUERY_SCORES, columns, scores[:, -1] == 1, list(search.queries))
+        queries = make_tallies("means", QUERY_SCORES, columns, scores[:, -1] == 1, list(search.queries))
         return replace(queries, examples=np.array(search.rows))
 
     def mistakes(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> list[Mistake]:

@@ -16,9 +16,9 @@ from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Mistake, Task, Texts
-from nlpctl.tasks.confidence import DIGITS, Judged, tempered
+from nlpctl.tasks.confidence import DIGITS, Confidences, temperature_scaled
 from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, require_two_labels
-from nlpctl.tasks.tallies import Tallies, class_columns, tally
+from nlpctl.tasks.tallies import Tallies, class_columns, make_tallies
 
 if TYPE_CHECKING:
     import paddle
@@ -98,7 +98,7 @@ class SequenceClassification(Task):
     def tallies(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
         gold, chosen = _gold(examples), self._chosen_labels(predictions)
         columns = class_columns(gold, chosen, len(self.labels))
-        return tally("classes", self.labels.names, columns, gold == chosen, joined_texts(examples))
+        return make_tallies("classes", self.labels.names, columns, gold == chosen, joined_texts(examples))
 
     def mistakes(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
         """The misclassified rows. The size of a mistake is 1 minus the probability of the true label."""
@@ -149,10 +149,10 @@ class SequenceClassification(Task):
             for best, shares in zip(chosen, rounded(names, probabilities), strict=True)
         ]
 
-    def judged(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Judged:
+    def confidences(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Confidences:
         """The label of each row, with its probability."""
         chosen, rows = self._chosen_labels(predictions), np.arange(len(examples))
-        return Judged("rows", *self._probability_of(predictions, chosen), chosen == _gold(examples), rows)
+        return Confidences("rows", *self._probability_of(predictions, chosen), chosen == _gold(examples), rows)
 
     def fit_calibration(
         self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
@@ -177,7 +177,7 @@ class SequenceClassification(Task):
         """float64 [rows, labels]: the probabilities in answers, calibrated if the task is."""
         if self.calibration is None:
             return _probabilities(predictions)
-        return softmax(tempered(stacked(predictions), self.calibration, self.labels.names))
+        return softmax(temperature_scaled(stacked(predictions), self.calibration, self.labels.names))
 
     def _probability_of(self, predictions: Sequence[Sequence[np.ndarray]], *labels: np.ndarray) -> list[np.ndarray]:
         """As `_answer_probabilities`, of one label per row: float64 [rows] for each of `labels`, int [rows]."""

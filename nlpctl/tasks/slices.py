@@ -105,7 +105,7 @@ def slices(tallies: Tallies, score: str, members: Mapping[str, np.ndarray]) -> l
         whole_draws = (shares["inside"] > 0) & (shares["inside"] < 1)  # others have no score of one side
         inside, outside = (each[score][whole_draws] for each in both_sides)
         whole, rest = (float(each.scores(np.ones(each.rows))[score]) for each in pair)
-        ends = middle(inside, tallies.units(score, chosen))
+        ends = middle(inside, tallies.support(score, chosen))
         above = middle(inside - outside)
         if inside.min() == inside.max():  # its interval is not from the draws
             low, high = middle(outside)

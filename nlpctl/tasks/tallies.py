@@ -30,7 +30,8 @@ MOST_BINS = 10_000
 class Tallies:
     """The summands of a split's scores; a row is an example, or a query of semantic_indexing.
 
-    `kind`: of KINDS, says how sums become scores. `names`: the labels, types or scores that the columns stand for.
+    `kind`: of SCORES_OF_KIND, which says how sums become scores. `names`: the labels, types or scores that the columns
+    stand for.
     """
 
     kind: str
@@ -50,20 +51,21 @@ class Tallies:
 
         A score is a number, or float64 [splits]. With weights of 1 they are the figures of the task's report.
         """
-        return KINDS[self.kind](np.asarray(weights @ self.counts), self.names)
+        return SCORES_OF_KIND[self.kind](np.asarray(weights @ self.counts), self.names)
 
-    def units(self, score: str, chosen: np.ndarray | None = None) -> int:
-        """How many rows (or groups of rows), of those `chosen` (bool [rows]), have what `score` is a share of.
+    def support(self, score: str, chosen: np.ndarray | None = None) -> int:
+        """The support of a score: how many rows (or groups of rows) it is computed from.
 
-        A sentence without an entity, for example, tells nothing of the recall.
+        These are the rows, of those `chosen` (bool [rows]), that have what `score` is a share of. A sentence without an
+        entity, for example, tells nothing of the recall.
         """
-        columns = SHARES.get(self.kind, lambda width: {})(self.counts.shape[1]).get(score)
+        columns = SUPPORT_COLUMNS.get(self.kind, lambda width: {})(self.counts.shape[1]).get(score)
         counted = np.ones(self.rows, bool) if chosen is None else chosen
         if columns is not None:
             counted = counted & (np.asarray(self.counts[:, columns].sum(1)).ravel() > 0)
         return int(counted.sum()) if self.groups is None else len(np.unique(self.groups[counted]))
 
-    def joined(self, units: np.ndarray, count: int) -> Tallies:
+    def merged(self, units: np.ndarray, count: int) -> Tallies:
         """The rows with an equal number in `units` (int [rows], below `count`) as one row each."""
         from scipy.sparse import csr_matrix
 
@@ -77,7 +79,7 @@ class Tallies:
         return replace(self, counts=(diags(chosen.astype(np.float64)) @ self.counts).tocsr())
 
 
-def tally(
+def make_tallies(
     kind: str, names: Sequence[str], columns: Any, right: Any, asked: Sequence[str], groups: np.ndarray | None = None
 ) -> Tallies:
     """The tallies of rows: `columns` [rows, columns], `right` [rows], and what each row asked, as text."""
@@ -206,7 +208,7 @@ def _hidden_words(sums: np.ndarray, names: Sequence[str]) -> Scores:
     return {"loss": loss, "perplexity": np.exp(np.minimum(loss, 700.0)), "masked_accuracy": accuracy}
 
 
-KINDS: Mapping[str, Callable[[np.ndarray, Sequence[str]], Scores]] = {
+SCORES_OF_KIND: Mapping[str, Callable[[np.ndarray, Sequence[str]], Scores]] = {
     "classes": _classes,
     "matches": _matches,
     "label_sets": _label_sets,
@@ -230,7 +232,7 @@ def _shares_of_entities(width: int) -> dict[str, slice]:
 
 
 # Per kind, from the number of columns: those that sum to what a score is a share of. Every row counts for the others.
-SHARES: Mapping[str, Callable[[int], Mapping[str, slice]]] = {
+SUPPORT_COLUMNS: Mapping[str, Callable[[int], Mapping[str, slice]]] = {
     "matches": lambda width: {"f1": slice(3, 6, 2)},
     "label_sets": _shares_of_label_sets,
     "entities": _shares_of_entities,
@@ -279,7 +281,7 @@ def load_tallies(file: Path) -> Tallies | None:
         groups = arrays.get("groups")
         tallies = Tallies(kind, tuple(names), counts, arrays["right"], arrays["keys"], groups)
         lengths = {len(each) for each in (tallies.right, tallies.keys, groups) if each is not None}
-        if kind not in KINDS or lengths != {counts.shape[0]} or not counts.shape[0]:
+        if kind not in SCORES_OF_KIND or lengths != {counts.shape[0]} or not counts.shape[0]:
             raise ValueError(kind)
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         raise UserError("the file is damaged", where=str(file), hint="remove it: only comparisons need it") from error

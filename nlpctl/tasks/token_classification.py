@@ -22,9 +22,9 @@ from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.models.viterbi import logarithms, marginals, path_steps, viterbi
 from nlpctl.tasks.base import Mistake, Task
-from nlpctl.tasks.confidence import DIGITS, Judged, log_odds, numbers, sigmoid
+from nlpctl.tasks.confidence import DIGITS, Confidences, log_odds, numbers, sigmoid
 from nlpctl.tasks.sequence_classification import softmax
-from nlpctl.tasks.tallies import Tallies, tally
+from nlpctl.tasks.tallies import Tallies, make_tallies
 from nlpctl.tasks.term_dictionary import TermDictionary
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class TokenClassification(Task):
             rows.append((gold, given, int((tags == np.array(example.tags)).sum()), len(tags)))
             right.append(set(gold) == set(given))
         types, columns = entity_columns(rows)
-        return tally("entities", types, columns, right, [example.text for example in examples])
+        return make_tallies("entities", types, columns, right, [example.text for example in examples])
 
     def mistakes(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
         """Texts of which entities are missed or wrong; expected and given are those that the other lacks."""
@@ -220,21 +220,23 @@ class TokenClassification(Task):
             return {key: [each for each in answer[key] if _is_sure(each, least)]}
         return {key: [each if _is_sure(each, least) else {**each, "tag": None} for each in answer[key]]}
 
-    def judged(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[Any]]) -> Judged | None:
+    def confidences(
+        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[Any]]
+    ) -> Confidences | None:
         """The entities found, or the words with a tag other than O; right are those in the same place and of the same
         type. Terms of decode.terms are not among them."""
         if predictions and not isinstance(predictions[0][0], TagPath):
             return None
-        judged = [
+        decisions = [
             (sure, span in gold, row)
             for row, (example, parts) in enumerate(zip(examples, predictions, strict=True))
             for gold in [set(self._tagged(example, example.tags))]
             for span, sure in self._confidences(example, parts, outside=False).items()
         ]
-        sure, right, rows = zip(*judged, strict=True) if judged else ((), (), ())
+        sure, right, rows = zip(*decisions, strict=True) if decisions else ((), (), ())
         kinds = np.float64, bool, np.int64
         arrays = [np.array(each, kind) for each, kind in zip((sure, right, rows), kinds, strict=True)]
-        return Judged("words" if self.in_words else "entities", *arrays)
+        return Confidences("words" if self.in_words else "entities", *arrays)
 
     def fit_calibration(
         self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[Any]]
@@ -243,13 +245,13 @@ class TokenClassification(Task):
         from nlpctl.tasks.calibration import fit_logistic
 
         plain, types = self.calibrated(None), self._types()
-        judged = plain.judged(examples, predictions)
-        if judged is None:
+        decisions = plain.confidences(examples, predictions)
+        if decisions is None:
             return None
         kinds = [span.type for example, parts in zip(examples, predictions, strict=True)
                  for span in plain._confidences(example, parts, outside=False)]  # fmt: skip
         groups = np.array([types.index(kind) for kind in kinds], np.int64)
-        return fit_logistic(log_odds(judged.confidence), judged.right, groups, types, judged.rows)
+        return fit_logistic(log_odds(decisions.confidence), decisions.right, groups, types, decisions.rows)
 
     def _types(self) -> list[str]:
         """The types of the tag set, in the order of the labels."""

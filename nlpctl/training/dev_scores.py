@@ -40,7 +40,7 @@ class UserMetrics:
 
     def rows(self, places: Sequence[FeatureIndex], batch: Batch, outputs: Sequence[np.ndarray]) -> Rows:
         """The rows of a labelled batch, without those of its outputs that compute_metrics is not to get."""
-        masked = self.task.hide(batch, None) if self.task.hides else batch
+        masked = self.task.apply_mask(batch, None) if self.task.masks_inputs else batch
         labels = [np.asarray(masked[name]) for name in criterion_labels(self.task)]
         kept = list(outputs) if self._prepare is None else self._prepared(outputs, labels)
         return {
@@ -181,7 +181,7 @@ def outputs_and_loss(
     task: Task, network: paddle.nn.Layer, batch: Batch, loss: Loss
 ) -> tuple[tuple[paddle.Tensor, ...], float]:
     """The outputs and the loss of a labelled batch, masked as in evaluation if the task hides words."""
-    masked = task.hide(batch, None) if task.hides else batch
+    masked = task.apply_mask(batch, None) if task.masks_inputs else batch
     tensors = {name: paddle.to_tensor(array) for name, array in masked.items()}
     labels = {name: tensors.pop(name) for name in task.label_names}
     outputs = as_tuple(network(**tensors))

@@ -25,7 +25,7 @@ from nlpctl.layout import RECIPE
 from nlpctl.names import counted
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.useless import useless_reason
+from nlpctl.tasks.degenerate import degenerate_reason
 
 NOT_LEARNING, USELESS = "not_learning", "useless"  # in events.jsonl
 
@@ -175,7 +175,7 @@ def warn_if_useless(recipe: Recipe, run: RunDirectory, reports: Mapping[str, Any
     if recipe.guards.not_learning == "ignore" or not reports:
         return
     split, watched = next(iter(reports)), recipe.training.metric_for_best_model
-    reason = useless_reason(recipe.task, reports[split], None if watched is None else watched.removeprefix("eval_"))
+    reason = degenerate_reason(recipe.task, reports[split], None if watched is None else watched.removeprefix("eval_"))
     if reason is None:
         return
     log = EventLog(run.events_file)

@@ -201,8 +201,8 @@ def one_batch(ready: Ready) -> Batch:
     generator = np.random.default_rng(ready.recipe.training.seed)
     arrays = ready.user_code.collator(task, ready.encoder)(_features(ready, generator))
     raise_failure(arrays)
-    if task.hides:
-        arrays = task.hide(arrays, generator)
+    if task.masks_inputs:
+        arrays = task.apply_mask(arrays, generator)
     return {name: paddle.to_tensor(array) for name, array in arrays.items()}
 
 

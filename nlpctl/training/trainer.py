@@ -484,7 +484,7 @@ class RecipeTrainer(GuardedTrainer):
     # -- loss --------------------------------------------------------------------------------
 
     def compute_loss(self, model, inputs, return_outputs=False):
-        if self.task.hides:
+        if self.task.masks_inputs:
             inputs = self._hidden(inputs)
         # The network's forward does not know these names.
         labels = {name: inputs.pop(name) for name in self.task.label_names}
@@ -496,7 +496,7 @@ class RecipeTrainer(GuardedTrainer):
         """The batch with this step's masks. The parts of an accumulated step differ by their count."""
         numbers = [self.args.seed, self.state.global_step, self.args.dataset_rank, self.guard.part]
         generator = np.random.default_rng(numbers)
-        batch = self.task.hide({name: tensor.numpy() for name, tensor in inputs.items()}, generator)
+        batch = self.task.apply_mask({name: tensor.numpy() for name, tensor in inputs.items()}, generator)
         return {name: paddle.to_tensor(array) for name, array in batch.items()}
 
     def fit_layers(self) -> None:

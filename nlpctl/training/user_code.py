@@ -146,7 +146,7 @@ class UserCode:
             made = self.make_collator(encoder.tokenizer)
         if not callable(made):
             raise _returned(name, made, COLLATOR.key, "return the function that makes a batch of a list of features")
-        return UserCollator(name, made, inner, () if task.hides else task.label_names)
+        return UserCollator(name, made, inner, () if task.masks_inputs else task.label_names)
 
     def optimizer(self, network: Any, args: TrainingArguments) -> paddle.optimizer.Optimizer:
         """The user's optimizer. UserError: it cannot be made, or is none."""
@@ -236,8 +236,8 @@ def _try_loss(code: UserCode, task: Task, data: TrainingData, network: Any, enco
     raise_failure(batch)
     if code.make_collator is not None and code.recipe.training.dataloader_num_workers:
         _refuse_tensors(code, task, encoder, features)
-    if task.hides:
-        batch = task.hide(batch, np.random.default_rng(0))
+    if task.masks_inputs:
+        batch = task.apply_mask(batch, np.random.default_rng(0))
     tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
     labels = {name: tensors.pop(name) for name in task.label_names}
     outputs = _outputs(code, network, tensors)

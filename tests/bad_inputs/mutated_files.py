@@ -92,9 +92,9 @@ def _npz(file: Path) -> None:
 
 
 def _tallies(file: Path) -> None:
-    from nlpctl.tasks.tallies import save_tallies, tally
+    from nlpctl.tasks.tallies import make_tallies, save_tallies
 
-    save_tallies(file, tally("classes", ["a", "b"], np.eye(6)[:3], np.ones(3), ["x", "y", "z"]))
+    save_tallies(file, make_tallies("classes", ["a", "b"], np.eye(6)[:3], np.ones(3), ["x", "y", "z"]))
 
 
 def _zip(file: Path) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from nlpctl.config.schema import InferenceSection
-from nlpctl.engines.choice import Machine, all_choices, candidates, check_engine, runnable
+from nlpctl.engines.choice import Machine, all_choices, allowed_choices, check_engine, runnable
 from nlpctl.errors import UserError
 from nlpctl.models.export_folder import Check, Chosen, DevScores, ExportManifest, Graph
 from nlpctl.runtime.machine import CpuInfo
@@ -73,7 +73,7 @@ def test_onnxruntime_runs_on_a_card_where_it_can():
 
 
 def test_auto_takes_what_decided_alike():
-    found = candidates(manifest(*ALL), InferenceSection(), machine())
+    found = allowed_choices(manifest(*ALL), InferenceSection(), machine())
     assert names(found.choices) == ["paddle fp32", "paddle bf16", "onnxruntime fp32", "onnxruntime int8 (dynamic)"]
     assert [(choice.name, reason) for choice, reason in found.left_out] == [
         ("paddle int8 (ptq)", "decided 97.00% of the rows like the network"),
@@ -82,47 +82,47 @@ def test_auto_takes_what_decided_alike():
 
 
 def test_the_bound_of_auto_is_the_recipes():
-    found = candidates(manifest(*ALL), InferenceSection(min_agreement=0.9), machine())
+    found = allowed_choices(manifest(*ALL), InferenceSection(min_agreement=0.9), machine())
     assert "paddle int8 (ptq)" in names(found.choices)
-    found = candidates(manifest(*ALL), InferenceSection(min_agreement=1.0), machine())
+    found = allowed_choices(manifest(*ALL), InferenceSection(min_agreement=1.0), machine())
     assert names(found.choices) == ["paddle fp32", "onnxruntime fp32"]
 
 
 def test_a_score_on_dev_decides_where_the_export_knows_it():
     scores = {"paddle bf16": 0.8949, "paddle int8 (ptq)": 0.8951, "onnxruntime int8 (dynamic)": 0.90}
     known = dataclasses.replace(manifest(*ALL), dev=DevScores("accuracy", 872, False, 0.9, scores))
-    found = candidates(known, InferenceSection(min_agreement=1.0), machine())
+    found = allowed_choices(known, InferenceSection(min_agreement=1.0), machine())
     taken = ["paddle fp32", "paddle int8 (ptq)", "onnxruntime fp32", "onnxruntime int8 (dynamic)"]
     assert names(found.choices) == taken
     assert [(choice.name, reason) for choice, reason in found.left_out] == [
         ("paddle bf16", "scored 0.51 points worse than fp32 on 872 rows of dev (accuracy)"),
         ("onnxruntime int8 (static)", "was not compared with the network when it was exported"),
     ]
-    found = candidates(known, InferenceSection(max_drop=0.0), machine())
+    found = allowed_choices(known, InferenceSection(max_drop=0.0), machine())
     assert names(found.choices) == ["paddle fp32", "onnxruntime fp32", "onnxruntime int8 (dynamic)"]
     rising = dataclasses.replace(known.dev, falling=True)
     assert rising.drop("paddle bf16") == -0.51 and rising.drop("onnxruntime int8 (static)") is None
 
 
 def test_what_is_asked_for_is_taken_however_it_did():
-    found = candidates(manifest(*ALL), InferenceSection(engine="paddle", precision="int8"), machine())
+    found = allowed_choices(manifest(*ALL), InferenceSection(engine="paddle", precision="int8"), machine())
     assert names(found.choices) == ["paddle int8 (ptq)"]
-    found = candidates(manifest(*ALL), InferenceSection(engine="onnxruntime", precision="int8"), machine())
+    found = allowed_choices(manifest(*ALL), InferenceSection(engine="onnxruntime", precision="int8"), machine())
     assert names(found.choices) == ["onnxruntime int8 (dynamic)"]  # the static one was not compared
-    found = candidates(manifest(*ALL), InferenceSection(precision="int8"), machine())
+    found = allowed_choices(manifest(*ALL), InferenceSection(precision="int8"), machine())
     assert names(found.choices) == ["onnxruntime int8 (dynamic)"]  # faster or not, Paddle's did not decide alike
-    found = candidates(manifest(PADDLE_INT8, STATIC), InferenceSection(precision="int8"), machine())
+    found = allowed_choices(manifest(PADDLE_INT8, STATIC), InferenceSection(precision="int8"), machine())
     assert names(found.choices) == ["paddle int8 (ptq)", "onnxruntime int8 (static)"]
 
 
 def test_tensorrt_is_given_fp32_and_fp16_graphs_of_paddle():
     fp16 = Graph("paddle", "fp32", PADDLE.files, checks=checks("paddle", fp32=1.0, bf16=1.0, fp16=1.0))
-    found = candidates(manifest(fp16, ONNX), InferenceSection(tensorrt=True), CARD_TRT)
+    found = allowed_choices(manifest(fp16, ONNX), InferenceSection(tensorrt=True), CARD_TRT)
     assert names(found.choices) == ["paddle fp32", "paddle fp16"]
 
 
 def test_an_engine_leaves_its_precisions():
-    found = candidates(manifest(*ALL), InferenceSection(engine="paddle"), machine())
+    found = allowed_choices(manifest(*ALL), InferenceSection(engine="paddle"), machine())
     assert names(found.choices) == ["paddle fp32", "paddle bf16"]
 
 
@@ -156,7 +156,7 @@ def test_an_engine_leaves_its_precisions():
 )
 def test_what_cannot_run_is_refused(graphs, inference, given, where, message, hint):
     with pytest.raises(UserError) as error:
-        candidates(manifest(*graphs), InferenceSection(**inference), given)
+        allowed_choices(manifest(*graphs), InferenceSection(**inference), given)
     (problem,) = error.value.problems
     assert problem.where == f"inference.{where}"
     assert message in problem.message
@@ -177,21 +177,23 @@ CHOSEN = Chosen("paddle", "int8")
 
 
 def test_auto_takes_what_an_export_says_was_chosen_however_it_decided():
-    found = candidates(manifest(*ALL, chosen=CHOSEN), InferenceSection(), machine())
+    found = allowed_choices(manifest(*ALL, chosen=CHOSEN), InferenceSection(), machine())
     assert names(found.choices) == ["paddle int8 (ptq)"] and found.left_out == ()
-    found = candidates(manifest(*ALL, chosen=CHOSEN), InferenceSection(engine="paddle"), machine())
+    found = allowed_choices(manifest(*ALL, chosen=CHOSEN), InferenceSection(engine="paddle"), machine())
     assert names(found.choices) == ["paddle int8 (ptq)"]
 
 
 def test_what_is_asked_for_goes_before_what_was_chosen():
     asked = InferenceSection(engine="onnxruntime", precision="int8")
-    assert names(candidates(manifest(*ALL, chosen=CHOSEN), asked, machine()).choices) == ["onnxruntime int8 (dynamic)"]
+    assert names(allowed_choices(manifest(*ALL, chosen=CHOSEN), asked, machine()).choices) == [
+        "onnxruntime int8 (dynamic)"
+    ]
     asked = InferenceSection(precision="bf16")
-    assert names(candidates(manifest(*ALL, chosen=CHOSEN), asked, machine()).choices) == ["paddle bf16"]
+    assert names(allowed_choices(manifest(*ALL, chosen=CHOSEN), asked, machine()).choices) == ["paddle bf16"]
 
 
 def test_a_machine_that_cannot_run_what_was_chosen_takes_what_else_there_is():
-    found = candidates(manifest(PADDLE, chosen=Chosen("paddle", "bf16")), InferenceSection(), machine(OLD))
+    found = allowed_choices(manifest(PADDLE, chosen=Chosen("paddle", "bf16")), InferenceSection(), machine(OLD))
     assert names(found.choices) == ["paddle fp32"]
     with pytest.raises(UserError, match="does not compute in int8"):
-        candidates(manifest(PADDLE_INT8, chosen=CHOSEN), InferenceSection(), machine(OLD))
+        allowed_choices(manifest(PADDLE_INT8, chosen=CHOSEN), InferenceSection(), machine(OLD))

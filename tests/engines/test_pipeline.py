@@ -42,7 +42,7 @@ class Words:
     """A task whose examples are sentences, whose features are words, and whose network measures them."""
 
     label_names = ("labels",)
-    hides = False
+    masks_inputs = False
 
     def measured(self):
         return self
@@ -100,9 +100,9 @@ def test_predictions_come_in_the_order_of_the_examples(pipeline):
 
 def test_what_the_task_hides_is_hidden_before_scoring():
     class Hiding(Words):
-        hides = True
+        masks_inputs = True
 
-        def hide(self, batch, generator):
+        def apply_mask(self, batch, generator):
             assert generator is None and "labels" in batch  # an evaluation: the masks depend on the row alone
             return batch | {"lengths": batch["lengths"] * 0}
 

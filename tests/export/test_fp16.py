@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from nlpctl.config.schema import InferenceSection
-from nlpctl.engines.choice import Machine, candidates, runnable
+from nlpctl.engines.choice import Machine, allowed_choices, runnable
 from nlpctl.errors import UserError
 from nlpctl.export.export import export
 from nlpctl.export.request import ExportRequest
@@ -46,7 +46,7 @@ def test_only_a_card_is_offered_it(exported):
     assert [each.name for each in runnable(manifest, here)] == ["onnxruntime fp32"]
     assert [each.name for each in runnable(manifest, card)] == ["onnxruntime fp32", "onnxruntime fp16"]
     # What a CPU compared says nothing of cards: auto takes it only from an export that was made on one.
-    found = candidates(manifest, InferenceSection(), card)
+    found = allowed_choices(manifest, InferenceSection(), card)
     assert [each.name for each in found.choices] == ["onnxruntime fp32"]
     assert found.left_out[0][1] == "was not compared with the network when it was exported"
 

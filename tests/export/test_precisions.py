@@ -19,7 +19,7 @@ def test_an_engine_that_fails_is_left_out(failing, expected, monkeypatch, tmp_pa
     ways = [SimpleNamespace(name=each, precision=each) for each in ("fp32", "bf16", "int8")]
     report = lambda rows, found: {"accuracy": 0.8}  # noqa: E731
     task = SimpleNamespace(name="any", data=None, labels=(), graph_scores=True, report=report, calibration=None)
-    task.judged = lambda *_: None
+    task.confidences = lambda *_: None
     for name, value in {
         "runnable_here": lambda *_: ways,
         "has_split": lambda *_: True,

@@ -11,7 +11,7 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.batches.question_features import Window, window_ranges
 from nlpctl.data.text.piece_spans import Pieces
-from nlpctl.tasks.question_answering import Candidate, best_answers, probabilities, window_scores
+from nlpctl.tasks.question_answering import AnswerCandidate, best_answers, probabilities, window_scores
 
 ROW_START = 4  # [CLS] q q [SEP]
 
@@ -83,7 +83,7 @@ def test_an_answer_across_windows_is_joined_once_no_window_holds_it():
     starts, ends = np.zeros(20), np.zeros(20)
     starts[8] = ends[11] = 5
     windows = scored(context(20), [(0, 10), (10, 20)], starts, ends)
-    assert best_answers(windows, 1, 50, None) == [Candidate(*offsets(8, 11), 10.0)]
+    assert best_answers(windows, 1, 50, None) == [AnswerCandidate(*offsets(8, 11), 10.0)]
     assert best_answers(windows, 1, 3, None)[0].score == 5.0  # longer than max_answer_length
     # A window that holds it whole has seen both ends and thinks little of them: that counts.
     whole = scored(context(20), [(5, 15)], np.zeros(20), np.zeros(20))
@@ -95,18 +95,18 @@ def test_overlapping_windows_give_an_answer_once_with_its_best_score():
     low[6], high[6] = 1, 3
     windows = [*scored(context(12), [(0, 8)], low, low), *scored(context(12), [(4, 12)], high, high)]
     answers = best_answers(windows, 50, 50, None)
-    assert answers[0] == Candidate(*offsets(6, 6), 6.0)
+    assert answers[0] == AnswerCandidate(*offsets(6, 6), 6.0)
     assert len({(one.start, one.end) for one in answers}) == len(answers)
 
 
 @pytest.mark.parametrize(
     ("null", "threshold", "first"),
     [
-        ((1.0, 1.5), 0.0, Candidate(None, None, 2.5)),
-        ((1.0, 1.5), 0.6, Candidate(*offsets(1, 1), 2.0)),
-        ((1.0, 1.0), 0.0, Candidate(*offsets(1, 1), 2.0)),  # above, not equal
-        ((9.0, 9.0), None, Candidate(*offsets(1, 1), 2.0)),
-        ((-9.0, -9.0), -30.0, Candidate(None, None, -18.0)),
+        ((1.0, 1.5), 0.0, AnswerCandidate(None, None, 2.5)),
+        ((1.0, 1.5), 0.6, AnswerCandidate(*offsets(1, 1), 2.0)),
+        ((1.0, 1.0), 0.0, AnswerCandidate(*offsets(1, 1), 2.0)),  # above, not equal
+        ((9.0, 9.0), None, AnswerCandidate(*offsets(1, 1), 2.0)),
+        ((-9.0, -9.0), -30.0, AnswerCandidate(None, None, -18.0)),
     ],
 )
 def test_null_threshold(null, threshold, first):
@@ -140,10 +140,10 @@ def test_n_best_is_kept_and_ranked():
 def test_a_context_without_text_has_no_answer():
     windows = scored(context(0), [(0, 0)], np.zeros(0), np.zeros(0))
     assert best_answers(windows, 5, 50, None) == []
-    assert best_answers(windows, 5, 50, 0.0) == [Candidate(None, None, 0.0)]
+    assert best_answers(windows, 5, 50, 0.0) == [AnswerCandidate(None, None, 0.0)]
     assert probabilities([]) == []
 
 
 def test_probabilities():
-    shares = probabilities([Candidate(0, 1, 1000.0), Candidate(0, 2, 1000.0 - math.log(3))])
+    shares = probabilities([AnswerCandidate(0, 1, 1000.0), AnswerCandidate(0, 2, 1000.0 - math.log(3))])
     assert shares == pytest.approx([0.75, 0.25])

@@ -20,7 +20,7 @@ from nlpctl.models.confidence import Calibration, read_calibration, write_calibr
 from nlpctl.models.viterbi import path_steps, viterbi
 from nlpctl.tasks import calibration as fit_confidence
 from nlpctl.tasks.calibration import LEAST, calibrated, fit_first, fit_logistic, fit_temperature, recalibrated
-from nlpctl.tasks.confidence import LEVELS, Judged, coverage, ece, reliability, tempered
+from nlpctl.tasks.confidence import LEVELS, Confidences, coverage, ece, reliability, temperature_scaled
 from nlpctl.tasks.sequence_classification import softmax
 from nlpctl.tasks.token_classification import follows
 
@@ -28,7 +28,7 @@ RANDOM = np.random.default_rng(7)
 
 
 def judged(confidence, right):
-    return Judged("rows", np.asarray(confidence, float), np.asarray(right, bool), np.arange(len(right)))
+    return Confidences("rows", np.asarray(confidence, float), np.asarray(right, bool), np.arange(len(right)))
 
 
 def drawn(shares):
@@ -91,7 +91,7 @@ def test_a_temperature_depends_on_the_margin_where_that_pays():
     ahead = np.abs(logits[:, :1] - logits[:, 1:])
     found = fit_temperature(logits * 2 * (1 + ahead) ** -0.6, gold, ("a", "b"))
     assert found.names == () and found.power > 0.5
-    own = tempered(logits * 2 * (1 + ahead) ** -0.6, found, ("a", "b"))
+    own = temperature_scaled(logits * 2 * (1 + ahead) ** -0.6, found, ("a", "b"))
     assert (own.argmax(1) == logits.argmax(1)).all()
     assert np.abs(softmax(own) - softmax(logits)).max() < 0.05
 
@@ -177,7 +177,7 @@ def test_the_labels_of_a_row_keep_to_their_thresholds(make_task_of):
     assert other.calibration.method == "logistic" and other.calibration.names == ("a", "b")
     assert other.calibration.rows == 2000  # whatever the number of labels given
     assert other.calibration.scales == pytest.approx([1 / 3, 1], rel=0.2)
-    assert ece(other.judged(examples, predictions)) < ece(task.judged(examples, predictions))
+    assert ece(other.confidences(examples, predictions)) < ece(task.confidences(examples, predictions))
     answer = {"labels": ["a", "b"], "probabilities": {"a": 0.95, "b": 0.7}}
     assert task.abstain(answer, 0.9)["labels"] == ["a"]
 
@@ -186,7 +186,7 @@ def test_rows_that_are_given_no_label_are_not_fitted_to(make_task_of):
     examples = [MultiLabelExample(f"text {i}", None, (0,)) for i in range(60)]
     predictions = [[np.array([-2.0, -3.0])]] * 60
     task = make_task_of("multi_label_classification", ("a", "b"))
-    assert not len(task.judged(examples, predictions).right)
+    assert not len(task.confidences(examples, predictions).right)
     assert calibrated(task, examples, predictions, "dev") is task
 
 
@@ -215,7 +215,7 @@ def test_what_is_unsure_is_withheld(make_task_of):
 
 def test_a_task_without_confidence_has_none(make_task_of):
     task = make_task_of("semantic_indexing")
-    assert task.judged([], []) is None and task.fit_calibration([], []) is None
+    assert task.confidences([], []) is None and task.fit_calibration([], []) is None
     assert calibrated(task, [], [], "dev") is task
 
 
@@ -226,7 +226,7 @@ def test_an_engine_is_fitted_again_where_it_is_off(make_task_of):
     off = [[row * 3] for (row,) in predictions]
     other = recalibrated(task, examples, off, "dev")
     assert other.calibration.scales[0] == pytest.approx(task.calibration.scales[0] / 3, rel=0.05)
-    assert ece(other.judged(examples, off)) == pytest.approx(task.calibration.ece[1], abs=0.01)
+    assert ece(other.confidences(examples, off)) == pytest.approx(task.calibration.ece[1], abs=0.01)
 
 
 # -- entities ------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ def test_a_term_that_the_tags_find_too_is_as_sure(make_task_of, tmp_path):
     assert [each["text"] for each in answer["entities"] if each["confidence"] is None] == ["北京"]
     assert [each["text"] for each in answer["entities"]] == ["北京", "好"]
     assert [each["text"] for each in task.abstain(answer, 0.9)["entities"]] == ["北京"]
-    assert len(task.judged([example], [parts]).right) == 1
+    assert len(task.confidences([example], [parts]).right) == 1
 
 
 @pytest.mark.parametrize("task_name", ["token_classification", "lexical_analysis"])
@@ -375,7 +375,7 @@ def test_the_rest_of_an_entity_that_a_term_cuts_is_as_sure_as_the_whole(make_tas
     assert found["大"] == found["人"] == whole["confidence"]
     kept = [each.get("tag", each.get("type")) for each in terms.abstain(answer, 0.9)[key]]
     assert kept == ([None, "P", None, "O"] if words else ["P"])
-    found = terms.judged([replace(example, tags=array("i", [0, 1, 2, 3, 0, 0, 0]))], [parts])
+    found = terms.confidences([replace(example, tags=array("i", [0, 1, 2, 3, 0, 0, 0]))], [parts])
     assert found.right.tolist() == [False, True]  # of those that are answered
 
 

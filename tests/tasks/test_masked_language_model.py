@@ -72,9 +72,9 @@ def rows_of(batch):
 
 
 def test_evaluation_masks_depend_on_the_row_alone(task, encoder):
-    together = rows_of(task.hide(batch_of(task, encoder, TEXTS), None))
-    alone = [row for text in TEXTS for row in rows_of(task.hide(batch_of(task, encoder, [text]), None))]
-    again = rows_of(task.hide(batch_of(task, encoder, TEXTS[::-1]), None))
+    together = rows_of(task.apply_mask(batch_of(task, encoder, TEXTS), None))
+    alone = [row for text in TEXTS for row in rows_of(task.apply_mask(batch_of(task, encoder, [text]), None))]
+    again = rows_of(task.apply_mask(batch_of(task, encoder, TEXTS[::-1]), None))
     assert together == alone
     assert sorted(map(str, again)) == sorted(map(str, together))
     assert all(together)  # something is hidden in every row
@@ -83,13 +83,13 @@ def test_evaluation_masks_depend_on_the_row_alone(task, encoder):
 def test_training_masks_depend_on_the_generator(task, encoder):
     batch = batch_of(task, encoder, TEXTS)
     seeds = ([1, 5, 0, 0], [1, 5, 0, 0], [1, 6, 0, 0])
-    first, same, other = (rows_of(task.hide(batch, np.random.default_rng(seed))) for seed in seeds)
+    first, same, other = (rows_of(task.apply_mask(batch, np.random.default_rng(seed))) for seed in seeds)
     assert first == same != other
 
 
 def test_what_is_hidden_can_be_put_back(task, encoder):
     batch = batch_of(task, encoder, TEXTS)
-    shown = task.hide(batch, np.random.default_rng(0))
+    shown = task.apply_mask(batch, np.random.default_rng(0))
     assert set(shown) == {"input_ids", "token_type_ids", "masked_positions", "targets"}
     restored = shown["input_ids"].copy()
     for row, hidden in enumerate(rows_of(shown)):

@@ -57,7 +57,7 @@ def test_probabilities_of_parts_are_those_of_all_rows(monkeypatch, thresholds):
     for rows in (1024, 3):
         monkeypatch.setattr(sequence_classification, "_AT_ONCE", rows)
         task = make_task(recipe, LabelSet(("neg", "pos")), thresholds)
-        judged = task.judged(examples, predictions)
+        judged = task.confidences(examples, predictions)
         found.append((judged.confidence.tolist(), judged.right.tolist(), task.mistakes(examples, predictions)))
     assert found[0] == found[1]
     shares = softmax(np.stack([logits for (logits,) in predictions]))

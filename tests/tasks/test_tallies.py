@@ -23,7 +23,7 @@ from nlpctl.tasks import intervals as module
 from nlpctl.tasks.intervals import comparable, compare, full_report, intervals
 from nlpctl.tasks.sequence_classification import softmax
 from nlpctl.tasks.slices import by_length, slices
-from nlpctl.tasks.tallies import KINDS, Tallies, bins, class_columns, load_tallies, save_tallies, tally
+from nlpctl.tasks.tallies import SCORES_OF_KIND, Tallies, bins, class_columns, load_tallies, make_tallies, save_tallies
 
 ROWS = 200
 
@@ -143,7 +143,9 @@ def classes(right, chance, labels=2):
     """Tallies of a classifier that is right where `right` is."""
     gold = chance.integers(0, labels, len(right))
     given = np.where(right, gold, (gold + 1) % labels)
-    return tally("classes", ("a", "b"), class_columns(gold, given, labels), right, [str(i) for i in range(len(right))])
+    return make_tallies(
+        "classes", ("a", "b"), class_columns(gold, given, labels), right, [str(i) for i in range(len(right))]
+    )
 
 
 def test_more_rows_than_are_drawn_one_by_one_give_the_same_interval(chance, monkeypatch):
@@ -256,8 +258,8 @@ NAMES = {"means": ("em", "f1")}
 def test_rows_that_tell_nothing_of_a_score_are_not_counted_for_it(kind, chance):
     table = tallied(kind, drawn(kind, chance, 300))
     for score, value in table.scores(np.ones(300)).items():
-        counted = np.array([table.units(score, np.arange(300) == row) for row in range(300)])
-        assert table.units(score) == counted.sum() > 100
+        counted = np.array([table.support(score, np.arange(300) == row) for row in range(300)])
+        assert table.support(score) == counted.sum() > 100
         assert table.scores(counted.astype(float))[score] == pytest.approx(value, abs=1e-12)
 
 
@@ -272,7 +274,7 @@ def test_a_perfect_recall_is_as_sure_as_the_sentences_with_entities():
 
 def tallied(kind, columns):
     rows = columns.shape[0]
-    return tally(kind, NAMES.get(kind, ()), columns, np.ones(rows, bool), [str(i) for i in range(rows)])
+    return make_tallies(kind, NAMES.get(kind, ()), columns, np.ones(rows, bool), [str(i) for i in range(rows)])
 
 
 def coverage(kind, splits, rows=500):
@@ -286,7 +288,7 @@ def coverage(kind, splits, rows=500):
     return {name: count / splits for name, count in held.items()}
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(SCORES_OF_KIND))
 def test_intervals_hold_the_truth(kind, monkeypatch):
     monkeypatch.setattr(module, "RESAMPLES", 200)
     for name, share in coverage(kind, 60, rows=300).items():
@@ -294,14 +296,14 @@ def test_intervals_hold_the_truth(kind, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(SCORES_OF_KIND))
 def test_intervals_hold_the_truth_in_95_of_100_splits(kind):
     for name, share in coverage(kind, 2000).items():
         assert 0.93 <= share <= 0.97, (name, share)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(SCORES_OF_KIND))
 def test_a_true_null_is_rejected_in_5_of_100_comparisons(kind):
     chance = np.random.default_rng(12)
     rejected: dict[str, int] = {}

@@ -87,7 +87,7 @@ def measure_importance(
     for start in range(0, len(features), batch_size):
         batch = collate(features[start : start + batch_size])
         raise_failure(batch)
-        batch = task.hide(batch, generator) if task.hides else batch
+        batch = task.apply_mask(batch, generator) if task.masks_inputs else batch
         tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
         labels = {name: tensors.pop(name) for name in task.label_names}
         count = len(next(iter(tensors.values())))

@@ -1,5 +1,7 @@
-"""Whether the scores of a model say that it is of no use, and what is said of such scores where it was not just trained
-(training/learning.py says more). Imports no Paddle."""
+"""Whether the scores of a model say that it is degenerate, and so of no use: it answers all rows alike, or never right.
+
+Also what is said of such scores where it was not just trained (training/learning.py says more). Imports no Paddle.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ HINT = (
 LEAST_OTHERS = 5  # rows with another label, below which one answer to all rows may be chance
 
 
-def useless_reason(task: str, report: Mapping[str, Any], watched: str | None = None) -> str | None:
+def degenerate_reason(task: str, report: Mapping[str, Any], watched: str | None = None) -> str | None:
     """What is wrong with a model of `task` that has this report of a split, in a sentence; None: nothing is known.
 
     `watched`: another score that may not be 0, such as the one that chose the model.
@@ -44,10 +46,10 @@ def useless_reason(task: str, report: Mapping[str, Any], watched: str | None = N
     return None
 
 
-def warn_of_useless(task: str, reports: Mapping[str, Mapping[str, Any]], model: str = "this model") -> None:
+def warn_of_degenerate(task: str, reports: Mapping[str, Mapping[str, Any]], model: str = "this model") -> None:
     """Warn of the splits that `model` is of no use on. `reports`: by split."""
     for split, report in reports.items():
-        if reason := useless_reason(task, report):
+        if reason := degenerate_reason(task, report):
             console.warn(str(Problem(f"{model} is of no use on {split}: {reason}", hint=HINT)))
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from nlpctl.data.rows.tag_scheme import Span
+from nlpctl.tasks.degenerate import degenerate_reason
 from nlpctl.tasks.multi_label_classification import multi_label_report
 from nlpctl.tasks.sequence_classification import classification_report
 from nlpctl.tasks.token_classification import entity_report
-from nlpctl.tasks.useless import useless_reason
 
 NAMES = ("neg", "pos", "mixed")
 
@@ -30,29 +30,28 @@ def classified(gold: list[int], given: list[int]):
     ],
 )
 def test_one_answer_to_every_row(gold, given, told):
-    assert useless_reason("sequence_classification", classified(gold, given)) == told
+    assert degenerate_reason("sequence_classification", classified(gold, given)) == told
 
 
 def test_entities_of_which_none_is_found():
     gold = [[Span("PER", 0, 2)], []]
-    assert useless_reason("token_classification", entity_report(gold, [[], [Span("LOC", 0, 1)]])) == "f1 is 0"
-    assert useless_reason("token_classification", entity_report(gold, gold)) is None
-    assert useless_reason("token_classification", entity_report([[], []], [[], []])) is None  # nothing is there
+    assert degenerate_reason("token_classification", entity_report(gold, [[], [Span("LOC", 0, 1)]])) == "f1 is 0"
+    assert degenerate_reason("token_classification", entity_report(gold, gold)) is None
+    assert degenerate_reason("token_classification", entity_report([[], []], [[], []])) is None  # nothing is there
 
 
 def test_labels_of_which_none_is_given():
     gold = np.array([[True, False], [False, True], [False, False]])
     report = multi_label_report(gold, gold & False, NAMES[:2])
-    assert useless_reason("multi_label_classification", report) == "micro_f1 is 0"
+    assert degenerate_reason("multi_label_classification", report) == "micro_f1 is 0"
 
 
 def test_the_score_that_chose_the_model():
     report = {"rows": 9, "accuracy": 0.5, "f1": 0.0, "auc": 0.4}
-    assert useless_reason("text_matching", report | {"f1": 0.1}, "f1") is None
-    assert useless_reason("text_matching", report, "f1") == "f1 is 0"
-    assert useless_reason("semantic_indexing", {"recall@1": 0.0, "mrr": 0.1}) is None
-    assert useless_reason("semantic_indexing", {"recall@1": 0.0, "mrr": 0.0}) == "recall@1 is 0"
-    assert useless_reason("question_answering", {"rows": 9, "em": 0.0, "f1": 0.1, "loss": 0.0}) is None
-    assert (
-        useless_reason("masked_language_model", {"perplexity": 9.0, "masked_accuracy": 0.0}) == "masked_accuracy is 0"
-    )
+    assert degenerate_reason("text_matching", report | {"f1": 0.1}, "f1") is None
+    assert degenerate_reason("text_matching", report, "f1") == "f1 is 0"
+    assert degenerate_reason("semantic_indexing", {"recall@1": 0.0, "mrr": 0.1}) is None
+    assert degenerate_reason("semantic_indexing", {"recall@1": 0.0, "mrr": 0.0}) == "recall@1 is 0"
+    assert degenerate_reason("question_answering", {"rows": 9, "em": 0.0, "f1": 0.1, "loss": 0.0}) is None
+    report = {"perplexity": 9.0, "masked_accuracy": 0.0}
+    assert degenerate_reason("masked_language_model", report) == "masked_accuracy is 0"
