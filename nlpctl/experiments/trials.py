@@ -309,5 +309,6 @@ def best_of(records: Sequence[TrialRecord], greater_is_better: bool) -> TrialRec
 
 def ranking(records: Sequence[TrialRecord], greater_is_better: bool) -> list[TrialRecord]:
     """The finished trials, the best first."""
-    finished = [each for each in records if each.state == FINISHED and each.score is not None]
-    return sorted(finished, key=lambda each: -each.score if greater_is_better else each.score)
+    finished = [(each.score, each) for each in records if each.state == FINISHED and each.score is not None]
+    sign = -1.0 if greater_is_better else 1.0
+    return [each for _, each in sorted(finished, key=lambda pair: sign * pair[0])]

@@ -82,9 +82,9 @@ def test_a_pause_is_no_time_that_a_trial_takes(tmp_path, load, capfd) -> None:
     run.mkdir(parents=True)
     manifest = {"format": 1, "state": "finished", "resumed": [{"at": "2026-01-01T00:00:00+00:00", "was": "killed"}]}
     write_json_atomic(run / "manifest.json", manifest)
-    assert trials._new() is not None
+    assert trials._more_begin()
     write_json_atomic(run / "manifest.json", {**manifest, "resumed": []})
-    assert trials._new() is None and trials._new() is None
+    assert not trials._more_begin() and not trials._more_begin()
     assert capfd.readouterr().err.count("no further trial begins: one takes 36000 s") == 1
 
 
