@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import signal
 import stat
@@ -11,7 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import warm_python
 from command_lines import MARK, CommandLines, command_lines
+from shared_characters import share_characters
 
 import nlpctl  # noqa: F401  (before any test imports paddle: see nlpctl/__init__.py)
 from nlpctl.runtime.machine import cpu_info
@@ -26,8 +30,59 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 spell_as_flags()  # tests read the messages of the command line; tests/test_spelling.py those of the Python module
 
 
+class Warm:
+    """A process that has imported Paddle, from which others are forked; the first one starts it."""
+
+    modules = ("paddlenlp.trainer", "paddlenlp.transformers", "paddle.inference", "onnxruntime", "nlpctl.cli.app")
+    modules += ("nlpctl.training.callbacks", "nlpctl.training.final_scores", "nlpctl.training.trainer")
+    modules += ("nlpctl.engines.auto", "nlpctl.engines.parity")
+    modules += ("nlpctl.training.train", "nlpctl.inference.predict", "nlpctl.inference.evaluate")
+    modules += ("nlpctl.export.write_export", *warm_python.IMPORTED)
+    folder: Path
+    stack: contextlib.ExitStack
+
+    @functools.cached_property
+    def lines(self) -> CommandLines:
+        return self.stack.enter_context(command_lines(self.folder, *self.modules))
+
+
+WARM = Warm()
+warm_python.use_warm_python(lambda: WARM.lines.python)
+share_characters()
+
+# scripts/test.sh gives each worker a file at a time, so that what the tests of a file share is made once. Those that
+# take longest come first: all workers end together.
+FIRST = (
+    "end_to_end/test_compress.py",
+    "bad_inputs/test_generated.py",
+    "end_to_end/test_processes.py",
+    "end_to_end/test_language_models.py",
+    "end_to_end/test_several_machines.py",
+    "end_to_end/test_divided.py",
+    "end_to_end/test_engines.py",
+    "export/test_every_task.py",
+    "documents/test_notebook.py",
+    "end_to_end/",
+    "export/",
+    "compress/",
+    "bad_inputs/",
+    "documents/",
+    "training/",
+    "convert/",
+    "engines/",
+    "tasks/",
+)
+
+
+def turn(item: pytest.Item) -> int:
+    name = item.path.relative_to(ROOT / "tests").as_posix()
+    return next((number for number, first in enumerate(FIRST) if name.startswith(first)), len(FIRST))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests with the marker `slow` take long and rarely fail; they run before a release."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=turn)
     if "NLPCTL_SLOW" not in os.environ:
         for item in items:
             if item.get_closest_marker("slow"):
@@ -58,16 +113,17 @@ def no_signal_stays_blocked() -> Iterator[None]:
     assert after == before
 
 
+@pytest.fixture(scope="session", autouse=True)
+def warm(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Iterator[None]:
+    with contextlib.ExitStack() as WARM.stack:
+        WARM.folder = tmp_path_factory.mktemp("heavy")
+        yield
+
+
 @pytest.fixture(scope="session")
-def with_paddle(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Iterator[CommandLines]:
+def with_paddle(warm: None) -> CommandLines:
     """Command lines in forked processes that find Paddle imported."""
-    modules = ("paddlenlp.trainer", "paddlenlp.transformers", "paddle.inference", "onnxruntime", "nlpctl.cli.app")
-    modules += ("nlpctl.training.callbacks", "nlpctl.training.final_scores", "nlpctl.training.trainer")
-    modules += ("nlpctl.engines.auto", "nlpctl.engines.parity")
-    modules += ("nlpctl.training.train", "nlpctl.inference.predict", "nlpctl.inference.evaluate")
-    modules += ("nlpctl.export.write_export",)
-    with command_lines(tmp_path_factory.mktemp("heavy"), *modules) as lines:
-        yield lines
+    return WARM.lines
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from command_lines import CommandLines, Started, needs_a_fresh_interpreter, read_at_import
+from command_lines import CommandLines, Started, needs_a_fresh_interpreter
+from warm_python import read_at_import
 
 if TYPE_CHECKING:
     from ray.cluster_utils import Cluster

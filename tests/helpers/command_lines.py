@@ -24,12 +24,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import warm_python
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 300  # a command that hangs is killed, and its test fails
 MARK = re.compile(r"@\[[a-z][\w.-]*[=\]]")  # of nlpctl/spelling.py; nobody is to see it
 TOO_LATE = "Paddle is already imported, too late"
-READ_AT_IMPORT = ("FLAGS_", "OMP_", "MKL_", "KMP_", "CUDA_", "PADDLE_", "GLOG_")  # beginnings of variables
-SET_BY_IMPORTS = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")  # a library sets them when a test imports PaddleNLP
 
 # Nothing is downloaded: every request is refused at once. No byte code, which would look like a file written.
 ENVIRONMENT = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""}
@@ -110,10 +110,10 @@ class Started:
 
 
 class CommandLines:
-    """Runs `nlpctl WORDS...` in processes forked from one server."""
+    """Runs `nlpctl WORDS...` in processes forked from one server. `python`: its address for warm_python.py."""
 
-    def __init__(self, server: socket.socket, scratch: Path):
-        self._server, self._scratch = server, scratch
+    def __init__(self, server: socket.socket, scratch: Path, python: str):
+        self._server, self._scratch, self.python = server, scratch, python
 
     def start(
         self, words: Sequence[str], folder: Path, env: Mapping[str, str] | None = None, paddle: Path | None = None
@@ -158,12 +158,6 @@ def needs_a_fresh_interpreter(ended: Ended) -> bool:
     return ended.code == 2 and TOO_LATE in ended.err
 
 
-def read_at_import(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that Paddle and its libraries read when they are loaded, and not again."""
-    found = {name: value for name, value in environ.items() if name.startswith(READ_AT_IMPORT)}
-    return {name: value for name, value in found.items() if name not in SET_BY_IMPORTS}
-
-
 @contextlib.contextmanager
 def command_lines(scratch: Path, *modules: str) -> Iterator[CommandLines]:
     """A CommandLines whose processes find `modules` imported; `scratch` is a folder for its own files.
@@ -180,7 +174,8 @@ def command_lines(scratch: Path, *modules: str) -> Iterator[CommandLines]:
     )
     theirs.close()
     try:
-        yield CommandLines(ours, scratch)
+        ours.recv(64)  # it is ready
+        yield CommandLines(ours, scratch, warm_python.address_of(process.pid))
     finally:
         ours.close()
         process.terminate()
@@ -191,15 +186,28 @@ def _serve(server: socket.socket, modules: Sequence[str]) -> None:
     """One job per message: the path of its file, and four pipes. The answer is the number of the process."""
     import nlpctl  # noqa: F401  (before Paddle)
 
+    reading: list[socket.socket] = [server]
     if any(module.startswith("paddle") for module in modules):
+        from shared_characters import make_usual_characters, share_characters
+
         from nlpctl.config.schema import RuntimeSection
         from nlpctl.runtime.process import configure_paddle, prepare_process
 
         configure_paddle(prepare_process(RuntimeSection(device="cpu"), seed=0), seed=0)
+        if set(warm_python.IMPORTED) <= set(modules):
+            address = warm_python.address_of(os.getpid())
+            warm_python.use_warm_python(lambda: address)
+            reading.append(warm_python.listen(address))
+            share_characters()
+            make_usual_characters()
     for module in modules:
         importlib.import_module(module)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for the commands
+    server.send(b"ready")
     while True:
+        if server not in select.select(reading, [], [])[0]:
+            warm_python.serve_one(reading[1])
+            continue
         message, pipes, _, _ = socket.recv_fds(server, 4096, 4)
         if not message:
             return
