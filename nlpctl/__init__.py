@@ -8,7 +8,7 @@ Import nlpctl before Paddle. Nothing heavy is imported until `load` or `train` i
 """
 
 # libpaddle exports its own zlib symbols. Unless Python's zlib is bound first, decompression later
-# fails with "zlib.error: Error -2". So this import stays first; see nlpctl/upstream/zlib_order.py.
+# fails with "zlib.error: Error -2". So this import stays first; see nlpctl/upstream/__init__.py.
 import zlib  # noqa: F401
 from typing import TYPE_CHECKING, Any
 

@@ -25,7 +25,7 @@ from nlpctl.config.keys import all_keys
 from nlpctl.config.library import shipped_recipes
 from nlpctl.errors import EXIT_FAILED, UserError
 from nlpctl.layout import MANIFEST
-from nlpctl.models.ready import ready_models
+from nlpctl.models.ready_models import ready_models
 from nlpctl.names import did_you_mean
 
 SHELLS = ("bash", "zsh", "fish")

@@ -17,7 +17,7 @@ from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Purpose, Recipe
 from nlpctl.errors import UserError
-from nlpctl.models.ready import PREFIX, ready_model
+from nlpctl.models.ready_models import PREFIX, ready_model
 from nlpctl.spelling import SHORTHANDS
 
 EPILOG = (

@@ -4,7 +4,8 @@ This module is the single definition. The loader coerces by these types. The JSO
 generated from them. The rest of nlpctl receives checked values.
 
 `training` and `compression` also hold the fields of PaddleNLP's TrainingArguments and CompressionArguments. Those
-classes import Paddle, so their fields come from the catalogue (catalogue.py).
+classes import Paddle, so their fields, such as training.learning_rate, are listed in config/data/ (catalogue.py), and
+the two sections are made of them at the end of this file.
 """
 
 from __future__ import annotations
@@ -922,6 +923,9 @@ class InferenceSection:
     tensorrt: bool = key(False, CHOICE, "Paddle Inference on GPU: run the graph with TensorRT.")
 
 
+# -- the sections training and compression: PaddleNLP's fields, and nlpctl's own ------------------
+
+
 def _section_from_catalogue(name: str, doc: str, fields: tuple, own: tuple[type, ...] = ()) -> type:
     """A frozen dataclass with the fields of `own`, and one per catalogue entry."""
     section = dataclasses.make_dataclass(
@@ -945,7 +949,7 @@ def _section_from_catalogue(name: str, doc: str, fields: tuple, own: tuple[type,
 TrainingSection = _section_from_catalogue(
     "TrainingSection",
     "Every field of PaddleNLP's TrainingArguments, under its own name, and parts of one's own.",
-    training_fields(),
+    training_fields(),  # learning_rate and the like: config/data/training_arguments.json
     (TrainingKeys,),
 )
 CompressionSection = _section_from_catalogue(

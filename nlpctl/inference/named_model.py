@@ -1,7 +1,7 @@
 """MODEL: what a command, or `nlpctl.load`, is given in place of a model's files.
 
     a path                run directory, model folder, checkpoint, export, or the recipe of a run
-    task:NAME             a ready model (models/ready.py); its folder is made once, in the cache folder
+    task:NAME             a ready model (models/ready_models.py); its folder is made once, in the cache folder
     python:PACKAGE/PATH   a folder inside an installed package
     a name                a recipe that comes with nlpctl, or an encoder of PaddleNLP's hub
 """
@@ -16,7 +16,7 @@ from nlpctl.config.catalogue import hub_names
 from nlpctl.config.library import is_recipe
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.errors import UserError
-from nlpctl.models.ready import PREFIX, ready_model
+from nlpctl.models.ready_models import PREFIX, ready_model
 from nlpctl.models.source import PYTHON_PREFIX, ModelSource, package_folder, resolve_source
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from nlpctl import __version__, console
 from nlpctl.errors import EXIT_FAILED, EXIT_OK, EXIT_USER, NlpctlError, Problem, RunFailed, UserError
 from nlpctl.files import staged_dir
-from nlpctl.models.ready import ReadyModel, ready_model
+from nlpctl.models.ready_models import ReadyModel, ready_model
 from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.worker import run_python
 

@@ -135,7 +135,7 @@ def _tensor(data: np.ndarray, entry: Mapping[str, Any], left: Allowance) -> np.n
 #
 # PaddleNLP can convert too (`from_pretrained(convert_from_torch=True)`), but it goes by the `architectures` of
 # config.json and not by the names in the file, so a disagreement leaves weights silently random or untransposed; it
-# also writes into the source folder and unpickles without limits. See nlpctl/upstream/from_pretrained.py. Here the
+# also writes into the source folder and unpickles without limits. See nlpctl/upstream/__init__.py. Here the
 # names in the file decide, nothing is written, and what no rule covers keeps its name, so that the strict assignment
 # afterwards reports it.
 

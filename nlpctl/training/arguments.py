@@ -17,7 +17,7 @@ DEFAULT_REPORT = ("visualdl",)
 
 
 def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> TrainingArguments:
-    """Every field of PaddleNLP is passed on under its own name, except these, which nlpctl sets.
+    """Every field of PaddleNLP is passed on under its own name, such as learning_rate, except these, which nlpctl sets.
 
     - output_dir: the Trainer writes into the run's checkpoints/
     - device: already chosen, "cpu" or "gpu:N"

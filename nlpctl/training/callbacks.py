@@ -192,8 +192,8 @@ class StepLogger(TrainerCallback):
         count = step_count(args, state, train_dataloader, None if train is None else len(train))
         if trainer.own_schedule:
             count = dataclasses.replace(count, warmup=None)
-        if trainer.guard.course is not None:
-            trainer.guard.course.begin(count.total, count.warmup or 0, count.per_epoch)
+        if trainer.guard.monitor is not None:
+            trainer.guard.monitor.begin(count.total, count.warmup or 0, count.per_epoch)
         if state.is_world_process_zero:
             _warn_of_moved_evaluations(args)
             for line in count.describe():

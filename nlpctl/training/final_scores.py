@@ -31,26 +31,26 @@ from nlpctl.tasks.slices import slices_of_run
 from nlpctl.tasks.tallies import save_tallies
 from nlpctl.training.dev_scores import UserMetrics
 from nlpctl.training.learning import warn_if_useless
-from nlpctl.training.ready import Ready
+from nlpctl.training.prepare import PreparedTraining
 
 MOST = 50  # most rows in mistakes.json
 LONGEST = 1000  # characters of a text in it
 
 
-def score_best_model(ready: Ready, run: RunDirectory) -> TrainedModel:
+def score_best_model(prepared: PreparedTraining, run: RunDirectory) -> TrainedModel:
     """Open `run.model` from disk, score it, and write what this module's docstring lists; warn if it is of no use."""
-    recipe, data = ready.recipe, ready.data
+    recipe, data = prepared.recipe, prepared.data
     model = load_network(recipe, str(run.model))
-    console.note(f"model {run.model} on {ready.setup.device}")
+    console.note(f"model {run.model} on {prepared.setup.device}")
     batch_size = recipe.training.per_device_eval_batch_size
     metrics = score_run(run, data, model, batch_size)
-    if ready.user_code.metrics is not None:
+    if prepared.user_code.metrics is not None:
         for split, examples in (("dev", data.dev), ("test", data.test)):
             if examples is not None:
-                metrics[split][OWN_SCORES] = _own_scores(ready.user_code.metrics, model, examples, batch_size)
+                metrics[split][OWN_SCORES] = _own_scores(prepared.user_code.metrics, model, examples, batch_size)
     write_json_atomic(run.metrics_file, metrics)
     steps = run.read_manifest().steps or {}
-    frozen = bool(ready.model.changes.frozen)
+    frozen = bool(prepared.model.changes.frozen)
     warn_if_useless(recipe, run, metrics, batch=steps.get("global_batch", 0), frozen=frozen)
     return model
 

@@ -20,16 +20,17 @@ from nlpctl.graphs.to_static import static_inputs
 from nlpctl.models.user_network import user_layer
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.arguments import logging_dir, reports_to_visualdl
-from nlpctl.training.ready import Ready
+from nlpctl.training.prepare import PreparedTraining
 
 
-def draw_graph(ready: Ready, run: RunDirectory, model: TrainedModel) -> None:
+def draw_graph(prepared: PreparedTraining, run: RunDirectory, model: TrainedModel) -> None:
     """Draw the network of the trained `model`, if the run reports to VisualDL. The model is unusable afterwards."""
-    if reports_to_visualdl(ready.recipe):
+    if reports_to_visualdl(prepared.recipe):
         task, encoder = model.task, model.encoder
-        feature = next(part for example in ready.data.training_examples() for part in task.features(example, encoder))
+        examples = prepared.data.training_examples()
+        feature = next(part for example in examples for part in task.features(example, encoder))
         batch = task.collator(encoder, labelled=False)([feature])
-        write_graph(cast(DygraphPredictor, model.predictor).network, batch, logging_dir(ready.recipe, run))
+        write_graph(cast(DygraphPredictor, model.predictor).network, batch, logging_dir(prepared.recipe, run))
 
 
 def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:

@@ -14,7 +14,7 @@ from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl.config.schema import GuardsSection
 from nlpctl.models.parameters import named
-from nlpctl.training.learning import LossCourse, Stuck
+from nlpctl.training.learning import LossMonitor, Plateau
 
 FIRST, RECENT = 20, 100  # steps whose median is the usual value
 
@@ -40,7 +40,7 @@ class StepPart:
         self.weight = 1.0
 
 
-class Usual:
+class RunningMedian:
     """The usual size of a figure: the median of the last RECENT values, or of the FIRST ones if that is larger.
 
     The first values matter when the loss is almost 0: otherwise every unusual row would count as an explosion.
@@ -74,15 +74,15 @@ class StepGuard(TrainerCallback):
     def __init__(
         self,
         section: GuardsSection,
-        course: LossCourse | None = None,
-        on_stuck: Callable[[Stuck], None] = lambda stuck: None,
+        monitor: LossMonitor | None = None,
+        on_plateau: Callable[[Plateau], None] = lambda plateau: None,
     ):
-        """`course`: watches whether the loss falls; `on_stuck` is called when it does not."""
+        """`monitor`: watches whether the loss falls; `on_plateau` is called when it does not."""
         self.section = section
         self.parts: list[StepPart] = []
-        self.course, self._on_stuck = course, on_stuck
+        self.monitor, self._on_plateau = monitor, on_plateau
         self.unreached: list[str] | None = None  # trained parameters without a gradient in the first step
-        self._losses, self._norms = Usual(), Usual()
+        self._losses, self._norms = RunningMedian(), RunningMedian()
 
     @property
     def usual_gradient(self) -> float | None:
@@ -126,9 +126,9 @@ class StepGuard(TrainerCallback):
             self._judge(step, "loss", loss, self._losses, section.loss_factor)
         if scaler is None:  # fp16: the scaler itself finds overflowing gradients and skips their updates
             self._judge(step, "gradient norm", norm, self._norms, section.gradient_factor)
-        stuck = None if self.course is None or loss is None else self.course.add(step, loss)
-        if stuck is not None:
-            self._on_stuck(stuck)
+        plateau = None if self.monitor is None or loss is None else self.monitor.add(step, loss)
+        if plateau is not None:
+            self._on_plateau(plateau)
 
     def _figures(self, model: paddle.nn.Layer, with_gradient: bool) -> tuple[float, float]:
         """The step's loss and gradient norm on this process, copied from the device together."""
@@ -145,7 +145,7 @@ class StepGuard(TrainerCallback):
         loss, square = figures.tolist()
         return loss, math.sqrt(square) if square >= 0 else square
 
-    def _judge(self, step: int, figure: str, value: float, usual: Usual, factor: float | None) -> None:
+    def _judge(self, step: int, figure: str, value: float, usual: RunningMedian, factor: float | None) -> None:
         size = usual.size()
         if not math.isfinite(value):
             if self.section.finite:

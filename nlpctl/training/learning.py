@@ -6,7 +6,7 @@ it, or else the first steps of a network with new parameters. The verdict waits 
 
     fall = (guess - recent mean) / guess
     learning   the fall is above LEAST_FALL by more than CERTAINTY standard errors
-    stuck      it is below LEAST_FALL by more than CERTAINTY standard errors
+    plateau    it is below LEAST_FALL by more than CERTAINTY standard errors
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EVERY = 25  # steps between two looks
 
 
 @dataclass(frozen=True)
-class Stuck:
+class Plateau:
     """A loss that does not fall: the mean over the last `steps` steps up to `step`, and what a guess costs.
 
     `constant`: whether that is the best constant answer; else it is the mean of the first steps. `jumps`: the losses
@@ -54,7 +54,7 @@ class Stuck:
     jumps: bool
 
 
-class LossCourse:
+class LossMonitor:
     """The losses of a training, step by step, and the verdict on them."""
 
     def __init__(self, constant: float | None, from_start: bool):
@@ -72,8 +72,8 @@ class LossCourse:
         shares = [total // 4, LATEST] if per_epoch is None else [max(total // 4, per_epoch), LATEST]
         self._earliest = max(EARLIEST, warmup + AFTER_WARMUP, min(shares))
 
-    def add(self, step: int, loss: float) -> Stuck | None:
-        """The loss of a step, counted from 1. Returns the verdict "stuck" once, when it is certain."""
+    def add(self, step: int, loss: float) -> Plateau | None:
+        """The loss of a step, counted from 1. Returns a plateau once, when it is certain."""
         if self.learning is not None or (self.constant is None and not self.from_start):
             return None
         if len(self._first) < FIRST:
@@ -83,7 +83,7 @@ class LossCourse:
             return None
         return self._judge(step)
 
-    def _judge(self, step: int) -> Stuck | None:
+    def _judge(self, step: int) -> Plateau | None:
         recent = list(self._recent)[-max(FIRST, len(self._recent) // 2) :]
         mean, error = statistics.fmean(recent), _error(recent)
         if self.constant is not None:
@@ -98,7 +98,7 @@ class LossCourse:
         elif fall + CERTAINTY * error < LEAST_FALL:
             self.learning = False
             jumps = statistics.pstdev(recent) > 0.1 * guess
-            return Stuck(step, len(recent), mean, guess, self.constant is not None, jumps)
+            return Plateau(step, len(recent), mean, guess, self.constant is not None, jumps)
         return None
 
 
@@ -107,24 +107,24 @@ def _error(losses: Sequence[float]) -> float:
     return statistics.stdev(losses) / math.sqrt(len(losses)) if len(losses) > 1 else math.inf
 
 
-def describe(stuck: Stuck) -> str:
+def describe(plateau: Plateau) -> str:
     """The verdict in one sentence."""
-    guess = "always giving the same answer costs" if stuck.constant else "it began with"
+    guess = "always giving the same answer costs" if plateau.constant else "it began with"
     return (
-        f"the loss does not fall: {stuck.mean:.4f} over the last {stuck.steps} steps up to step {stuck.step}, "
-        f"where {guess} {stuck.guess:.4f}"
+        f"the loss does not fall: {plateau.mean:.4f} over the last {plateau.steps} steps up to step {plateau.step}, "
+        f"where {guess} {plateau.guess:.4f}"
     )
 
 
 def checks(
-    stuck: Stuck | None, run: str, *, learning_rate: float, batch: int, gradient: float | None, frozen: bool
+    plateau: Plateau | None, run: str, *, learning_rate: float, batch: int, gradient: float | None, frozen: bool
 ) -> list[str]:
-    """What to check, in order. `stuck`: None where the scores alone are bad. `run`: as the command line names it.
+    """What to check, in order. `plateau`: None where the scores alone are bad. `run`: as the command line names it.
     `batch`: rows of a step. `gradient`: the usual norm; None: unknown. `frozen`: whether parameters are."""
-    if stuck is None:
+    if plateau is None:
         rate = f"learning rate, {learning_rate:.3g} at its highest: try a tenth and ten times more"
     else:
-        moves = "jump, so a tenth" if stuck.jumps else "hardly move, so ten times more"
+        moves = "jump, so a tenth" if plateau.jumps else "hardly move, so ten times more"
         rate = f"learning rate, {learning_rate:.3g} at this step: the losses {moves} may do"
     norm = "" if gradient is None else f", usually {gradient:.2g}"
     return [
@@ -142,7 +142,7 @@ def checks(
 def warn_not_learning(
     recipe: Recipe,
     events: EventLog,
-    stuck: Stuck,
+    plateau: Plateau,
     *,
     learning_rate: float,
     batch: int,
@@ -154,15 +154,15 @@ def warn_not_learning(
     RunFailed if the recipe wants to stop then (guards.not_learning).
     """
     run = RunDirectory(recipe.run_dir)
-    events.append(NOT_LEARNING, stuck.step, loss=round(stuck.mean, 6), guess=round(stuck.guess, 6))
+    events.append(NOT_LEARNING, plateau.step, loss=round(plateau.mean, 6), guess=round(plateau.guess, 6))
     listed = checks(
-        stuck, str(run.path), learning_rate=learning_rate, batch=batch, gradient=gradient, frozen=frozen
+        plateau, str(run.path), learning_rate=learning_rate, batch=batch, gradient=gradient, frozen=frozen
     )
     lines = [f"  {number}. {check}" for number, check in enumerate(listed, 1)]
     if recipe.guards.not_learning == "stop":
         hint = f"check, in this order, what is below; or go on: {run.to_go_on('--set guards.not_learning=ignore')}"
-        raise RunFailed(problems=[Problem(describe(stuck), hint=hint), *map(Problem, lines)])
-    console.warn(f"{describe(stuck)}; check, in this order:")
+        raise RunFailed(problems=[Problem(describe(plateau), hint=hint), *map(Problem, lines)])
+    console.warn(f"{describe(plateau)}; check, in this order:")
     for line in lines:
         console.note(line)
 

@@ -58,7 +58,7 @@ def settings(network: Any, section: OptimizerSection, learning_rate: float, weig
 
 
 def parameter_report(model: LoadedModel, recipe: Recipe) -> dict[str, Any]:
-    """A summary of the trained parameters, JSON-ready: counts, changes by the recipe, and the distinct settings.
+    """A summary of the trained parameters, JSON-prepared: counts, changes by the recipe, and the distinct settings.
 
     UserError as for `settings`.
     """
@@ -99,7 +99,11 @@ def build_optimizer(
     args: TrainingArguments,
     scheduler: paddle.optimizer.lr.LRScheduler,
 ) -> paddle.optimizer.Optimizer:
-    """The optimizer of PaddleNLP's Trainer for `args`, with the settings of `section`."""
+    """The optimizer of PaddleNLP's Trainer for `args`, with the settings of `section`.
+
+    `scheduler`: the learning rate of each step, whose peak is `args.learning_rate` (`RecipeTrainer.create_scheduler`).
+    A parameter learns at a share of it (optimize_attr), and so by the same schedule.
+    """
     _, options = Trainer.get_optimizer_cls_and_kwargs(args)
     if args.fp16_opt_level == "O2":
         options["multi_precision"] = True
@@ -130,8 +134,8 @@ class DecayPerParameter(paddle.optimizer.AdamW):
         super().__init__(**options)
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
-        """Free the gradients. To fill them with zeros, as Paddle does, takes a hundredth of a step on a CPU; `Reached`
-        does so where it matters."""
+        """Free the gradients. To fill them with zeros, as Paddle does, takes a hundredth of a step on a CPU;
+        `ZeroMissingGradients` does so where it matters."""
         super().clear_grad(set_to_zero=False)
 
     def _append_optimize_op(self, block: Any, param_and_grad: Any) -> Any:
@@ -139,7 +143,7 @@ class DecayPerParameter(paddle.optimizer.AdamW):
         return super()._append_optimize_op(block, param_and_grad)
 
 
-class Reached(TrainerCallback):
+class ZeroMissingGradients(TrainerCallback):
     """The trained parameters that had a gradient once; without one in a step they get one of zeros, as by Paddle's
     clear_grad, so that their moments decay and weight decay goes on.
 

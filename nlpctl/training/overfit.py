@@ -30,7 +30,7 @@ from nlpctl.upstream.parameter_names import fresh_parameter_names
 if TYPE_CHECKING:
     import paddle
 
-    from nlpctl.training.ready import Ready
+    from nlpctl.training.prepare import PreparedTraining
 
     Batch = Mapping[str, paddle.Tensor]
 
@@ -56,7 +56,7 @@ class Attempt:
 
 
 def overfit_batch(recipe: Recipe) -> dict[str, Any]:
-    """Learn one batch of the training rows by heart, and return what was tried, JSON-ready.
+    """Learn one batch of the training rows by heart, and return what was tried, JSON-prepared.
 
     RunFailed if no learning rate brings the loss near zero; UserError as for `train`.
     """
@@ -65,11 +65,11 @@ def overfit_batch(recipe: Recipe) -> dict[str, Any]:
     recipe = dataclasses.replace(recipe, runtime=runtime, loss=dataclasses.replace(recipe.loss, label_smoothing=0.0))
     if recipe.runtime.device == "cpu":
         refuse_half_precision_on_cpu(recipe, cpu_info().trains_in_bfloat16)
-    ready = ready_to_train(recipe)
+    prepared = ready_to_train(recipe)
     # The steps of --max_steps; what the recipe says is meant for its training.
     given, steps = recipe.origins.get("training.max_steps"), recipe.training.max_steps
     by_flag = given is not None and given.source.startswith("--") and steps > 0
-    attempts = learn_one_batch(ready, steps if by_flag else STEPS)
+    attempts = learn_one_batch(prepared, steps if by_flag else STEPS)
     last = attempts[-1]
     if not last.learned:
         tried = ", ".join(f"{a.first_loss:.4f} -> {a.last_loss:.4f} at {a.learning_rate:.3g}" for a in attempts)
@@ -91,54 +91,55 @@ def overfit_batch(recipe: Recipe) -> dict[str, Any]:
     return {"learned": last.learned, "attempts": [dataclasses.asdict(attempt) for attempt in attempts]}
 
 
-def ready_to_train(recipe: Recipe) -> Ready:
+def ready_to_train(recipe: Recipe) -> PreparedTraining:
     """Read the data and build the network of `recipe` in this process. Writes nothing; UserError as for a training."""
     recipe = resolved(recipe)
     setup = prepare_process(recipe.runtime, recipe.training.seed)
     data = read_training_data(task_rows(recipe.task, recipe.data))
     configure_paddle(setup, recipe.training.seed)
     from nlpctl.tasks.base import make_task
-    from nlpctl.training.ready import make_ready
+    from nlpctl.training.prepare import prepare_training
 
     quiet_libraries()
     with fresh_parameter_names():
-        return make_ready(recipe, setup, make_task(recipe, data.labels), data)
+        return prepare_training(recipe, setup, make_task(recipe, data.labels), data)
 
 
 # -- learning ----------------------------------------------------------------------------------------
 
 
-def learn_one_batch(ready: Ready, steps: int) -> list[Attempt]:
-    """Train the network of `ready` on one batch, at most `steps` steps; at other learning rates if one fails.
+def learn_one_batch(prepared: PreparedTraining, steps: int) -> list[Attempt]:
+    """Train the network of `prepared` on one batch, at most `steps` steps; at other learning rates if one fails.
 
     Without dropout, weight decay and warm-up, which are against learning by heart. Writes nothing.
     """
     from nlpctl.models.parameters import trains
     from nlpctl.training.fast_cpu import fast_cpu
 
-    network = ready.model.network
+    network = prepared.model.network
     if not trains(network):
         message = "nothing is left that gradients train, so there is nothing to learn by heart"
-        raise UserError(message, ready.recipe.where("model.freeze"), "freeze less, or train without @[overfit-batch]")
-    batch = one_batch(ready)
+        hint = "freeze less, or train without @[overfit-batch]"
+        raise UserError(message, prepared.recipe.where("model.freeze"), hint)
+    batch = one_batch(prepared)
     _switch_off_dropout(network)
     network.train()
     start = {name: value.numpy() for name, value in network.state_dict().items()}
     attempts: list[Attempt] = []
-    with user_code_blamed(ready.recipe), fast_cpu(ready.recipe, ready.setup.device, network):
+    with user_code_blamed(prepared.recipe), fast_cpu(prepared.recipe, prepared.setup.device, network):
         for factor in FACTORS:
             network.set_state_dict(start)
-            attempts.append(_attempt(ready, batch, ready.recipe.training.learning_rate * factor, steps))
+            attempts.append(_attempt(prepared, batch, prepared.recipe.training.learning_rate * factor, steps))
             if attempts[-1].learned:
                 break
     return attempts
 
 
-def _attempt(ready: Ready, batch: Batch, learning_rate: float, steps: int) -> Attempt:
-    optimizer = _optimizer(ready, learning_rate)
+def _attempt(prepared: PreparedTraining, batch: Batch, learning_rate: float, steps: int) -> Attempt:
+    optimizer = _optimizer(prepared, learning_rate)
     first = loss = math.nan
     for step in range(steps + 1):
-        value = training_loss(ready, batch)
+        value = training_loss(prepared, batch)
         loss = float(value)
         first = loss if step == 0 else first
         if step % EVERY == 0:
@@ -152,28 +153,28 @@ def _attempt(ready: Ready, batch: Batch, learning_rate: float, steps: int) -> At
     return Attempt(learning_rate, first, loss, step)
 
 
-def training_loss(ready: Ready, batch: Batch) -> paddle.Tensor:
+def training_loss(prepared: PreparedTraining, batch: Batch) -> paddle.Tensor:
     """The loss of a batch of `one_batch`, as in training."""
-    task, network, inputs = ready.task, ready.model.network, dict(batch)
+    task, network, inputs = prepared.task, prepared.model.network, dict(batch)
     labels = {name: inputs.pop(name) for name in task.label_names}
-    return ready.user_code.training_loss(task)(network, network, inputs, labels)
+    return prepared.user_code.training_loss(task)(network, network, inputs, labels)
 
 
-def _optimizer(ready: Ready, learning_rate: float) -> paddle.optimizer.Optimizer:
+def _optimizer(prepared: PreparedTraining, learning_rate: float) -> paddle.optimizer.Optimizer:
     """The recipe's, or the user's own, at one learning rate."""
     import paddle
 
     from nlpctl.training.arguments import training_arguments
     from nlpctl.training.optimizer import build_optimizer
 
-    recipe = ready.recipe
+    recipe = prepared.recipe
     training = dataclasses.replace(recipe.training, learning_rate=learning_rate, weight_decay=0.0)
     recipe = dataclasses.replace(recipe, training=training)
-    args = training_arguments(recipe, RunDirectory(recipe.run_dir), ready.setup.device)
+    args = training_arguments(recipe, RunDirectory(recipe.run_dir), prepared.setup.device)
     constant = paddle.optimizer.lr.LambdaDecay(learning_rate, lambda step: 1.0)
-    if ready.user_code.make_optimizer is None:
-        return build_optimizer(ready.model.network, recipe.optimizer, args, constant)
-    optimizer = ready.user_code.optimizer(ready.model.network, args)
+    if prepared.user_code.make_optimizer is None:
+        return build_optimizer(prepared.model.network, recipe.optimizer, args, constant)
+    optimizer = prepared.user_code.optimizer(prepared.model.network, args)
     optimizer.set_lr_scheduler(constant)
     return optimizer
 
@@ -191,27 +192,27 @@ def _switch_off_dropout(network: paddle.nn.Layer) -> None:
 # -- the batch ---------------------------------------------------------------------------------------
 
 
-def one_batch(ready: Ready) -> Batch:
+def one_batch(prepared: PreparedTraining) -> Batch:
     """per_device_train_batch_size rows, drawn by the seed; the first ones of a stream. Masks stay the same."""
     import paddle
 
     from nlpctl.data.batches.collate import raise_failure
 
-    task = ready.task
-    generator = np.random.default_rng(ready.recipe.training.seed)
-    arrays = ready.user_code.collator(task, ready.encoder)(_features(ready, generator))
+    task = prepared.task
+    generator = np.random.default_rng(prepared.recipe.training.seed)
+    arrays = prepared.user_code.collator(task, prepared.encoder)(_features(prepared, generator))
     raise_failure(arrays)
     if task.masks_inputs:
         arrays = task.apply_mask(arrays, generator)
     return {name: paddle.to_tensor(array) for name, array in arrays.items()}
 
 
-def _features(ready: Ready, generator: np.random.Generator) -> Sequence[Any]:
+def _features(prepared: PreparedTraining, generator: np.random.Generator) -> Sequence[Any]:
     """As many as a batch has, of as many rows; of rows with several, drawn from all of them."""
     from nlpctl.training.batches import training_cut
 
-    data, size = ready.data, ready.recipe.training.per_device_train_batch_size
-    cut = training_cut(ready.task, data, ready.encoder)
+    data, size = prepared.data, prepared.recipe.training.per_device_train_batch_size
+    cut = training_cut(prepared.task, data, prepared.encoder)
     if data.train is None:
         return list(islice((part for example in data.training_examples() for part in cut(example)), size))
     rows = generator.permutation(len(data.train))[:size].tolist()
@@ -234,17 +235,17 @@ class UntrainedNetwork:
 
 def untrained_network(recipe: Recipe) -> UntrainedNetwork:
     """The network of `recipe`, and where the gradient of one batch goes."""
-    ready = ready_to_train(recipe)
+    prepared = ready_to_train(recipe)
     from nlpctl.models.parameters import named, trains
     from nlpctl.training.guards import unreached
-    from nlpctl.training.ready import fitted_parameters
+    from nlpctl.training.prepare import fitted_parameters
 
-    network = ready.model.network
+    network = prepared.model.network
     arrays = {name: parameter.numpy() for name, parameter in named(network).items()}
-    fitted = fitted_parameters(ready.task, network)
+    fitted = fitted_parameters(prepared.task, network)
     network.train()
     if not trains(network):
         return UntrainedNetwork(arrays, (), fitted)
     with user_code_blamed(recipe):
-        training_loss(ready, one_batch(ready)).backward()
+        training_loss(prepared, one_batch(prepared)).backward()
     return UntrainedNetwork(arrays, unreached(network), fitted)

@@ -1,7 +1,7 @@
 """What `nlpctl train` refuses before it reads the data and imports Paddle: all that recipe, flags and folders show.
 
 Nothing is written until then. What needs the data or the network is checked where these are read and built
-(data/training_data.py, training/ready.py); `RunDirectory.begin` checks once more what needs the lock of the directory.
+(data/training_data.py, training/prepare.py); `RunDirectory.begin` checks once more what needs the lock of the run.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
     from nlpctl.engines.trained import TrainedModel
-    from nlpctl.training.ready import Ready
+    from nlpctl.training.prepare import PreparedTraining
     from nlpctl.training.trainer import RecipeTrainer, TrainingLoss
 
 
@@ -110,13 +110,13 @@ def _train_in_this_process(
     # Imported only now: device, threads and flags had to be set before Paddle was.
     from nlpctl.tasks.base import make_task
     from nlpctl.training.graph_log import draw_graph
-    from nlpctl.training.ready import make_ready, warn_of_truncated_rows
+    from nlpctl.training.prepare import prepare_training, warn_of_truncated_rows
 
     quiet_libraries()
     with fresh_parameter_names():  # optimizer state is keyed by parameter names
-        ready = make_ready(recipe, setup, make_task(recipe, data.labels), data)
+        prepared = prepare_training(recipe, setup, make_task(recipe, data.labels), data)
         if setup.rank == 0:
-            warn_of_truncated_rows(ready, data)
+            warn_of_truncated_rows(prepared, data)
         # From here on things are written. The run directory of several processes was taken by their parent, or is by
         # the first of them.
         taken: AbstractContextManager[bool] = (
@@ -128,13 +128,13 @@ def _train_in_this_process(
         with taken as goes_on:
             if goes_on and run.last_checkpoint() is None:
                 console.note(f"no checkpoint in {run.path}: starting from the beginning")
-            model = train_and_score(ready, run, from_checkpoint=goes_on, pruner=pruner)
+            model = train_and_score(prepared, run, from_checkpoint=goes_on, pruner=pruner)
             if model is not None:
-                draw_graph(ready, run, model)
+                draw_graph(prepared, run, model)
 
 
 def train_and_score(
-    ready: Ready,
+    prepared: PreparedTraining,
     run: RunDirectory,
     from_checkpoint: bool,
     *,
@@ -151,21 +151,25 @@ def train_and_score(
     from nlpctl.training.final_scores import score_best_model
     from nlpctl.training.optimizer import parameter_report
 
-    if ready.setup.rank == 0:
-        run.update_manifest(parameters=parameter_report(ready.model, ready.recipe))
+    if prepared.setup.rank == 0:
+        run.update_manifest(parameters=parameter_report(prepared.model, prepared.recipe))
     checkpoint = run.last_checkpoint() if from_checkpoint else None
     if checkpoint is not None:
         console.note(f"resuming from {checkpoint}")
-    _fine_tune(ready, run, checkpoint, loss, pruner)
-    if ready.setup.rank != 0:
+    _fine_tune(prepared, run, checkpoint, loss, pruner)
+    if prepared.setup.rank != 0:
         return None
     if finish is not None:
         finish(run.model)
-    return score_best_model(ready, run)  # from disk, so that scores equal those of `nlpctl eval`
+    return score_best_model(prepared, run)  # from disk, so that scores equal those of `nlpctl eval`
 
 
 def _fine_tune(
-    ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: TrainingLoss | None, pruner: TrialPruner | None
+    prepared: PreparedTraining,
+    run: RunDirectory,
+    checkpoint: Path | None,
+    loss: TrainingLoss | None,
+    pruner: TrialPruner | None,
 ) -> None:
     """Train from `checkpoint`, or from the start; then `run.model` holds the best model. When this returns, nothing
     refers to the trainer any more, so that the optimizer's memory is free for the scores."""
@@ -174,13 +178,13 @@ def _fine_tune(
     from nlpctl.training.trainer import RecipeTrainer
 
     callbacks = functools.partial(standard_callbacks, pruner=pruner)
-    trainer = RecipeTrainer(ready, run, checkpoint, callbacks, loss)
+    trainer = RecipeTrainer(prepared, run, checkpoint, callbacks, loss)
     with trainer.facts_recorded():
         if trainer.go_on():
             _run_steps(trainer)
         trainer.fit_layers()
-    if ready.setup.rank == 0:
-        keep_best_model(ready.recipe, run, ready.model, trainer.card, trainer.state)
+    if prepared.setup.rank == 0:
+        keep_best_model(prepared.recipe, run, prepared.model, trainer.card, trainer.state)
 
 
 def _run_steps(trainer: RecipeTrainer) -> None:

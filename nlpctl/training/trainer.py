@@ -1,6 +1,6 @@
 """PaddleNLP's Trainer, with exact resume, atomic checkpoints, and batches by length.
 
-    trainer = RecipeTrainer(ready, run, checkpoint, callbacks)
+    trainer = RecipeTrainer(prepared, run, checkpoint, callbacks)
     if trainer.go_on():                  # as the run did before: its micro-batches, its log; False: nothing to train
         trainer.run(stop)                # PaddleNLP's loop, from the checkpoint
     trainer.fit_layers()                 # the best checkpoint is named in trainer.state
@@ -60,10 +60,10 @@ from nlpctl.training.checkpoints import (
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.early_stopping import patience_of
 from nlpctl.training.guards import StepGuard
-from nlpctl.training.learning import LossCourse, Stuck, warn_not_learning
+from nlpctl.training.learning import LossMonitor, Plateau, warn_not_learning
 from nlpctl.training.oom import MicroBatching, OutOfMemory, is_out_of_memory, record_division, recorded_division
-from nlpctl.training.optimizer import Reached, build_optimizer
-from nlpctl.training.ready import Ready, fitted_parameters
+from nlpctl.training.optimizer import ZeroMissingGradients, build_optimizer
+from nlpctl.training.prepare import PreparedTraining, fitted_parameters
 from nlpctl.training.run_setup import planned_processes
 from nlpctl.upstream.late_parameters import take_late_parameters
 
@@ -252,14 +252,14 @@ class RecipeTrainer(GuardedTrainer):
     - loss: the task's own, or a given one such as a distillation loss; a batch that is cut unevenly between processes
       or accumulation steps still gives the mean over its examples;
     - optimizer: a learning rate and a weight decay per parameter if the recipe gives them;
-    - the user's code (training/user_code.py), which are called as the stock Trainer calls them;
+    - the user's code (training/user_code.py), which is called as the stock Trainer calls it;
     - evaluation: through the task, as `nlpctl eval` does it;
     - guards against out-of-memory, signals and losses that are not finite (`_inner_training_loop`).
     """
 
     def __init__(
         self,
-        ready: Ready,
+        prepared: PreparedTraining,
         run: RunDirectory,
         checkpoint: Path | None,
         callbacks: Callable[[RecipeTrainer], Sequence[TrainerCallback]],
@@ -267,61 +267,61 @@ class RecipeTrainer(GuardedTrainer):
     ):
         """`checkpoint`: the one to go on from; None: from the start. `callbacks`: makes what watches this trainer
         (callbacks.standard_callbacks). `loss`: replaces the task's own, as in a compression."""
-        recipe, task, code, model = ready.recipe, ready.task, ready.user_code, ready.model
-        self.recipe, self.task, self.user_code, self.data = recipe, task, code, ready.data
+        recipe, task, code, model = prepared.recipe, prepared.task, prepared.user_code, prepared.model
+        self.recipe, self.task, self.user_code, self.data = recipe, task, code, prepared.data
         self.loaded = model
-        self.encoder = ready.encoder
+        self.encoder = prepared.encoder
         self.directory = run
         self.checkpoint = checkpoint
         self.card = make_card(recipe, task.labels.names)
         self.training_loss = loss or code.training_loss(task)
-        self.completes = loss is None  # another loss trains all of the network
+        self.fits_layers = loss is None  # another loss trains all of the network
         self.own_schedule = code.make_scheduler is not None  # or one that the user's optimizer comes with
         self.label_loss = code.loss(task)  # of outputs and labels
         self.events = EventLog(run.events_file)
-        self.guard = StepGuard(recipe.guards, self._loss_course(ready, loss), self._not_learning)
-        self.reached = Reached(model.network)
+        self.guard = StepGuard(recipe.guards, self._loss_monitor(prepared, loss), self._not_learning)
+        self.reached = ZeroMissingGradients(model.network)
         self.times = TimeShares()
         self.began_at = 0  # the completed steps when the training began in this process
         self.timed = 0, 0.0  # the completed steps at the last line of the log, and what steps had taken
-        args = training_arguments(recipe, run, ready.setup.device)
-        train = self._training_features(ready, own_loss=loss is None)
+        args = training_arguments(recipe, run, prepared.setup.device)
+        train = self._training_features(prepared, own_loss=loss is None)
         if recipe.data.batch_tokens is not None:
-            self.token_lengths = token_lengths(train, task.collator(ready.encoder, labelled=True), task.label_names)
+            self.token_lengths = token_lengths(train, task.collator(prepared.encoder, labelled=True), task.label_names)
             # The Trainer reports speeds by the rows per batch, and out-of-memory divides them: about their mean.
             sampler = batch_sampler(recipe, self.token_lengths, processes=args.dataset_world_size)
             args.per_device_train_batch_size = rounded(sampler.mean_rows)
         super().__init__(
             model=model.network,
             args=args,
-            data_collator=code.collator(task, ready.encoder),
+            data_collator=code.collator(task, prepared.encoder),
             train_dataset=train,
-            eval_dataset=ready.data.dev,
+            eval_dataset=prepared.data.dev,
             tokenizer=model.tokenizer,
             callbacks=callbacks(self),
         )
         self.remove_callback(PrinterCallback)  # training/callbacks.py prints instead, through nlpctl's console
 
     @staticmethod
-    def _training_features(ready: Ready, own_loss: bool) -> ExampleList | StreamingExamples:
+    def _training_features(prepared: PreparedTraining, own_loss: bool) -> ExampleList | StreamingExamples:
         """What batches are made of: the examples, cut into windows if the task does so. `own_loss`: those that the
         task's own loss is made for."""
-        recipe, task, data = ready.recipe, ready.task, ready.data
+        recipe, task, data = prepared.recipe, prepared.task, prepared.data
         if data.train is not None and own_loss:
-            return task.training_features(data.train, ready.encoder)
+            return task.training_features(data.train, prepared.encoder)
         if data.train is not None:
-            return FeatureList(data.train, functools.partial(task.features, encoder=ready.encoder))
+            return FeatureList(data.train, functools.partial(task.features, encoder=prepared.encoder))
         go_on = RunDirectory(recipe.run_dir).to_go_on()
         return StreamingExamples(
             data.source,
             data.reader,
-            features=functools.partial(task.features, encoder=ready.encoder),
+            features=functools.partial(task.features, encoder=prepared.encoder),
             batch_size=recipe.training.per_device_train_batch_size,
             shuffle_buffer=recipe.data.shuffle_buffer,
             seed=recipe.training.seed,
             on_bad_row=recipe.data.on_bad_row,
-            world_size=ready.setup.world_size,
-            rank=ready.setup.rank,
+            world_size=prepared.setup.world_size,
+            rank=prepared.setup.rank,
             rows=data.streamed,
             fix=f"restore the training data, then run {go_on} to continue from the last checkpoint",
         )
@@ -393,25 +393,25 @@ class RecipeTrainer(GuardedTrainer):
 
     # -- whether the loss falls --------------------------------------------------------------
 
-    def _loss_course(self, ready: Ready, loss: TrainingLoss | None) -> LossCourse | None:
+    def _loss_monitor(self, prepared: PreparedTraining, loss: TrainingLoss | None) -> LossMonitor | None:
         """What watches whether the loss falls; None: nothing does, or it is not known how far it should."""
-        if self.directory.is_of_compress or ready.recipe.guards.not_learning == "ignore" or loss is not None:
+        if self.directory.is_of_compress or prepared.recipe.guards.not_learning == "ignore" or loss is not None:
             return None
-        if ready.setup.rank != 0:
+        if prepared.setup.rank != 0:
             return None
-        own = ready.user_code.criterion is not None  # what a guess costs by a loss of the user's own is not known
-        constant = None if ready.data.train is None or own else ready.task.constant_loss(ready.data.train)
+        own = prepared.user_code.criterion is not None  # what a guess costs by a loss of the user's own is not known
+        constant = None if prepared.data.train is None or own else prepared.task.constant_loss(prepared.data.train)
         # The first steps of new parameters are a guess.
-        parameters = named(ready.model.network)
-        new = any(name in parameters and not parameters[name].stop_gradient for name in ready.model.fresh)
-        return LossCourse(constant, from_start=new and self.checkpoint is None)
+        parameters = named(prepared.model.network)
+        new = any(name in parameters and not parameters[name].stop_gradient for name in prepared.model.fresh)
+        return LossMonitor(constant, from_start=new and self.checkpoint is None)
 
-    def _not_learning(self, stuck: Stuck) -> None:
+    def _not_learning(self, plateau: Plateau) -> None:
         args = self.args
         warn_not_learning(
             self.recipe,
             self.events,
-            stuck,
+            plateau,
             learning_rate=self.optimizer.get_lr(),
             batch=args.per_device_train_batch_size * args.gradient_accumulation_steps * max(args.dataset_world_size, 1),
             gradient=self.guard.usual_gradient,
@@ -446,7 +446,16 @@ class RecipeTrainer(GuardedTrainer):
         world, rank = args.dataset_world_size, args.dataset_rank
         return batch_sampler(self.recipe, lengths, division, processes=world, rank=rank)
 
-    # -- optimizer ---------------------------------------------------------------------------
+    # -- learning rate and optimizer ---------------------------------------------------------
+
+    def create_scheduler(self, num_training_steps: int):
+        """The learning rate of each step. The stock Trainer calls this first, then `create_optimizer`."""
+        self.planned_steps = num_training_steps
+        if self.lr_scheduler is None and self.user_code.make_scheduler is not None:
+            self.lr_scheduler = self.user_code.scheduler(self.args, num_training_steps)
+        # Here training.learning_rate becomes a number of the training: PaddleNLP's get_scheduler makes a schedule of
+        # args.lr_scheduler_type with args.learning_rate as its peak.
+        return super().create_scheduler(num_training_steps)
 
     def create_optimizer(self, lr_scheduler=None):
         if self.optimizer is not None:
@@ -464,12 +473,6 @@ class RecipeTrainer(GuardedTrainer):
         else:
             self.optimizer.set_lr_scheduler(scheduler)
         return self.optimizer
-
-    def create_scheduler(self, num_training_steps: int):
-        self.planned_steps = num_training_steps
-        if self.lr_scheduler is None and self.user_code.make_scheduler is not None:
-            self.lr_scheduler = self.user_code.scheduler(self.args, num_training_steps)
-        return super().create_scheduler(num_training_steps)
 
     def place_batches(self, batches: ResumableBatches | ResumableStream, step: int, updates_per_epoch: int) -> None:
         self.timed = step, self.times.of_steps()
@@ -501,7 +504,7 @@ class RecipeTrainer(GuardedTrainer):
 
     def fit_layers(self) -> None:
         """Fit the layers that no gradient trains, as the task does."""
-        if self.completes:
+        if self.fits_layers:
             self.task.fit_layers(self.loaded.network, self.encoder)
 
     # -- evaluation --------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from nlpctl.errors import UserError
 from nlpctl.runtime.process import set_up_process
 from nlpctl.tasks.base import make_task
 from nlpctl.tasks.few_shot_classification import PairDraw, cosine_loss, logistic_regression
-from nlpctl.training.ready import make_ready
+from nlpctl.training.prepare import prepare_training
 
 
 def test_equal_labels_are_to_meet_and_different_ones_to_part() -> None:
@@ -55,8 +55,8 @@ def test_another_loss_trains_the_head_too(tmp_path, monkeypatch) -> None:
     recipe = load_recipe(RECIPE)
     setup, data = set_up_process(recipe), read_training_data(task_rows(recipe.task, recipe.data))
     for own_loss in (True, False):
-        ready = make_ready(recipe, setup, make_task(recipe, data.labels), data, own_loss=own_loss)
-        head = ready.model.network.classifier.parameters()
+        prepared = prepare_training(recipe, setup, make_task(recipe, data.labels), data, own_loss=own_loss)
+        head = prepared.model.network.classifier.parameters()
         assert [parameter.stop_gradient for parameter in head] == [own_loss] * 2
 
 

@@ -19,7 +19,7 @@ from nlpctl.errors import RunFailed
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.training import checkpoints, diagnosis
-from nlpctl.training.guards import FIRST, RECENT, Usual
+from nlpctl.training.guards import FIRST, RECENT, RunningMedian
 
 TOXIC_LINES = {9, 22, 35}  # of train.tsv: conftest.TOXIC_ROWS, after the header
 
@@ -162,7 +162,7 @@ def test_an_exploding_gradient_and_going_on_regardless(tiny, changed_loss):
 
 
 def test_what_is_usual():
-    usual = Usual()
+    usual = RunningMedian()
     for value in [*range(1, FIRST)]:
         usual.add(float(value))
     assert usual.size() is None

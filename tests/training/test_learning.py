@@ -7,15 +7,15 @@ import random
 
 import pytest
 
-from nlpctl.training.learning import EARLIEST, LossCourse, Stuck, checks, describe
+from nlpctl.training.learning import EARLIEST, LossMonitor, Plateau, checks, describe
 
 LN2 = math.log(2)
 
 
-def verdict(losses, constant=LN2, total=None, warmup=0, per_epoch=100, from_start=True) -> Stuck | None:
-    course = LossCourse(constant, from_start)
-    course.begin(total or len(losses), warmup, per_epoch)
-    found = [stuck for step, loss in enumerate(losses, 1) if (stuck := course.add(step, loss))]
+def verdict(losses, constant=LN2, total=None, warmup=0, per_epoch=100, from_start=True) -> Plateau | None:
+    monitor = LossMonitor(constant, from_start)
+    monitor.begin(total or len(losses), warmup, per_epoch)
+    found = [stuck for step, loss in enumerate(losses, 1) if (stuck := monitor.add(step, loss))]
     assert len(found) <= 1, "told once"
     return found[0] if found else None
 

@@ -12,7 +12,7 @@ from nlpctl.config.schema import GroupSection, OptimizerSection
 from nlpctl.errors import UserError
 from nlpctl.models.changes import freeze, tie
 from nlpctl.models.parameters import named
-from nlpctl.training.optimizer import Reached, Setting, build_optimizer, settings
+from nlpctl.training.optimizer import Setting, ZeroMissingGradients, build_optimizer, settings
 
 RATE, DECAY = 1e-2, 0.1
 
@@ -68,7 +68,7 @@ def test_a_parameter_without_a_gradient_in_a_step_is_moved_as_by_paddle(tmp_path
     found = []
     for make in (stock, built):
         net = network()
-        optimizer, reached = make(net, arguments(tmp_path)), Reached(net)
+        optimizer, reached = make(net, arguments(tmp_path)), ZeroMissingGradients(net)
         for step in range(4):
             hidden = net.ernie.embeddings.word_embeddings.weight.sum()
             loss = hidden if step in (0, 2) else hidden + net.classifier.weight.sum()  # which begins with step 1

@@ -34,7 +34,7 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory
 from nlpctl.tasks.base import Task, task_class
 from nlpctl.training.checkpoints import set_damaged_aside
-from nlpctl.training.ready import make_ready
+from nlpctl.training.prepare import prepare_training
 from nlpctl.training.run_setup import begin_run
 from nlpctl.training.train import train_and_score
 from nlpctl.training.trainer import TrainingLoss
@@ -117,9 +117,9 @@ def train_network(
                 _write_start(recipe, start)
         paddle.seed(recipe.training.seed)
         set_damaged_aside(run, keeps_best=recipe.training.load_best_model_at_end)
-        ready = make_ready(recipe, setup, task, data, own_loss=loss is None)
+        prepared = prepare_training(recipe, setup, task, data, own_loss=loss is None)
         finish = None if drop is None else functools.partial(drop_parameters, layer=drop)
-        train_and_score(ready, run, from_checkpoint=True, loss=loss, finish=finish)
+        train_and_score(prepared, run, from_checkpoint=True, loss=loss, finish=finish)
     return run.model
 
 

@@ -12,7 +12,7 @@ from nlpctl.data.rows.text_rows import TextRows
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.units import PAD, SEP, UNK, UnitEncoder, UnitSettings, UnitTokenizer
 from nlpctl.data.training_data import read_training_data
-from nlpctl.training.ready import warn_of_truncated_rows
+from nlpctl.training.prepare import warn_of_truncated_rows
 
 
 @dataclass
@@ -44,6 +44,6 @@ def test_how_many_are_cut(tmp_path, capfd, rows, uncut, streaming, told):
     )  # fmt: skip
     encoder = UnitEncoder(UnitTokenizer([PAD, UNK, SEP, "a"], UnitSettings()))
     network = SimpleNamespace(config=SimpleNamespace())  # without a limit of its own
-    ready = SimpleNamespace(task=FourTokens(data), encoder=encoder, model=SimpleNamespace(network=network))
-    warn_of_truncated_rows(ready, read_training_data(TextRows(data)))
+    prepared = SimpleNamespace(task=FourTokens(data), encoder=encoder, model=SimpleNamespace(network=network))
+    warn_of_truncated_rows(prepared, read_training_data(TextRows(data)))
     assert f"cut to 4 tokens: {told}" in " ".join(capfd.readouterr().err.split())

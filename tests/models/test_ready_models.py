@@ -17,7 +17,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.errors import UserError
 from nlpctl.inference.ready_models import make_ready
-from nlpctl.models.ready import ReadyModel, ready_model, ready_models
+from nlpctl.models.ready_models import ReadyModel, ready_model, ready_models
 from nlpctl.models.source import package_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +85,7 @@ FROM_THE_CACHE = """
 import dataclasses, sys
 from pathlib import Path
 import nlpctl
-from nlpctl.models.ready import ready_model
+from nlpctl.models.ready_models import ready_model
 from nlpctl.inference.ready_models import make_ready
 entry = dataclasses.replace(ready_model("fill_mask"), source="somebody/stand-in", data={"max_seq_length": 12})
 make_ready(entry, Path(sys.argv[1]))

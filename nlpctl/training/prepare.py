@@ -36,7 +36,7 @@ MOST_BYTES = 4_000_000  # of their texts: seconds with PaddleNLP's tokenizer
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedTraining:
     """Everything that a training needs, already checked. `data.train`: the training rows, balanced by label if
     configured; None for a stream."""
 
@@ -49,9 +49,9 @@ class Ready:
     user_code: UserCode
 
 
-def make_ready(
+def prepare_training(
     recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData, *, own_loss: bool = True
-) -> Ready:
+) -> PreparedTraining:
     """Build the recipe's network, and check the data against it. Writes nothing.
 
     `own_loss`: the task's loss is used; another one, as in a compression, trains all of the network.
@@ -80,7 +80,7 @@ def make_ready(
         task.collect_statistics(train)
         data = replace(data, train=train)
     try_user_code(user_code, setup, task, data, model, encoder)
-    return Ready(recipe, setup, task, data, model, encoder, user_code)
+    return PreparedTraining(recipe, setup, task, data, model, encoder, user_code)
 
 
 def _describe_model(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:
@@ -109,12 +109,12 @@ def fitted_parameters(task: Task, network: Any) -> list[str]:
 # -- rows that are longer than data.max_seq_length ---------------------------------------------------
 
 
-def warn_of_truncated_rows(ready: Ready, data: TrainingData) -> None:
+def warn_of_truncated_rows(prepared: PreparedTraining, data: TrainingData) -> None:
     """Warn if training rows are truncated (data/text/truncated.py), with how many and how much of their text is lost.
 
     `data`: as they were read, before rows were drawn by label.
     """
-    task = ready.task
+    task = prepared.task
     if data.rows.in_windows:  # every token is read, in one window or another
         return
     rows = list(islice(data.training_examples(), FIRST_ROWS)) if data.train is None else data.train
@@ -122,8 +122,8 @@ def warn_of_truncated_rows(ready: Ready, data: TrainingData) -> None:
     size = sum(row.byte_length for row in sample)
     if size > MOST_BYTES:
         sample = _evenly(sample, max(1, len(sample) * MOST_BYTES // size))
-    counter = _TokensOfRows(ready.encoder, "")
-    counter.around = {pair: task.overhead(ready.encoder, pair) for pair in (False, True)}
+    counter = _TokensOfRows(prepared.encoder, "")
+    counter.around = {pair: task.overhead(prepared.encoder, pair) for pair in (False, True)}
     tokens = [row_tokens(list(data.rows.texts(example)), counter, data.rows.one_sequence) for example in sample]
     limit = task.data.max_seq_length
     truncation = count_truncated(tokens, limit)
@@ -139,7 +139,7 @@ def warn_of_truncated_rows(ready: Ready, data: TrainingData) -> None:
         how_many += f" of the {f'first {len(rows):,} ' if stream else ''}training rows"
     unread = percent(truncation.unread)
     message = f"cut to {limit} tokens: {how_many}; {unread} of {'their' if stream else 'all'} tokens are not read"
-    positions = max_positions(ready.model.network)
+    positions = max_positions(prepared.model.network)
     if positions is None or limit < positions:
         most = "" if positions is None else f", at most to {positions}"
         hint = f"raise it{most}, if what stands at the end matters; longer rows cost more time and memory"
