@@ -145,7 +145,7 @@ def build() -> dict[str, str]:
     import paddlenlp
     from paddlenlp.trainer import CompressionArguments, TrainingArguments
 
-    from nlpctl.config.catalogue import FILE
+    from nlpctl.config.hub_names import FILE
     from nlpctl.models.families import known_hub_names
 
     training = list(dataclasses.fields(TrainingArguments))

@@ -20,9 +20,9 @@ from nlpctl import console
 from nlpctl.cli import ASKED
 from nlpctl.compress.strategies import STRATEGIES
 from nlpctl.config.json_schema import recipe_json_schema
-from nlpctl.config.key_use import MANAGED, UNSUPPORTED
 from nlpctl.config.keys import all_keys
 from nlpctl.config.library import shipped_recipes
+from nlpctl.config.refused_keys import MANAGED, UNSUPPORTED
 from nlpctl.errors import EXIT_FAILED, UserError
 from nlpctl.layout import MANIFEST
 from nlpctl.models.ready_models import ready_models

@@ -12,9 +12,9 @@ import typer
 from typer.core import TyperCommand
 
 from nlpctl.cli.field_flags import COMPRESSION, TRAINING, field_flags, take_overrides
-from nlpctl.config.key_use import MANAGED, UNSUPPORTED
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.refused_keys import MANAGED, UNSUPPORTED
 from nlpctl.config.schema import Purpose, Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.ready_models import PREFIX, ready_model

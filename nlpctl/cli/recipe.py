@@ -15,10 +15,10 @@ from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.cli.output import Json, give
 from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.json_schema import recipe_json_schema
-from nlpctl.config.key_use import MANAGED, UNSUPPORTED
 from nlpctl.config.keys import CUTOFF, Key
 from nlpctl.config.library import copy_recipe, shipped_recipes
 from nlpctl.config.positions import display
+from nlpctl.config.refused_keys import MANAGED, UNSUPPORTED
 from nlpctl.config.schema import Purpose, Recipe
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest

@@ -80,18 +80,3 @@ def _annotation(declared: str, default: Any) -> Any:
     inner = declared.removeprefix("Optional[").removesuffix("]") if declared.startswith("Optional[") else declared
     annotation = _ANNOTATIONS[inner]
     return annotation | None if inner != declared or default is None else annotation
-
-
-# --------------------------------------------------------------------------------------------------
-# The names of PaddleNLP's built-in text encoders, such as ernie-3.0-medium-zh.
-#
-# Asking PaddleNLP imports Paddle, and a mistyped path must be told at once. scripts/update_catalogue.py writes the
-# list. Models that others put on the hub (somebody/model) are not in it: a recipe names them, as model.name_or_path.
-
-FILE = "hub_names.json"
-
-
-@functools.cache
-def hub_names() -> frozenset[str]:
-    """Every built-in name of a family with a classifier."""
-    return frozenset(json.loads((DATA / FILE).read_text(encoding="utf-8"))["names"])

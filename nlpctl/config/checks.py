@@ -22,11 +22,11 @@ from typing import Any
 
 from nlpctl.config.distributions import BadDistribution, is_distribution, read_distribution
 from nlpctl.config.environment import checked_environment, flag_environment
-from nlpctl.config.key_use import UNSUPPORTED, turned_on
 from nlpctl.config.keys import all_keys
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 from nlpctl.config.positions import display
 from nlpctl.config.ranges import RANGES
+from nlpctl.config.refused_keys import UNSUPPORTED, turned_on
 from nlpctl.config.schema import (
     Check,
     ColumnsSection,

@@ -10,9 +10,9 @@ import yaml
 
 from nlpctl.config.coerce import Mismatch, resolve_scalar
 from nlpctl.config.interpolate import escape
-from nlpctl.config.key_use import MANAGED
 from nlpctl.config.keys import SECTIONS, keys_of, use_of
 from nlpctl.config.positions import ScalarNode
+from nlpctl.config.refused_keys import MANAGED
 from nlpctl.config.schema import Origin, Recipe
 from nlpctl.names import differing
 
@@ -52,8 +52,8 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return by_name
 
 
-def changed_keys(before: Recipe, after: Recipe, event: Literal["resume", "continue"]) -> list[str]:
-    """The keys with other values, in alphabetical order, but those whose values may change on `event` (KeyUse)."""
+def forbidden_changes(before: Recipe, after: Recipe, event: Literal["resume", "continue"]) -> list[str]:
+    """The keys whose values differ and may not change on `event` (KeyUse.may_change), in alphabetical order."""
     began, now = (flat(recipe_values(recipe, everything=True)) for recipe in (before, after))
     return [name for name in differing(began, now) if not use_of(name).may_change_on(event)]
 

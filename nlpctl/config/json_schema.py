@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nlpctl.config.interpolate import escape
-from nlpctl.config.key_use import MANAGED, UNSUPPORTED
 from nlpctl.config.keys import SECTIONS, Key, keys_of
+from nlpctl.config.refused_keys import MANAGED, UNSUPPORTED
 from nlpctl.config.tasks import known_tasks
 from nlpctl.spelling import spelled
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
+
+from nlpctl.config.refused_keys import REFUSED
 
 Role = Literal[
     "network",  # the network that is trained, and where its weights start
@@ -38,14 +40,14 @@ class KeyUse:
     `may_change`: "resume": in a run that is resumed after an interruption, and in a finished one that is continued;
     "continue": in the latter alone. The weights of a resumed run must not depend on such a key.
     `per_node`: it may differ between the nodes of one training.
-    `fixed`: why no trial of a sweep has a value of its own; None: the key may be tried.
+    `not_searchable`: why no trial of a sweep has a value of its own; None: `search.space` may name the key.
     `with_model`: trained models keep it (task.json), because their answers depend on it.
     """
 
     role: Role
     may_change: Literal["resume", "continue"] | None = None
     per_node: bool = False
-    fixed: str | None = None
+    not_searchable: str | None = None
     with_model: bool = False
 
     def may_change_on(self, event: Literal["resume", "continue"]) -> bool:
@@ -66,16 +68,17 @@ NETWORK = KeyUse("network")
 HEAD = replace(NETWORK, with_model=True)
 
 WEIGHTS = KeyUse("weights")
-LENGTH = replace(WEIGHTS, may_change="continue")  # how long, how fast, and with which checkpoints a training learns
-SCORE = replace(WEIGHTS, fixed=_SAME_SCORE)
-EVALUATIONS = replace(WEIGHTS, fixed=_SAME_EVALUATIONS)
-OF_COMPRESS = replace(WEIGHTS, fixed=_NOT_READ)  # the trainings of compress read it, `train` does not
+# how long, how fast, and with which checkpoints a training learns: a continued one may learn otherwise
+CONTINUABLE = replace(WEIGHTS, may_change="continue")
+SCORE = replace(WEIGHTS, not_searchable=_SAME_SCORE)
+EVALUATIONS = replace(WEIGHTS, not_searchable=_SAME_EVALUATIONS)
+OF_COMPRESS = replace(WEIGHTS, not_searchable=_NOT_READ)  # the trainings of compress read it, `train` does not
 STUDENT = replace(OF_COMPRESS, may_change="resume")
 
-TRIED_ROWS = KeyUse("rows")
-ROWS = replace(TRIED_ROWS, fixed=_SAME_ROWS)
-TEST_ROWS = replace(TRIED_ROWS, fixed="the test split is read for the best alone")
-LABELS = replace(TRIED_ROWS, fixed=_SAME_LABELS)
+SEARCHABLE_ROWS = KeyUse("rows")
+ROWS = replace(SEARCHABLE_ROWS, not_searchable=_SAME_ROWS)
+TEST_ROWS = replace(SEARCHABLE_ROWS, not_searchable="the test split is read for the best alone")
+LABELS = replace(SEARCHABLE_ROWS, not_searchable=_SAME_LABELS)
 COLUMNS = replace(ROWS, with_model=True)
 GROUPS = replace(COLUMNS, may_change="resume")  # the intervals of scores alone depend on it
 LABEL_TEXT = replace(LABELS, with_model=True)
@@ -83,24 +86,24 @@ LABEL_TEXT = replace(LABELS, with_model=True)
 TOKENS = KeyUse("tokens", with_model=True)
 
 ANSWERS = KeyUse("answers", with_model=True)  # and what the network learns, so it may be tried
-DECODING = replace(ANSWERS, fixed=_SAME_ANSWERS)
+DECODING = replace(ANSWERS, not_searchable=_SAME_ANSWERS)
 
-MACHINE = KeyUse("machine", may_change="resume", fixed=_OF_MACHINE)
+MACHINE = KeyUse("machine", may_change="resume", not_searchable=_OF_MACHINE)
 NODE = replace(MACHINE, per_node=True)
 SPEED = KeyUse("machine", may_change="resume")
 
 OUTPUT = KeyUse("output", may_change="resume")
-FOLDER = replace(OUTPUT, per_node=True, fixed=_OWN_FOLDER)
+FOLDER = replace(OUTPUT, per_node=True, not_searchable=_OWN_FOLDER)
 RECORD = KeyUse("output", may_change="continue")  # a run that is resumed has one record from its first step to its last
 
-CANDIDATES = KeyUse("candidates", may_change="resume", fixed=_NOT_READ)
-CHOICE = KeyUse("command", may_change="resume", fixed=_NOT_READ)
-CONFIDENCE = replace(CHOICE, may_change=None)  # the scores at the end of a training depend on it
-SEARCH = KeyUse("command", fixed="it says how the others are tried")
-MORE_TRIALS = replace(SEARCH, may_change="resume")  # a sweep that goes on may try more
+CANDIDATES = KeyUse("candidates", may_change="resume", not_searchable=_NOT_READ)
+COMMAND = KeyUse("command", may_change="resume", not_searchable=_NOT_READ)
+CONFIDENCE = replace(COMMAND, may_change=None)  # the scores at the end of a training depend on it
+SEARCH = KeyUse("command", not_searchable="it says how the others are tried")
+SEARCH_BUDGET = replace(SEARCH, may_change="resume")  # a sweep that goes on may try more
 
 # The task, and keys that other versions of nlpctl had: all may depend on them.
-UNKNOWN = TRIED_ROWS
+UNKNOWN = SEARCHABLE_ROWS
 
 
 # -- what PaddleNLP's arguments are for ------------------------------------------------------------
@@ -114,14 +117,14 @@ TRAINING_ARGUMENTS: Mapping[KeyUse, str] = {
         remove_unused_columns optim lazy_data_processing to_static ignore_save_lr_and_optim
     """,
     # logging_steps stands for eval_steps where that is not set, so the best checkpoint may depend on it
-    LENGTH: """
+    CONTINUABLE: """
         learning_rate weight_decay max_grad_norm num_train_epochs max_steps lr_scheduler_type warmup_ratio warmup_steps
         save_steps logging_steps
     """,
     SCORE: "metric_for_best_model greater_is_better",
     EVALUATIONS: "load_best_model_at_end",
     replace(EVALUATIONS, may_change="continue"): "evaluation_strategy eval_steps save_strategy",
-    replace(WEIGHTS, fixed=_SAME_ROWS): "max_evaluate_steps",
+    replace(WEIGHTS, not_searchable=_SAME_ROWS): "max_evaluate_steps",
     FOLDER: "output_dir logging_dir",
     OUTPUT: "disable_tqdm save_total_limit skip_memory_metrics skip_profile_timer",
     RECORD: "logging_strategy logging_first_step report_to run_name",
@@ -131,7 +134,7 @@ TRAINING_ARGUMENTS: Mapping[KeyUse, str] = {
 }
 
 COMPRESSION_ARGUMENTS: Mapping[KeyUse, str] = {
-    CHOICE: "strategy",
+    COMMAND: "strategy",
     CANDIDATES: """
         input_dtype prune_embeddings onnx_format width_mult_list weight_quantize_type activation_quantize_type algo_list
         batch_num_list batch_size_list round_type bias_correction input_infer_model_path use_pact moving_rate
@@ -145,60 +148,6 @@ ARGUMENT_PATHS: Mapping[str, PathKind] = {
 }
 
 
-# --------------------------------------------------------------------------------------------------
-# Arguments that a recipe may not set, and why. MANAGED: nlpctl sets them itself; setting one would either do nothing or
-# work against it. UNSUPPORTED: nlpctl does not do what they ask for; values that leave them off are accepted, so that
-# command lines of PaddleNLP can be kept. The reference lists both apart from the others, `nlpctl recipe flags` the
-# latter.
-
-MANAGED: Mapping[str, str] = {
-    "training.device": "use runtime.device (or @[runtime.device]): it must take effect before Paddle is imported",
-    "training.no_cuda": "use runtime.device: cpu (or @[runtime.device=cpu])",
-    "training.local_rank": "use runtime.devices or runtime.nproc (@[runtime.devices=0,1] or @[runtime.nproc=2])",
-    "training.overwrite_output_dir": "use the flag @[overwrite=true] of the command",
-    "training.resume_from_checkpoint": "use the flag @[resume=true] of `nlpctl train`",
-    "training.ignore_data_skip": "delete it: a resumed run continues exactly where it stopped; skipping costs nothing",
-    "training.ignore_load_lr_and_optim": "delete it: a resumed run needs them; to start from weights alone, give the "
-    "checkpoint as model.name_or_path of a new run",
-    "training.prediction_loss_only": "delete it: the scores of an evaluation need its predictions",
-    "training.do_train": "run `nlpctl train`",
-    "training.do_predict": "run `nlpctl predict`",
-    "training.do_export": "leave it out: training and exporting are two commands",
-    "training.past_index": "delete it: no model of nlpctl remembers earlier batches",
-    "training.label_names": "the task knows its label names",
-    "training.wandb_api_key": "set the environment variable WANDB_API_KEY: a run keeps a copy of its recipe",
-    "compression.do_compress": "leave it out: training and compressing are two commands",
-}
-
-_WHOLE_NETWORK = (
-    "every process holds the whole network; for several cards use runtime.devices (@[runtime.devices=0,1]), for less "
-    "memory training.sharding: stage1"
-)
-_WHOLE_CHECKPOINT = "a checkpoint is whole and in one place, however many processes train"
-
-UNSUPPORTED: Mapping[str, str] = {
-    "training.tensor_parallel_degree": _WHOLE_NETWORK,
-    "training.tensor_parallel_config": _WHOLE_NETWORK,
-    "training.pipeline_parallel_degree": _WHOLE_NETWORK,
-    "training.pipeline_parallel_config": _WHOLE_NETWORK,
-    "training.sep_parallel_degree": _WHOLE_NETWORK,
-    "training.use_expert_parallel": _WHOLE_NETWORK,
-    "training.enable_auto_parallel": _WHOLE_NETWORK,
-    "training.hybrid_parallel_topo_order": _WHOLE_NETWORK,
-    "training.distributed_dataloader": "every process reads the data itself",
-    "training.sharding_degree": "PaddleNLP renamed it: use training.sharding_parallel_degree",
-    "training.sharding_parallel_config": "none of its options was tested; training.sharding: stage1 needs none",
-    "training.save_sharded_model": _WHOLE_CHECKPOINT,
-    "training.load_sharded_model": _WHOLE_CHECKPOINT,
-    "training.unified_checkpoint": _WHOLE_CHECKPOINT,
-    "training.unified_checkpoint_config": _WHOLE_CHECKPOINT,
-    "training.force_reshard_pp": _WHOLE_CHECKPOINT,
-    "training.flatten_param_grads": "PaddlePaddle does it on NPU devices only",
-}
-
-REFUSED: Mapping[str, str] = {**MANAGED, **UNSUPPORTED}
-
-
 def use_of_argument(section: str, name: str) -> KeyUse:
     """The use of an argument of PaddleNLP, a key of section training or compression. KeyError: the tables lack it."""
     tables = {"training": TRAINING_ARGUMENTS, "compression": COMPRESSION_ARGUMENTS}
@@ -208,8 +157,3 @@ def use_of_argument(section: str, name: str) -> KeyUse:
     if f"{section}.{name}" in REFUSED:  # no recipe sets it
         return {"training": WEIGHTS, "compression": CANDIDATES}[section]
     raise KeyError(f"{section}.{name} has no use in {__name__}")
-
-
-def turned_on(value: Any) -> bool:
-    """Whether a value of an UNSUPPORTED field asks for something: not null, "", false, or a degree of at most 1."""
-    return value > 1 if isinstance(value, int) and not isinstance(value, bool) else bool(value)

@@ -15,11 +15,11 @@ from typing import Any
 from nlpctl.config.checks import check
 from nlpctl.config.coerce import coerce_sections
 from nlpctl.config.interpolate import escape, interpolate
-from nlpctl.config.key_use import MANAGED
 from nlpctl.config.keys import find_key
 from nlpctl.config.opened_files import refuse_files_outside, with_copies, without_new_cache
 from nlpctl.config.paths import NAMES, absolute, inputs_of, resolve_paths
 from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, merge, parse_yaml
+from nlpctl.config.refused_keys import MANAGED
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Purpose, Recipe
 from nlpctl.config.sources import read_source, tree_of_values
 from nlpctl.config.task_file import TaskFile

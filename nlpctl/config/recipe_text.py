@@ -18,7 +18,7 @@ from nlpctl.config.dump import to_yaml
 from nlpctl.config.library import shipped_root
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe, SplitFilesSection
-from nlpctl.config.tasks import Start
+from nlpctl.config.tasks import Preset
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic
 from nlpctl.layout import MANIFEST
@@ -27,16 +27,16 @@ _WIDTH = 120
 _SMALL = 0.01  # smaller numbers are written as 5e-3
 _COMMENT_AT = 36  # the column of the comments, where the line is short enough
 
-Tree = dict[str, Any]  # name -> Start or Tree
+Tree = dict[str, Any]  # name -> Preset or Tree
 
 
-def recipe_text(head: Sequence[str], starts: Sequence[Start], hints: Sequence[Start] = ()) -> str:
+def recipe_text(head: Sequence[str], presets: Sequence[Preset], hints: Sequence[Preset] = ()) -> str:
     """The text of a recipe. `head`: the lines of the comment above; `hints`: values that stand as comments below.
 
-    Of several starts with the same key the last one counts, at the place of the first.
+    Of several presets with the same key the last one counts, at the place of the first.
     """
     lines = [f"# {line}".rstrip() for line in head]
-    lines += _lines(_tree(starts), "")
+    lines += _lines(_tree(presets), "")
     if hints:
         lines += ["", "# To try:"]
         lines += [line for hint in hints for line in _hint(hint)]
@@ -60,28 +60,28 @@ def _inner(value: Any) -> str:
     return to_yaml([value]).strip()[1:-1]
 
 
-def _tree(starts: Sequence[Start]) -> Tree:
+def _tree(presets: Sequence[Preset]) -> Tree:
     tree: Tree = {}
-    for start in starts:
-        *sections, name = start.key.split(".")
+    for preset in presets:
+        *sections, name = preset.key.split(".")
         place = tree
         for section in sections:
             place = place.setdefault(section, {})
-        place[name] = start
+        place[name] = preset
     return tree
 
 
 def _lines(tree: Tree, indent: str) -> list[str]:
     lines: list[str] = []
     for name, entry in tree.items():
-        if isinstance(entry, Start):
+        if isinstance(entry, Preset):
             lines += _commented(f"{indent}{name}: {value_text(entry.value)}", entry.why, indent)
         else:
             lines += [f"{indent}{name}:", *_lines(entry, f"{indent}  ")]
     return lines
 
 
-def _hint(hint: Start) -> list[str]:
+def _hint(hint: Preset) -> list[str]:
     """A value as a comment that works once its mark is removed."""
     section, _, rest = hint.key.partition(".")
     inner: Any = hint.value

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from nlpctl.config.key_use import MANAGED, REFUSED, UNSUPPORTED
 from nlpctl.config.keys import SECTIONS, Key, all_keys
+from nlpctl.config.refused_keys import MANAGED, REFUSED, UNSUPPORTED
 from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo
 from nlpctl.errors import UserError
 from nlpctl.report.markdown import markdown_table

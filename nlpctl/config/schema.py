@@ -25,17 +25,16 @@ from nlpctl.config.catalogue import compression_fields, training_fields
 from nlpctl.config.input_formats import OF_DATA
 from nlpctl.config.key_use import (
     ANSWERS,
-    CHOICE,
     COLUMNS,
+    COMMAND,
     CONFIDENCE,
+    CONTINUABLE,
     DECODING,
     GROUPS,
     HEAD,
     LABEL_TEXT,
     LABELS,
-    LENGTH,
     MACHINE,
-    MORE_TRIALS,
     NETWORK,
     NODE,
     OF_COMPRESS,
@@ -43,10 +42,11 @@ from nlpctl.config.key_use import (
     ROWS,
     SCORE,
     SEARCH,
+    SEARCH_BUDGET,
+    SEARCHABLE_ROWS,
     STUDENT,
     TEST_ROWS,
     TOKENS,
-    TRIED_ROWS,
     WEIGHTS,
     KeyUse,
     PathKind,
@@ -88,7 +88,7 @@ class CompressionKeys:
 
     evaluate: str | None = key(
         None,
-        CHOICE,
+        COMMAND,
         "Your own score, package.module:function(predict, rows) -> number or dict of numbers; higher is better, of a "
         "dict the first entry is used. It runs with your rights: name only code you trust.",
     )
@@ -98,25 +98,25 @@ class CompressionKeys:
         "Your own loss, package.module:function(outputs, labels) -> scalar: used by qat for training, by dynabert for "
         "importance, and weighted by distillation.hard. It runs with your rights: name only code you trust.",
     )
-    max_drop: float = key(0.5, CHOICE, "How many points the best may score below the uncompressed model on dev.")
+    max_drop: float = key(0.5, COMMAND, "How many points the best may score below the uncompressed model on dev.")
     sure: float | None = key(
         None,
-        CHOICE,
+        COMMAND,
         "How sure the choice must be that the drop is within max_drop, such as 0.9: in this share of resampled dev "
         "splits. Default: the drop on dev as it is.",
     )
     target: Literal["throughput", "latency", "size"] = key(
         "throughput",
-        CHOICE,
+        COMMAND,
         "What to optimise: rows per second at the largest of batch_sizes, latency of a batch at the smallest, or size "
         "on disk.",
     )
     budget: str | None = key(
         None,
-        CHOICE,
+        COMMAND,
         "Time budget, such as 30m or 1h30m; the most promising candidates are tried first. Default: no limit.",
     )
-    batch_sizes: tuple[int, ...] = key((1, 32), CHOICE, "Batch sizes that candidates are timed with.")
+    batch_sizes: tuple[int, ...] = key((1, 32), COMMAND, "Batch sizes that candidates are timed with.")
 
 
 def parse_width(text: str) -> Fraction:
@@ -462,12 +462,12 @@ class SearchSection:
     )
     trials: int | None = key(
         None,
-        MORE_TRIALS,
+        SEARCH_BUDGET,
         f"How many trials; default: the whole grid, with a budget as many as it allows, else {TRIALS}.",
     )
     budget: str | None = key(
         None,
-        MORE_TRIALS,
+        SEARCH_BUDGET,
         "Time budget, such as 30m or 8h: no trial begins that would probably exceed it. Default: no limit.",
     )
     metric: str | None = key(
@@ -689,7 +689,7 @@ class BalanceSection:
 class DataSection:
     """Data sources, formats and batching."""
 
-    train: tuple[str, ...] = key((), TRIED_ROWS, "Training file, or a list of files.", path="input")
+    train: tuple[str, ...] = key((), SEARCHABLE_ROWS, "Training file, or a list of files.", path="input")
     dev: tuple[str, ...] = key((), ROWS, "Development file(s): select the model, tune thresholds.", path="input")
     test: tuple[str, ...] = key(
         (), TEST_ROWS, "Test file(s): scored once at the end, never used to select.", path="input"
@@ -744,7 +744,7 @@ class DataSection:
         path="text",
     )
     tag_map: Mapping[str, str] = mapping_key(
-        TRIED_ROWS,
+        SEARCHABLE_ROWS,
         "Tagging, when a trained model is trained further: type (or tag) of the data to that of the model which means "
         "the same, such as PERSON: PER. What the model learnt of PER is where PERSON starts.",
     )
@@ -766,7 +766,7 @@ class DataSection:
     )
     streaming: bool = key(
         False,
-        TRIED_ROWS,
+        SEARCHABLE_ROWS,
         "Read the training data as a stream in constant memory (needs training.max_steps and data.labels).",
     )
     shuffle_buffer: int = key(10000, WEIGHTS, "Rows held for shuffling when streaming.")
@@ -816,8 +816,8 @@ class OptimizerSection:
 class EarlyStoppingSection:
     """Stop when the watched metric no longer improves (needs load_best_model_at_end)."""
 
-    patience: int | None = key(None, LENGTH, "Evaluations without improvement before training stops; null: never.")
-    min_delta: float = key(0.0, LENGTH, "Smallest change of the metric that counts as an improvement.")
+    patience: int | None = key(None, CONTINUABLE, "Evaluations without improvement before training stops; null: never.")
+    min_delta: float = key(0.0, CONTINUABLE, "Smallest change of the metric that counts as an improvement.")
 
 
 @dataclass(frozen=True)
@@ -892,25 +892,25 @@ class InferenceSection:
 
     engine: Literal["auto", "dygraph", "paddle", "onnxruntime"] = key(
         "auto",
-        CHOICE,
+        COMMAND,
         "dygraph: Paddle in eager mode; paddle: Paddle Inference (oneDNN on CPU); onnxruntime. auto: for an export "
         "the fastest on this machine, for a plain model dygraph.",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = key(
         "auto",
-        CHOICE,
+        COMMAND,
         "Arithmetic of the engine. auto: the fastest that this machine supports and that decided well enough when the "
         "model was exported.",
     )
     max_drop: float = key(
         0.5,
-        CHOICE,
+        COMMAND,
         "How many points the score on dev may fall against fp32 for auto to use a precision; for exports that know "
         "their dev scores.",
     )
     min_agreement: float = key(
         0.99,
-        CHOICE,
+        COMMAND,
         "Least share of rows with the same decision as fp32 at export for auto to use a precision; for exports without "
         "dev scores.",
     )
@@ -920,7 +920,7 @@ class InferenceSection:
         "Answers that are less probable than this are withheld, such as 0.9 (docs/decisions.md): the label is null, "
         "entities and labels of several are left out.",
     )
-    tensorrt: bool = key(False, CHOICE, "Paddle Inference on GPU: run the graph with TensorRT.")
+    tensorrt: bool = key(False, COMMAND, "Paddle Inference on GPU: run the graph with TensorRT.")
 
 
 # -- the sections training and compression: PaddleNLP's fields, and nlpctl's own ------------------

@@ -10,10 +10,10 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from nlpctl.config.key_use import REFUSED
 from nlpctl.config.keys import SECTIONS, Key, all_keys, find_key, nearest_key, use_of
 from nlpctl.config.positions import ListNode, LoadLog, Mismatch, Node, TableNode
 from nlpctl.config.ranges import RANGES
+from nlpctl.config.refused_keys import REFUSED
 from nlpctl.config.schema import RANGE_FORMS, TRIALS, Axis, SearchSection
 
 CHOICES, STEP, WHEN = "choices", "step", "when"
@@ -81,7 +81,7 @@ def _searchable(dotted: str, log: LoadLog) -> Key:
             "there is no such key", f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys"
         )
     inside = [name for name in all_keys() if f"{name}.".startswith(f"{key.dotted}.")]  # several in a section
-    reasons = {use_of(name).fixed for name in inside if not all_keys()[name].section}
+    reasons = {use_of(name).not_searchable for name in inside if not all_keys()[name].section}
     reason = REFUSED.get(dotted) or (reasons.pop() if len(reasons) == 1 else None)
     if reason is not None:
         raise BadAxis(f"it cannot be tried: {reason}", "leave it out")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.catalogue import hub_names
+from nlpctl.config.hub_names import hub_names
 from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_recipes
 from nlpctl.config.positions import (
     ListNode,

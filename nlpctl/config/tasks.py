@@ -20,7 +20,7 @@ from nlpctl.names import nearest
 
 
 @dataclass(frozen=True)
-class Start:
+class Preset:
     """A value that a new recipe begins with: the dotted key, the value, and the reason, as a comment."""
 
     key: str
@@ -32,9 +32,9 @@ class Start:
 class TaskInfo:
     """One task: its name and meaning in recipes, where its code is, and what the commands may do with it.
 
-    `task`, `rows`, `settle` and `soft_loss` are written package.module:NAME and imported by `load` when they are
-    needed. For the first two, NAME is a class, or a function without arguments that gives it, so that one module can
-    hold a description and its code.
+    `task`, `rows`, `resolve_by_model` and `soft_loss` are written package.module:NAME and imported by `load` when they
+    are needed. For the first two, NAME is a class, or a function without arguments that gives it, so that one module
+    can hold a description and its code.
     """
 
     name: str
@@ -51,7 +51,7 @@ class TaskInfo:
     labelled: bool = True  # it has a label set: data.labels, or collected from the training rows
     pairs: bool = False  # it needs data.columns.text_pair
     tags: bool = False  # it labels words, not texts
-    settle: str | None = None  # a function (recipe) -> recipe: decides, without Paddle, what the model's files decide
+    resolve_by_model: str | None = None  # a function (recipe) -> recipe with what the model's files decide; no Paddle
     window_frame: int | None = None  # least tokens next to the text where windows must overlap; None: nothing to check
 
     # -- what its scores and mistakes mean --
@@ -70,8 +70,8 @@ class TaskInfo:
     problem_type: str | None = None  # of config.json, where several tasks have the same class
 
     # -- what a new recipe of it begins with --
-    starts: tuple[Start, ...] = ()
-    from_scratch: tuple[Start, ...] = ()  # where no pretrained encoder is at hand
+    presets: tuple[Preset, ...] = ()
+    from_scratch: tuple[Preset, ...] = ()  # where no pretrained encoder is at hand
 
     def greater_is_better(self, metric: str) -> bool:
         """Whether more of `metric` is better; it may be written with "eval_" before it.
@@ -91,33 +91,35 @@ class TaskInfo:
 SCRATCH = "model.from_scratch."
 
 WITH_CRF = (
-    Start("model.head", "crf", "scores whole sequences of tags: learns that no I-PER follows an O"),
-    Start("optimizer.groups", [{"match": "crf", "learning_rate": 0.01}], "transitions start at random: they need more"),
-    Start("training.metric_for_best_model", "f1", "type and both ends right"),
+    Preset("model.head", "crf", "scores whole sequences of tags: learns that no I-PER follows an O"),
+    Preset(
+        "optimizer.groups", [{"match": "crf", "learning_rate": 0.01}], "transitions start at random: they need more"
+    ),
+    Preset("training.metric_for_best_model", "f1", "type and both ends right"),
 )
 
 TRANSFORMER = (
-    Start(f"{SCRATCH}architecture", "ernie"),
-    Start(f"{SCRATCH}hidden_size", 128),
-    Start(f"{SCRATCH}num_hidden_layers", 2),
-    Start(f"{SCRATCH}num_attention_heads", 4),
-    Start(f"{SCRATCH}intermediate_size", 512),
-    Start("training.learning_rate", 1e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
+    Preset(f"{SCRATCH}architecture", "ernie"),
+    Preset(f"{SCRATCH}hidden_size", 128),
+    Preset(f"{SCRATCH}num_hidden_layers", 2),
+    Preset(f"{SCRATCH}num_attention_heads", 4),
+    Preset(f"{SCRATCH}intermediate_size", 512),
+    Preset("training.learning_rate", 1e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
 )
 
 CONVOLUTION = (
-    Start(f"{SCRATCH}architecture", "textcnn", "bilstm reads the order of words too, and is slower"),
-    Start(f"{SCRATCH}unit", "words", "Chinese is split by jieba"),
-    Start(f"{SCRATCH}vocab_size", 20000),
-    Start(f"{SCRATCH}dropout", 0.5, "few rows and many parameters: without dropout the network overfits"),
-    Start("training.learning_rate", 1e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
+    Preset(f"{SCRATCH}architecture", "textcnn", "bilstm reads the order of words too, and is slower"),
+    Preset(f"{SCRATCH}unit", "words", "Chinese is split by jieba"),
+    Preset(f"{SCRATCH}vocab_size", 20000),
+    Preset(f"{SCRATCH}dropout", 0.5, "few rows and many parameters: without dropout the network overfits"),
+    Preset("training.learning_rate", 1e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
 )
 
 RECURRENT = (
-    Start(f"{SCRATCH}architecture", "bigru"),
-    Start(f"{SCRATCH}num_hidden_layers", 2),
-    Start(f"{SCRATCH}dropout", 0.5, "few sentences and many parameters: without dropout the network overfits"),
-    Start("training.learning_rate", 2e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
+    Preset(f"{SCRATCH}architecture", "bigru"),
+    Preset(f"{SCRATCH}num_hidden_layers", 2),
+    Preset(f"{SCRATCH}dropout", 0.5, "few sentences and many parameters: without dropout the network overfits"),
+    Preset("training.learning_rate", 2e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
 )
 
 SEQUENCE_CLASSIFICATION = TaskInfo(
@@ -160,7 +162,7 @@ MULTI_LABEL_CLASSIFICATION = TaskInfo(
     soft_loss="nlpctl.compress.networks.soft_targets:many_label_loss",
     network_class="SequenceClassification",
     problem_type="multi_label_classification",
-    starts=(Start("training.metric_for_best_model", "micro_f1"),),
+    presets=(Preset("training.metric_for_best_model", "micro_f1"),),
     from_scratch=CONVOLUTION,
 )
 
@@ -199,11 +201,11 @@ SEMANTIC_INDEXING = TaskInfo(
     mistakes="do not rank the right text first",
     vectors=True,
     soft_loss="nlpctl.compress.networks.soft_targets:vector_loss",
-    starts=(
-        Start(
+    presets=(
+        Preset(
             "retrieval.pooling", "mean", "the vector of a text is the mean over its tokens; or cls, its first token's"
         ),
-        Start("training.metric_for_best_model", "recall@10", "share of texts whose partner is among the first ten"),
+        Preset("training.metric_for_best_model", "recall@10", "share of texts whose partner is among the first ten"),
     ),
     from_scratch=TRANSFORMER,
 )
@@ -231,13 +233,13 @@ QUESTION_ANSWERING = TaskInfo(
     pool="scores",
     soft_loss="nlpctl.compress.networks.soft_targets:span_loss",
     network_class="QuestionAnswering",
-    starts=(
-        Start("data.doc_stride", 128, "longer texts are read in windows that advance by so many tokens"),
-        Start("training.metric_for_best_model", "f1"),
+    presets=(
+        Preset("data.doc_stride", 128, "longer texts are read in windows that advance by so many tokens"),
+        Preset("training.metric_for_best_model", "f1"),
     ),
     from_scratch=(
         *TRANSFORMER,
-        Start(
+        Preset(
             f"{SCRATCH}hidden_size", 128, "reading needs an encoder pre-trained on the language: expect poor answers"
         ),
     ),
@@ -267,7 +269,7 @@ TOKEN_CLASSIFICATION = TaskInfo(
     distillable=True,
     soft_loss="nlpctl.compress.networks.soft_targets:tag_loss",
     network_class="TokenClassification",
-    starts=WITH_CRF,
+    presets=WITH_CRF,
     from_scratch=RECURRENT,
 )
 
@@ -284,7 +286,7 @@ LEXICAL_ANALYSIS = TaskInfo(
     pool="probabilities",
     distillable=True,
     soft_loss="nlpctl.compress.networks.soft_targets:tag_loss",
-    starts=WITH_CRF,
+    presets=WITH_CRF,
     from_scratch=RECURRENT,
 )
 
@@ -382,12 +384,12 @@ FEW_SHOT_CLASSIFICATION = TaskInfo(
     ),
     formats=ANNOTATED,
     checks=(_template, _words_for_labels, _keys_of_the_other_method, _own_loss_of_pairs, _pairs_are_drawn_from_memory),
-    settle="nlpctl.models.few_shot_method:resolve_method",
+    resolve_by_model="nlpctl.models.few_shot_method:resolve_method",
     explainable=True,
     augmentable=True,
     soft_loss="nlpctl.compress.networks.soft_targets:label_loss",
-    starts=(
-        Start(
+    presets=(
+        Preset(
             "few_shot.method",
             "contrastive",
             "pairs of rows train a sentence encoder; prompt: see docs/tasks.md, needs an encoder that predicts words",
@@ -450,10 +452,10 @@ def greater_is_better(recipe: Recipe, metric: str) -> bool:
     return task_info(recipe.task).greater_is_better(metric)
 
 
-def resolved(recipe: Recipe) -> Recipe:
+def resolve_by_model(recipe: Recipe) -> Recipe:
     """`recipe` with what only the files of its model decide, for whatever builds the task that it would train."""
-    settle = task_info(recipe.task).settle
-    return recipe if settle is None else load(settle)(recipe)
+    function = task_info(recipe.task).resolve_by_model
+    return recipe if function is None else load(function)(recipe)
 
 
 def _imported(name: str) -> TaskInfo:

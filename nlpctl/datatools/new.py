@@ -17,7 +17,7 @@ from nlpctl.config.input_formats import INPUT_FORMATS, OF_DATA
 from nlpctl.config.load import load_recipe
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_text import named_from, recipe_text
-from nlpctl.config.tasks import Start, TaskInfo, find_task, known_tasks, load_class, nearest_task
+from nlpctl.config.tasks import Preset, TaskInfo, find_task, known_tasks, load_class, nearest_task
 from nlpctl.data.readers.packed import PACKED, stem_of, suffix_of
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.validate import column_problems
@@ -104,22 +104,22 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
         encoder = dataclasses.replace(encoder, name=named_from(output.parent, folder))
     absolute = {split: [os.path.abspath(each.path)] for split, each in previews.items()}
     data = values.data_values(previews, absolute, columns, _rows(task)) | {
-        start.key.removeprefix("data."): start.value for start in match.starts if start.key.startswith("data.")
+        preset.key.removeprefix("data."): preset.value for preset in match.presets if preset.key.startswith("data.")
     }
     seen = values.summarise_data(task, data)
     paths = {split: each.path for split, each in previews.items()}
 
     def text(paths: Mapping[str, Path], seen_here: DataSummary | None) -> str:
         named = {split: named_from(output.parent, path) for split, path in paths.items()}
-        starts = [
-            Start("task", task.name, match.reason),
-            *values.model_starts(task, encoder, about),
-            *values.section_starts(data | named, seen_here),
-            *match.starts,
-            Start("training.output_dir", f"outputs/{output.stem}"),
-            *values.measured_starts(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths),
+        presets = [
+            Preset("task", task.name, match.reason),
+            *values.model_presets(task, encoder, about),
+            *values.section_presets(data | named, seen_here),
+            *match.presets,
+            Preset("training.output_dir", f"outputs/{output.stem}"),
+            *values.measured_presets(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths),
         ]
-        return recipe_text(_head(output, task), values.in_order(starts), values.hints(task, seen, gpu))
+        return recipe_text(_head(output, task), values.in_order(presets), values.hints(task, seen, gpu))
 
     folder = None if "dev" in previews else _parts_folder(given, ask, output)
     if folder is not None:

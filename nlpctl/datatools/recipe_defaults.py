@@ -11,7 +11,7 @@ from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.keys import SECTIONS
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ColumnsSection
-from nlpctl.config.tasks import Start, TaskInfo
+from nlpctl.config.tasks import Preset, TaskInfo
 from nlpctl.data.inspection.lengths import EstimatedTokens, Lengths, measure
 from nlpctl.data.inspection.report import UNEVEN
 from nlpctl.data.inspection.rows import InspectedSplit, inspect_split
@@ -129,30 +129,30 @@ def _unlike(preview: Preview, rows: type[TaskRows]) -> dict[str, Any]:
     return values | ({} if preview.header or not preview.is_table else {"header": False})
 
 
-def model_starts(task: TaskInfo, encoder: Encoder | None, about: str) -> list[Start]:
+def model_presets(task: TaskInfo, encoder: Encoder | None, about: str) -> list[Preset]:
     """The network: the encoder, or the task's network from scratch."""
     if encoder is None:
-        first, *rest = task.from_scratch or (Start("model.from_scratch.architecture", "ernie"),)
+        first, *rest = task.from_scratch or (Preset("model.from_scratch.architecture", "ernie"),)
         remark = f"{about}. With a pretrained encoder: name_or_path: NAME in place of from_scratch, learning_rate: 3e-5"
-        return [Start(first.key, first.value, remark), *rest]
-    return [Start("model.name_or_path", encoder.name, about), Start("training.learning_rate", encoder.learning_rate)]
+        return [Preset(first.key, first.value, remark), *rest]
+    return [Preset("model.name_or_path", encoder.name, about), Preset("training.learning_rate", encoder.learning_rate)]
 
 
-def measured_starts(task: TaskInfo, seen: DataSummary, *, gpu: bool, scratch: bool, dev: bool) -> list[Start]:
+def measured_presets(task: TaskInfo, seen: DataSummary, *, gpu: bool, scratch: bool, dev: bool) -> list[Preset]:
     """What follows from the rows and the machine, with what the task begins with. `dev`: there are dev rows."""
-    length = length_start(task, seen, "gpu" if gpu else "cpu")
-    own = [start for start in task.starts if dev or start.key != METRIC]
+    length = length_preset(task, seen, "gpu" if gpu else "cpu")
+    own = [preset for preset in task.presets if dev or preset.key != METRIC]
     return [
-        Start("extends", [BASE, ON_GPU] if gpu else BASE),
+        Preset("extends", [BASE, ON_GPU] if gpu else BASE),
         length,
-        *bad_row_starts(seen),
-        *training_starts(seen, length.value, scratch),
-        *([metric_start(task, seen)] if dev else no_dev_starts()),
+        *bad_row_presets(seen),
+        *training_presets(seen, length.value, scratch),
+        *([metric_preset(task, seen)] if dev else no_dev_presets()),
         *own,
     ]
 
 
-def length_start(task: TaskInfo, seen: DataSummary, device: str) -> Start:
+def length_preset(task: TaskInfo, seen: DataSummary, device: str) -> Preset:
     """data.max_seq_length, so that 99 % of the rows fit where that is affordable."""
     windows, most, p99 = seen.rows.in_windows, _LONGEST[device], seen.lengths.percentiles[99]
     least = 16
@@ -164,10 +164,10 @@ def length_start(task: TaskInfo, seen: DataSummary, device: str) -> Start:
     longer = sum(row.tokens > length for row in seen.splits["train"].good) / len(seen.splits["train"].good)
     fate = f"; {percent(longer)} are {'read in windows' if windows else 'cut'}" if longer else ""
     why = f"tokens, estimated: 99 % of the rows have at most {p99:,}, the longest {seen.lengths.longest:,}{fate}"
-    return Start("data.max_seq_length", length, why)
+    return Preset("data.max_seq_length", length, why)
 
 
-def training_starts(seen: DataSummary, length: int, scratch: bool) -> list[Start]:
+def training_presets(seen: DataSummary, length: int, scratch: bool) -> list[Preset]:
     """Batches and epochs, so that a training has some hundred updates."""
     rows, batch = len(seen.splits["train"].good), _BATCH
     while batch > _LEAST_BATCH and (batch * length > _BATCH_TOKENS or rows < _FEW_UPDATES * batch):
@@ -175,59 +175,60 @@ def training_starts(seen: DataSummary, length: int, scratch: bool) -> list[Start
     updates, more = -(-rows // batch), "more than " if rows >= _MOST else ""
     epochs = (10 if updates >= 100 else 20) if scratch else 3 if updates >= 150 else 5 if updates >= 50 else 10
     return [
-        Start("training.num_train_epochs", epochs, "few rows need more epochs" if updates < 50 else ""),
-        Start("training.per_device_train_batch_size", batch, f"{more}{updates:,} updates per epoch"),
+        Preset("training.num_train_epochs", epochs, "few rows need more epochs" if updates < 50 else ""),
+        Preset("training.per_device_train_batch_size", batch, f"{more}{updates:,} updates per epoch"),
     ]
 
 
-def metric_start(task: TaskInfo, seen: DataSummary) -> Start:
+def metric_preset(task: TaskInfo, seen: DataSummary) -> Preset:
     """The score that selects the best checkpoint: for uneven labels one in which all labels count alike."""
     if seen.uneven >= UNEVEN and "macro_f1" in task.metrics:
-        return Start(METRIC, "macro_f1", f"one label comes {seen.uneven:.1f} times as often as another")
-    return Start(METRIC, task.metrics[0])
+        return Preset(METRIC, "macro_f1", f"one label comes {seen.uneven:.1f} times as often as another")
+    return Preset(METRIC, task.metrics[0])
 
 
-def no_dev_starts() -> list[Start]:
+def no_dev_presets() -> list[Preset]:
     """What a training without dev rows needs."""
+    why = "there is no dev file: delete these three lines once there is one"
     return [
-        Start("training.evaluation_strategy", "no", "there is no dev file: delete these three lines once there is one"),
-        Start("training.save_strategy", "no"),
-        Start("training.load_best_model_at_end", False),
+        Preset("training.evaluation_strategy", "no", why),
+        Preset("training.save_strategy", "no"),
+        Preset("training.load_best_model_at_end", False),
     ]
 
 
-def hints(task: TaskInfo, seen: DataSummary, gpu: bool) -> list[Start]:
+def hints(task: TaskInfo, seen: DataSummary, gpu: bool) -> list[Preset]:
     """Values that are worth a try."""
-    starts = []
+    presets = []
     if task.reads("loss.class_weights") and seen.uneven >= _FAR_UNEVEN:
-        starts.append(
-            Start("loss.class_weights", "balanced", "rare labels weigh more; docs/imbalance.md has measurements")
+        presets.append(
+            Preset("loss.class_weights", "balanced", "rare labels weigh more; docs/imbalance.md has measurements")
         )
     if not gpu:
         cores = physical_cores()
-        starts.append(
-            Start("runtime.threads", cores, f"the default on this machine, which has {counted(cores, 'cores')}")
+        presets.append(
+            Preset("runtime.threads", cores, f"the default on this machine, which has {counted(cores, 'cores')}")
         )
-    return starts
+    return presets
 
 
-def in_order(starts: Sequence[Start]) -> list[Start]:
+def in_order(presets: Sequence[Preset]) -> list[Preset]:
     """The values in the order of the sections of a recipe."""
     order = {name: place for place, name in enumerate(("extends", "task", *SECTIONS))}
-    return sorted(starts, key=lambda start: order[start.key.partition(".")[0]])
+    return sorted(presets, key=lambda preset: order[preset.key.partition(".")[0]])
 
 
-def section_starts(values: Mapping[str, Any], seen: DataSummary | None) -> list[Start]:
+def section_presets(values: Mapping[str, Any], seen: DataSummary | None) -> list[Preset]:
     """The section data; with the number of rows behind each file that was `seen`."""
     counts = {} if seen is None else {split: seen.count_text(split) for split in seen.splits}
-    return [Start(f"data.{name}", value, counts.get(name, "")) for name, value in values.items()]
+    return [Preset(f"data.{name}", value, counts.get(name, "")) for name, value in values.items()]
 
 
-def bad_row_starts(seen: DataSummary) -> list[Start]:
+def bad_row_presets(seen: DataSummary) -> list[Preset]:
     """Leaves out rows that cannot be used, if there are some."""
     bad = [row for split in seen.splits.values() for rows in split.first_bad.values() for row in rows]
     if not bad:
         return []
     total = sum(split.bad.total() for split in seen.splits.values())
     why = f"{counted(total, 'rows')} cannot be used, such as {Path(bad[0].source).name}:{bad[0].line}: {bad[0].kind}"
-    return [Start("data.on_bad_row", "skip", why)]
+    return [Preset("data.on_bad_row", "skip", why)]

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import resolved
+from nlpctl.config.tasks import resolve_by_model
 from nlpctl.console import display_width
 from nlpctl.data.inspection.lengths import CountedTokens
 from nlpctl.data.open_split import SPLITS, has_split, open_split
@@ -37,7 +37,7 @@ def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
     bad_rows, batch}. Labels are told by name; a list of them has one per token. `bad_rows` counts the rows that were
     read and left out. UserError: the tokenizer is not on this machine, or no row is good.
     """
-    recipe = resolved(recipe)
+    recipe = resolve_by_model(recipe)
     rows = task_rows(recipe.task, recipe.data)
     name = split or next((each for each in SPLITS if has_split(recipe.data, each)), "train")
     if recipe.data.dataset is not None:  # may import Paddle

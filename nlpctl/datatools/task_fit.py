@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nlpctl.config.tasks import Start, TaskInfo, load_class
+from nlpctl.config.tasks import Preset, TaskInfo, load_class
 from nlpctl.data.readers.conll import TAGS, TOKENS
 from nlpctl.data.rows.corpus_rows import CorpusRows
 from nlpctl.data.rows.matching_rows import OPPOSITES, MatchingRows
@@ -35,13 +35,13 @@ _UNTAGGED = 0.05  # share of O, at the most, where a text is cut into words rath
 class Match:
     """What a file means to a task: its columns by their names in data.columns, and why.
 
-    `sure`: how telling the signs are, to compare tasks by. `starts`: values that follow from the rows.
+    `sure`: how telling the signs are, to compare tasks by. `presets`: values that follow from the rows.
     """
 
     columns: Columns
     reason: str
     sure: int
-    starts: tuple[Start, ...] = ()
+    presets: tuple[Preset, ...] = ()
 
 
 def task_roles(task: TaskInfo) -> tuple[str, ...]:
@@ -112,8 +112,8 @@ def _match_label_lists(preview: Preview, given: Columns) -> Match | None:
     columns = {"text": text, "label": label}
     if not separator:
         return Match(columns, f"{text!r} holds texts, {label!r} lists of labels", sure=7)
-    starts = () if separator == "," else (Start("data.label_separator", separator),)
-    return Match(columns, f"{text!r} holds texts, {label!r} labels with {separator!r} between them", 6, starts)
+    presets = () if separator == "," else (Preset("data.label_separator", separator),)
+    return Match(columns, f"{text!r} holds texts, {label!r} labels with {separator!r} between them", 6, presets)
 
 
 def _separator(preview: Preview, name: str) -> str | None:
@@ -159,8 +159,8 @@ def _match_questions(preview: Preview, given: Columns) -> Match | None:
     values = [row.get(answers) for row in preview.rows]
     unanswered = sum(not (value.get("text") if isinstance(value, Mapping) else value) for value in values)
     why = f"{unanswered:,} of the first {len(preview.rows):,} questions have no answer in their text"
-    starts = (Start("decode.null_threshold", 0.0, f"{why}: the model may say so"),) if unanswered else ()
-    return Match(columns, "there are questions, texts, and where the answers are in them", 9, starts)
+    presets = (Preset("decode.null_threshold", 0.0, f"{why}: the model may say so"),) if unanswered else ()
+    return Match(columns, "there are questions, texts, and where the answers are in them", 9, presets)
 
 
 def _match_tagged(preview: Preview, given: Columns) -> Match | None:
@@ -171,12 +171,12 @@ def _match_tagged(preview: Preview, given: Columns) -> Match | None:
     words = [word for row in preview.rows for word in row.get(columns[0]) or ()]
     characters = all(len(str(word)) == 1 for word in words)
     why = "the files have a character per tag, so predict cuts its texts the same way"
-    starts = (Start("data.unit", "characters", why),) if characters else ()
+    presets = (Preset("data.unit", "characters", why),) if characters else ()
     held = "characters and their tags" if characters else "words and their tags"
     names = dict(zip(("tokens", "tags"), columns, strict=True))
     if preview.marked is not None:  # sentences without a span do not tell where their text is
         names["text"] = preview.marked
-    return Match(names, f"there are {held}", 8, starts)
+    return Match(names, f"there are {held}", 8, presets)
 
 
 def _match_analysed(preview: Preview, given: Columns) -> Match | None:
@@ -187,7 +187,7 @@ def _match_analysed(preview: Preview, given: Columns) -> Match | None:
     tags = [tag for row in preview.rows for tag in row.get(match.columns["tags"]) or ()]
     analysed = tags.count(OUTSIDE) <= _UNTAGGED * len(tags)
     why = "almost every character has a tag: words and their classes" if analysed else match.reason
-    return Match(match.columns, why, match.sure + 1 if analysed and match.starts else 2)
+    return Match(match.columns, why, match.sure + 1 if analysed and match.presets else 2)
 
 
 def _tagged_columns(preview: Preview, given: Columns) -> tuple[str, str] | None:

@@ -22,12 +22,12 @@ from typing import Any, ClassVar
 from nlpctl import console
 from nlpctl.checksums import changed_sums, sums_of
 from nlpctl.config.checks import refuse_wrong_sharding
-from nlpctl.config.dump import changed_keys, dump_recipe
+from nlpctl.config.dump import dump_recipe, forbidden_changes
 from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import BySplitSection, DataSection, ModelSection, Recipe
-from nlpctl.config.tasks import resolved
+from nlpctl.config.tasks import resolve_by_model
 from nlpctl.config.user_code import code_sums
 from nlpctl.data.open_split import FileRows, has_split, open_split
 from nlpctl.data.partition import SplitRows, as_written, read_split_rows
@@ -218,7 +218,7 @@ def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any]) -> N
     """UserError if runs that are there already were made of something else."""
     began = read_series(folder)
     again = "train again with @[overwrite=true]"
-    changed = changed_keys(recipe_of(folder), recipe, "resume")
+    changed = forbidden_changes(recipe_of(folder), recipe, "resume")
     if changed:
         message = f"the recipe changed since the first run began: {and_more(changed, 10)}"
         raise UserError(message, recipe.where(changed[0]), f"restore it, or {again}")
@@ -425,7 +425,7 @@ def resolve_values(recipe: Recipe) -> Recipe:
     if visible is not None:  # once for all runs: after the first one the card is the only one, and has another number
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
         recipe = replace(recipe, runtime=replace(recipe.runtime, device="gpu", devices=()))
-    return resolved(recipe)
+    return resolve_by_model(recipe)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.catalogue import hub_names
+from nlpctl.config.hub_names import hub_names
 from nlpctl.config.library import is_recipe
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.errors import UserError

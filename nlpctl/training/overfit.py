@@ -17,7 +17,7 @@ import numpy as np
 from nlpctl import console
 from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import resolved
+from nlpctl.config.tasks import resolve_by_model
 from nlpctl.config.user_code import user_code_blamed
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import read_training_data
@@ -93,7 +93,7 @@ def overfit_batch(recipe: Recipe) -> dict[str, Any]:
 
 def ready_to_train(recipe: Recipe) -> PreparedTraining:
     """Read the data and build the network of `recipe` in this process. Writes nothing; UserError as for a training."""
-    recipe = resolved(recipe)
+    recipe = resolve_by_model(recipe)
     setup = prepare_process(recipe.runtime, recipe.training.seed)
     data = read_training_data(task_rows(recipe.task, recipe.data))
     configure_paddle(setup, recipe.training.seed)

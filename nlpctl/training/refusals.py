@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nlpctl.config.checks import MLFLOW, refuse_half_precision_on_cpu, refuse_wrong_sharding
-from nlpctl.config.dump import changed_keys
+from nlpctl.config.dump import forbidden_changes
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
@@ -81,7 +81,7 @@ def check_before_reading(
         if real_path(run.path).is_relative_to(real_path(origin.run.path)):
             hint = "leave out @[training.output_dir], or name a folder outside of it"
             raise UserError("the finished run itself is never changed", where="training.output_dir", hint=hint)
-        if changed := changed_keys(origin.recipe, recipe, "continue"):
+        if changed := forbidden_changes(origin.recipe, recipe, "continue"):
             raise UserError(
                 f"the recipe differs from that of the finished run: {and_more(changed, 10)}",
                 where=recipe.where(changed[0]),
@@ -103,7 +103,7 @@ def check_before_reading(
     # The recipe.
     _check_model(recipe)
     if options.resume and run.recipe_file.exists():
-        if changed := changed_keys(recipe_of(run.path), recipe, "resume"):
+        if changed := forbidden_changes(recipe_of(run.path), recipe, "resume"):
             raise UserError(
                 f"the recipe changed since the run began: {and_more(changed, 10)}",
                 where=recipe.where(changed[0]),

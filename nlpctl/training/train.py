@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import resolved
+from nlpctl.config.tasks import resolve_by_model
 from nlpctl.config.user_code import require_named, user_code_blamed
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import read_training_data
@@ -74,7 +74,7 @@ def train(
     parent has them.
     """
     require_named(recipe)
-    recipe = resolved(recipe)  # the run directory holds this one
+    recipe = resolve_by_model(recipe)  # the run directory holds this one
     run = RunDirectory(recipe.run_dir)
     options = TrainOptions(resume, overwrite, origin, command)
     processes, device = check_before_reading(recipe, run, options, peers, ranks)

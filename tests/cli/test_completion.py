@@ -15,9 +15,9 @@ import nlpctl as package
 from nlpctl.cli import ASKED
 from nlpctl.cli.app import COMMANDS
 from nlpctl.cli.field_flags import field_flags
-from nlpctl.config.key_use import MANAGED, UNSUPPORTED
 from nlpctl.config.keys import all_keys
 from nlpctl.config.library import shipped_recipes
+from nlpctl.config.refused_keys import MANAGED, UNSUPPORTED
 
 ROOT = Path(package.__file__).parent.parent
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from nlpctl.cli.field_flags import COMPRESSION, TRAINING, field_flags, take_overrides
-from nlpctl.config.key_use import MANAGED
 from nlpctl.config.keys import all_keys
+from nlpctl.config.refused_keys import MANAGED
 from nlpctl.errors import UserError
 
 OWN = {"--overwrite": 0, "--output": 1, "-o": 1, "--data-file": 1, "--seed": 1, "--help": 0}

@@ -17,7 +17,7 @@ import yaml
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.recipe_text import recipe_text
-from nlpctl.config.tasks import Start
+from nlpctl.config.tasks import Preset
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import read_training_data
 from nlpctl.models import pretrained
@@ -373,9 +373,9 @@ def test_the_encoder_fits_the_language(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_value_keeps_its_place_and_its_comment(tmp_path: Path) -> None:
-    starts = [Start("task", "x"), Start("data.train", "a b.tsv", "why"), Start("model.head", "linear")]
-    starts += [Start("model.head", "crf"), Start("training.learning_rate", 5e-5, "long " * 30)]
-    text = recipe_text(["head"], starts, [Start("loss.class_weights", "balanced")])
+    starts = [Preset("task", "x"), Preset("data.train", "a b.tsv", "why"), Preset("model.head", "linear")]
+    starts += [Preset("model.head", "crf"), Preset("training.learning_rate", 5e-5, "long " * 30)]
+    text = recipe_text(["head"], starts, [Preset("loss.class_weights", "balanced")])
     assert text.splitlines() == [
         "# head",
         "task: x",

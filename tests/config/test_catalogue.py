@@ -7,8 +7,9 @@ import json
 
 import pytest
 
-from nlpctl.config.catalogue import DATA, compression_fields, hub_names, training_fields
-from nlpctl.config.key_use import MANAGED
+from nlpctl.config.catalogue import DATA, compression_fields, training_fields
+from nlpctl.config.hub_names import hub_names
+from nlpctl.config.refused_keys import MANAGED
 
 NOT_GIVEN = "outputs/run"  # our default of output_dir, which PaddleNLP demands
 

@@ -15,10 +15,10 @@ from nlpctl.config.checks import (
     TRAINING_CHECKS,
     refuse_half_precision_on_cpu,
 )
-from nlpctl.config.key_use import REFUSED
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override
 from nlpctl.config.ranges import RANGES
+from nlpctl.config.refused_keys import REFUSED
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.errors import UserError
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from nlpctl.config.json_schema import recipe_json_schema
-from nlpctl.config.key_use import MANAGED, UNSUPPORTED
 from nlpctl.config.keys import all_keys
 from nlpctl.config.library import shipped_root
+from nlpctl.config.refused_keys import MANAGED, UNSUPPORTED
 from nlpctl.spelling import spelled
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema comes with the extra `dev`")

@@ -9,9 +9,10 @@ from fnmatch import fnmatchcase
 import pytest
 
 from nlpctl.config.catalogue import compression_fields, training_fields
-from nlpctl.config.key_use import COMPRESSION_ARGUMENTS, REFUSED, TRAINING_ARGUMENTS, KeyUse, use_of_argument
+from nlpctl.config.key_use import COMPRESSION_ARGUMENTS, TRAINING_ARGUMENTS, KeyUse, use_of_argument
 from nlpctl.config.keys import all_keys, keys_of, keys_with_path, use_of
 from nlpctl.config.recipe_of import with_reading
+from nlpctl.config.refused_keys import REFUSED
 from nlpctl.config.schema import DataSection, key
 from nlpctl.config.task_file import kept_keys
 
@@ -121,8 +122,8 @@ def test_what_nodes_may_differ_in() -> None:
 
 def test_what_no_trial_of_a_sweep_has_of_its_own() -> None:
     for reason, patterns in FIXED.items():
-        assert those(lambda use, reason=reason: use.fixed == reason) == named(patterns)
-    assert {use_of(name).fixed for name in VALUES} == {None, *FIXED}
+        assert those(lambda use, reason=reason: use.not_searchable == reason) == named(patterns)
+    assert {use_of(name).not_searchable for name in VALUES} == {None, *FIXED}
 
 
 def test_what_a_trained_model_keeps() -> None:

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from nlpctl.config import reference
-from nlpctl.config.key_use import REFUSED
 from nlpctl.config.keys import SECTIONS, all_keys
 from nlpctl.config.load import load_recipe
+from nlpctl.config.refused_keys import REFUSED
 from nlpctl.config.tasks import KNOWN_TASKS
 
 pytestmark = pytest.mark.skipif(not reference.DOCS.is_dir(), reason="docs/ is only in a checkout")
