@@ -46,7 +46,8 @@ SHORTHANDS: Mapping[str, str] = {
     "trust_edits": "runtime.trust_edits",
 }
 _FIELD = re.compile(r"(?:training|compression)\.(\w+)")
-_MARK = re.compile(r"@\[([a-z][\w.-]*)(?:=(.*?))?\](?!\])", re.DOTALL)
+# Two letters at least: @[a-z] is part of a regular expression, as in a row of data that a message quotes.
+_MARK = re.compile(r"@\[([a-z]{2}[\w.-]*)(?:=(.*?))?\](?!\])", re.DOTALL)
 _LITERALS = {"true": "True", "false": "False", "null": "None"}
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?|[NK]")  # these stand for a number
 _SEQUENCES = ("formats", "precisions")  # parameters of nlpctl.api that take no single text

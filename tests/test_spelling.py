@@ -49,7 +49,7 @@ def test_both_spellings(text: str, shell: str, python: str, monkeypatch: pytest.
     assert spelled(f"use {text}: it helps") == f"use {python}: it helps"
 
 
-@pytest.mark.parametrize("text", ["[[a]]", "[a@[B]", "@[]", "mail@[1.2.3.4]", "@{overwrite}", "--overwrite"])
+@pytest.mark.parametrize("text", ["[[a]]", "[a@[B]", "@[]", "mail@[1.2.3.4]", "@[a-z0-9]", "@{name}", "--overwrite"])
 def test_other_texts_stay_as_they_are(text: str) -> None:
     assert spelled(text) == text
 

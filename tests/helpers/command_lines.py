@@ -28,7 +28,7 @@ import warm_python
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 300  # a command that hangs is killed, and its test fails
-MARK = re.compile(r"@\[[a-z][\w.-]*[=\]]")  # of nlpctl/spelling.py; nobody is to see it
+MARK = re.compile(r"@\[[a-z]{2}[\w.-]*[=\]]")  # of nlpctl/spelling.py; nobody is to see it
 TOO_LATE = "Paddle is already imported, too late"
 
 # Nothing is downloaded: every request is refused at once. No byte code, which would look like a file written.

@@ -34,6 +34,7 @@ from nlpctl.runtime.worker import (
     call_parent,
     listen_for_interrupts,
 )
+from nlpctl.spelling import PYTHON, VARIABLE, spelled
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "http://host:1", "ray://host", "auto "])
@@ -150,3 +151,12 @@ def test_room_is_on_single_nodes() -> None:
 def test_no_cluster() -> None:
     with pytest.raises(UserError, match="no Ray cluster can be used there"), ray_cluster("127.0.0.1:9"):
         pass
+
+
+def test_a_node_spells_options_as_the_command_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's processes do not inherit the environment of the command."""
+    ground = NodeRequirements(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(VARIABLE, PYTHON)
+    ground.enter()
+    assert spelled("use @[overwrite=true]") == "use --overwrite"

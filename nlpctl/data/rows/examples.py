@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 SHOWN = 10  # bad rows that are listed
-SKIP = "@[data.on_bad_row=skip]"  # told as a flag, since not every command has a recipe to write it in
+SKIP = "@[data.on_bad_row=skip]"  # not as a key: not every command has a recipe to write it in
 
 
 class ExampleReader:
