@@ -345,7 +345,8 @@ def split_score(subject: Subject, split: str) -> SplitScore:
     recipe, task = subject.recipe, subject.model.task
     examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
     predictions = subject.model.predictions(examples, recipe.training.per_device_eval_batch_size)
-    decisions = tuple(_decision_key(decision) for decision in task.decisions(examples, predictions))
+    # A digest for each decision, since those of long tagged texts take much memory.
+    decisions = tuple(sha256_of_text(repr(each))[:16] for each in task.decisions(examples, predictions))
     groups = groups_of(task_rows(recipe.task, recipe.data), split, task.labels, len(examples))
     fitted = recalibrated(task, examples, predictions, split) if split == "dev" else task
     report, tallies = full_report(fitted, examples, predictions, groups)
@@ -371,11 +372,6 @@ def _own_scores(subject: Subject, split: str) -> dict[str, float]:
         return [answer for part in parts for answer in part]
 
     return user_scores(recipe, predict, good)
-
-
-def _decision_key(decision: Any) -> str:
-    """A decision as a text of some bytes: those of a long tagged text take many."""
-    return sha256_of_text(repr(decision))[:16]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -168,7 +168,7 @@ class Pipeline:
                         stack.enter_context(self.streams.open)
                         engine = stack.enter_context(_Jobs(self.streams.count, self.streams.enter))
                         in_flight = 2 * self.streams.count
-                    engine.add(self._computed, step, wanted=True)
+                    engine.add(self._run_step, step, wanted=True)
                     pass_on(in_flight)
                     yield from reader.results(MAX_UNREAD_BATCHES)
                 pass_on(0)
@@ -182,7 +182,7 @@ class Pipeline:
                 input_error = None  # its traceback holds this frame
             yield from reader.results(0)
 
-    def _computed(self, step: _Step | _Window) -> tuple[_Step | _Window, Any]:
+    def _run_step(self, step: _Step | _Window) -> tuple[_Step | _Window, Any]:
         """A step and the engine's outputs for its batch."""
         return step, self.run(step.batch) if isinstance(step, _Step) else None
 

@@ -1,6 +1,7 @@
-"""Open a trained model: a network for dygraph, or an export for the requested engine.
+"""A trained model that answers: its task, its encoder, and an engine. Opened from a network, or from an export.
 
-models/find.py finds it. The process must be set up before (runtime/process.py).
+models/find.py finds it; inference/open_model.py says which of both a command opens.
+The process must be set up before (runtime/process.py).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from nlpctl.runtime.process import set_up_process
 
 if TYPE_CHECKING:
     from nlpctl.engines.trained import TrainedModel
-    from nlpctl.inference.attribution import Baseline, Explained, Explanation, Method, Token
+    from nlpctl.inference.attribution import Baseline, Explained, Explanation, Method
 
 
 # -- explanations as one HTML page -----------------------------------------------------------------
@@ -51,7 +51,7 @@ def explanations_page(rows: Sequence[Explained], name: str) -> str:
 
 
 def _row(number: int, row: Explained) -> Html:
-    contributions = Table(["token", "contribution"], [[_text(t), t.contribution] for t in row.tokens])
+    contributions = Table(["token", "contribution"], [[element("span", t.text), t.contribution] for t in row.tokens])
     most = max((abs(token.contribution) for token in row.tokens), default=0.0)
     return element(
         "article",
@@ -71,10 +71,6 @@ def _lines(row: Explained) -> Iterator[Html]:
         total = f"{found.baseline:+.3f} (baseline) {found.contributions.sum():+.3f} (contributions)"
         equation = f"Log odds {found.log_odds:+.3f} = {total} {-found.gap:+.3f} (not accounted for)"
         yield element("p", equation, class_="faint")
-
-
-def _text(token: Token) -> Html:
-    return element("span", token.text)
 
 
 

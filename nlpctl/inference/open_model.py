@@ -1,4 +1,9 @@
-"""Find and open the trained model of a command, in the requested engine."""
+"""Find and open the trained model of a command, in the requested engine.
+
+`open_trained_model` decides what answers: the network itself (engines/trained.py, `open_network`), or graphs, those of
+an export or of a temporary one (`open_export` there). Among graphs engines/auto.py picks engine and precision, and
+`open_choice` of engines/choice.py loads that one.
+"""
 
 from __future__ import annotations
 
@@ -73,8 +78,8 @@ def open_trained_model(
     `batch_size`: rows per batch, since the fastest engine depends on it. `rows`: how many are to be answered, or a
     function that counts them, if that is known: where nothing was timed on this machine, many rows pay for doing it.
     A warning if answers are to be withheld by probabilities that were never calibrated. Raises UserError when its task
-    head was never trained, data.max_seq_length exceeds its limit, or this machine cannot
-    run the engine or precision.
+    head was never trained, data.max_seq_length exceeds its limit, or this machine cannot run the engine or
+    precision.
     """
     model = _opened(recipe, setup, source, batch_size, rows)
     if recipe.inference.min_confidence is not None and model.task.calibration is None:

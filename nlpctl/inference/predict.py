@@ -103,7 +103,10 @@ def predict(
             refuse_stream(output, "an interrupted prediction cannot be resumed in it", "leave out @[resume=true]")
     # Check all rows first, so that a bad last line does not fail after an hour. A pipe cannot be read twice.
     total = source.check(kept or KEEP_NONE) if source.rereadable else None
-    peeked = None if source.rereadable or _is_typed(source) else PeekedRows(source.kept_rows(kept), batch_size)
+    peeked = None
+    # A person who types the rows is to see first what will answer, so these are not read ahead.
+    if not source.rereadable and (source.paths or not sys.stdin.isatty()):
+        peeked = PeekedRows(source.kept_rows(kept), batch_size)
     count = total if peeked is None else peeked.count
     if output is None or is_stream(output):
         model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, count)
@@ -156,11 +159,6 @@ def answer_settings(recipe: Recipe) -> dict[str, Any]:
     least = recipe.inference.min_confidence
     own = {} if least is None else {"min_confidence": least}  # notes of older versions do not have it
     return {**kept_values(recipe), "on_bad_row": recipe.data.on_bad_row, **own}
-
-
-def _is_typed(source: PredictInput) -> bool:
-    """Whether a person types the rows, who is to see first what will answer."""
-    return not source.paths and sys.stdin.isatty()
 
 
 class PeekedRows:

@@ -260,7 +260,7 @@ class ShardFolder:
         sums, digest = self.sums(number), hashlib.sha256()
         part = self.folder / sums.file
         with part.open("rb") as stream:
-            for block in _blocks(stream):
+            while block := stream.read(_BLOCK):
                 digest.update(block)
                 yield block
         if digest.hexdigest() != sums.sha256:
@@ -299,8 +299,3 @@ def refuse_parts(output: Path, overwrite: bool) -> None:
         hint = "use @[overwrite=true], or name another folder"
         raise UserError("the output folder exists", where=str(output), hint=hint)
     outputs.refuse_foreign(output, own)
-
-
-def _blocks(stream: BinaryIO) -> Iterator[bytes]:
-    while block := stream.read(_BLOCK):
-        yield block

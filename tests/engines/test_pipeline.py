@@ -248,6 +248,7 @@ def test_small_batches_stay_in_one_thread():
 def test_streams_compute_side_by_side_while_they_are_open(monkeypatch):
     """After the first window, each batch waits until another one is computed, too."""
     meeting, opened, early = threading.Barrier(2, timeout=60), [], []
+    prepared = threading.Event()
 
     @contextmanager
     def noted():
@@ -260,6 +261,7 @@ def test_streams_compute_side_by_side_while_they_are_open(monkeypatch):
 
         def outputs(self, batch):
             if not opened:
+                prepared.wait(60)  # else a batch that waits for another one might be waited for alone
                 early.append(threading.current_thread())
             else:
                 assert opened == [True]
@@ -267,8 +269,13 @@ def test_streams_compute_side_by_side_while_they_are_open(monkeypatch):
             return super().outputs(batch)
 
     rows = [f"{'a' * (i % 5 + 1)} b" for i in range(60)]
+
+    def read():
+        yield from rows
+        prepared.set()  # the batches of these rows are in the queue
+
     monkeypatch.setattr(pipelines, "BATCHES_BEFORE_STREAMS", 4)  # the batches of the first window
-    found = list(prediction_pipeline(Words(), None, Meeting()).stream(windows(rows, 20), 10, joined))
+    found = list(prediction_pipeline(Words(), None, Meeting()).stream(windows(read(), 20), 10, joined))
     assert opened == [True, False] and early == [threading.current_thread()] * 4
     assert [row for part in found for row, _ in part] == rows
     assert all(found == [(word, len(word)) for word in row.split()] for part in found for row, found in part)

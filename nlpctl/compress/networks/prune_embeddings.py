@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import json
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +169,9 @@ def _with_rows(network: Any, rows: Sequence[int], task: Task, source: str) -> An
     config = copy.deepcopy(network.config)
     config.vocab_size = len(rows)
     # pad_token_id and the like are row numbers too, and move with the rows.
-    for name, value in _token_ids(vars(config)):
-        setattr(config, name, places.get(value, value))
+    for name, value in list(vars(config).items()):
+        if name.endswith("token_id") and isinstance(value, int):
+            setattr(config, name, places.get(value, value))
     family = family_of_config(read_config(Path(source)), source)
     small = build_network(family, task.head(task.recipe), config, source)
     before = network.state_dict()
@@ -178,7 +179,3 @@ def _with_rows(network: Any, rows: Sequence[int], task: Task, source: str) -> An
         value = before[name].numpy()
         parameter.set_value(value[list(rows)] if name in axes else value)
     return small
-
-
-def _token_ids(config: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
-    return [(name, value) for name, value in config.items() if name.endswith("token_id") and isinstance(value, int)]

@@ -62,7 +62,8 @@ def fit_layers(teacher: nn.Layer, student: nn.Layer, chosen: Sequence[int], batc
             features, written = _inputs_of(student, [layer.linear2, layer.norm2], batch, until=layer)
             sums.add(features[real], targets[place][real] - written[real])
         sums.solve()
-    console.note(f"the student's layers are fitted to the teacher's hidden states of {_count(used):,} tokens")
+    tokens = sum(int(real.sum()) for _, real in used)
+    console.note(f"the student's layers are fitted to the teacher's hidden states of {tokens:,} tokens")
 
 
 class _Sums:
@@ -123,10 +124,6 @@ def _first_tokens(batches: Sequence[Batch], pad_id: int) -> Iterator[tuple[Batch
         real = batch["input_ids"] != pad_id
         seen += int(real.sum())
         yield batch, real
-
-
-def _count(used: Sequence[tuple[Batch, np.ndarray]]) -> int:
-    return sum(int(real.sum()) for _, real in used)
 
 
 def is_made_of_layers(section: DistillationSection) -> bool:

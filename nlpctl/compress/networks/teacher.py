@@ -104,7 +104,9 @@ class Variations:
             if chance < settings.mask:
                 varied[place] = self._mask or ""
             elif chance < settings.mask + settings.replace:
-                varied[place] = self._other(word, words[place - 1] if place else _EDGE, _at(words, place + 1))
+                left = words[place - 1] if place else _EDGE
+                right = words[place + 1] if place + 1 < len(words) else _EDGE
+                varied[place] = self._other(word, left, right)
         return tuple(word for word in varied if word)
 
     def _other(self, word: str, left: str, right: str) -> str:
@@ -136,10 +138,6 @@ class Variations:
         size = self._random.randint(1, LONGEST_FRAGMENT)
         start = self._random.randrange(max(len(words) - size, 0) + 1)
         return words[start : start + size]
-
-
-def _at(words: Words, place: int) -> str:
-    return words[place] if place < len(words) else _EDGE
 
 
 # --------------------------------------------------------------------------------------------------
@@ -198,11 +196,8 @@ def key_of(example: Any) -> Any:
 
 def without_label(example: Any) -> Any:
     """The same example without labels."""
-    return replace(example, **{_label_field(example): None})
-
-
-def _label_field(example: Any) -> str:
-    return {TextExample: "label", MultiLabelExample: "labels", TaggedExample: "tags"}[type(example)]
+    field = {TextExample: "label", MultiLabelExample: "labels", TaggedExample: "tags"}[type(example)]
+    return replace(example, **{field: None})
 
 
 def _example(model: Any, texts: Sequence[Words]) -> Any | None:
