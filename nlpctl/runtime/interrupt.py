@@ -10,12 +10,15 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from nlpctl.console import is_main_rank
 from nlpctl.runtime.ranks import is_child
 
+MOST_STEPS = 32  # without an exchange: steps may become slower, and STOP_SECONDS go on
+_EXCHANGE_SECONDS = 1.0
 STOP_SECONDS = 25.0  # seconds from the first signal to a forced stop; many systems kill after 30
 
 
@@ -52,20 +55,47 @@ def sigterm_waits() -> Iterator[None]:
 class StopRequest:
     """Decides after every step whether training stops. Several processes stop after the same step."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        maxima: Callable[[Sequence[int]], list[int]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`maxima`: for each number, the greatest that a process of the run gives; by default Paddle's all-reduce.
+        `clock`: seconds."""
         self.asked = False
+        self._maxima, self._clock = maxima or _maxima_of_all, clock
+        self._steps, self._left = 1, 1  # from one exchange to the next, and how many of them are left; alike everywhere
+        self._exchanged = clock()
 
-    def due(self) -> bool:
-        """Whether to stop now. Every process of a run has to ask after every step: they tell each other."""
+    def due(self, last: bool = False) -> bool:
+        """Whether to stop now. Every process of a run has to ask after every step. `last`: no other step follows.
+
+        Signals reach the processes at different moments, and one that stops alone would leave the others waiting for
+        its gradients; a file or a store that all of them see could be read too early by one of them. So they tell each
+        other by an all-reduce: not after every step, since they, and a GPU, wait for it, but about every
+        _EXCHANGE_SECONDS. With it they agree on the number of steps until the next one, the least that one proposes.
+        """
         if not is_child():
             return self.asked
-        import paddle
-
-        # Signals reach the processes at different moments, and one that stops alone would leave the others waiting
-        # for its gradients. A file or a store that all of them see could be read too early by one of them.
-        asked = paddle.to_tensor([int(self.asked)], dtype="int32")
-        paddle.distributed.all_reduce(asked, op=paddle.distributed.ReduceOp.MAX)
+        self._left -= 1
+        if self._left > 0 and not last:
+            return False
+        per_step = (self._clock() - self._exchanged) / (self._steps - self._left)
+        # At most twice as many as before: the first steps, and those after an evaluation, tell little of the next ones.
+        proposed = max(1, min(2 * self._steps, MOST_STEPS, int(_EXCHANGE_SECONDS / max(per_step, 1e-6))))
+        asked, steps = self._maxima([int(self.asked), -proposed])
+        self._steps = self._left = -steps
+        self._exchanged = self._clock()
         return bool(asked)
+
+
+def _maxima_of_all(numbers: Sequence[int]) -> list[int]:
+    import paddle
+
+    together = paddle.to_tensor(list(numbers), dtype="int32")
+    paddle.distributed.all_reduce(together, op=paddle.distributed.ReduceOp.MAX)
+    maxima: list[int] = together.tolist()
+    return maxima
 
 
 @contextlib.contextmanager

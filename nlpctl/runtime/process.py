@@ -133,7 +133,7 @@ def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
                 console.note(f"runtime.env: {name}={value} replaces {os.environ[name]} from the environment")
         os.environ.update({each.name: each.value for each in settings})
         _drop_useless_warnings()
-    if device == "gpu":  # the launcher tells each rank its GPU
+    if device == "gpu":  # whoever starts ranks tells each its own
         device = f"gpu:{os.environ.get('FLAGS_selected_gpus', '0')}"
     try:  # as Paddle reads it
         threads = int(os.environ.get("OMP_NUM_THREADS", "1"))

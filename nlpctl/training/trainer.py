@@ -222,7 +222,7 @@ class GuardedTrainer(Trainer):
     def _maybe_log_save_evaluate(self, tr_loss, model, epoch, ignore_keys_for_eval, **kwargs) -> None:
         self._loss_sum = tr_loss
         super()._maybe_log_save_evaluate(tr_loss, model, epoch, ignore_keys_for_eval, **kwargs)
-        if self._nothing_due() and self._stop.due():
+        if self._nothing_due() and self._stop.due(last=self.control.should_training_stop):
             if not checkpoint_path(Path(self.args.output_dir), self.state.global_step).exists():
                 self._save_checkpoint(model)
                 self.control = self.callback_handler.on_save(self.args, self.state, self.control)

@@ -6,10 +6,11 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from nlpctl.runtime.interrupt import sigterm_interrupts, stops_later
+from nlpctl.runtime.interrupt import StopRequest, sigterm_interrupts, stops_later
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
@@ -36,6 +37,82 @@ def test_the_first_signal_only_asks_and_the_second_ends(number, capfd):
     assert [signal.getsignal(each) for each in HANDLED] == before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert capfd.readouterr().err.count("a checkpoint is saved after this step") == 1
+
+
+class Processes:
+    """Stand-ins for the processes of a run, in threads. `seconds`: of each, how long a step takes, by its number."""
+
+    def __init__(self, *seconds: Callable[[int], float]):
+        self.seconds, self.given = seconds, {}
+        self.exchanged: list[int] = []  # the steps after which they told each other
+        self.together = threading.Barrier(len(seconds), timeout=60)
+
+    def run(self, steps: int, asked: tuple[int, int] | None = None) -> list[tuple[int, bool]]:
+        """After which step each process ended, of `steps`, and whether because of a request. `asked`: process, step."""
+        ended: dict[int, tuple[int, bool]] = {}
+
+        def process(number: int) -> None:
+            now, step = 0.0, 0
+
+            def maxima(numbers: Sequence[int]) -> list[int]:
+                self.given[number] = numbers
+                if self.together.wait() == 0:
+                    self.exchanged.append(step)
+                found = [max(values) for values in zip(*self.given.values(), strict=True)]
+                self.together.wait()
+                return found
+
+            stop = StopRequest(maxima, clock=lambda: now)
+            for step in range(1, steps + 1):
+                now += self.seconds[number](step)
+                stop.asked |= asked == (number, step)
+                if stop.due(last=step == steps):
+                    break
+            ended[number] = step, stop.asked
+
+        threads = [threading.Thread(target=process, args=(number,)) for number in range(len(self.seconds))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [ended[number] for number in range(len(self.seconds))]
+
+
+@pytest.fixture
+def several(monkeypatch):
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
+
+
+def test_processes_tell_each_other_about_every_second(several):
+    """The slowest one counts; at first not so rarely, and never more rarely than after 32 steps."""
+    quick = Processes(lambda _: 0.002, lambda _: 0.001, lambda _: 0.003)
+    assert quick.run(100) == [(100, False)] * 3 and quick.exchanged == [1, 3, 7, 15, 31, 63, 95, 100]
+    usual = Processes(lambda _: 0.1, lambda _: 0.125, lambda _: 0.05)
+    usual.run(40)
+    assert usual.exchanged == [1, 3, 7, 15, 23, 31, 39, 40]
+    slow = Processes(lambda _: 0.6, lambda _: 0.2, lambda _: 0.2)
+    slow.run(5)
+    assert slow.exchanged == [1, 2, 3, 4, 5]
+    slower = Processes(*[lambda step: 0.01 if step <= 31 else 2.0] * 3)  # heard after a while, then at every step
+    slower.run(66)
+    assert slower.exchanged == [1, 3, 7, 15, 31, 63, 64, 65, 66]
+
+
+@pytest.mark.parametrize(("step", "ends"), [(1, 1), (2, 3), (16, 23), (38, 39), (40, 40)])
+def test_processes_stop_after_the_same_step(several, step, ends):
+    """Whichever was asked. One that is asked after the last but one exchange stops after the last step."""
+    for number in range(3):
+        processes = Processes(lambda _: 0.1, lambda _: 0.125, lambda _: 0.05)
+        ended = processes.run(40, asked=(number, step))
+        assert [each[0] for each in ended] == [ends] * 3 and ended[number][1]
+
+
+def test_one_process_tells_nobody(monkeypatch):
+    monkeypatch.delenv("PADDLE_TRAINERS_NUM", raising=False)
+    stop = StopRequest(maxima=lambda _: pytest.fail("there is nobody to tell"))
+    assert not stop.due()
+    stop.asked = True
+    assert stop.due()
 
 
 def test_whoever_does_not_stop_in_time_is_stopped():
