@@ -131,7 +131,7 @@ def rank_environment(
 ) -> dict[str, str]:
     """The environment of process `rank` of `nproc` on this machine, which meet at `port`; `environ`: of this process.
 
-    A rank on cards sees all of `devices`: NCCL wants to know those of the others too.
+    A rank on cards sees all of `devices`, as under paddle.distributed.launch.
     """
     endpoints = [f"{_ADDRESS}:{port + 1 + each}" for each in range(nproc)]
     variables = rank_variables(rank, endpoints, f"{_ADDRESS}:{port}", rank, nproc)

@@ -13,7 +13,7 @@ from nlpctl import console
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import EXIT_FAILED, Problem
 from nlpctl.launch.all_reduce import seconds_of_sums
-from nlpctl.launch.peers import FIREWALL, Peers, differences
+from nlpctl.launch.peers import FIREWALL, Peers
 from nlpctl.launch.schedulers import ProcessRank
 from nlpctl.runtime.doctor import Check
 from nlpctl.runtime.process import configure_paddle, prepare_process
@@ -71,7 +71,7 @@ def machines_checks(peers: Peers, facts: Mapping[str, Any], devices: tuple[int, 
 def _likeness(peers: Peers, name: str) -> Check:
     """Whether all processes have the same values of `name` as process 0."""
     first, *others = peers.members
-    problems = [problem for other in others for problem in differences(first, other, (name,))]
+    problems = [problem for other in others for problem in first.differences(other, (name,))]
     if problems:
         detail = "; ".join(f"{problem.where} {problem.message}" for problem in problems)
         return Check(name, "failure", detail, problems[0].hint)

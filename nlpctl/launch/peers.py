@@ -19,12 +19,14 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from nlpctl import console
+from nlpctl.checksums import sha256_of
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USER, NlpctlError, Problem, RunFailed, UserError
 from nlpctl.launch.schedulers import ProcessRank
 from nlpctl.names import counted, differing
@@ -32,6 +34,7 @@ from nlpctl.runtime.device import usable_gpu, visible_devices
 from nlpctl.runtime.process import quiet_import
 from nlpctl.runtime.ranks import RANK, WORLD_SIZE, device_variables, free_port, gloo_variables, rank_variables
 
+VERSIONS, RECIPE_VALUES, DATA = "versions", "recipe", "data files"  # what has to be equal, in messages
 WAIT_SECONDS = 600.0  # by default, for all processes to be there
 FIREWALL = "see that firewalls and network policies let the machines reach each other at all ports"
 _MOST_WAIT = 365 * 86_400.0
@@ -55,6 +58,10 @@ class Member:
 
     def __str__(self) -> str:
         return f"process {self.rank} ({self.host})"
+
+    def differences(self, other: Member, equal: Sequence[str]) -> list[Problem]:
+        """A problem for each of the facts `equal`, which are mappings, in which `other` differs from this one."""
+        return differences(self.facts, other.facts, equal, (str(self), str(other)))
 
 
 class Peers:
@@ -177,7 +184,7 @@ class Peers:
 
     def _judge(self, members: Sequence[Member], equal: Sequence[str]) -> dict[str, Any]:
         """What rank 0 tells the others: the problems, all members, and the port for Paddle's own store."""
-        problems = [problem for member in members[1:] for problem in differences(members[0], member, equal)]
+        problems = [problem for member in members[1:] for problem in members[0].differences(member, equal)]
         # Without the facts: of thousands of files, they would be megabytes for each.
         others = [{"rank": each.rank, "host": each.host, "address": each.address} for each in members]
         first = members[0].address
@@ -348,19 +355,29 @@ class Peers:
         return _own_address(self.place.host, self.place.port)
 
 
-def differences(first: Member, other: Member, equal: Sequence[str]) -> list[Problem]:
-    """A problem for each of the mappings `equal` in which `other` differs from `first`, with the first few keys."""
+def differences(
+    first: Mapping[str, Any], other: Mapping[str, Any], equal: Sequence[str], names: tuple[str, str]
+) -> list[Problem]:
+    """A problem for each of the mappings `equal` in which the facts of `other` differ from those of `first`.
+
+    It shows the first few keys. `names`: of the two processes or machines, in messages.
+    """
     problems = []
     for name in equal:
-        one, two = first.facts[name], other.facts[name]
+        one, two = first[name], other[name]
         keys = differing(one, two)
         if not keys:
             continue
         values = [f"{key} is {two.get(key, 'absent')}, not {one.get(key, 'absent')}" for key in keys[:_SHOWN]]
         more = f", and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
-        hint = f"make them equal everywhere; {first} has the values named last"
-        problems.append(Problem(f"differs in its {name}: {', '.join(values)}{more}", str(other), hint))
+        hint = f"make them equal everywhere; {names[0]} has the values named last"
+        problems.append(Problem(f"differs in its {name}: {', '.join(values)}{more}", names[1], hint))
     return problems
+
+
+def file_facts(paths: Iterable[Path]) -> dict[str, str]:
+    """What has to be equal of files, by their paths; one that is not there has no entry."""
+    return {str(path): sha256_of(path)[:16] for path in paths if path.is_file()}
 
 
 def _own_address(host: str, port: int) -> str:

@@ -26,11 +26,11 @@ from pathlib import Path, PurePosixPath
 from typing import TextIO
 
 from nlpctl import console
-from nlpctl.checksums import sha256_of
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import STAGING_PREFIX, staged_dir, staged_file, staging_prefix
 from nlpctl.launch.launch import without_launchers
+from nlpctl.launch.peers import DATA, VERSIONS, differences, file_facts
 from nlpctl.launch.rank_monitor import TERM_SECONDS, RankProcess, RankStatus, end_processes, log_name, run_ranks
 from nlpctl.layout import CHECKPOINTS, EVENTS, LOGS, MODEL
 from nlpctl.names import counted
@@ -51,14 +51,12 @@ _UNITS = (CHECKPOINTS, MODEL)  # folders that are whole or absent
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What a machine tells of itself. `shared`: it sees the run directory; `sums`: of the files asked for, which may be
-    missing there."""
+    """What a machine tells of itself. `shared`: it sees the run directory; `equal`: what has to be equal everywhere."""
 
     host: str
     address: str
     shared: bool
-    versions: Mapping[str, str]
-    sums: Mapping[str, str]
+    equal: Mapping[str, Mapping[str, str]]
 
 
 class RankKeeper(NodeActor):
@@ -70,9 +68,8 @@ class RankKeeper(NodeActor):
         """`mark`: a file in the run directory that was made just now; `files`: those to read."""
         from ray.util import get_node_ip_address
 
-        sums = {name: sha256_of(Path(name)) if Path(name).is_file() else "absent" for name in files}
-        versions = dict(engine_versions())
-        return MachineFacts(platform.node(), get_node_ip_address(), os.path.exists(mark), versions, sums)
+        equal = {VERSIONS: dict(engine_versions()), DATA: file_facts(map(Path, files))}
+        return MachineFacts(platform.node(), get_node_ip_address(), os.path.exists(mark), equal)
 
     def port(self) -> int:
         """A free port of this machine."""
@@ -195,17 +192,16 @@ class RayRanks:
             asked = [actor.begin("facts", mark.name, names) for actor in self._actors[:: self._each]]
             self._machines = [actor.given(one) for actor, one in zip(self._actors[:: self._each], asked, strict=True)]
         self._shared = all(machine.shared for machine in self._machines)
-        sums = {name: sha256_of(Path(name)) for name in names}
+        own, here = file_facts(map(Path, names)), f"this machine ({platform.node()})"
+        problems = []
         for rank, machine in enumerate(self._machines):
-            where = f"machine {rank} ({machine.host})"
-            for name, version in versions.items():
-                if name in machine.versions and machine.versions[name] != version:
-                    message = f"differs in its versions: {name} is {machine.versions[name]}, not {version}"
-                    raise UserError(message, where, "install the same version everywhere")
-            for name, digest in sums.items():
-                if machine.sums[name] != digest:
-                    kind = "is absent" if machine.sums[name] == "absent" else "is another file"
-                    raise UserError(f"{name} {kind}", where, "the data are the same, under the same path, everywhere")
+            # Of what computes here and there: on a machine without cards another wheel of Paddle is installed.
+            theirs = {name: version for name, version in machine.equal[VERSIONS].items() if name in versions}
+            ours = {name: version for name, version in versions.items() if name in theirs}
+            first, other = {VERSIONS: ours, DATA: own}, {VERSIONS: theirs, DATA: machine.equal[DATA]}
+            problems += differences(first, other, (VERSIONS, DATA), (here, f"machine {rank} ({machine.host})"))
+        if problems:
+            raise UserError(problems=problems)
         hosts = ", ".join(machine.host for machine in self._machines)
         console.note(f"{counted(len(self._machines), 'machines')} with {self.world} processes: {hosts}")
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import nlpctl
 from nlpctl import console
-from nlpctl.checksums import sha256_of
 from nlpctl.config.dump import dump_recipe, flat, recipe_values
 from nlpctl.config.keys import use_of
 from nlpctl.config.load import load_recipe
@@ -20,12 +19,11 @@ from nlpctl.config.paths import further_files, parameter_files
 from nlpctl.config.schema import Recipe
 from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
-from nlpctl.launch.peers import Peers
+from nlpctl.launch.peers import DATA, RECIPE_VALUES, VERSIONS, Peers, file_facts
 from nlpctl.launch.ray_launch import RECIPE_FILE, RUN_FOLDER, RayRanks
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.versions import engine_versions
 
-VERSIONS, RECIPE_VALUES, DATA = "versions", "recipe", "data files"
 _COMPUTE = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp")
 
 
@@ -57,7 +55,7 @@ def agree(peers: Peers, recipe: Recipe, data: TrainingData, device: str) -> None
     facts: dict[str, Mapping[str, Any]] = {
         VERSIONS: versions(),
         RECIPE_VALUES: {**recipe_facts(recipe), "runtime.device": device},
-        DATA: {str(path): sha256_of(path)[:16] for path in _files(recipe, data)},
+        DATA: file_facts(_files(recipe, data)),
     }
     peers.agree(facts, equal=tuple(facts))
     console.note(f"{len(peers.members)} processes: {', '.join(member.host for member in peers.members)}")
