@@ -195,7 +195,7 @@ class Nodes:
     def workers(self) -> list[int]:
         """The actors that answer shards."""
         own = self.raylets()
-        return [pid for pid, parent in processes() if parent in own and b"ray::_Keeper" in command_of(pid)]
+        return [pid for pid, parent in processes() if parent in own and b"ray::WorkerActor" in command_of(pid)]
 
 
 def free_port() -> int:

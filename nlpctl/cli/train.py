@@ -150,11 +150,11 @@ def _train_many(
 ) -> None:
     numbers = _parse_seeds(seeds)
     resolved = load_command_recipe(recipe, ctx)
-    from nlpctl.experiments.repeats import train_many
+    from nlpctl.experiments.repeats import train_folds_and_seeds
     from nlpctl.experiments.repeats_report import spread_tables
 
     with located(resolved):
-        result = train_many(resolved, folds=folds, seeds=numbers, command=sys.argv, **flags)
+        result = train_folds_and_seeds(resolved, folds=folds, seeds=numbers, command=sys.argv, **flags)
     if json:
         give(result.to_json())
         return

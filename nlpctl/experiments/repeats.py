@@ -53,25 +53,25 @@ from nlpctl.tasks.degenerate import HINT, degenerate_reason
 # --------------------------------------------------------------------------------------------------
 # The runs of a series, trained side by side. Each ends with the predictions of the rows that it did not see.
 
-Held = tuple[Sequence[int], int]  # rows by their indexes, and the number of their fold
+HeldOutRows = tuple[Sequence[int], int]  # rows by their indexes, and the number of their fold
 
 
 def train_side_by_side(
-    series: Series, slots: WorkerSlots, held: Callable[[Member], Held | None], command: Sequence[str]
+    series: Series, slots: WorkerSlots, held_out: Callable[[Member], HeldOutRows | None], command: Sequence[str]
 ) -> None:
-    """Train all members, each in a process at one of `slots`. `held`: the rows that a run is to predict; None: none.
+    """Train all members, each in a process at one of `slots`. `held_out`: the rows that a run predicts; None: none.
 
     Errors as of `Series.train`, the first of any run; the others save a checkpoint before it is raised.
     """
     left = [
         member
         for member in series.members
-        if not (series.run(member).is_finished and (held(member) is None or is_predicted(series, member)))
+        if not (series.run(member).is_finished and (held_out(member) is None or is_predicted(series, member)))
     ]
     # A named data set is downloaded once per node.
     files = () if series.recipe.data.dataset is not None else tuple(map(str, series.rows.files))
     console.note(f"{counted(len(slots.runtimes), 'workers')}, {counted(len(left), 'runs')}")
-    jobs = ((MemberWorker.train, series.member_recipe(member), held(member), command) for member in left)
+    jobs = ((MemberWorker.train, series.member_recipe(member), held_out(member), command) for member in left)
     with training_pool(slots, series.folder, files, MemberWorker, series.recipe) as pool:
         for number, _, _ in pool.results(jobs):
             console.note(f"{series.place(left[number])} is finished: {series.run(left[number]).path}")
@@ -88,17 +88,17 @@ class MemberWorker:
         self._runtime, self._recipe = runtime, recipe
         self._rows: TrainingRows | None = None
 
-    def train(self, recipe: Recipe, held: Held | None, command: Sequence[str]) -> None:
+    def train(self, recipe: Recipe, held_out: HeldOutRows | None, command: Sequence[str]) -> None:
         """`recipe`: of a run, from `Series.member_recipe`."""
         recipe = replace(recipe, runtime=self._runtime)
         run = RunDirectory(recipe.run_dir)
         wait_until_free(run.path, LET_GO)
         if not run.is_finished:
             train_member(recipe, command)
-        if held is not None:
+        if held_out is not None:
             if self._rows is None:
                 self._rows = read_rows(self._recipe)
-            predict_held_out(recipe, self._rows, *held)
+            predict_held_out(recipe, self._rows, *held_out)
 
 
 KIND = "folds"
@@ -123,7 +123,7 @@ class RepeatsResult:
         return {**content, "predictions": self.predictions, "report": self.folder / REPORT}
 
 
-def train_many(
+def train_folds_and_seeds(
     recipe: Recipe,
     *,
     folds: int | None,
@@ -150,10 +150,10 @@ def train_many(
         if parallel.divides:
             slots = stack.enter_context(worker_slots(recipe.runtime, parallel, runs))
             recipe = replace(recipe, runtime=replace(recipe.runtime, devices=()))  # each worker has its own card
-        return _train_many(recipe, slots, folds, seeds, resume, overwrite, command)
+        return _train_all(recipe, slots, folds, seeds, resume, overwrite, command)
 
 
-def _train_many(
+def _train_all(
     recipe: Recipe,
     slots: WorkerSlots | None,
     folds: int | None,
@@ -172,16 +172,16 @@ def _train_many(
     options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "own": OWN, "one_vocabulary": True}
     with open_series(recipe, rows, KIND, members, plan, **options) as series:
 
-        def held(member: Member) -> Held | None:
+        def held_out(member: Member) -> HeldOutRows | None:
             if parts is None:
                 return None
             fold = members.index(member) % len(parts)
             return parts[fold], fold + 1
 
         if slots is not None:
-            train_side_by_side(series, slots, held, command)
+            train_side_by_side(series, slots, held_out, command)
         else:
-            _train_here(series, held, command)
+            _train_here(series, held_out, command)
         predictions = None if parts is None else gather(series, parts, seeds)
         metrics = _metrics(series)
         by_split = spreads(metrics)
@@ -218,11 +218,11 @@ def _members(parts: Sequence[Sequence[int]] | None, seeds: Sequence[int], count:
     return [Member(fold_name(seed, fold, seeds), seed, own) for seed in seeds for fold, own in enumerate(taken)]
 
 
-def _train_here(series: Series, held: Callable[[Member], Held | None], command: Sequence[str]) -> None:
-    """Train all members, one after the other. `held`: as of `train_side_by_side`."""
+def _train_here(series: Series, held_out: Callable[[Member], HeldOutRows | None], command: Sequence[str]) -> None:
+    """Train all members, one after the other. `held_out`: as of `train_side_by_side`."""
     for member in series.members:
         series.train(member, command)
-        own = held(member)
+        own = held_out(member)
         if own is None or is_predicted(series, member):
             continue
         console.note(f"{member.name}: predicting the {len(own[0]):,} rows that it did not see")
@@ -249,7 +249,7 @@ def _metrics(series: Series) -> dict[str, dict[str, Any]]:
     """Per run its reports by split."""
     found = {}
     for member in series.members:
-        held = series.folder / HELD / member.name / SCORES
-        own = {"held out": read_json(held)} if held.is_file() else {}
+        held_out = series.folder / HELD / member.name / SCORES
+        own = {"held out": read_json(held_out)} if held_out.is_file() else {}
         found[member.name] = own | dict(series.run(member).read_metrics())
     return found

@@ -151,9 +151,9 @@ def ray_ranks(address: str, machines: int, each: int, runtime: RuntimeSection) -
 
     UserError, NoRoom, UnfitNode: as of ray_cluster.py.
     """
-    ground = NodeRequirements(os.getcwd(), (), "cpu" if runtime.device == "cpu" else None)
+    requirements = NodeRequirements(os.getcwd(), (), "cpu" if runtime.device == "cpu" else None)
     with ray_cluster(address) as cluster:
-        with cluster.gang(runtime, machines, each, ground, RankKeeper) as (request, actors):
+        with cluster.placement_group(runtime, machines, each, requirements, RankKeeper) as (request, actors):
             ranks = RayRanks(request, actors, each)
             try:
                 yield ranks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import os
 import platform
@@ -40,7 +41,7 @@ _ADDRESS = re.compile(r"auto|(ray://)?[\w.\-\[\]:]+:\d+")
 _ROOM_SECONDS = 20.0  # for a node to start a worker, which imports nlpctl; then another worker takes the job
 _REACH_SECONDS = 10.0
 _GRACE = 5.0  # seconds more than a process has to end, for Ray
-_CALLS = 4  # of a _Keeper at a time: a conversation, signals, the end
+_CALLS = 4  # of a WorkerActor at a time: a conversation, signals, the end
 _FLAG, _A_WORKER = "@[cluster]", "a worker of the cluster"
 
 
@@ -95,20 +96,20 @@ class RayCluster:
         found = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self.nodes = [(int(each.get("CPU", 0)), int(each.get("GPU", 0))) for each in found]
 
-    def place(self, runtime: RuntimeSection, workers: int | None) -> ResourceRequest:
+    def request(self, runtime: RuntimeSection, workers: int | None) -> ResourceRequest:
         """A worker has a card, or `runtime.threads` cores, by default one, of one node. UserError: there is no room
         for `workers`."""
-        place = self._request(runtime)
-        if (workers or 1) > place.room:
-            each = "a card and a core" if place.cards else counted(place.cores, "cores")
+        request = self._possible(runtime)
+        if (workers or 1) > request.room:
+            each = "a card and a core" if request.cards else counted(request.cores, "cores")
             has = f"{counted(sum(cores for cores, _ in self.nodes), 'cores')} and "
             has += f"{counted(sum(cards for _, cards in self.nodes), 'cards')} on {counted(len(self.nodes), 'nodes')}"
-            message = f"the cluster has {has}: room for {counted(place.room, 'workers')} with {each} of one node"
+            message = f"the cluster has {has}: room for {counted(request.room, 'workers')} with {each} of one node"
             raise UserError(message, "@[workers]", "ask for fewer, or for fewer @[runtime.threads] of each")
-        return place
+        return request
 
-    def _request(self, runtime: RuntimeSection) -> ResourceRequest:
-        """As `place`, also where there is no room."""
+    def _possible(self, runtime: RuntimeSection) -> ResourceRequest:
+        """As `request`, also where there is no room."""
         if runtime.device == "gpu" or (runtime.device == "auto" and any(cards for _, cards in self.nodes)):
             return ResourceRequest(dataclasses.replace(runtime, devices=()), 1, 1, sum(map(min, self.nodes)))
         threads = runtime.threads or 1
@@ -117,25 +118,26 @@ class RayCluster:
 
     def worker(
         self,
-        place: ResourceRequest,
-        ground: NodeRequirements,
+        request: ResourceRequest,
+        requirements: NodeRequirements,
         opened: Callable[..., Any],
         *arguments: Any,
         grace: float,
         name: str = _A_WORKER,
     ) -> RayWorker:
-        """As `Worker`, on any node with as much free as `place` says."""
-        ground = dataclasses.replace(ground, device=place.runtime.device)
-        return RayWorker(lambda: self._actor(place, _Keeper), ground, opened, *arguments, grace=grace, name=name)
+        """As `Worker`, on any node with as much free as `request` says."""
+        requirements = dataclasses.replace(requirements, device=request.runtime.device)
+        create = functools.partial(self._actor, request, WorkerActor)
+        return RayWorker(create, requirements, opened, *arguments, grace=grace, name=name)
 
-    def _actor(self, place: ResourceRequest, kind: type, **options: Any) -> ActorHandle:
-        wanted = {"num_cpus": place.cores, "num_gpus": place.cards, "max_restarts": 0, "max_concurrency": _CALLS}
+    def _actor(self, request: ResourceRequest, kind: type, **options: Any) -> ActorHandle:
+        wanted = {"num_cpus": request.cores, "num_gpus": request.cards, "max_restarts": 0, "max_concurrency": _CALLS}
         with _connected():
             return ActorHandle(self._ray, self._ray.remote(**wanted, **options)(kind).remote())
 
     @contextlib.contextmanager
-    def gang(
-        self, runtime: RuntimeSection, machines: int, each: int, ground: NodeRequirements, kind: type[NodeActor]
+    def placement_group(
+        self, runtime: RuntimeSection, machines: int, each: int, requirements: NodeRequirements, kind: type[NodeActor]
     ) -> Iterator[tuple[ResourceRequest, list[ActorHandle]]]:
         """`each` actors of `kind` on each of `machines` nodes, those of a node one after the other; all or none.
 
@@ -144,7 +146,7 @@ class RayCluster:
         from ray.util import placement_group, remove_placement_group
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        request = self._request(runtime)
+        request = self._possible(runtime)
         fitting = sum(cores >= request.cores * each and cards >= request.cards * each for cores, cards in self.nodes)
         if fitting < machines:
             needed = counted(each, "cards") if request.cards else counted(request.cores * each, "cores")
@@ -164,9 +166,9 @@ class RayCluster:
                 where = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank // each)
                 actors.append(self._actor(request, kind, scheduling_strategy=where))
             for actor in actors:  # all of them start at once
-                actor.begin("meet", ground)
+                actor.begin("meet", requirements)
             for actor in actors:
-                actor.meet(ground)
+                actor.meet(requirements)
             yield request, actors
         finally:
             for actor in actors:
@@ -181,11 +183,11 @@ class ActorHandle:
     def __init__(self, ray: Any, actor: Any):
         self.ray, self._actor = ray, actor
 
-    def meet(self, ground: NodeRequirements) -> None:
+    def meet(self, requirements: NodeRequirements) -> None:
         """Wait until it is there. NoRoom, UnfitNode."""
         try:
             with _connected(), self.losses():
-                begun, _ = self.ray.wait([met := self._actor.meet.remote(ground)], timeout=_ROOM_SECONDS)
+                begun, _ = self.ray.wait([met := self._actor.meet.remote(requirements)], timeout=_ROOM_SECONDS)
                 there = self.ray.get(met) if begun else None
         except ProcessEnded as error:  # its node is gone, which the cluster may not know yet; or nlpctl is not there
             raise NoRoom(problems=error.problems) from None
@@ -241,19 +243,19 @@ class RayWorker:
     def __init__(
         self,
         actor: Callable[[], ActorHandle],
-        ground: NodeRequirements,
+        requirements: NodeRequirements,
         *opened: Any,
         grace: float,
         name: str = _A_WORKER,
     ):
         self.name = name
-        self._hire, self._ground, self._opened, self._grace = actor, ground, opened, grace
+        self._create_actor, self._requirements, self._opened, self._grace = actor, requirements, opened, grace
         self._actor: ActorHandle | None = None
 
     def start(self) -> None:
         """NoRoom, UnfitNode; WorkerLost in the middle of it."""
-        actor = self._hire()
-        actor.meet(self._ground)
+        actor = self._create_actor()
+        actor.meet(self._requirements)
         self._actor = actor
         actor.given(actor.begin("open", self._grace, *self._opened))
 
@@ -327,9 +329,9 @@ def _connected() -> Iterator[None]:
 class NodeActor:
     """What runs in a worker of Ray, on any node. Several of its methods run at a time."""
 
-    def meet(self, ground: NodeRequirements) -> tuple[str, Any]:
+    def meet(self, requirements: NodeRequirements) -> tuple[str, Any]:
         """The version of nlpctl, and what is missing on this node; None: nothing."""
-        missing = outcome(_naming_node, ground.enter)
+        missing = outcome(_naming_node, requirements.enter)
         return nlpctl.__version__, missing if isinstance(missing, NlpctlError) else None
 
 
@@ -341,7 +343,7 @@ class _Ended:
     node: str
 
 
-class _Keeper(NodeActor):
+class WorkerActor(NodeActor):
     """Keeps a process on its node, which can be interrupted while it answers."""
 
     def open(self, grace: float, *opened: Any) -> None:

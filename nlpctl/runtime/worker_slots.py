@@ -82,8 +82,8 @@ class WorkerSlots:
             yield partial(self._worker, NodeRequirements(os.getcwd()))
             return
         with tempfile.NamedTemporaryFile(prefix=staging_prefix("seen"), dir=folder) as mark:
-            ground = NodeRequirements(os.getcwd(), (os.path.abspath(mark.name), *paths))
-            yield partial(self._worker, ground)
+            requirements = NodeRequirements(os.getcwd(), (os.path.abspath(mark.name), *paths))
+            yield partial(self._worker, requirements)
 
 
 @contextlib.contextmanager
@@ -95,9 +95,9 @@ def worker_slots(runtime: RuntimeSection, parallel: ParallelConfig, most: int | 
         yield WorkerSlots(tuple(runtimes), False, _slowdown(runtimes), HERE)
         return
     with ray_cluster(parallel.cluster) as nodes:
-        place = nodes.place(runtime, parallel.workers)
-        count = parallel.workers or min(place.room, most or place.room)
-        yield WorkerSlots((place.runtime,) * count, True, 1.0, partial(nodes.worker, place))
+        request = nodes.request(runtime, parallel.workers)
+        count = parallel.workers or min(request.room, most or request.room)
+        yield WorkerSlots((request.runtime,) * count, True, 1.0, partial(nodes.worker, request))
 
 
 def _slowdown(runtimes: Sequence[RuntimeSection]) -> float:

@@ -67,7 +67,7 @@ def keepers(cluster) -> list[int]:
     """The actors on its nodes that keep a process."""
     raylets, found = [raylet(node) for node in cluster.list_all_nodes()], []
     for pid in (int(path.name) for path in Path("/proc").glob("[0-9]*")):
-        if parent(pid) in raylets and b"ray::_Keeper" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        if parent(pid) in raylets and b"ray::WorkerActor" in Path(f"/proc/{pid}/cmdline").read_bytes():
             found.append(pid)
     return found
 

@@ -21,8 +21,8 @@ from nlpctl.runtime.ray_cluster import (
     NodeRequirements,
     RayCluster,
     RayWorker,
+    WorkerActor,
     _Ended,
-    _Keeper,
     _open_there,
     ray_cluster,
 )
@@ -72,12 +72,12 @@ def test_a_node_that_lacks_a_variable_is_named() -> None:
 def test_a_node_must_see_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")  # restored afterwards
     (tmp_path / "seen").touch()
-    assert _Keeper().meet(NodeRequirements(str(tmp_path), ("seen",))) == (nlpctl.__version__, None)
-    for ground, missing in (
+    assert WorkerActor().meet(NodeRequirements(str(tmp_path), ("seen",))) == (nlpctl.__version__, None)
+    for requirements, missing in (
         (NodeRequirements(str(tmp_path), ("seen", "/not/seen")), "/not/seen"),
         (NodeRequirements("/not"), "/not"),
     ):
-        _, error = _Keeper().meet(ground)
+        _, error = WorkerActor().meet(requirements)
         assert type(error) is UserError
         assert str(error).startswith(f"{missing}: node {platform.node()} does not see it: No such file or directory")
         assert "storage that every node has under the same path" in str(error)
@@ -85,13 +85,13 @@ def test_a_node_must_see_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_process_of_a_worker_elsewhere() -> None:
     """What an actor does: each thing that is sent gets one back, questions too, and the process can be signalled."""
-    keeper = _Keeper()
+    keeper = WorkerActor()
     keeper.open(5.0, opened_there)
     assert keeper.converse("question") == _Question("how?") and keeper.converse("so") == "told so"
     threading.Timer(0.2, lambda: keeper.send_signal(signal.SIGINT)).start()
     assert keeper.converse("wait") == _Ended(0, platform.node())
     keeper.end(interrupt=True)
-    killed = _Keeper()
+    killed = WorkerActor()
     killed.open(5.0, opened_there)
     killed.send_signal(signal.SIGKILL)
     assert killed.converse("question") == _Ended(-signal.SIGKILL, platform.node())
@@ -137,15 +137,16 @@ def test_room_is_on_single_nodes() -> None:
         return RayCluster(SimpleNamespace(nodes=lambda: [*found, {"Alive": False, "Resources": {"CPU": 64.0}}]))
 
     two = cluster({}, {"CPU": 1.0}, {"CPU": 1.0})
-    assert two.place(RuntimeSection(), None).room == 2
+    assert two.request(RuntimeSection(), None).room == 2
     told = "--workers: the cluster has 2 cores and 0 cards on 3 nodes: room for 0 workers with 2 cores of one node"
     with pytest.raises(UserError, match=told):
-        two.place(RuntimeSection(threads=2), None)
-    assert cluster({"CPU": 3.0}, {"CPU": 3.0}).place(RuntimeSection(threads=2), 2).room == 2
+        two.request(RuntimeSection(threads=2), None)
+    assert cluster({"CPU": 3.0}, {"CPU": 3.0}).request(RuntimeSection(threads=2), 2).room == 2
     cards = cluster({"CPU": 8.0, "GPU": 2.0}, {"CPU": 64.0}, {"GPU": 4.0})
-    assert (cards.place(RuntimeSection(), None).room, cards.place(RuntimeSection(device="cpu"), None).room) == (2, 72)
+    assert cards.request(RuntimeSection(), None).room == 2
+    assert cards.request(RuntimeSection(device="cpu"), None).room == 72
     with pytest.raises(UserError, match="room for 2 workers with a card and a core of one node"):
-        cards.place(RuntimeSection(device="gpu"), 3)
+        cards.request(RuntimeSection(device="gpu"), 3)
 
 
 def test_no_cluster() -> None:
