@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +26,8 @@ def balanced(
     rounds and a random part of a last one. The order of the rows is kept. Deterministic for a `seed`.
     UserError: counts names an unknown label, or is no whole number above 0.
     """
-    label_of = np.fromiter((example.label for example in examples), np.int64, len(examples))
+    labelled: Iterable[Any] = examples
+    label_of = np.fromiter((example.label for example in labelled), np.int64, len(examples))
     before = Counter(label_of.tolist())
     wanted = _wanted(before, labels, balance)
     random = np.random.default_rng(seed)
@@ -35,7 +38,7 @@ def balanced(
         whole, rest = divmod(count, len(rows))
         times[rows] = whole
         times[random.permutation(rows)[:rest]] += 1
-    drawn = ExampleList(example for example, count in zip(examples, times, strict=True) for _ in range(count))
+    drawn: Any = ExampleList(example for example, count in zip(examples, times, strict=True) for _ in range(count))
     after = Counter(example.label for example in drawn)
     return drawn, _named(before, labels), _named(after, labels)
 

@@ -76,7 +76,9 @@ def open_dataset(data: DataSection, split: str, required: Sequence[str], label_c
     loaded, or lacks a required column.
     """
     name = data.dataset
+    assert name is not None, "the caller has seen one"
     split_name = {"train": data.splits.train, "dev": data.splits.dev, "test": data.splits.test}[split]
+    assert split_name is not None, f"has_split(data, {split!r}) is true"
     if name.startswith(HF_PREFIX) or Path(name).is_dir():
         rows = _open_hugging_face(name.removeprefix(HF_PREFIX), split_name, required, label_column)
     else:
@@ -88,6 +90,8 @@ def open_dataset(data: DataSection, split: str, required: Sequence[str], label_c
 def builtin_names() -> list[str]:
     """The names of PaddleNLP's built-in data sets. Does not import PaddleNLP."""
     spec = importlib.util.find_spec("paddlenlp")
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError("PaddleNLP is not installed")
     folder = Path(spec.submodule_search_locations[0]) / "datasets"
     return sorted(path.stem for path in folder.glob("*.py") if path.stem not in _NOT_DATASETS)
 

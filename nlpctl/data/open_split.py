@@ -91,7 +91,8 @@ def open_files(
     formats = tuple(_format_of(rows, path, declared) for path in files)
     header = rows.data.header if own.header is None else own.header
     named = {getattr(rows.data.columns, name): str(column) for name, column in own.columns.items()}
-    return FileRows(files, formats, header, tuple(required), named, task or rows, rows.plain_column, **_naming(rows))
+    plain = rows.plain_column
+    return FileRows(tuple(files), formats, header, tuple(required), named, task or rows, plain, **_naming(rows))
 
 
 def _naming(rows: TaskRows) -> dict[str, Any]:
@@ -222,7 +223,8 @@ class FunctionRows:
     def __iter__(self) -> Iterator[Row | BadRow]:
         function = import_function(self.reader, "data.reader", "a function that yields dicts")
         # Without files the reader is called once, without arguments.
-        for arguments in [(str(path),) for path in self.files] or [()]:
+        calls: list[tuple[str, ...]] = [(str(path),) for path in self.files]
+        for arguments in calls or [()]:
             source = f"{self.reader}({', '.join(arguments)})"
             empty = True
             for number, values in enumerate(_call_reader(function, arguments, source), 1):

@@ -139,7 +139,7 @@ def read_split_rows(source: RowSource, rows: TaskRows, labels: LabelSet) -> Spli
     unmapped: list[Row] = []
     passages: list[dict[str, str]] = []
     counted: list[tuple[str, ...]] = []
-    starts: dict[str, list[int]] = defaultdict(list)
+    starts: dict[str, list[Any]] = defaultdict(list)
     places: list[int] = []
     for before, row in rows_before_and_after(source):
         # Of every row, also of one that is bad or left out: Records needs it as the end of the row before.
@@ -150,6 +150,7 @@ def read_split_rows(source: RowSource, rows: TaskRows, labels: LabelSet) -> Spli
         if isinstance(example, BadRow):
             log.add(example)
             continue
+        assert isinstance(row, Row) and isinstance(before, Row), "of a bad row there is no example"
         good.append(row)
         unmapped.append(before)
         places.append(len(starts[before.source]) - 1)
@@ -169,7 +170,7 @@ def as_written(source: RowSource, read: SplitRows, data: DataSection) -> list[Ro
     if isinstance(source, FileRows):
         chosen = [i for i, kind in enumerate(source.formats) if INPUT_FORMATS[kind].copied in ("array", "jsonl")]
         if chosen and (source.named or source.label_names is not None):
-            files, formats = (tuple(given[i] for i in chosen) for given in (source.files, source.formats))
+            files, formats = tuple(source.files[i] for i in chosen), tuple(source.formats[i] for i in chosen)
             required = tuple(source.named.get(column, column) for column in source.required)
             plain = replace(source, files=files, formats=formats, required=required, named={}, label_names=None)
     elif data.numbered_labels is not None:

@@ -354,11 +354,11 @@ def rows_at(
     """The rows, good and bad, of `file` from `position` on. `columns`: those that are wanted, where that saves time."""
     header = rows.data.header
     # Any task may be asked in lines of plain text; a line is then what `plain_column` says.
-    plain = file.format == PLAIN and rows.plain_column is not None
+    plain = rows.plain_column if file.format == PLAIN else None
     request = ReadRequest(
         file.format,
         header,
-        (rows.plain_column,) if plain else rows.required(labelled=False),
+        rows.required(labelled=False) if plain is None else (plain,),
         rows,
         columns,
         groups=(position.begin, position.end, position.first_line),

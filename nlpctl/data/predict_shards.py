@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Any, BinaryIO
 
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.tasks import load
@@ -52,6 +53,7 @@ class Range:
 
     @property
     def position(self) -> ReadPosition:
+        assert self.line is not None, "with_lines has numbered it"
         return ReadPosition(self.begin, self.end, self.line, self.line)
 
 
@@ -108,11 +110,12 @@ def _cut_file(file: InputFile, number: int, size: int) -> Iterator[Range]:
     if not file.divisible:
         yield Range(number)
         return
-    if INPUT_FORMATS[file.format].row_groups is not None:
-        yield from _row_groups(file, number)
+    groups = INPUT_FORMATS[file.format].row_groups
+    if groups is not None:
+        yield from _row_groups(file, number, groups)
         return
-    total = file.size
-    begin, line = 0, 1
+    total, begin = file.size, 0
+    line: int | None = 1
     with file.open() as stream:
         for wanted in range(size, total, size):
             if wanted > begin and (cut := _cut_after(stream, wanted, file.format)) is not None and cut < total:
@@ -121,16 +124,16 @@ def _cut_file(file: InputFile, number: int, size: int) -> Iterator[Range]:
     yield Range(number, begin, None, line)
 
 
-def _row_groups(file: InputFile, number: int) -> Iterator[Range]:
+def _row_groups(file: InputFile, number: int, row_groups: str) -> Iterator[Range]:
     with file.open() as stream:
-        rows = load(INPUT_FORMATS[file.format].row_groups)(stream, file.name)
+        rows = load(row_groups)(stream, file.name)
     if not rows:
         yield Range(number)
     for place, line in enumerate([1, *accumulate(rows, initial=1)][1:-1]):
         yield Range(number, place, place + 1, line)
 
 
-def _cut_after(stream: object, wanted: int, kind: str) -> int | None:
+def _cut_after(stream: BinaryIO, wanted: int, kind: str) -> int | None:
     """The first place from `wanted` on at which a row begins, whatever is before it; None if there is none near."""
     stream.seek(wanted - 1)
     place, blank_line_needed, second = wanted - 1, INPUT_FORMATS[kind].sentences, False
@@ -184,7 +187,9 @@ def with_lines(source: PredictInput, ranges: Sequence[Range], counted: dict[Rang
 def scan(source: PredictInput, part: Range, keep: PassthroughColumns | None) -> Scanned:
     """Read a range. It ends early at the tenth bad row where bad rows are errors."""
     file, rows, stops = source.files[part.file], source.task_rows, source.task_rows.data.on_bad_row == "error"
-    count, bad, first, marks, good = 0, 0, [], [], False
+    count, bad, good = 0, 0, False
+    first: list[BadRow] = []
+    marks: list[tuple[int, Any]] = []
     unkept = error = None
     format = INPUT_FORMATS[file.format]
     marked = not format.whole and format.row_groups is None
@@ -236,8 +241,9 @@ def cut_shards(ranges: Sequence[Range], scanned: Sequence[Scanned], rows: int) -
 def _from_row(part: Range, scanned: Scanned, row: int) -> ReadPosition:
     """The place of a row of a range, reached from the nearest line that is known."""
     which = bisect_right(scanned.marks, row, key=lambda mark: mark[0]) - 1
-    begun, line = scanned.marks[which] if which >= 0 else (0, part.line)
-    return dataclasses.replace(part.position, line=line, skip=row - begun)
+    position = part.position
+    begun, line = scanned.marks[which] if which >= 0 else (0, position.line)
+    return dataclasses.replace(position, line=line, skip=row - begun)
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class Records:
             ends = dict(pairwise([*begins, len(raw) + 1]))
             if format.columns == "header":
                 headers.setdefault(_without_blank_end(raw[: begins[0] - 1]), path)
-            own = (row.line for row in self._rows if row.source == str(path))
+            own = (int(row.line) for row in self._rows if row.source == str(path))
             lines += [_piece(format, raw[start - 1 : ends[start] - 1]) for start in own]
         if len(headers) > 1:
             where = ", ".join(str(path) for path in headers.values())
@@ -125,7 +125,9 @@ def _articles(rows: Sequence[Row]) -> Any:
     for row in rows:
         if row.source not in documents:
             documents[row.source] = parse_json(_content(Path(row.source)).decode("utf-8-sig"))
-        wanted[row.source, int(_ARTICLE.match(row.line)[1])] = None
+        match = _ARTICLE.match(str(row.line))
+        assert match is not None, "the line of a question is its place in the document"
+        wanted[row.source, int(match[1])] = None
     lists = [isinstance(document, list) for document in documents.values()]  # in CMRC's first layout
     if any(lists) and not all(lists):
         raise UserError("the files are of several layouts", ", ".join(documents), "split them one by one")

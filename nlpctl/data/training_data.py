@@ -10,7 +10,7 @@ from typing import Any
 from nlpctl.data.changed_rows import rows_before_and_after
 from nlpctl.data.near_duplicates import row_key
 from nlpctl.data.open_split import has_split, open_split
-from nlpctl.data.readers.row import BadRow, RowSource, missing_key, place
+from nlpctl.data.readers.row import BadRow, Row, RowSource, missing_key, place
 from nlpctl.data.rows.examples import (
     BadRowLog,
     ExampleList,
@@ -70,7 +70,8 @@ def read_training_data(rows: TaskRows) -> TrainingData:
         streamed = None
         train = load_examples(source, reader, log)
         rows.check_training(train, labels, source.description)
-    files, skipped, others = [*source.files], {"train": log.summary()}, {}
+    files, skipped = [*source.files], {"train": log.summary()}
+    others: dict[str, ExampleList | None] = {}
     # A label file is an input like the data: the manifest records its checksum.
     files += [Path(labels) for labels in (data.labels, data.numbered_labels) if isinstance(labels, str)]
     groups: dict[str, list[Any]] = {}
@@ -153,13 +154,14 @@ def labelled_texts(rows: TaskRows, split: str) -> Iterator[Any]:
         if row is None:
             continue
         example = reader.read(row)
-        if isinstance(example, BadRow):
+        if isinstance(example, BadRow) or isinstance(row, BadRow):
             continue
         to_fill = [name for name, value in rows.columns_to_fill(example).items() if value is None]
         if any(row.values.get(name, True) in (None, "") for name in to_fill):
             continue
         yield example
-        if given is not row and missing_key(given.values, rows.required(labelled=False)) is None:
+        needed = rows.required(labelled=False)
+        if isinstance(given, Row) and given is not row and missing_key(given.values, needed) is None:
             example = reader.read(given)
             if not isinstance(example, BadRow):
                 yield example

@@ -228,7 +228,7 @@ class _Auditor:
         self, kind: str, row: int, given: Any, proposed: Any, own: float | None, best: float | None, **more: Any
     ) -> Finding:
         text = shortened(" ∥ ".join(self._rows.read.passages[row].values()), TEXT)
-        shares = {"given_probability": _rounded(own), "proposed_probability": _rounded(best)}
+        shares: dict[str, Any] = {"given_probability": _rounded(own), "proposed_probability": _rounded(best)}
         where = self._lines[row]["where"]
         return Finding(kind, where, text, given, proposed, edit=self._targets[row], **shares, **more)
 
@@ -437,7 +437,7 @@ def _findings_of_kind(findings: Sequence[Finding], kind: str) -> Iterator[Part]:
             continue
         possible = each.edit is not None and (each.proposed is not None or kind == OUTLIER)
         box = Html(f'<input type="checkbox" id="tick{i}"{" checked" if each.apply else ""}>') if possible else ""
-        row = [box, Place(each.where), each.text, _label_text(each.given)]
+        row: list[Any] = [box, Place(each.where), each.text, _label_text(each.given)]
         if kind == OUTLIER:
             row.append(each.distance)
         else:

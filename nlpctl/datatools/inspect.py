@@ -105,6 +105,7 @@ def _scratch_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> Token
             yield from rows.texts(example)
 
     quiet_libraries()
+    assert recipe.model.from_scratch is not None
     _, _, tokenizer = make_vocabulary(recipe.model.from_scratch, texts)
     return _exact_counter(recipe, tokenizer, "counted with the vocabulary that training builds", grows=True)
 

@@ -102,7 +102,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     output = _output(given, ask, files["train"])
     if encoder is not None and (folder := Path(encoder.name).expanduser()).is_dir():
         encoder = dataclasses.replace(encoder, name=named_from(output.parent, folder))
-    absolute = {split: [os.path.abspath(each.path)] for split, each in previews.items()}
+    absolute: dict[str, Any] = {split: [os.path.abspath(each.path)] for split, each in previews.items()}
     data = values.data_values(previews, absolute, columns, _rows(task)) | {
         preset.key.removeprefix("data."): preset.value for preset in match.presets if preset.key.startswith("data.")
     }
@@ -121,11 +121,11 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
         ]
         return recipe_text(_head(output, task), values.in_order(presets), values.hints(task, seen, gpu))
 
-    folder = None if "dev" in previews else _parts_folder(given, ask, output)
-    if folder is not None:
+    parts_folder = None if "dev" in previews else _parts_folder(given, ask, output)
+    if parts_folder is not None:
         with _checked(output, text(paths, seen)):  # before the training file is cut
-            paths |= _parts(folder, task, data, given.overwrite)
-    with _checked(output, text(paths, seen if folder is None else None)) as staged:
+            paths |= _parts(parts_folder, task, data, given.overwrite)
+    with _checked(output, text(paths, seen if parts_folder is None else None)) as staged:
         os.replace(staged, output)
     name = SCRATCH if encoder is None else encoder.name
     decided = [("task", f"{task.name}: {match.reason}"), ("model", f"{name}: {about}")]

@@ -238,9 +238,11 @@ class _Search:
         from nlpctl.datatools.uncertain import HeadVectors
         from nlpctl.engines.pipeline import prediction_pipeline, windows
 
-        model, kept = self._model, []
+        model = self._model
+        kept: list[_Candidate] = []
+        predictor: Any = model.predictor  # of a network
         pipeline = prediction_pipeline(model.task, model.encoder, model.predictor)
-        with console.progress(total, "next") as bar, HeadVectors(model.predictor.network) as vectors:
+        with console.progress(total, "next") as bar, HeadVectors(predictor.network) as vectors:
             for window in windows(self._read(), WINDOW):
                 kept += self._doubted(window, pipeline, vectors)
                 kept = self._most_uncertain(kept)
@@ -308,8 +310,9 @@ class _Search:
         caught: list[list[Any]] = [[None] * len(parts) for parts in features]
 
         def watch(places: Sequence[tuple[int, int]], batch: Any, outputs: tuple[np.ndarray, ...]) -> None:
-            probabilities = task.probabilities(outputs, [features[i][part] for i, part in places])
-            for (i, part), share, vector in zip(places, probabilities, vectors.read(batch), strict=True):
+            probabilities: Any = task.probabilities(outputs, [features[i][part] for i, part in places])
+            of_batch: Any = vectors.read(batch)
+            for (i, part), share, vector in zip(places, probabilities, of_batch, strict=True):
                 shares[i][part], caught[i][part] = share, vector
 
         predictions = pipeline.predictions(examples, self._batch_size, watch)

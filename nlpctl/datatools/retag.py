@@ -31,7 +31,7 @@ from nlpctl.runtime.process import set_up_process
 from nlpctl.spelling import option
 
 if TYPE_CHECKING:
-    from nlpctl.tasks.token_classification import TokenClassification
+    pass
 
 
 # -- entities of one guideline put among the words of an analyser -----------------------------------------------------
@@ -148,12 +148,12 @@ class _Given:
     scheme: TagScheme | None  # None: every tag is O
     types: Mapping[str, str]
 
-    def examples(self, log: BadRowLog) -> Iterator[TaggedExample]:
+    def examples(self, log: BadRowLog) -> Iterator[Any]:
         return iter_examples(self.source, ExampleReader(self.rows, self.labels), log)
 
     def entities(self, example: TaggedExample) -> list[Span]:
         """In tokens, as the model calls them."""
-        tags = [self.labels.name(i) for i in example.tags]
+        tags = [self.labels.name(i) for i in example.tags or ()]
         entities = [] if self.scheme is None else self.scheme.entities(tags)
         return [span._replace(type=self.types[span.type]) for span in entities]
 
@@ -182,7 +182,9 @@ def retag(
     refuse_files([output], overwrite)
     rows = task_rows(recipe.task, recipe.data)
     model_source = find_model(recipe)
-    labels, _ = read_labels(resolve_source(model_source).folder)
+    folder = resolve_source(model_source).folder
+    assert folder is not None, "find_model gives a folder"
+    labels, _ = read_labels(folder)
     known = set(_types(labels))
     given, new = _read(rows, file, dict(renamed or {}), known)
     log = BadRowLog(recipe.data.on_bad_row)
@@ -196,7 +198,7 @@ def retag(
     from nlpctl.engines.pipeline import prediction_pipeline, windows
     from nlpctl.tasks.token_classification import predicted_tags
 
-    task: TokenClassification = model.task
+    task: Any = model.task  # TokenClassification
     if not task.in_words:
         message = "this model tags entities alone, so it has no words to keep"
         raise UserError(message, model_source, "give a lexical analyser, such as a converted LAC")

@@ -126,7 +126,8 @@ def _batch(recipe: Recipe, task: Task, encoder: TextEncoder, split: str, example
     batches = list(sampler)
     padded = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
     used = sum(int(lengths[batch].sum()) for batch in batches)
-    arrays = training_collator(recipe, task, encoder).collate([features[i] for i in batches[0]])
+    batch: list[Any] = [features[i] for i in batches[0]]
+    arrays = training_collator(recipe, task, encoder).collate(batch)
     first = lengths[batches[0]]
     return {
         "exact": exact,

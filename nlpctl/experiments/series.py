@@ -358,6 +358,7 @@ class Series:
 
     def _files(self, member: Member) -> dict[str, Any]:
         """The values of section data for a run with rows of its own. Missing files are written."""
+        assert member.rows is not None, "a run of all rows reads the files of the recipe"
         train = self._written(f"train-{_rows_name(member)}", member.rows)
         if isinstance(self.rows.source, FileRows):
             return {"train": train}

@@ -6,6 +6,7 @@ one process that is killed and resumed makes the same trials as one that never w
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import threading
@@ -99,11 +100,12 @@ class Study:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._section, self._seed, self._lock = section, seed, threading.RLock()
-        direction = "maximize" if greater_is_better else "minimize"
+        direction: Any = "maximize" if greater_is_better else "minimize"
         hint = "free disk space, then call the same command with @[resume=true]"
         with writing(journal, hint), _readable(journal), _quiet():
             _mend(journal)
-            storage = JournalStorage(JournalFileBackend(str(journal), lock_obj=_FolderIsLocked()))
+            lock: Any = _FolderIsLocked()  # has the methods of optuna's locks
+            storage = JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
             study = {"study_name": _NAME, "pruner": PRUNERS[section.pruner](), "load_if_exists": True}
             self._study = optuna.create_study(storage=storage, direction=direction, **study)
         self._trials: dict[int, Any] = {}
@@ -112,7 +114,7 @@ class Study:
         """The trials that a killed or interrupted call left."""
         with self._lock, _quiet():
             running = [trial for trial in self._study.get_trials() if not trial.state.is_finished()]
-            return [self._drawn(trial.number, lambda trial=trial: self._again(trial)) for trial in running]
+            return [self._drawn(trial.number, functools.partial(self._again, trial)) for trial in running]
 
     def draw(self) -> Trial:
         """A new trial."""

@@ -95,7 +95,7 @@ def _sweep(
     refuse_early(recipe, KIND, resume=resume, overwrite=overwrite, grows=True)
     section, metric = recipe.search, watched_metric(recipe)
     better, wanted = greater_is_better(recipe, metric), trials_wanted(section)
-    flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "grows": True}
+    flags: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "own": OWN, "grows": True}
     files = _files(recipe)
     if not resume and not any(use_of(key).role == "rows" for key in recipe.search.space):
         read_training_data(task_rows(recipe.task, recipe.data))  # bad rows would end every trial
@@ -161,7 +161,7 @@ def _files(recipe: Recipe) -> tuple[Path, ...]:
     rows = task_rows(recipe.task, recipe.data)
     files = data_files(recipe, rows, open_split(rows, "train"))
     axis = recipe.search.space.get("data.train")
-    for value in () if axis is None else axis.choices:
+    for value in () if axis is None else axis.choices or ():
         files += open_split(task_rows(recipe.task, replace(recipe.data, train=value)), "train").files
     return tuple(dict.fromkeys(files))
 

@@ -341,6 +341,7 @@ def _network(facts: CardFacts, say: Mapping[str, str]) -> str:
         description = say["scratch"].format(plain(model.from_scratch.architecture))
     else:
         description = say["began"].format(plain(_without_folder(model.name_or_path or "")))
+    assert facts.record is not None, "a model of a run"
     count = facts.record.manifest.get("parameters", {}).get("total")
     return description if count is None else description + say["comma"] + say["parameters"].format(f"{count:,}")
 
@@ -348,7 +349,7 @@ def _network(facts: CardFacts, say: Mapping[str, str]) -> str:
 def _labels(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     if not facts.labels:
         return
-    names = [plain(name) for name in facts.labels]
+    names: list[str] = [plain(name) for name in facts.labels]
     if facts.thresholds is not None:
         names = [f"{name} ({value:.3f})" for name, value in zip(names, facts.thresholds, strict=True)]
         yield say["thresholds"] + say["colon"]

@@ -155,7 +155,7 @@ def _curves(record: RunRecord) -> Iterator[Part]:
 
 def _time(record: RunRecord) -> Iterator[Part]:
     """Where the time of the training went, and what to change."""
-    time = record.manifest.get("time")
+    time: Any = record.manifest.get("time")
     if not is_sound(time):
         return
     rows = [[title, f"{seconds:.1f}", percent(share)] for title, seconds, share in rows_of(time)]

@@ -281,7 +281,7 @@ def _list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 def _is_score(name: str, value: Any, report: Mapping[str, Any]) -> bool:
     if name == "confusion":
-        labels = report.get("labels")
+        labels: Any = report.get("labels")
         size = len(labels) if _is_table(labels, _LABEL) else -1
         lines = isinstance(value, list) and len(value) == size
         return lines and all(_list_of(_is_number)(line) and len(line) == size for line in value)

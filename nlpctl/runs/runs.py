@@ -295,17 +295,17 @@ def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
         if split not in second.metrics:
             continue
         try:
-            tallies = [load_tallies(record.run.tallies_file(split)) for record in (first, second)]
+            one, other = (load_tallies(record.run.tallies_file(split)) for record in (first, second))
         except UserError as error:
             found[split] = str(error)
             continue
-        if None in tallies:
+        if one is None or other is None:
             names = (display(record.run.path) for record in (second, first))
             found[split] = "an older run holds no rows to compare; nlpctl eval {} --against {} does".format(*names)
-        elif not comparable(*tallies):
+        elif not comparable(one, other):
             found[split] = "the runs were scored on different rows"
         else:
-            found[split] = compare(*tallies)
+            found[split] = compare(one, other)
     return found
 
 
@@ -318,18 +318,19 @@ def _differing(tables: Sequence[Mapping[str, Any]]) -> list[Difference]:
 def facts(record: RunRecord) -> dict[str, Any]:
     """The lines of `runs show`: name and value, the most important first."""
     manifest = record.manifest
-    told = {"run": str(record.run.path), "state": record.shown_state, "task": record.recipe.task, "model": record.model}
-    told |= {"step": record.step, "last loss": record.last("log", "loss")}
-    told |= {name.replace("_", " "): manifest[name] for name in _FACTS}
-    told["error"] = (manifest["error"] or "").partition("\n")[0]
-    told["command"] = " ".join(["nlpctl", *manifest["command"][1:]])
-    told["resumed"] = ", ".join(f"{each['at']} (was {each['was']})" for each in manifest["resumed"])
+    values: dict[str, Any] = {"run": str(record.run.path), "state": record.shown_state, "task": record.recipe.task}
+    values["model"] = record.model
+    values |= {"step": record.step, "last loss": record.last("log", "loss")}
+    values |= {name.replace("_", " "): manifest[name] for name in _FACTS}
+    values["error"] = (manifest["error"] or "").partition("\n")[0]
+    values["command"] = " ".join(["nlpctl", *manifest["command"][1:]])
+    values["resumed"] = ", ".join(f"{each['at']} (was {each['was']})" for each in manifest["resumed"])
     origin = manifest.get("continues")
-    told["continues"] = f"{origin.get('run')}, after step {origin.get('step')}" if isinstance(origin, dict) else None
-    spent = manifest.get("time")
+    values["continues"] = f"{origin.get('run')}, after step {origin.get('step')}" if isinstance(origin, dict) else None
+    spent: Any = manifest.get("time")
     if is_sound(spent):
-        told["time spent"] = ", ".join(f"{title} {share:.0%}" for title, _, share in rows_of(spent) if share >= 0.005)
-    told["data"] = ", ".join(manifest["data"])
+        values["time spent"] = ", ".join(f"{title} {share:.0%}" for title, _, share in rows_of(spent) if share >= 0.005)
+    values["data"] = ", ".join(manifest["data"])
     checkpoint = record.run.last_checkpoint()
-    told["last checkpoint"] = None if checkpoint is None else checkpoint.name
-    return {name: value for name, value in told.items() if value not in (None, "", ())}
+    values["last checkpoint"] = None if checkpoint is None else checkpoint.name
+    return {name: value for name, value in values.items() if value not in (None, "", ())}

@@ -130,6 +130,7 @@ def _start(run: RunDirectory) -> subprocess.Popen[bytes]:
 
 def _end(process: subprocess.Popen[bytes], run: RunDirectory, uri: str, seconds: float) -> None:
     """Let the process send the rest; tell where the run is, or how to send it."""
+    assert process.stdin is not None, "it was started with a pipe"
     with contextlib.suppress(OSError):
         process.stdin.write(b"end\n")
         process.stdin.close()
@@ -284,6 +285,7 @@ class _Sender:
         """A resumed run writes the events after its checkpoint again, with the same figures: the server has them."""
         from mlflow.entities import Metric
 
+        assert self._has is not None
         new = [each for each in events if each["event"] in _KINDS and each["step"] not in self._has[each["event"]]]
         metrics: list[Metric] = []
         for place, event in enumerate(new):

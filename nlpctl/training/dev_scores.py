@@ -49,6 +49,7 @@ class UserMetrics:
         }
 
     def _prepared(self, outputs: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> list[np.ndarray]:
+        assert self._prepare is not None
         name, count = self.recipe.training.preprocess_logits_for_metrics, len(outputs[0])
         with user_code_blamed(self.recipe), paddle.no_grad():
             prepared = self._prepare(plain(_tensors(outputs)), plain(_tensors(labels)))
@@ -145,7 +146,8 @@ class DevScores:
             rank, world = 0, 1
         self._loss, self._rows = 0.0, 0
         seen: dict[Any, Any] = {}
-        watch = None if self.metrics is None else lambda *step: seen.update(self.metrics.rows(*step))
+        metrics = self.metrics
+        watch = None if metrics is None else lambda *step: seen.update(metrics.rows(*step))
         # Every world-th example: shares of equal size and mixed length, put back by the same stride below.
         mine = self.pipeline.predictions(examples[rank::world], batch_size, watch)
         if was_training:

@@ -150,6 +150,7 @@ class UserCode:
 
     def optimizer(self, network: Any, args: TrainingArguments) -> paddle.optimizer.Optimizer:
         """The user's optimizer. UserError: it cannot be made, or is none."""
+        assert self.make_optimizer is not None
         name = self.recipe.training.optimizer
         with user_code_blamed(self.recipe):
             made = self.make_optimizer(network, args)
@@ -159,6 +160,7 @@ class UserCode:
 
     def scheduler(self, args: TrainingArguments, steps: int) -> paddle.optimizer.lr.LRScheduler:
         """The user's schedule. UserError: it cannot be made, or is none."""
+        assert self.make_scheduler is not None
         name = self.recipe.training.scheduler
         with user_code_blamed(self.recipe):
             made = self.make_scheduler(args, steps)
@@ -305,6 +307,7 @@ def _try_answers(task: Task, outputs: tuple[Any, ...], features: Sequence[Any]) 
 
 def _refuse_tensors(code: UserCode, task: Task, encoder: TextEncoder, features: Sequence[Any]) -> None:
     """UserError if the user's collator makes Paddle tensors: they crash the workers of a loader."""
+    assert code.make_collator is not None
     made = code.make_collator(encoder.tokenizer)
     inner = task.collator(encoder, labelled=True)
     rows = [{name: array[0].tolist() for name, array in inner.collate([each]).items()} for each in features]

@@ -27,7 +27,7 @@ def make_augmenter(kind: str, cut: Any, synonyms: Path | None, copies: int, shar
         "swap": dataaug.WordSwap,
         "delete": dataaug.WordDelete,
     }
-    base = classes[kind]
+    base: Any = classes[kind]
 
     with tempfile.TemporaryDirectory(prefix="nlpctl-dataaug-") as folder:
         files = {"stop_words": Path(folder) / "stopwords.txt", "vocab": Path(folder) / "vocab.json"}
@@ -39,7 +39,8 @@ def make_augmenter(kind: str, cut: Any, synonyms: Path | None, copies: int, shar
             def _load_file(self, mode: str) -> str:
                 return str(files[mode]) if mode in files else super()._load_file(mode)
 
-        words = {"create_n": copies, "aug_percent": share, "aug_max": None}  # 10 words, whatever the share, by default
+        # aug_max is 10 words by default, whatever the share.
+        words: dict[str, Any] = {"create_n": copies, "aug_percent": share, "aug_max": None}
         if kind in ("synonym", "insert"):
             words |= {"aug_type": "synonym" if synonyms is None else "custom"}
             words |= {"custom_file_path": None if synonyms is None else str(synonyms)}

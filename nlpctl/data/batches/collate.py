@@ -85,17 +85,17 @@ class Collator:
         except Exception as error:
             return failure_batch(LoaderFailure.from_exception(error))
 
-    def collate(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
+    def collate(self, examples: Sequence[Any]) -> dict[str, np.ndarray]:
         """The batch. May raise."""
         return self.arrays(examples, self.encodings(examples, tell_cut=False))
 
-    def encodings(self, examples: Sequence[TextExample], tell_cut: bool = True) -> list[Encoding]:
+    def encodings(self, examples: Sequence[Any], tell_cut: bool = True) -> list[Encoding]:
         """The token ids of each example; `tell_cut`: as of TextEncoder.encode. Tasks with other kinds of examples
         override it. May raise."""
         pairs = None if examples[0].text_pair is None else [example.text_pair for example in examples]
         return self.encoder.encode([example.text for example in examples], pairs, self.max_length, tell_cut)
 
-    def arrays(self, examples: Sequence[TextExample], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
+    def arrays(self, examples: Sequence[Any], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
         """The batch of encoded examples. Tasks with further arrays in their batches override it. May raise."""
         batch = self.pad(encodings)
         if self.with_labels:

@@ -67,10 +67,14 @@ class StreamingExamples(paddle.io.IterableDataset):
 
     def placed(self, batch: int, count: int) -> list[list[Placed]]:
         """`count` batches of this rank from `batch` on, read anew, with the places of their rows."""
+
+        def placed_features(row: Any) -> list[Any]:
+            return [Placed(row.where, feature) for feature in self.features(row.item)]
+
         again = StreamingExamples(
             self.source,
             PlacingReader(self.reader.rows, self.reader.labels),
-            features=lambda row: [Placed(row.where, feature) for feature in self.features(row.item)],
+            features=placed_features,
             batch_size=self.batch_size,
             shuffle_buffer=self.shuffle_buffer,
             seed=self.seed,
@@ -81,7 +85,7 @@ class StreamingExamples(paddle.io.IterableDataset):
             fix=self.fix,
         )
         again.start_at(batch)
-        rows = again._share(0, 1)
+        rows: Iterator[Any] = again._share(0, 1)
         return [list(islice(rows, self.batch_size)) for _ in range(count)]
 
     def start_at(self, batch: int) -> None:

@@ -125,6 +125,8 @@ class TaggedCollator(Collator):
         if self.with_labels:
             labels = np.full(batch["input_ids"].shape, IGNORED, np.int64)
             for row, window in zip(labels, examples, strict=True):
-                row[window.places] = window.example.tags[window.first : window.first + len(window.places)]
+                tags = window.example.tags
+                assert tags is not None, "with_labels is for labelled rows"
+                row[window.places] = tags[window.first : window.first + len(window.places)]
             batch["labels"] = labels
         return batch

@@ -76,7 +76,7 @@ def annotation_rows(lines: Iterable[tuple[int, bytes]], source: str, request: Re
     if answers and unanswered is not None and not answered:  # in JSON_MIN the question that the recipe asks for is none
         line, record = unanswered
         asked = dict.fromkeys((*record.values, *(name for name, _ in record.choices)))
-        raise UserError(missing_key(asked, sorted(answers)), place(source, line), NAME_COLUMNS)
+        raise UserError(missing_key(asked, sorted(answers)) or "", place(source, line), NAME_COLUMNS)
     if left_out and not kept:
         hint = "annotate it, and export it again; rows without labels are for predict and data next"
         raise UserError(f"none of {len(left_out):,} texts is annotated", where=source, hint=hint)
@@ -160,11 +160,16 @@ def _objects(document: str, source: str, line: int) -> Iterator[Row | BadRow]:
     """Objects over several lines; `line` is that of the first."""
     decoder, position = json.JSONDecoder(), 0
     with json_errors_as_user_errors(source):
-        while (begin := _BLANKS.match(document, position).end()) < len(document):
+        while (begin := _after_blanks(document, position)) < len(document):
             line += document.count("\n", position, begin)
             value, position = decoder.raw_decode(document, begin)
             yield object_row(source, line, value, ())
             line += document.count("\n", begin, position)
+
+
+def _after_blanks(document: str, position: int) -> int:
+    match = _BLANKS.match(document, position)
+    return position if match is None else match.end()
 
 
 def recognised_format(path: Path, annotation: str | None) -> str | None:

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import counted
@@ -56,7 +56,7 @@ def numbered_lines(
         yield number, raw.rstrip(end)
 
 
-def _split(stream: BinaryIO, source: str, longest: int, hint: str, number: int) -> Iterator[list[bytes]]:
+def _split(stream: Any, source: str, longest: int, hint: str, number: int) -> Iterator[list[bytes]]:
     """Lines without newline, as many as end in what can be read at a time.
 
     This is as fast as `for line in stream`; `readline(longest)` takes a quarter more time.

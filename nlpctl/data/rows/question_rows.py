@@ -100,7 +100,7 @@ class QuestionRows(TaskRows):
         return ("answer" if example.answers else "no answer",)
 
     def target(self, example: QuestionExample) -> Hashable:
-        return frozenset(answer.text for answer in example.answers)
+        return frozenset(answer.text for answer in example.answers or ())
 
     def input_columns(self, example: QuestionExample) -> dict[str, Any]:
         name = {} if example.id is None else {"id": example.id}
@@ -123,7 +123,8 @@ def _read_answers(value: Any, context: str) -> tuple[GoldAnswer, ...]:
 def _pairs(value: Any) -> list[tuple[Any, Any]]:
     """(text, answer_start) of each answer, unchecked."""
     if isinstance(value, Mapping):
-        texts, starts = value.get("text"), value.get("answer_start")
+        texts: Any = value.get("text")
+        starts: Any = value.get("answer_start")
         if not _is_list(texts) or not _is_list(starts) or len(texts) != len(starts):
             raise ValueError('bad answers: expected {"text": [...], "answer_start": [...]}, both equally long')
         return list(zip(texts, starts, strict=True))

@@ -62,7 +62,7 @@ class RetrievalRows(TaskRows):
         text = checked_text(values[columns.text], "text")
         if labels is None:
             return RetrievalExample(text, None, None, True)
-        pair = checked_text(values[columns.text_pair], "second text")
+        pair = checked_text(values[str(columns.text_pair)], "second text")
         negative = None if columns.negative is None else _optional_text(values[columns.negative], "negative text")
         # The label column is optional: most retrieval data consist of matching pairs only.
         matches = columns.label not in values or is_match(label_name(values[columns.label]))
@@ -84,7 +84,7 @@ class RetrievalRows(TaskRows):
             (columns.text_pair, example.text_pair),
             (columns.negative, example.negative),
         )
-        return {column: text for column, text in named if text is not None}
+        return {str(column): text for column, text in named if text is not None}
 
     def label_names(self, example: RetrievalExample, labels: LabelSet) -> tuple[str, ...]:
         return ("match" if example.matches else "no match",)

@@ -127,14 +127,17 @@ class TaggedRows(TaskRows):
         yield " ".join(example.words())  # as the network reads them, one by one
 
     def label_names(self, example: TaggedExample, labels: LabelSet) -> tuple[str, ...]:
+        assert example.tags is not None
         scheme = detect_scheme(labels.names, "the tags")
         return tuple(span.type for span in scheme.entities([labels.name(i) for i in example.tags]))
 
     def target(self, example: TaggedExample) -> Hashable:
         # Bytes are hashable and compare as fast as integers; arrays do neither.
+        assert example.tags is not None
         return example.tags.tobytes()
 
     def doubts(self, example: TaggedExample, labels: LabelSet) -> Iterator[str]:
+        assert example.tags is not None
         tags = [labels.name(i) for i in example.tags]
         broken = detect_scheme(labels.names, "the tags").first_break(tags)
         if broken is not None:
@@ -175,7 +178,7 @@ def first_places(source: RowSource, column: str) -> dict[str, str]:
     places: dict[str, str] = {}
     for row in source:
         tags = row.values[column] if isinstance(row, Row) else None
-        if isinstance(tags, list | tuple):
+        if isinstance(row, Row) and isinstance(tags, list | tuple):
             try:
                 names = [label_name(tag) for tag in tags]
             except ValueError:

@@ -37,7 +37,6 @@ class TaskRows(ABC):
 
     endings: Mapping[str, str] = ENDINGS  # file ending -> format, where data.format is auto
     labelled: bool = True  # `labelled` of the task's TaskInfo; set by task_rows()
-    plain_column: str | None = None  # what a line of plain text is for predict; None if a row needs more
     in_windows: bool = False  # True: what is longer than data.max_seq_length is read in windows, not cut
     one_sequence: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
     symmetric: bool = False  # True: the label of (A, B) is that of (B, A)
@@ -47,6 +46,11 @@ class TaskRows(ABC):
         self.data = data
 
     # -- columns --------------------------------------------------------------------------------------------------
+
+    @property
+    def plain_column(self) -> str | None:
+        """What a line of plain text is for predict; None if a row needs more."""
+        return None
 
     @property
     def split_together(self) -> str | None:

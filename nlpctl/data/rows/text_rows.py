@@ -78,10 +78,11 @@ class TextRows(TaskRows):
             raise UserError(message, where=where, hint=hint)
 
     def passages(self, example: TextExample) -> dict[str, str]:
-        pair = {} if example.text_pair is None else {self.data.columns.text_pair: example.text_pair}
+        pair = {} if example.text_pair is None else {str(self.data.columns.text_pair): example.text_pair}
         return {self.data.columns.text: example.text, **pair}
 
     def label_names(self, example: TextExample, labels: LabelSet) -> tuple[str, ...]:
+        assert example.label is not None, "the example is a labelled one"
         return (labels.name(example.label),)
 
     def target(self, example: TextExample) -> Hashable:

@@ -172,7 +172,8 @@ def store_tokenizer(folder: Path, encoder: TextEncoder) -> None:
     ids = sorted(tokenizer.wordpiece_tokenizer.vocab.token_to_idx.values())
     if ids != list(range(len(ids))):  # a repeated line in vocab.txt leaves a gap; the file numbers pieces by place
         return
-    write_stored_tokenizer(folder, tokenizer, encoder.characters)
+    characters: Any = encoder.characters
+    write_stored_tokenizer(folder, tokenizer, characters)
     stored = read_stored_tokenizer(folder, lambda: tokenizer, character_table)
     if stored is None or first_difference(FastTextEncoder(stored), encoder) is not None:
         (folder / FILE).unlink()
