@@ -219,7 +219,7 @@ def is_made(output: Path, step: Step) -> bool:
 # -- 3. plan.json ----------------------------------------------------------------------------------
 
 _OVER = "use @[overwrite=true] to discard existing results, or name another folder: @[output=FOLDER]"
-SHOWN = 3  # most settings listed in a message
+MAX_LISTED_SETTINGS = 3  # most settings listed in a message
 _STATIC = "compression.input_infer_model_path"
 _STUDENT = "distillation.student"
 # What distillation.student gives a student (networks/student.py); the rest is the teacher's.
@@ -297,8 +297,9 @@ def check_plan(folder: Path, plan: CompressionPlan, recipe: Recipe, training: bo
             raise UserError(f"{what} changed since these models were made: {changed[0]}", str(folder), hint)
     changed = [name for name in differing(before, now) if trained or not _is_of_training(name)]
     if changed:
-        made = [f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in changed[:SHOWN]]
-        more = f", and {len(changed) - SHOWN} more settings differ" if len(changed) > SHOWN else ""
+        named, others = changed[:MAX_LISTED_SETTINGS], len(changed) - MAX_LISTED_SETTINGS
+        made = [f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in named]
+        more = f", and {others} more settings differ" if others > 0 else ""
         message = f"these models were made with {', '.join(made)}{more}"
         where = _STUDENT if changed[0].startswith(f"{_STUDENT}.") else changed[0]
         raise UserError(message, recipe.where(where), f"use the same settings again, {hint}")

@@ -57,13 +57,13 @@ def user_scores(recipe: Recipe, predict: Predict, rows: Rows) -> Scores:
         return {}
     function = _import_score(name)
     try:
-        found = function(predict, rows)
+        returned = function(predict, rows)
     except Exception as error:
         raise UserError(f"{name} failed: {describe_error(error, __file__)}", _EVALUATE, "fix the function") from None
-    scores = dict(found) if isinstance(found, Mapping) else {"score": found}
+    scores = dict(returned) if isinstance(returned, Mapping) else {"score": returned}
     wrong = [key for key, value in scores.items() if not _is_number(value)]
     if wrong or not scores:
-        message = f"{name} returned {found!r}"[:200]
+        message = f"{name} returned {returned!r}"[:200]
         raise UserError(message, _EVALUATE, "return a number, or a dict of names and numbers")
     return {str(key): float(value) for key, value in scores.items()}
 

@@ -99,11 +99,11 @@ def _check_layout(name: str, source: str, request: ExportRequest) -> None:
         known = tuple(layouts.LAYOUTS)
         hint = f"of {', '.join(known)}"
         raise UserError(f"there is no layout {name!r}{did_you_mean(name, known)}", "@[layout]", hint)
-    format, found = layouts.layout(name).FORMAT, resolve_source(source)
-    if format not in request.formats and found.kind != "export":
+    format, model = layouts.layout(name).FORMAT, resolve_source(source)
+    if format not in request.formats and model.kind != "export":
         raise UserError(f"{name} takes {format} graphs", "@[formats]", f"leave it out, or give @[formats={format}]")
-    if found.kind == "export":
-        _refuse_what_it_lacks(found.folder, format, request)
+    if model.kind == "export":
+        _refuse_what_it_lacks(model.folder, format, request)
 
 
 def _refuse_what_it_lacks(export: Path, format: str, request: ExportRequest) -> None:
@@ -138,9 +138,9 @@ def _exported(
     recipe: Recipe, setup: ProcessSetup, source: str, request: ExportRequest
 ) -> Iterator[tuple[Path, ExportManifest]]:
     """`source` if it is an export, else a temporary export of it."""
-    found = resolve_source(source)
-    if found.kind == "export":
-        yield found.folder, read_checked_manifest(found.folder)
+    model = resolve_source(source)
+    if model.kind == "export":
+        yield model.folder, read_checked_manifest(model.folder)
         return
     from nlpctl.export.write_export import write_export
 

@@ -69,18 +69,18 @@ def dev_scores(
 
     ways: dict[str, Calibration] = {}
     errors: dict[str, float] = {}  # of the probabilities
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     for choice in [exact, *lower]:
         try:
-            found[choice.name] = score(choice)
+            scores[choice.name] = score(choice)
         except Interrupted:
             raise
         except Exception as error:  # engines raise what they like
             console.warn(f"{choice.name} has no score on dev: {reason_of(error)}")
-    fp32 = found.pop(exact.name, None)
-    if fp32 is None or not found:
+    fp32 = scores.pop(exact.name, None)
+    if fp32 is None or not scores:
         return None, ways
-    return DevScores(metric, len(rows), falling, fp32, found), ways
+    return DevScores(metric, len(rows), falling, fp32, scores), ways
 
 
 # -- time the graphs of an export in every engine and precision of this machine, for "auto" --------
@@ -97,15 +97,15 @@ def time_graphs(
     if len(names) < 2 or manifest.chosen is not None:
         return None
     console.note(f"timing {len(names)} ways to run the export, for auto (@[timing=0] leaves it out)")
-    found = time_choices(folder, manifest, names, setup, batches, seconds)
-    _tell(found, tuple(batches))
-    if found.busy:
-        told = f"the engines were timed {found.busy}, so auto may take a slower one"
-        console.warn(f"{told}; export again when the machine is idle (`nlpctl serve` times them anew by itself)")
-    late = [name for name in names if name not in found.rows_per_second and name not in found.failed]
+    speeds = time_choices(folder, manifest, names, setup, batches, seconds)
+    _tell(speeds, tuple(batches))
+    if speeds.busy:
+        message = f"the engines were timed {speeds.busy}, so auto may take a slower one"
+        console.warn(f"{message}; export again when the machine is idle (`nlpctl serve` times them anew by itself)")
+    late = [name for name in names if name not in speeds.rows_per_second and name not in speeds.failed]
     if late:
         console.warn(f"{', '.join(late)} not timed: the time for timing was over ({seconds:g} s); see @[timing]")
-    return found
+    return speeds
 
 
 def _tell(speeds: EngineSpeeds, sizes: Sequence[int]) -> None:
@@ -116,7 +116,7 @@ def _tell(speeds: EngineSpeeds, sizes: Sequence[int]) -> None:
         if timed:
             name = max(timed, key=timed.__getitem__)
             fastest[name].append(f"{size} ({timed[name]:,.0f} rows/s)")
-    for name, told in fastest.items():
-        console.note(f"{name} is the fastest at batch size {', '.join(told)}")
+    for name, sizes_and_speeds in fastest.items():
+        console.note(f"{name} is the fastest at batch size {', '.join(sizes_and_speeds)}")
     for name, reason in speeds.failed.items():
         console.warn(f"{name} was not timed: {reason}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from nlpctl.data.sample_rows import ComparedRows
 from nlpctl.engines.parity import Parity
-from nlpctl.export.verify import FP32_AGREEMENT, Finding, RefusedGraph, fp32_tolerance
+from nlpctl.export.verify import FP32_AGREEMENT, GraphDifference, RefusedGraph, fp32_tolerance
 from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.models.export_folder import ExportManifest, Graph
@@ -17,7 +17,7 @@ from nlpctl.report.markdown import markdown_page
 from nlpctl.report.model import BulletList, Number, Part, Report, Section, Table
 from nlpctl.runtime.process import ProcessSetup
 
-SHOWN = 20  # rows with a changed decision, listed in the report
+MAX_LISTED_CHANGES = 20  # rows with a changed decision, listed in the report
 
 
 def write_report(
@@ -25,7 +25,7 @@ def write_report(
     manifest: ExportManifest,
     rows: ComparedRows,
     parity: Parity,
-    findings: Sequence[Finding],
+    findings: Sequence[GraphDifference],
     refused: Sequence[RefusedGraph],
     setup: ProcessSetup,
 ) -> None:
@@ -54,7 +54,7 @@ def write_report(
     write_text_atomic(folder / "report.md", _markdown(report))
 
 
-def _graph(folder: Path, graph: Graph, findings: Sequence[Finding]) -> dict[str, Any]:
+def _graph(folder: Path, graph: Graph, findings: Sequence[GraphDifference]) -> dict[str, Any]:
     mine = [each for each in findings if each.graph.files == graph.files]
     return {
         "files": list(graph.files),
@@ -70,7 +70,7 @@ def _graph(folder: Path, graph: Graph, findings: Sequence[Finding]) -> dict[str,
                 "relative_difference": each.difference.relative,
                 "agreement": each.difference.agreement,
                 "changed": len(each.difference.changed),
-                "first_changed_rows": list(each.difference.changed[:SHOWN]),
+                "first_changed_rows": list(each.difference.changed[:MAX_LISTED_CHANGES]),
             }
             for each in mine
         ],

@@ -38,8 +38,8 @@ class RefusedGraph:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The difference between one graph, in one engine and precision, and the network."""
+class GraphDifference:
+    """The difference between a graph, in one engine and precision, and the network."""
 
     graph: Graph
     engine: str
@@ -58,7 +58,7 @@ class _Way:
 
 def compare_graphs(
     folder: Path, manifest: ExportManifest, request: ExportRequest, setup: ProcessSetup, parity: Parity
-) -> tuple[ExportManifest, list[Finding], list[RefusedGraph]]:
+) -> tuple[ExportManifest, list[GraphDifference], list[RefusedGraph]]:
     """The manifest with its checks, all findings, and the optional graphs of `request` that were refused and deleted.
     RunFailed lists every required graph beyond the tolerance of the task.
 
@@ -86,16 +86,16 @@ def remove_graph(folder: Path, graph: Graph) -> None:
 
 def run_graphs(
     folder: Path, manifest: ExportManifest, setup: ProcessSetup, parity: Parity
-) -> tuple[list[Finding], dict[Graph, list[Problem]]]:
+) -> tuple[list[GraphDifference], dict[Graph, list[Problem]]]:
     """The findings of every engine of this machine per graph, and the problems of graphs that fail."""
-    findings: list[Finding] = []
+    findings: list[GraphDifference] = []
     problems: dict[Graph, list[Problem]] = defaultdict(list)
     ways = _ways(manifest, setup)
     with console.progress(len(ways), "compare", unit="engines") as bar:
         for way in ways:
             choice = way.choice
             result = _compared(folder, manifest, way, parity)
-            if isinstance(result, Finding):
+            if isinstance(result, GraphDifference):
                 findings.append(result)
             elif choice.precision == choice.graph.precision:
                 hint = f"leave out @[formats={choice.graph.format}]"
@@ -130,7 +130,7 @@ def _ways(manifest: ExportManifest, setup: ProcessSetup) -> list[_Way]:
     return ways
 
 
-def with_checks(graph: Graph, findings: Sequence[Finding]) -> Graph:
+def with_checks(graph: Graph, findings: Sequence[GraphDifference]) -> Graph:
     """`graph` with its findings."""
     checks = tuple(
         Check(each.engine, each.precision, each.difference.largest, each.difference.agreement)
@@ -140,7 +140,7 @@ def with_checks(graph: Graph, findings: Sequence[Finding]) -> Graph:
     return dataclasses.replace(graph, checks=checks)
 
 
-def _compared(folder: Path, manifest: ExportManifest, way: _Way, parity: Parity) -> Finding | str:
+def _compared(folder: Path, manifest: ExportManifest, way: _Way, parity: Parity) -> GraphDifference | str:
     """The outputs of a graph in an engine, or the reason for its failure."""
     try:
         predictor = open_choice(folder, manifest, way.choice, way.setup, LARGEST_BATCH)
@@ -149,7 +149,7 @@ def _compared(folder: Path, manifest: ExportManifest, way: _Way, parity: Parity)
         return f"{type(error).__name__}: {error}"
     if math.isnan(difference.relative):  # extreme shapes too: decisions do not cover them
         return "its outputs are not finite, or their shape differs from the network's"
-    return Finding(way.choice.graph, way.engine, way.choice.precision, difference)
+    return GraphDifference(way.choice.graph, way.engine, way.choice.precision, difference)
 
 
 def fp32_tolerance(task: Task, setup: ProcessSetup) -> float:
@@ -157,7 +157,7 @@ def fp32_tolerance(task: Task, setup: ProcessSetup) -> float:
     return task.graph_tolerance * (1 if setup.device == "cpu" else CARD_FACTOR)
 
 
-def _beyond_tolerance(finding: Finding, task: Task, setup: ProcessSetup) -> list[Problem]:
+def _beyond_tolerance(finding: GraphDifference, task: Task, setup: ProcessSetup) -> list[Problem]:
     """The problem of a graph in its own precision; none if it is within the tolerance."""
     difference, name = finding.difference, f"{finding.graph.files[0]} ({finding.engine})"
     if finding.precision != finding.graph.precision:

@@ -100,11 +100,12 @@ class Explained:
         return chosen[0][:most], chosen[1][:most]
 
     def to_json(self) -> dict[str, Any]:
-        found = self.explanation
-        told: dict[str, Any] = {"label": self.label, "method": self.method, "log_odds": round(found.log_odds, 6)}
-        if found.baseline is not None:
-            told |= {"baseline_log_odds": round(found.baseline, 6), "gap": round(found.gap, 6), "steps": found.steps}
-        return {**self.row, **self.answer, "explained": {**told, "tokens": [token.to_json() for token in self.tokens]}}
+        sums = self.explanation
+        explained: dict[str, Any] = {"label": self.label, "method": self.method, "log_odds": round(sums.log_odds, 6)}
+        if sums.baseline is not None:
+            explained |= {"baseline_log_odds": round(sums.baseline, 6), "gap": round(sums.gap, 6), "steps": sums.steps}
+        explained["tokens"] = [token.to_json() for token in self.tokens]
+        return {**self.row, **self.answer, "explained": explained}
 
 
 class Explainer:
@@ -194,9 +195,9 @@ class Explainer:
             points, weights = np.polynomial.legendre.leggauss(steps)
             _, mean = self._along(batch, start, way, (points + 1) / 2, score, weights=weights / 2)
             contributions = (mean * way[0].numpy().astype(np.float64)).sum(-1)
-            found = Explanation(contributions, float(ends[1]), float(ends[0]), steps)
-            if found.complete or 2 * steps > MOST_STEPS:
-                return found
+            explanation = Explanation(contributions, float(ends[1]), float(ends[0]), steps)
+            if explanation.complete or 2 * steps > MOST_STEPS:
+                return explanation
             steps *= 2
 
     def _along(
@@ -219,11 +220,11 @@ class Explainer:
             embedded.stop_gradient = not gradients
             with self._embeddings_are(embedded), differentiable(self.network) as also:
                 # The ids do not matter here, only their number: the hook replaces the embeddings.
-                found = score(self._logits(_repeated(batch, len(part))))
-                scores.append(found.numpy().astype(np.float64))
+                values = score(self._logits(_repeated(batch, len(part))))
+                scores.append(values.numpy().astype(np.float64))
                 if not gradients:
                     continue
-                slopes = paddle.grad(found.sum(), [embedded, *also], allow_unused=True)[0]
+                slopes = paddle.grad(values.sum(), [embedded, *also], allow_unused=True)[0]
                 total += np.einsum("p,pls->ls", weights[first : first + BATCH], slopes.numpy().astype(np.float64))
         return np.concatenate(scores), total
 
@@ -280,13 +281,13 @@ def tokens_of(
     forms = tokenizer.convert_ids_to_tokens(ids[first:last].tolist())
     marked = any(form.startswith(WORD_BEGINS) for form in forms)
     characters = isinstance(tokenizer, UnitTokenizer) and tokenizer.settings.unit == "characters"
-    found: list[Token] = []
+    tokens: list[Token] = []
     for place, (form, contribution) in enumerate(zip(forms, contributions[first:last].tolist(), strict=True), first):
         text = unknown.get(place) or form.removeprefix(WORD_GOES_ON).lstrip("".join(WORD_BEGINS)) or form
         goes_on = characters or (not form.startswith(WORD_BEGINS) if marked else form.startswith(WORD_GOES_ON))
-        beside = is_ideograph(text[0]) or (found and is_ideograph(found[-1].text[-1]))
-        found.append(Token(text, contribution, bool(not found or goes_on or beside), place in unknown))
-    return found
+        beside = is_ideograph(text[0]) or (tokens and is_ideograph(tokens[-1].text[-1]))
+        tokens.append(Token(text, contribution, bool(not tokens or goes_on or beside), place in unknown))
+    return tokens
 
 
 def _repeated(batch: Batch, rows: int) -> Batch:

@@ -231,17 +231,17 @@ def _read_input(pool: WorkerPool, source: PredictInput, keep: PassthroughColumns
     """The ranges of the input, read by the workers. UserError for what `PredictInput.check` would refuse."""
     ranges = cut_input(source)
     unknown = countable(ranges)
-    counts = {unknown[i]: found for i, found, _ in pool.results((ShardWorker.count, part) for part in unknown)}
+    counts = {unknown[i]: count for i, count, _ in pool.results((ShardWorker.count, part) for part in unknown)}
     ranges = with_lines(source, ranges, counts)
-    found: dict[int, Scanned] = {}
+    scanned_by_range: dict[int, Scanned] = {}
     # The check of a short input is over before a bar could be read.
-    shown = console.progress(len(ranges), "check", "parts") if len(ranges) > LONG else contextlib.nullcontext()
-    with shown as bar:
+    progress = console.progress(len(ranges), "check", "parts") if len(ranges) > LONG else contextlib.nullcontext()
+    with progress as bar:
         for number, scanned, _ in pool.results((ShardWorker.scan, part) for part in ranges):
-            found[number] = scanned
+            scanned_by_range[number] = scanned
             if bar is not None:
                 bar.advance()
-    cut = _Cut(ranges, [found[number] for number in range(len(ranges))])
+    cut = _Cut(ranges, [scanned_by_range[number] for number in range(len(ranges))])
     _refuse_rows(source, cut, keep)
     return cut
 
@@ -326,7 +326,7 @@ def _as_parquet(pool: WorkerPool, count: int) -> list[PartNote]:
     from nlpctl.inference.parquet_parts import common_schema
 
     schemas = {
-        number: found for number, found, _ in pool.results((ShardWorker.schema, number) for number in range(count))
+        number: schema for number, schema, _ in pool.results((ShardWorker.schema, number) for number in range(count))
     }
     schema = common_schema(schemas[number] for number in range(count))
     jobs = ((ShardWorker.to_parquet, number, schema) for number in range(count))

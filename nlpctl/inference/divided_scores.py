@@ -54,17 +54,17 @@ class DividedModel:
         windows = [_Piece(range(start, min(start + size, len(examples))), None) for start in starts]
         pieces = windows if count == 1 else self._cut(examples, windows, batch_size, count)
         jobs = ((ShardWorker.score, [examples[i] for i in piece.rows], piece.chosen, self._engine) for piece in pieces)
-        found = Predictions([] for _ in examples)
+        collected = Predictions([] for _ in examples)
         with console.progress(len(examples), "score") as bar:
             for job, predictions, worker in self._pool.results(jobs):
                 rows = 0
                 for place, parts in zip(pieces[job].rows, predictions, strict=True):
                     rows += bool(parts) and parts[0] is not None
-                    found[place] = merged(found[place], parts)
-                found.truncated.update(pieces[job].rows[place] for place in predictions.truncated)
+                    collected[place] = merged(collected[place], parts)
+                collected.truncated.update(pieces[job].rows[place] for place in predictions.truncated)
                 self._pool.stats[worker].rows += rows
                 bar.advance(rows)
-        return found
+        return collected
 
     @property
     def _engine(self) -> tuple[str, str]:
@@ -76,8 +76,8 @@ class DividedModel:
 
         parts = [part for window in windows for part in _parts(window.rows, count)]
         jobs = ((ShardWorker.lengths, examples[part.start : part.stop], self._engine) for part in parts)
-        told = {job: lengths for job, lengths, _ in self._pool.results(jobs)}
-        lengths = [each for number in range(len(parts)) for each in told[number]]
+        lengths_by_job = {job: lengths for job, lengths, _ in self._pool.results(jobs)}
+        lengths = [each for number in range(len(parts)) for each in lengths_by_job[number]]
         pieces = []
         for window in windows:
             places = by_length(lengths[window.rows.start : window.rows.stop])

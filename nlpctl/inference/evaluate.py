@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nlpctl.tasks.base import Mistake, Task
 
 
-SHOWN = 10  # labels that a message lists
+MAX_LISTED_LABELS = 10  # labels that a message lists
 MOST_CHANGED = 20  # rows of a split that are shown
 _LONGEST = 200  # characters of their texts
 
@@ -167,12 +167,12 @@ def _refuse_other_labels(recipe: Recipe, against: Recipe) -> None:
     ours, theirs = (_labels(each) for each in (recipe, against))
     if ours is None or theirs is None or ours == theirs:
         return
-    told = [
-        f"only {whose} has {and_more(sorted(names), SHOWN)}"
+    label_sets = [
+        f"only {whose} has {and_more(sorted(names), MAX_LISTED_LABELS)}"
         for whose, names in (("MODEL", ours - theirs), ("@[against]", theirs - ours))
         if names
     ]
-    message = f"the models have different labels: {'; '.join(told)}"
+    message = f"the models have different labels: {'; '.join(label_sets)}"
     raise UserError(message, "@[against]", "compare models that were trained on the same labels")
 
 
@@ -190,7 +190,7 @@ def _scored(
     """The recipe's model, its splits with `more` of them, and what the workers did; if `compared` also its mistakes."""
     source, rows, wanted = _checked(recipe, splits)
     wanted = tuple(dict.fromkeys((*wanted, *more)))
-    found = {}
+    scored = {}
     with _opened(recipe, source, rows, wanted, parallel) as model, sigterm_interrupts():
         for split in wanted:
             examples, _, _ = read_labelled_split(rows, split, model.task.labels)
@@ -203,12 +203,12 @@ def _scored(
             wrong = model.task.mistakes(examples, predictions) if compared else []
             mistakes = {mistake.row: mistake for mistake in wrong}
             decisions = model.task.confidences(examples, predictions)
-            found[split] = _Scored(report, tallies, model.task, rows, examples, mistakes, decisions)
+            scored[split] = _Scored(report, tallies, model.task, rows, examples, mistakes, decisions)
         workers = model.shares if isinstance(model, DividedModel) else ()
     members = members_of(Path(source))
     if members:
-        warn_of_seen_rows(members, rows, {split: each.examples for split, each in found.items()})
-    return source, found, workers
+        warn_of_seen_rows(members, rows, {split: each.examples for split, each in scored.items()})
+    return source, scored, workers
 
 
 def _compared(name: str, theirs: dict[str, _Scored], second: dict[str, _Scored]) -> Against:
@@ -230,13 +230,13 @@ def _changed(split: str, theirs: _Scored, mine: _Scored) -> list[Changed]:
         return []
     examples = [mine.examples[row] for row in rows]
     where = places(open_split(mine.rows, split), ExampleReader(mine.rows, mine.task.labels), examples)
-    found = []
+    changed = []
     for row, example, place in zip(rows, examples, where, strict=True):
         expected = (theirs.mistakes.get(row) or mine.mistakes[row]).expected
         text = " | ".join(mine.rows.passages(example).values())
-        told = [each.mistakes[row].given if row in each.mistakes else "right" for each in (theirs, mine)]
-        found.append(Changed(place, text[:_LONGEST], expected, *told))
-    return found
+        both = [each.mistakes[row].given if row in each.mistakes else "right" for each in (theirs, mine)]
+        changed.append(Changed(place, text[:_LONGEST], expected, *both))
+    return changed
 
 
 def _slices(split: str, scored: _Scored, by: str) -> list[Slice]:

@@ -66,10 +66,10 @@ def _lines(row: Explained) -> Iterator[Html]:
     for side, tokens in zip(("For", "Against"), row.strongest(STRONGEST), strict=True):
         if tokens:
             yield element("p", f"{side}: " + ", ".join(f"{token.text} {token.contribution:+.3g}" for token in tokens))
-    found = row.explanation
-    if found.baseline is not None:
-        total = f"{found.baseline:+.3f} (baseline) {found.contributions.sum():+.3f} (contributions)"
-        equation = f"Log odds {found.log_odds:+.3f} = {total} {-found.gap:+.3f} (not accounted for)"
+    explanation = row.explanation
+    if explanation.baseline is not None:
+        total = f"{explanation.baseline:+.3f} (baseline) {explanation.contributions.sum():+.3f} (contributions)"
+        equation = f"Log odds {explanation.log_odds:+.3f} = {total} {-explanation.gap:+.3f} (not accounted for)"
         yield element("p", equation, class_="faint")
 
 
@@ -94,13 +94,13 @@ def explain(
         message = f"{recipe.task} does not label whole texts"
         hint = f"explain supports {', '.join(task.name for task in known_tasks() if task.explainable)}"
         raise UserError(message, where=recipe.where("task"), hint=hint)
-    found = find_trained_model(recipe)
+    model_source = find_trained_model(recipe)
     if source.rereadable:
         source.check()
     setup = set_up_process(recipe)
     from nlpctl.engines.trained import open_network
 
-    model = open_network(recipe, setup, found)
+    model = open_network(recipe, setup, model_source)
     names = model.task.labels.names
     if label is not None and label not in names:
         hint = f"one of {', '.join(names[:20])}"

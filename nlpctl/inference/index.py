@@ -103,18 +103,18 @@ def _built(recipe: Recipe, source: PredictInput, folder: Path, kind: IndexKind, 
 def _built_divided(
     recipe: Recipe, source: PredictInput, folder: Path, kind: IndexKind, batch_size: int, parallel: ParallelConfig
 ) -> IndexResult:
-    found: list[IndexResult] = []
+    results: list[IndexResult] = []
 
     def finish(parts: ShardFolder, count: int) -> None:
         # An approximate index depends on how many vectors are added at a time: as many as in one process.
         rows, size = source.rows(), batch_size * WINDOW_BATCHES
         added = (part[i : i + size] for part in parts.vectors(count) for i in range(0, len(part), size))
         windows = ((list(islice(rows, len(vectors))), vectors, 0) for vectors in added)
-        found.append(_written(recipe, find_model(recipe), source, folder, kind, windows))
+        results.append(_written(recipe, find_model(recipe), source, folder, kind, windows))
         remove_dir(parts.folder)
 
     divided = vectors_divided(recipe, source, folder, batch_size, parallel, finish)
-    return replace(found[0], truncated=divided.truncated)
+    return replace(results[0], truncated=divided.truncated)
 
 
 def _written(
@@ -234,10 +234,10 @@ class TextIndex:
             raise UserError(message, where=str(folder), hint=BUILD_AGAIN) from None
         if manifest.kind == "hnsw":
             self._index.hnsw.efSearch = HNSW_SEARCH_WIDTH
-        found = (self._index.ntotal, self._index.d, len(self._texts))
-        if found != (manifest.texts, manifest.dim, manifest.texts):
-            vectors, texts = counted(found[0], "vectors"), counted(found[2], "texts")
-            message = f"{vectors} of width {found[1]} and {texts}, which differs from the manifest"
+        sizes = (self._index.ntotal, self._index.d, len(self._texts))
+        if sizes != (manifest.texts, manifest.dim, manifest.texts):
+            vectors, texts = counted(sizes[0], "vectors"), counted(sizes[2], "texts")
+            message = f"{vectors} of width {sizes[1]} and {texts}, which differs from the manifest"
             raise UserError(message, where=str(folder), hint=BUILD_AGAIN)
 
     def search(self, vectors: np.ndarray, k: int) -> list[list[dict[str, Any]]]:
@@ -251,10 +251,10 @@ class TextIndex:
 
     def _hits(self, scores: np.ndarray, ids: np.ndarray) -> list[dict[str, Any]]:
         # HNSW may find fewer than k texts; faiss fills the rest with -1.
-        found = [(float(score), int(row)) for score, row in zip(scores, ids, strict=True) if row >= 0]
+        hits = [(float(score), int(row)) for score, row in zip(scores, ids, strict=True) if row >= 0]
         return [
             {"text": self._texts[row], "score": round(score, 6), "rank": rank}
-            for rank, (score, row) in enumerate(found, 1)
+            for rank, (score, row) in enumerate(hits, 1)
         ]
 
 

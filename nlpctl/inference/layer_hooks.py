@@ -36,14 +36,14 @@ class LayerOutputs:
         """
         if self._token_axes is None:
             self._token_axes = self._find_axes(batch)
-        found = self._run(batch)
+        outputs = self._run(batch)
         by_row, by_token = {}, {}
         lengths = token_counts(batch, self.network.config.pad_token_id)
         for name, axis in self._token_axes.items():
             if axis is None:
-                by_row[name] = found[name]
+                by_row[name] = outputs[name]
             else:
-                rows = np.moveaxis(found[name], axis, 1)
+                rows = np.moveaxis(outputs[name], axis, 1)
                 by_token[name] = np.concatenate([row[:length] for row, length in zip(rows, lengths, strict=True)])
         return by_row, by_token
 
@@ -115,10 +115,10 @@ def _chosen(layers: Mapping[str, paddle.nn.Layer], patterns: Sequence[str]) -> d
     chosen: set[str] = set()
     for pattern in patterns:
         expression = re.compile(whole_name(pattern))
-        found = {name for name in layers if expression.fullmatch(name)}
-        if not found:
+        matching = {name for name in layers if expression.fullmatch(name)}
+        if not matching:
             raise no_match(pattern, list(layers), "@[layer-outputs]", "layer")
-        chosen |= found
+        chosen |= matching
     return {name: layer for name, layer in layers.items() if name in chosen}
 
 

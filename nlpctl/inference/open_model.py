@@ -47,9 +47,9 @@ def refuse_model(recipe: Recipe, source: str) -> None:
     key = "inference.min_confidence"
     if recipe.inference.min_confidence is not None and not task_info(recipe.task).reads(key):
         raise UserError(f"answers of {recipe.task} have no confidence", recipe.where(key), "leave it out")
-    found = resolve_source(source)
-    if found.kind == "export":
-        check_export(recipe, read_checked_manifest(found.folder))
+    model = resolve_source(source)
+    if model.kind == "export":
+        check_export(recipe, read_checked_manifest(model.folder))
     elif recipe.inference.tensorrt and recipe.inference.engine in ("auto", "dygraph"):
         hint = "export the model first (nlpctl export), or use @[engine=paddle]"
         raise UserError("TensorRT takes graphs, not networks", recipe.where("inference.tensorrt"), hint)
@@ -60,8 +60,8 @@ def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
 
     Where its engine is Paddle Inference, opening it imports Paddle.
     """
-    found = resolve_source(source)
-    if found.kind != "export" or "paddle" in sys.modules or needs_paddlenlp(found.folder, recipe.data.tokenizer):
+    model = resolve_source(source)
+    if model.kind != "export" or "paddle" in sys.modules or needs_paddlenlp(model.folder, recipe.data.tokenizer):
         return set_up_process(recipe)
     setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
     if setup.device != "cpu":
@@ -92,9 +92,9 @@ def _opened(recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int, r
     from nlpctl.engines.trained import open_export, open_network
 
     refuse_model(recipe, source)
-    found = resolve_source(source)
-    if found.kind == "export":
-        return open_export(recipe, setup, found.folder, recipe_of(found.folder), batch_size, rows)
+    resolved = resolve_source(source)
+    if resolved.kind == "export":
+        return open_export(recipe, setup, resolved.folder, recipe_of(resolved.folder), batch_size, rows)
     if recipe.inference.engine in ("auto", "dygraph"):
         return open_network(recipe, setup, source)
     check_engine(recipe.inference, this_machine(setup))  # fails before the work of an export

@@ -24,10 +24,10 @@ def schema_of(answers: Sequence[dict[str, Any]]) -> str:
     return base64.b64encode(pyarrow.schema(fields).serialize().to_pybytes()).decode()
 
 
-def common_schema(told: Iterable[str]) -> str:
+def common_schema(schemas: Iterable[str]) -> str:
     """The schema that holds what every one of `told`, from `schema_of`, describes."""
     by_name: dict[str, list[pyarrow.Field]] = {}
-    for text in told:
+    for text in schemas:
         for field in _schema(text):
             by_name.setdefault(field.name, []).append(field)
     fields = [_unified(name, fields) for name, fields in by_name.items()]
@@ -52,16 +52,16 @@ def read_part(path: Path) -> list[dict[str, Any]]:
 def _field(name: str, values: list[Any]) -> pyarrow.Field:
     try:
         # Not infer_type: of 1 and "a" it says int64, which only the conversion refuses.
-        found = pyarrow.array(values).type
+        type = pyarrow.array(values).type
     except _ERRORS:
         return _json_field(name)
-    if not _can_be_written(found):
+    if not _can_be_written(type):
         return _json_field(name)
     try:
-        pyarrow.array(values, _in_floats(found))
+        pyarrow.array(values, _in_floats(type))
     except _ERRORS:
-        return pyarrow.field(name, found, metadata=_WIDE)
-    return pyarrow.field(name, found)
+        return pyarrow.field(name, type, metadata=_WIDE)
+    return pyarrow.field(name, type)
 
 
 def _unified(name: str, fields: Sequence[pyarrow.Field]) -> pyarrow.Field:
@@ -70,12 +70,12 @@ def _unified(name: str, fields: Sequence[pyarrow.Field]) -> pyarrow.Field:
     kinds = {field.type for field in fields if field.type != pyarrow.null()} or {pyarrow.string()}
     try:
         schemas = [pyarrow.schema([pyarrow.field(name, kind)]) for kind in kinds]
-        found = pyarrow.unify_schemas(schemas, promote_options="permissive").field(0)
+        unified = pyarrow.unify_schemas(schemas, promote_options="permissive").field(0)
     except _ERRORS:
         return _json_field(name)
     # Another part has floats, and with them integers would be floats too.
-    changed = any(field.metadata and field.type != found.type for field in fields)
-    return _json_field(name) if changed else found
+    changed = any(field.metadata and field.type != unified.type for field in fields)
+    return _json_field(name) if changed else unified
 
 
 def _in_floats(kind: pyarrow.DataType) -> pyarrow.DataType:

@@ -28,12 +28,13 @@ def warn_of_seen_rows(members: Sequence[str], rows: TaskRows, splits: Mapping[st
     for split, seen in _seen(members, rows, splits).items():
         examples = splits[split]
         if seen:
-            told = f"{split}: members were trained on {seen:,} of these {len(examples):,} rows, so this score flatters"
+            rows_seen = f"{seen:,} of these {len(examples):,} rows"
+            message = f"{split}: members were trained on {rows_seen}, so this score flatters"
             folds = next((Path(run).parent for run in members if is_series(Path(run).parent)), None)
             known = "score rows that no member has seen"
             if folds is not None:
                 known = f"{display(folds / 'scores.json')} (held) has the score of each row by runs that did not see it"
-            console.warn(f"{told}: {known}")
+            console.warn(f"{message}: {known}")
 
 
 def warn_of_trained_rows(model: Path, rows: TaskRows, split: str, examples: ExampleList) -> None:
@@ -41,8 +42,8 @@ def warn_of_trained_rows(model: Path, rows: TaskRows, split: str, examples: Exam
     runs = members_of(model) or ([str(model.parent)] if is_run(model.parent) else [])
     seen = _seen(runs, rows, {split: examples})[split]
     if seen:
-        told = f"{split}: the model was trained on {seen:,} of these {len(examples):,} rows"
-        console.warn(f"{told}; it is surer of them than of new ones, so its answers will claim too much")
+        message = f"{split}: the model was trained on {seen:,} of these {len(examples):,} rows"
+        console.warn(f"{message}; it is surer of them than of new ones, so its answers will claim too much")
 
 
 def _seen(runs: Sequence[str], rows: TaskRows, splits: Mapping[str, ExampleList]) -> dict[str, int]:
@@ -57,10 +58,10 @@ def members_of(model: Path) -> Sequence[str]:
     if not is_run(model.parent):
         return ()
     try:
-        found = RunDirectory(model.parent).read_manifest().content.get(MEMBER_RUNS)
+        runs = RunDirectory(model.parent).read_manifest().content.get(MEMBER_RUNS)
     except UserError:  # damaged; what needs it says so
         return ()
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else ()
+    return [each for each in runs if isinstance(each, str)] if isinstance(runs, list) else ()
 
 
 def _training_keys(run: Path, rows: TaskRows) -> Iterator[bytes]:

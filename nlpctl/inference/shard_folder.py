@@ -152,12 +152,12 @@ class ShardFolder:
     def kept(self, shards: Iterable[Shard]) -> dict[int, PartNote]:
         """The finished ones of `shards`, by number. What is left of unfinished ones is removed."""
         remove_leftovers(self.folder)
-        found = {}
+        complete = {}
         for shard in shards:
             sums = self.sums(shard.number)
             if sums is not None and (sums.first, sums.rows) == (shard.first, shard.rows) and self._is_whole(sums):
-                found[shard.number] = sums
-        return found
+                complete[shard.number] = sums
+        return complete
 
     def note(self, number: int, sums: PartNote) -> None:
         """What the worker that wrote a part knows of it counts from now on, whatever the folder holds."""

@@ -117,8 +117,8 @@ class ShardWorker:
 
         order, rows = self._order, ShardRows(self._source, shard)
         windows = embedded(order.recipe, self._opened(engine, None), rows, order.batch_size)
-        vectors = ((found.tobytes(), sum(map(is_bad, read)), truncated) for read, found, truncated in windows)
-        return ShardFolder(order.output).write(shard, vectors, VECTORS)
+        pieces = ((vectors.tobytes(), sum(map(is_bad, rows)), truncated) for rows, vectors, truncated in windows)
+        return ShardFolder(order.output).write(shard, pieces, VECTORS)
 
     def schema(self, number: int) -> str:
         """The schema of a finished part (inference/parquet_parts.py)."""

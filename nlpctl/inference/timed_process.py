@@ -219,9 +219,9 @@ def _open(candidate: TimedModel, texts: TimedRows, batch_sizes: tuple[int, ...])
     loaded = time.perf_counter() - started
     task, encoder = model.task, model.encoder
     readers = task_rows(recipe.task, recipe.data)
-    found = rows_to_compare(readers, texts.file, encoder.tokenizer, texts.rows, masked=task.masks_inputs)
+    sample = rows_to_compare(readers, texts.file, encoder.tokenizer, texts.rows, masked=task.masks_inputs)
     pipeline = prediction_pipeline(task, encoder, model.predictor)
-    batches = {size: list(pipeline.batches(found.examples, size)) for size in batch_sizes}
+    batches = {size: list(pipeline.batches(sample.examples, size)) for size in batch_sizes}
     if texts.length is not None:
         batches = {size: [resized(batch, texts.length, encoder) for batch in batches[size]] for size in batch_sizes}
     started = time.perf_counter()
@@ -229,8 +229,8 @@ def _open(candidate: TimedModel, texts: TimedRows, batch_sizes: tuple[int, ...])
     pipeline.run(batches[batch_sizes[0]][-1])
     loaded += time.perf_counter() - started
     features = sum(len(batch["input_ids"]) for batch in batches[batch_sizes[0]])
-    opened = LoadReport(loaded, len(found.examples), features, found.origin)
-    return Subject(recipe, model, pipeline, found.examples, batches, opened)
+    opened = LoadReport(loaded, len(sample.examples), features, sample.origin)
+    return Subject(recipe, model, pipeline, sample.examples, batches, opened)
 
 
 def _model(candidate: TimedModel, setup: ProcessSetup, batch_size: int) -> TrainedModel:

@@ -170,14 +170,14 @@ def taught(task: Task, recipe: Recipe, answers: Answers, criterion: Loss | None,
     `criterion`: replaces the task's loss, weighted by distillation.hard. `prepare` gets the student after it is built
     and before it is trained, and returns the layer losses, or None.
     """
-    found = type(type(task).__name__, (Taught, type(task)), {})(task.recipe, task.labels, task.thresholds)
-    found.label_names = (*task.label_names, TEACHER_ANSWERS)
-    found.teacher_answers = answers
-    found.section = recipe.distillation
-    found.criterion = criterion
-    found.prepare = prepare
-    found.layer_losses = None
-    return found
+    taught_task = type(type(task).__name__, (Taught, type(task)), {})(task.recipe, task.labels, task.thresholds)
+    taught_task.label_names = (*task.label_names, TEACHER_ANSWERS)
+    taught_task.teacher_answers = answers
+    taught_task.section = recipe.distillation
+    taught_task.criterion = criterion
+    taught_task.prepare = prepare
+    taught_task.layer_losses = None
+    return taught_task
 
 
 ANSWERS = ".answers"  # suffix of the folder next to the student's run that caches the teacher's answers

@@ -52,9 +52,9 @@ class Taps:
 
     def projected(self, name: str, place: int) -> paddle.Tensor:
         """What one of PROJECTIONS gave in a chosen layer: [batch, length, width], heads side by side."""
-        found, states = self._projected[name, place], self._inputs[place]
-        if not found.stop_gradient or states.stop_gradient:
-            return found
+        projected, states = self._projected[name, place], self._inputs[place]
+        if not projected.stop_gradient or states.stop_gradient:
+            return projected
         # The layer is recomputed in the backward pass (training.recompute), so what is inside it has no gradient yet.
         layer = self._chosen[place]
         return getattr(layer.self_attn, name)(layer.norm1(states) if layer.normalize_before else states)

@@ -77,14 +77,14 @@ def prune_vocabulary(recipe: Recipe, source: str, run: RunDirectory, setup: Proc
 
 def used_ids(task: Task, encoder: TextEncoder, data: TrainingData) -> set[int]:
     """The ids that occur in batches of the training rows."""
-    found: set[int] = set()
+    ids: set[int] = set()
     rows: list[Any] = []
 
     def count() -> None:
         for batch in batches_of(task, encoder, rows, _BATCH):
             for name in _IDS:
                 if name in batch:
-                    found.update(np.unique(batch[name]).tolist())
+                    ids.update(np.unique(batch[name]).tolist())
         rows.clear()
 
     for row in data.training_examples():
@@ -93,7 +93,7 @@ def used_ids(task: Task, encoder: TextEncoder, data: TrainingData) -> set[int]:
             count()
     if rows:
         count()
-    return found
+    return ids
 
 
 def with_words(model: LoadedModel, used: Collection[int], task: Task, source: str) -> LoadedModel:

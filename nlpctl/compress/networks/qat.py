@@ -146,11 +146,11 @@ def layers_by_input(network: paddle.nn.Layer, batch: Batch) -> tuple[tuple[str, 
 @paddle.no_grad()
 def largest_inputs(network: paddle.nn.Layer, names: Iterable[str], batches: Iterable[Batch]) -> dict[str, list[float]]:
     """The largest absolute input of each of the layers `names`: one number per batch and call."""
-    found: dict[str, list[float]] = {name: [] for name in names}
-    with watched(network, found, lambda name, tensor: found[name].append(float(tensor.abs().max()))):
+    largest: dict[str, list[float]] = {name: [] for name in names}
+    with watched(network, largest, lambda name, tensor: largest[name].append(float(tensor.abs().max()))):
         for batch in batches:
             network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
-    return found
+    return largest
 
 
 def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path, own: Recipe) -> None:

@@ -97,18 +97,18 @@ def _inputs_of(
     network: nn.Layer, layers: Sequence[nn.Layer], batch: Batch, until: nn.Layer | None = None
 ) -> list[np.ndarray]:
     """The inputs of `layers` for a batch, in their order. The forward pass stops after `until`."""
-    found: list[np.ndarray | None] = [None] * len(layers)
+    inputs_of: list[np.ndarray | None] = [None] * len(layers)
     with contextlib.ExitStack() as stack:
         for place, layer in enumerate(layers):
             hook = layer.register_forward_pre_hook(
-                lambda _, inputs, place=place: found.__setitem__(place, inputs[0].numpy())
+                lambda _, inputs, place=place: inputs_of.__setitem__(place, inputs[0].numpy())
             )
             stack.callback(hook.remove)
         if until is not None:
             stack.callback(until.register_forward_post_hook(_stop).remove)
         with contextlib.suppress(_Reached):
             network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
-    return found
+    return inputs_of
 
 
 def _stop(layer: nn.Layer, inputs: object, output: object) -> None:

@@ -146,16 +146,16 @@ class Variations:
 
 def unlabelled_examples(recipe: Recipe, rows: TaskRows) -> list[Any]:
     """The examples of distillation.unlabelled, without labels. UserError: a file or row that cannot be read."""
-    found = []
+    distinct = []
     for path in recipe.distillation.unlabelled:
         log = BadRowLog(recipe.data.on_bad_row)
         for example in open_input(rows, path, "auto").rows():
             if is_bad(example):
                 log.add(example)
             elif not isinstance(example, BadRow):
-                found.append(example)
+                distinct.append(example)
         log.finish()
-    return found
+    return distinct
 
 
 def varied_examples(
@@ -167,7 +167,7 @@ def varied_examples(
     parts = [texts_of(example) for example in examples]
     vary = Variations([words for texts in parts for words in texts], settings, similar, mask, recipe.training.seed)
     known = {key_of(example) for example in examples}
-    found = []
+    variations = []
     for _ in range(settings.copies):
         for example, texts in zip(examples, parts, strict=True):
             change = vary.whole if len(texts) == 1 else vary.reworded  # texts of a pair must still match
@@ -175,8 +175,8 @@ def varied_examples(
             made = _example(example, varied) if all(varied) else None
             if made is not None and key_of(made) not in known:
                 known.add(key_of(made))
-                found.append(made)
-    return found
+                variations.append(made)
+    return variations
 
 
 def texts_of(example: Any) -> list[Words]:
@@ -250,7 +250,7 @@ class Teacher:
 
     def kept_answers(self, folder: Path, examples: Sequence[Any], batch_size: int) -> list[np.ndarray]:
         """`answers`, cached in `folder` for the same teacher and the same texts."""
-        found: list[np.ndarray] = []
+        collected: list[np.ndarray] = []
         with contextlib.ExitStack() as stack:
             predictor = None
             for start in range(0, len(examples), AT_ONCE):
@@ -263,8 +263,8 @@ class Teacher:
                     answers = self._answers(predictor, part, batch_size)
                     _write(file, mark, answers)
                     console.note(f"the teacher has answered {start + len(part):,} of {len(examples):,} texts")
-                found += answers
-        return found
+                collected += answers
+        return collected
 
     def _answers(self, predictor: Predictor, examples: Sequence[Any], batch_size: int) -> list[np.ndarray]:
         parts = prediction_pipeline(_giving_logits(self.task), self.encoder, predictor).predictions(
@@ -294,14 +294,14 @@ class Teacher:
     def _labelled(self, examples: list[Any], answers: list[np.ndarray]) -> list[Any]:
         if isinstance(examples[0], TaggedExample):
             tags = map(self._tags, examples, answers)
-            return [replace(each, tags=array("i", found.tolist())) for each, found in zip(examples, tags, strict=True)]
+            return [replace(each, tags=array("i", ids.tolist())) for each, ids in zip(examples, tags, strict=True)]
         labels = self.task.labels
         decided = self.task.answers(examples, [[answer[0]] for answer in answers])
         if isinstance(examples[0], MultiLabelExample):
-            found = [{"labels": tuple(labels.id(name) for name in each["labels"])} for each in decided]
+            label_ids = [{"labels": tuple(labels.id(name) for name in each["labels"])} for each in decided]
         else:
-            found = [{"label": labels.id(each["label"])} for each in decided]
-        return [replace(example, **each) for example, each in zip(examples, found, strict=True)]
+            label_ids = [{"label": labels.id(each["label"])} for each in decided]
+        return [replace(example, **each) for example, each in zip(examples, label_ids, strict=True)]
 
     def _tags(self, example: TaggedExample, answer: np.ndarray) -> np.ndarray:
         """Tag ids, int [words]; a CRF decodes each window separately."""
@@ -336,7 +336,7 @@ class Teacher:
         vectors = self.word_vectors(candidates)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.maximum(norms, 1e-12)
-        found = {}
+        neighbours = {}
         for start in range(0, len(words), _ROWS):  # `words` come first among the candidates, each once
             part = vectors[start : min(start + _ROWS, len(words))] @ vectors.T
             # A word is not its own replacement.
@@ -346,8 +346,8 @@ class Teacher:
             best = np.argpartition(-part, count - 1, axis=1)[:, :count]
             for row, chosen in enumerate(best):
                 near = sorted((-part[row, i], candidates[i]) for i in chosen if part[row, i] > 0)
-                found[words[start + row]] = [word for _, word in near]
-        return found
+                neighbours[words[start + row]] = [word for _, word in near]
+        return neighbours
 
 
 def _read(file: Path, mark: str, count: int) -> list[np.ndarray] | None:
