@@ -20,7 +20,7 @@ training:
   output_dir: lm/base
   learning_rate: 6e-3
   num_train_epochs: 24
-  per_device_train_batch_size: 8
+  per_device_train_batch_size: 16
   gradient_accumulation_steps: 2
   evaluation_strategy: epoch
   save_strategy: epoch
