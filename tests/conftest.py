@@ -23,8 +23,8 @@ from nlpctl.spelling import spell_as_flags
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# scripts/test.sh runs two workers on two cores. Two threads in each wait for each other most of the time: with one, the
-# same tests take half as long.
+# scripts/test.sh runs three workers on two cores. Several threads in each wait for each other most of the time: with
+# one, the same tests take half as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 spell_as_flags()  # tests read the messages of the command line; tests/test_spelling.py those of the Python module

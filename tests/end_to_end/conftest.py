@@ -1,7 +1,6 @@
 """A folder with small data and recipes, real command lines in it, and one trained run that the tests share.
 
-What is made in that folder is made once per process: fixtures here and in the modules have the scope "session". One of
-a module would be made again when a worker that takes over from another comes back to the module.
+What is made in that folder is made once per worker: fixtures here and in the modules have the scope "session".
 """
 
 from __future__ import annotations
