@@ -51,7 +51,8 @@ from nlpctl.files import remove_dir, writing
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.names import counted
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.process import ProcessSetup, one_process, process_kept, set_up_process
+from nlpctl.runtime.process import ProcessSetup, one_process, set_up_process
+from nlpctl.runtime.process_state import process_kept
 from nlpctl.runtime.work_folder import WorkFolder
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
 from nlpctl.tasks.degenerate import degenerate_reason, warn_of_degenerate

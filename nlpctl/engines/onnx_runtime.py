@@ -17,7 +17,8 @@ from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph
 from nlpctl.runtime.machine import cpu_info
-from nlpctl.runtime.process import ProcessSetup, Shared
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.process_state import Shared
 from nlpctl.runtime.threads import ONE_STREAM, Streams
 
 CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"

@@ -19,7 +19,8 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.formats.program import read_program
 from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph, read_checked_manifest
 from nlpctl.runtime.cache import cache_folder
-from nlpctl.runtime.process import ProcessSetup, silent_stderr
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.process_state import silent_stderr
 from nlpctl.upstream.bfloat16_cast import keep_casts
 
 CARD_MEMORY_MB = 256  # initial size of the GPU memory pool; it grows

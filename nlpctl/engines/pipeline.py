@@ -24,7 +24,7 @@ from nlpctl.data.readers.row import BadRow
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.engines.engine import Predictor, batch_context, streams_of
 from nlpctl.errors import RunFailed
-from nlpctl.runtime.process import gc_frozen, short_turns
+from nlpctl.runtime.process_state import gc_frozen, short_turns
 from nlpctl.runtime.threads import ONE_STREAM, Ahead, Streams
 from nlpctl.tasks.base import Predictions, Task
 

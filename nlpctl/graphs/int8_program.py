@@ -34,7 +34,7 @@ from nlpctl.graphs.program_edit import (
 )
 from nlpctl.models.simulated_int8 import STEPS
 from nlpctl.paddle_version import described_tensor
-from nlpctl.runtime.process import silent_stderr
+from nlpctl.runtime.process_state import silent_stderr
 from nlpctl.upstream.static_int8 import LARGEST, set_weight_scales
 
 _ADDED = re.compile(r"(\w+/(?:in|out))/\d+")

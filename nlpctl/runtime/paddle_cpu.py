@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nlpctl.runtime.process import Shared
+from nlpctl.runtime.process_state import Shared
 
 if TYPE_CHECKING:
     import paddle

@@ -9,7 +9,7 @@ import pytest
 
 from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.runtime.paddle_cpu import STRIDES, copying_transposes, may_copy_transposes
-from nlpctl.runtime.process import process_kept
+from nlpctl.runtime.process_state import process_kept
 
 
 class WithViews(paddle.nn.Layer):

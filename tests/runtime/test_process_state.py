@@ -10,7 +10,7 @@ import weakref
 
 import pytest
 
-from nlpctl.runtime.process import TURN, gc_frozen, process_kept, short_turns
+from nlpctl.runtime.process_state import TURN, gc_frozen, process_kept, short_turns
 
 
 def drawn() -> tuple[float, float, float]:
@@ -41,7 +41,7 @@ def test_random_numbers_go_on_as_if_nothing_had_been():
 
 
 def test_nothing_is_imported_for_it():
-    code = "import sys, nlpctl.runtime.process as s\nwith s.process_kept(): pass\n"
+    code = "import sys, nlpctl.runtime.process_state as s\nwith s.process_kept(): pass\n"
     code += "assert 'numpy' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
@@ -64,7 +64,7 @@ def test_old_objects_are_not_looked_at_and_new_ones_are():
 
 def test_a_generator_may_be_open_when_the_interpreter_ends():
     code = """
-from nlpctl.runtime.process import gc_frozen
+from nlpctl.runtime.process_state import gc_frozen
 def numbers():
     with gc_frozen():
         yield 1
