@@ -38,7 +38,7 @@ VERSIONS, RECIPE_VALUES, DATA = "versions", "recipe", "data files"  # what has t
 WAIT_SECONDS = 600.0  # by default, for all processes to be there
 FIREWALL = "see that firewalls and network policies let the machines reach each other at all ports"
 _MOST_WAIT = 365 * 86_400.0
-_TELLING_SECONDS = 15.0  # between two lines that tell who is waited for
+_NOTE_SECONDS = 15.0  # between two lines about who is waited for
 _AGAIN_SECONDS = 0.2  # between two looks; one operation of a TCPStore takes 0.05 s
 _ANSWER_SECONDS = 20.0  # for one operation
 _LAST_SECONDS = 10.0  # that rank 0 keeps its store open after an error, so that the others read of it
@@ -148,7 +148,7 @@ class Peers:
         self._put(name, own)
         if self.first:
             members = self._gathered()
-            verdict = self._judge(members, equal)
+            verdict = self._compare(members, equal)
             self._put(_VERDICT, verdict)
         else:
             while not self._has(_VERDICT):
@@ -165,7 +165,7 @@ class Peers:
 
     def _gathered(self) -> list[Member]:
         """What all processes have told, in their order. UserError for those who are missing after `wait` seconds."""
-        begun = told = time.monotonic()
+        begun = noted = time.monotonic()
         missing = list(range(1, self.place.world))
         while missing := [rank for rank in missing if not self._has(f"process {rank}")]:
             self._raise_failure()
@@ -175,15 +175,15 @@ class Peers:
                 message = f"{counted(len(missing), 'processes')} did not come within {self.wait:g} s: {names}"
                 hint = f"start the same command there; else {FIREWALL}"
                 raise UserError(message, f"@[master] {self.place.master}", hint)
-            if time.monotonic() - told > _TELLING_SECONDS:
-                told = time.monotonic()
+            if time.monotonic() - noted > _NOTE_SECONDS:
+                noted = time.monotonic()
                 console.note(f"still waiting for processes {names}")
             time.sleep(_AGAIN_SECONDS)
         said = [self._get(f"process {rank}") for rank in range(self.place.world)]
         return [Member(rank, each["host"], each["address"], each["facts"]) for rank, each in enumerate(said)]
 
-    def _judge(self, members: Sequence[Member], equal: Sequence[str]) -> dict[str, Any]:
-        """What rank 0 tells the others: the problems, all members, and the port for Paddle's own store."""
+    def _compare(self, members: Sequence[Member], equal: Sequence[str]) -> dict[str, Any]:
+        """What rank 0 sends to the others: the problems, all members, and the port for Paddle's own store."""
         problems = [problem for member in members[1:] for problem in members[0].differences(member, equal)]
         # Without the facts: of thousands of files, they would be megabytes for each.
         others = [{"rank": each.rank, "host": each.host, "address": each.address} for each in members]
@@ -226,9 +226,9 @@ class Peers:
             return
         begun = self.wait_for(_BEGUN)
         until = time.monotonic() + _LAST_SECONDS  # network storage shows files of other machines after a while
-        while (found := identity()) != begun["identity"]:
+        while (seen_here := identity()) != begun["identity"]:
             if time.monotonic() > until:
-                seen = "another run directory" if found else "no run directory"
+                seen = "another run directory" if seen_here else "no run directory"
                 hint = "training.output_dir is on storage that every process has under the same path"
                 raise UserError(f"process {self.place.rank} sees {seen} there", "training.output_dir", hint)
             time.sleep(_AGAIN_SECONDS)
@@ -268,13 +268,13 @@ class Peers:
             self._alone = False
             self._put(_WORLD, {"world": place.world})
             return
-        begun = told = time.monotonic()
+        begun = noted = time.monotonic()
         while (why := _answers(place, 5.0)) is not None:  # the store itself would wait for a quarter of an hour
             if time.monotonic() - begun > seconds:
                 self._alone = True
                 _unreachable(place, seconds, why)
-            if time.monotonic() - told > _TELLING_SECONDS:
-                told = time.monotonic()
+            if time.monotonic() - noted > _NOTE_SECONDS:
+                noted = time.monotonic()
                 console.warn(f"process {place.rank} of {place.world}: process 0 is not at {place.master} yet ({why})")
             time.sleep(_AGAIN_SECONDS)
         address = socket.getaddrinfo(place.host, place.port, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]

@@ -206,7 +206,8 @@ def run_ranks(ranks: Ranks, world: int, log_dir: Path | None, output: TextIO | N
             return code
         console.note("the port of the processes was taken: all of them start again, with another port")
     hint = "start it again; PORT_RANGE=20000:30000 in the environment names the ports to take"
-    raise RunFailed(f"the processes could not meet: other programs took their port {PORTS} times", str(log_dir), hint)
+    message = f"the processes could not meet: other programs took their port {PORTS} times"
+    raise RunFailed(message, str(log_dir or ""), hint)
 
 
 @dataclass(frozen=True)

@@ -122,15 +122,15 @@ class RankKeeper(NodeActor):
 
     def files(self) -> dict[str, tuple[int, int]]:
         """The size and time of every file of the run directory, without logs of processes and what is half written."""
-        found = {}
+        files = {}
         for path in self._run.rglob("*"):
             name = path.relative_to(self._run)
             if not any(part.startswith(STAGING_PREFIX) for part in name.parts):
                 with contextlib.suppress(OSError):  # it has just been replaced
                     status = path.stat()
                     if path.is_file():
-                        found[name.as_posix()] = status.st_size, status.st_mtime_ns
-        return found
+                        files[name.as_posix()] = status.st_size, status.st_mtime_ns
+        return files
 
     def read(self, name: str, start: int) -> bytes | None:
         """Up to _CHUNK bytes of a file from `start` on; None: it is not there any more."""
@@ -345,8 +345,8 @@ class _Home:
 
     def _files(self) -> dict[str, tuple[int, int]]:
         actor = self._actors[0]
-        found: dict[str, tuple[int, int]] = actor.given(actor.begin("files"))
-        return found
+        files: dict[str, tuple[int, int]] = actor.given(actor.begin("files"))
+        return files
 
     def fetch(self) -> None:
         """Bring home what rank 0 has changed since the last time, and remove what it has removed."""
