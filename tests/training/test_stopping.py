@@ -12,10 +12,10 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.errors import Interrupted, RunFailed
 from nlpctl.layout import checkpoint_step, checkpoints_in
+from nlpctl.models import folder as model_folder
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.sequence_classification import SequenceClassification
-from nlpctl.training import checkpoints
 from tests.training.conftest import weights
 
 EPOCHS = ("training.evaluation_strategy=epoch", "training.save_strategy=epoch", "training.load_best_model_at_end=true")
@@ -150,7 +150,7 @@ def test_the_second_signal_stops_at_once(tiny, signal_at):
 def test_a_checkpoint_that_takes_too_long_is_absent(tiny, signal_at, monkeypatch):
     """The time is up while it is written."""
     signal_at(training=7)
-    save, written = checkpoints.save_model_folder, []
+    save, written = model_folder.save_model_folder, []
 
     def slow(folder, *rest):
         save(folder, *rest)
@@ -158,7 +158,7 @@ def test_a_checkpoint_that_takes_too_long_is_absent(tiny, signal_at, monkeypatch
         if len(written) == 2:
             signal.raise_signal(signal.SIGALRM)
 
-    monkeypatch.setattr(checkpoints, "save_model_folder", slow)
+    monkeypatch.setattr(model_folder, "save_model_folder", slow)
     with pytest.raises(Interrupted, match="goes on from checkpoint-6"):
         tiny("slow")
     run = RunDirectory(tiny.folder / "slow")
