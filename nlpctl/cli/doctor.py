@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.nodes import (
+from nlpctl.cli.peers import (
     MasterOption,
     NnodesOption,
     NodeRankOption,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from nlpctl import console
-from nlpctl.cli.nodes import (
+from nlpctl.cli.peers import (
     MasterOption,
     NnodesOption,
     NodeRankOption,
