@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
+from nlpctl.cli.output import Json, give
 from nlpctl.cli.peers import (
     MasterOption,
     NnodesOption,
@@ -22,7 +23,6 @@ from nlpctl.cli.peers import (
     peers_of,
     refuse_meeting,
 )
-from nlpctl.cli.output import Json, give
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import EXIT_FAILED, EXIT_OK, UserError
 from nlpctl.launch.peers import WAIT_SECONDS, Peers

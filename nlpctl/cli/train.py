@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from nlpctl import console
+from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.output import Json, give, score_tables
 from nlpctl.cli.peers import (
     MasterOption,
     NnodesOption,
@@ -19,8 +21,6 @@ from nlpctl.cli.peers import (
     peers_of,
     refuse_meeting,
 )
-from nlpctl.cli.options import load_command_recipe
-from nlpctl.cli.output import Json, give, score_tables
 from nlpctl.cli.values import LARGEST
 from nlpctl.config.positions import display, located
 from nlpctl.config.user_code import with_names_of
