@@ -135,7 +135,7 @@ def warn(message: str) -> None:
     _write_message("warning", message, f"{_paint('warning:', _YELLOW)} {visible(message)}")
 
 
-def error(problem: NlpctlError | Problem | str) -> None:
+def error(problem: NlpctlError | Problem) -> None:
     """Write errors to stderr: one block per problem. Of more than MOST_PROBLEMS the first, and each remedy once."""
     problems = problem.problems if isinstance(problem, NlpctlError) else (problem,)
     first = problems if len(problems) <= MOST_PROBLEMS else problems[:FIRST_PROBLEMS]

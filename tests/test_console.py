@@ -112,13 +112,14 @@ def test_a_failure_inside_progress_passes_through(capsys):
 
 TERMINAL_SCRIPT = """
 from nlpctl import console
+from nlpctl.errors import Problem
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
 show_table(Table(["label"], [["[red]good"]], "scores [x]"))
 with console.progress(3, "read") as bar:
     for _ in range(3):
         bar.advance()
-console.error("broken")
+console.error(Problem("broken"))
 """
 
 

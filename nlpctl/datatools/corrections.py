@@ -107,9 +107,11 @@ def _by_lines(
     if INPUT_FORMATS[kind].in_quotes:
         _, separator = separated(enumerate(content.removeprefix(codecs.BOM_UTF8).split(b"\n"), 1), header)
         write = partial(_quoted, "\t" if kind == QUOTED_TSV else separator)
-    ends = dict(pairwise([*(row.line for row in rows), len(lines) + 1]))
+    starts = [row.line for row in rows if isinstance(row.line, int)]  # in a file of lines all have a number
+    ends = dict(pairwise([*starts, len(lines) + 1]))
     for place in sorted(edits, reverse=True):  # from the end, since a row may lose lines
         row, changes = rows[place], edits[place]
+        assert isinstance(row, Row) and isinstance(row.line, int), "_check refuses bad rows"
         start, end = row.line - 1, ends[row.line] - 1
         if any(edit.after is None for edit in changes):
             lines[start:end] = _without(lines[start:end], kind, row)
@@ -349,8 +351,11 @@ def _check_target(target: Target, values: Mapping[str, Any]) -> None:
     if target.word is not None:
         if type(target.word) is not int or target.word < 0 or not isinstance(values.get("given"), list):
             raise ValueError("edit.word is wrong")
-        same = isinstance(proposed, list) and len(proposed) == len(values["given"])
-        tags = same and all(isinstance(tag, str) and tag.split() == [tag] for tag in proposed)
+        tags = (
+            isinstance(proposed, list)
+            and len(proposed) == len(values["given"])
+            and all(isinstance(tag, str) and tag.split() == [tag] for tag in proposed)
+        )
         if proposed is not None and not tags:
             raise ValueError("proposed needs a tag, without spaces, for each that is given")
     elif values.get("proposed") is not None and not _fits(values["proposed"], values.get("given"), target.format):
@@ -419,6 +424,7 @@ def apply_findings(
     for finding in chosen:
         edit = _edit(finding, file, drop)
         target = finding.edit
+        assert target is not None, "_edit refuses a finding without"
         earlier = edits[target.file][target.row]
         same = [each for each in earlier if (each.column, each.word) == (edit.column, edit.word)]
         if any(each.after != edit.after for each in same):

@@ -100,10 +100,10 @@ def _check_layout(name: str, source: str, request: ExportRequest) -> None:
         hint = f"of {', '.join(known)}"
         raise UserError(f"there is no layout {name!r}{did_you_mean(name, known)}", "@[layout]", hint)
     format, model = layouts.layout(name).FORMAT, resolve_source(source)
-    if format not in request.formats and model.kind != "export":
+    if model.export is not None:
+        _refuse_what_it_lacks(model.export, format, request)
+    elif format not in request.formats:
         raise UserError(f"{name} takes {format} graphs", "@[formats]", f"leave it out, or give @[formats={format}]")
-    if model.kind == "export":
-        _refuse_what_it_lacks(model.folder, format, request)
 
 
 def _refuse_what_it_lacks(export: Path, format: str, request: ExportRequest) -> None:
@@ -138,9 +138,9 @@ def _exported(
     recipe: Recipe, setup: ProcessSetup, source: str, request: ExportRequest
 ) -> Iterator[tuple[Path, ExportManifest]]:
     """`source` if it is an export, else a temporary export of it."""
-    model = resolve_source(source)
-    if model.kind == "export":
-        yield model.folder, read_checked_manifest(model.folder)
+    export = resolve_source(source).export
+    if export is not None:
+        yield export, read_checked_manifest(export)
         return
     from nlpctl.export.write_export import write_export
 

@@ -45,9 +45,9 @@ def dev_scores(
     A choice whose engine fails on these rows is left out, with a warning.
     None and nothing if there is no such precision, or no labelled dev data, as next to a copied model.
     """
-    ways = runnable_here(manifest, setup)
-    exact = next((choice for choice in ways if choice.precision == "fp32"), None)
-    lower = [choice for choice in ways if choice.precision != "fp32"]
+    choices = runnable_here(manifest, setup)
+    exact = next((choice for choice in choices if choice.precision == "fp32"), None)
+    lower = [choice for choice in choices if choice.precision != "fp32"]
     if exact is None or not lower or not task.graph_scores or not has_split(task.data, "dev"):
         return None, {}
     try:
@@ -64,10 +64,10 @@ def dev_scores(
             errors[choice.name] = ece(decisions)
         own = recalibrated(task, rows, predictions, "dev", errors.get(exact.name)).calibration
         if choice is not exact and own is not None and own is not task.calibration:
-            ways[choice.name] = own
+            calibrations[choice.name] = own
         return float(task.report(rows, predictions)[metric])
 
-    ways: dict[str, Calibration] = {}
+    calibrations: dict[str, Calibration] = {}
     errors: dict[str, float] = {}  # of the probabilities
     scores: dict[str, float] = {}
     for choice in [exact, *lower]:
@@ -79,8 +79,8 @@ def dev_scores(
             console.warn(f"{choice.name} has no score on dev: {reason_of(error)}")
     fp32 = scores.pop(exact.name, None)
     if fp32 is None or not scores:
-        return None, ways
-    return DevScores(metric, len(rows), falling, fp32, scores), ways
+        return None, calibrations
+    return DevScores(metric, len(rows), falling, fp32, scores), calibrations
 
 
 # -- time the graphs of an export in every engine and precision of this machine, for "auto" --------

@@ -184,11 +184,12 @@ class Explainer:
 
     def _integrated(self, batch: Batch, content: np.ndarray, replacement: int, score: Score) -> Explanation:
         ids = batch["input_ids"]
+        assert self.embedding is not None, "only occlusion does without"
         with paddle.no_grad():
             text = self.embedding(paddle.to_tensor(ids)).astype("float32")
             start = self.embedding(paddle.to_tensor(np.where(content, replacement, ids))).astype("float32")
         way = text - start
-        ends = self._along(batch, start, way, np.array([0.0, 1.0]), score, gradients=False)[0]
+        ends = self._along(batch, start, way, np.array([0.0, 1.0]), score)[0]
         steps = STEPS
         while True:
             # Gauss-Legendre quadrature: far fewer points than Riemann sums for the same error on a smooth path.
@@ -209,20 +210,19 @@ class Explainer:
         score: Score,
         *,
         weights: np.ndarray | None = None,
-        gradients: bool = True,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Log odds float64 [points] at `shares` of the path, and the weighted sum of their gradients float64 [length,
-        size]."""
+        """Log odds float64 [points] at `shares` of the path, and the sum of their gradients by `weights`, float64
+        [length, size]; without weights no gradient is computed, and the sum is 0."""
         scores, total = [], np.zeros(way.shape[1:])
         for first in range(0, len(shares), BATCH):
             part = shares[first : first + BATCH]
             embedded = start + way * paddle.to_tensor(part.astype("float32")).reshape([-1, 1, 1])
-            embedded.stop_gradient = not gradients
+            embedded.stop_gradient = weights is None
             with self._embeddings_are(embedded), differentiable(self.network) as also:
                 # The ids do not matter here, only their number: the hook replaces the embeddings.
                 values = score(self._logits(_repeated(batch, len(part))))
                 scores.append(values.numpy().astype(np.float64))
-                if not gradients:
+                if weights is None:
                     continue
                 slopes = paddle.grad(values.sum(), [embedded, *also], allow_unused=True)[0]
                 total += np.einsum("p,pls->ls", weights[first : first + BATCH], slopes.numpy().astype(np.float64))
@@ -274,10 +274,10 @@ def tokens_of(
 
     `unknown`: place -> what the text says where the vocabulary has no token (data/text/piece_spans.py).
     """
-    text = np.flatnonzero(~np.isin(ids, special))
-    if not len(text):
+    ordinary = np.flatnonzero(~np.isin(ids, special))
+    if not len(ordinary):
         return []
-    first, last = int(text[0]), int(text[-1]) + 1
+    first, last = int(ordinary[0]), int(ordinary[-1]) + 1
     forms = tokenizer.convert_ids_to_tokens(ids[first:last].tolist())
     marked = any(form.startswith(WORD_BEGINS) for form in forms)
     characters = isinstance(tokenizer, UnitTokenizer) and tokenizer.settings.unit == "characters"

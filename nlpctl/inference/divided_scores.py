@@ -51,8 +51,11 @@ class DividedModel:
         size, workers = window_of(batch_size), len(self._pool.stats)
         starts = range(0, len(examples), size)
         count = min(-(-PIECES * workers // len(starts)), -(-min(size, len(examples)) // batch_size))
-        windows = [_Piece(range(start, min(start + size, len(examples))), None) for start in starts]
-        pieces = windows if count == 1 else self._cut(examples, windows, batch_size, count)
+        windows = [range(start, min(start + size, len(examples))) for start in starts]
+        if count == 1:
+            pieces = [_Piece(window, None) for window in windows]
+        else:
+            pieces = self._cut(examples, windows, batch_size, count)
         jobs = ((ShardWorker.score, [examples[i] for i in piece.rows], piece.chosen, self._engine) for piece in pieces)
         collected = Predictions([] for _ in examples)
         with console.progress(len(examples), "score") as bar:
@@ -70,23 +73,23 @@ class DividedModel:
     def _engine(self) -> tuple[str, str]:
         return self.engine, self._precision
 
-    def _cut(self, examples: Sequence[Any], windows: Sequence[_Piece], batch_size: int, count: int) -> list[_Piece]:
+    def _cut(self, examples: Sequence[Any], windows: Sequence[range], batch_size: int, count: int) -> list[_Piece]:
         """Pieces of each window, at most `count`, with batches of all lengths in each."""
         from nlpctl.engines.pipeline import by_length
 
-        parts = [part for window in windows for part in _parts(window.rows, count)]
+        parts = [part for window in windows for part in _parts(window, count)]
         jobs = ((ShardWorker.lengths, examples[part.start : part.stop], self._engine) for part in parts)
         lengths_by_job = {job: lengths for job, lengths, _ in self._pool.results(jobs)}
         lengths = [each for number in range(len(parts)) for each in lengths_by_job[number]]
         pieces = []
         for window in windows:
-            places = by_length(lengths[window.rows.start : window.rows.stop])
+            places = by_length(lengths[window.start : window.stop])
             batches = [places[start : start + batch_size] for start in range(0, len(places), batch_size)]
             for number in range(min(count, len(batches))):
                 chosen = [place for batch in batches[number::count] for place in batch]
                 owners = sorted({owner for owner, _ in chosen})
                 local = {owner: i for i, owner in enumerate(owners)}
-                rows = [window.rows[owner] for owner in owners]
+                rows = [window[owner] for owner in owners]
                 pieces.append(_Piece(rows, [(local[owner], part) for owner, part in chosen]))
         return pieces
 
@@ -125,6 +128,7 @@ def divided_model(
         ((_, model, _),) = pool.results([(ShardWorker.described, rows() // len(pool.stats))])
         for warning in model.warnings:
             console.warn(warning)
-        console.note(f"model {source}: {counted(len(pool.stats), 'workers')}, {' '.join(model.engine)}")
+        engine, precision = model.engine
+        console.note(f"model {source}: {counted(len(pool.stats), 'workers')}, {engine} {precision}")
         task = make_task(recipe, model.labels, model.thresholds, model.calibration)
-        yield DividedModel(task, *model.engine, pool)
+        yield DividedModel(task, engine, precision, pool)

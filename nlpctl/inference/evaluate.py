@@ -214,11 +214,11 @@ def _scored(
 def _compared(name: str, theirs: dict[str, _Scored], second: dict[str, _Scored]) -> Against:
     pairs, changed = {}, {}
     for split, mine in second.items():
-        tallies = theirs[split].tallies, mine.tallies
-        if None in tallies or not comparable(*tallies):
+        first, other = theirs[split].tallies, mine.tallies
+        if first is None or other is None or not comparable(first, other):
             message = f"the models do not answer the same rows of {split}"
             raise UserError(message, "@[against]", "compare models that read the same columns")
-        pairs[split] = compare(*tallies)
+        pairs[split] = compare(first, other)
         changed[split] = _changed(split, theirs[split], mine)
     return Against(name, {split: each.report for split, each in theirs.items()}, pairs, changed)
 

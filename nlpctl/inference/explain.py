@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,10 +119,14 @@ def _explanations(
 ) -> Iterator[Explained]:
     from nlpctl.data.batches.collate import failures_as_errors
     from nlpctl.data.text.piece_spans import unknown_texts
+    from nlpctl.engines.engine import DygraphPredictor
     from nlpctl.engines.pipeline import refuse_nan
     from nlpctl.inference.attribution import Explained, Explainer, tokens_of
+    from nlpctl.tasks.sequence_classification import SequenceClassification
 
     task, tokenizer = model.task, model.encoder.tokenizer
+    assert isinstance(task, SequenceClassification), "tasks that are explainable have log odds"
+    assert isinstance(model.predictor, DygraphPredictor), "open_network has opened it"
     collate = task.collator(model.encoder, labelled=False)
     explainer, read, truncated = Explainer(model.predictor.network, tokenizer, method, baseline), 0, 0
     with sigterm_interrupts():
@@ -137,9 +142,10 @@ def _explanations(
             refuse_nan(outputs)
             predictions = task.predictions(outputs, [example])
             answer, shares = task.answer(example, predictions), task.label_probabilities(predictions)
-            name = label or answer.get("label") or max(shares, key=shares.get)  # of several labels the most likely
+            # Of several labels the most likely is explained.
+            name = label or answer.get("label") or max(shares, key=lambda each: shares[each])
             number = task.labels.names.index(name)
-            explanation = explainer.explain(batch, lambda logits, number=number: task.log_odds(logits, number))
+            explanation = explainer.explain(batch, partial(task.log_odds, label=number))
             if not explanation.complete:
                 console.warn(_incomplete(row, source.task_rows.input_columns(example), explanation))
             ids = batch["input_ids"][0]
@@ -153,6 +159,7 @@ def _explanations(
 def _incomplete(row: int, given: dict[str, Any], explanation: Explanation) -> str:
     """What to tell of contributions that do not add up: of which row, by how much, and what to do."""
     text = " / ".join(str(value) for value in given.values())
+    assert explanation.baseline is not None, "without, contributions are complete"
     excerpt = text if len(text) <= EXCERPT else text[: EXCERPT - 3] + "..."
     message = (
         f"row {row} ({excerpt}): the contributions add up to {explanation.contributions.sum():.3f} in place of "

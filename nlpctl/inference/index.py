@@ -233,6 +233,7 @@ class TextIndex:
             message = f"the index cannot be read ({reason_of(error)})"
             raise UserError(message, where=str(folder), hint=BUILD_AGAIN) from None
         if manifest.kind == "hnsw":
+            assert isinstance(self._index, faiss.IndexHNSW), "check_faiss has read its kind"
             self._index.hnsw.efSearch = HNSW_SEARCH_WIDTH
         sizes = (self._index.ntotal, self._index.d, len(self._texts))
         if sizes != (manifest.texts, manifest.dim, manifest.texts):

@@ -98,10 +98,12 @@ def _write(
 ) -> tuple[int, int, int]:
     """Run every text; returns the number of rows, of bad rows and of rows that were cut at data.max_seq_length."""
     from nlpctl.data.batches.collate import failures_as_errors
+    from nlpctl.engines.engine import DygraphPredictor
     from nlpctl.engines.pipeline import prediction_pipeline, windows
     from nlpctl.inference.layer_hooks import LayerOutputs, token_counts
 
     pipeline = prediction_pipeline(model.task, model.encoder, model.predictor)
+    assert isinstance(model.predictor, DygraphPredictor), "open_network has opened it"
     layers = LayerOutputs(model.predictor.network, patterns)
     pad_id = layers.network.config.pad_token_id
     seen, truncated = _Seen(), set()

@@ -47,9 +47,9 @@ def refuse_model(recipe: Recipe, source: str) -> None:
     key = "inference.min_confidence"
     if recipe.inference.min_confidence is not None and not task_info(recipe.task).reads(key):
         raise UserError(f"answers of {recipe.task} have no confidence", recipe.where(key), "leave it out")
-    model = resolve_source(source)
-    if model.kind == "export":
-        check_export(recipe, read_checked_manifest(model.folder))
+    export = resolve_source(source).export
+    if export is not None:
+        check_export(recipe, read_checked_manifest(export))
     elif recipe.inference.tensorrt and recipe.inference.engine in ("auto", "dygraph"):
         hint = "export the model first (nlpctl export), or use @[engine=paddle]"
         raise UserError("TensorRT takes graphs, not networks", recipe.where("inference.tensorrt"), hint)
@@ -60,8 +60,8 @@ def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
 
     Where its engine is Paddle Inference, opening it imports Paddle.
     """
-    model = resolve_source(source)
-    if model.kind != "export" or "paddle" in sys.modules or needs_paddlenlp(model.folder, recipe.data.tokenizer):
+    export = resolve_source(source).export
+    if export is None or "paddle" in sys.modules or needs_paddlenlp(export, recipe.data.tokenizer):
         return set_up_process(recipe)
     setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
     if setup.device != "cpu":
@@ -92,9 +92,9 @@ def _opened(recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int, r
     from nlpctl.engines.trained import open_export, open_network
 
     refuse_model(recipe, source)
-    resolved = resolve_source(source)
-    if resolved.kind == "export":
-        return open_export(recipe, setup, resolved.folder, recipe_of(resolved.folder), batch_size, rows)
+    export = resolve_source(source).export
+    if export is not None:
+        return open_export(recipe, setup, export, recipe_of(export), batch_size, rows)
     if recipe.inference.engine in ("auto", "dygraph"):
         return open_network(recipe, setup, source)
     check_engine(recipe.inference, this_machine(setup))  # fails before the work of an export

@@ -197,7 +197,10 @@ def answers_identity(
 class RowsToAnswer(Protocol):
     """An input, or a part of it."""
 
-    task_rows: TaskRows
+    @property
+    def task_rows(self) -> TaskRows:
+        """What reads its rows."""
+        ...
 
     def kept_rows(self, keep: PassthroughColumns | None, skip: int = 0) -> Iterator[tuple[Any, dict[str, Any]]]:
         """Examples and bad rows but the first `skip`, each with what its answer repeats."""
@@ -277,11 +280,12 @@ class PredictionRun:
         if not self.flush:
             yield from pipeline.stream(read, self.batch_size, self._answer_window)
             return
-        for rows in read:
-            yield self._answer_window(rows, pipeline.predictions(rows, self.batch_size))
+        for window in read:
+            yield self._answer_window(window, pipeline.predictions(window, self.batch_size))
 
     def _answer_window(self, rows: KeptRows, predictions: Predictions) -> AnsweredWindow:
-        policy, bad, lines = self.recipe.data.on_bad_row, 0, []
+        policy, bad = self.recipe.data.on_bad_row, 0
+        lines: list[str] = []
         answers = row_answers(self.source.task_rows, self.model.task, rows, predictions, self.truncated)
         truncated = len(predictions.truncated)
         for row, answer, kept in zip(rows, answers, rows.kept, strict=True):
@@ -322,6 +326,7 @@ def row_answers(
 
     def answer(row: Any) -> dict[str, Any]:
         if isinstance(row, BlankLine):
+            assert columns.plain_column is not None, "only plain text has blank lines"
             return without_bad_row({columns.plain_column: ""}) | dict.fromkeys(task.answer_keys) | not_truncated
         if isinstance(row, BadRow):
             return bad_row_answer(row)

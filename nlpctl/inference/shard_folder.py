@@ -154,7 +154,7 @@ class ShardFolder:
         remove_leftovers(self.folder)
         complete = {}
         for shard in shards:
-            sums = self.sums(shard.number)
+            sums = self._kept_note(shard.number)
             if sums is not None and (sums.first, sums.rows) == (shard.first, shard.rows) and self._is_whole(sums):
                 complete[shard.number] = sums
         return complete
@@ -163,10 +163,17 @@ class ShardFolder:
         """What the worker that wrote a part knows of it counts from now on, whatever the folder holds."""
         self._told[number] = sums
 
-    def sums(self, number: int) -> PartNote | None:
+    def _kept_note(self, number: int) -> PartNote | None:
         if number in self._told:
             return self._told[number]
         return PartNote.load_if_valid(self._note(number))
+
+    def _part_note(self, number: int) -> PartNote:
+        """What is known of a part that was written. RunFailed if its note is damaged or gone."""
+        note = self._kept_note(number)
+        if note is None:
+            raise _damaged(self._note(number))
+        return note
 
     def _is_whole(self, sums: PartNote) -> bool:
         part = self.folder / sums.file
@@ -206,6 +213,7 @@ class ShardFolder:
             for vectors in self.vectors(count):
                 file = ArrayFile(stream, vectors.shape[1:], vectors.dtype) if file is None else file
                 file.append(vectors)
+            assert file is not None, "there is at least one part"
             file.finish()
         remove_dir(self.folder)
 
@@ -215,7 +223,7 @@ class ShardFolder:
 
         for number in range(count):
             raw = b"".join(self._checked(number))
-            yield np.frombuffer(raw, np.float32).reshape(self.sums(number).rows, -1)
+            yield np.frombuffer(raw, np.float32).reshape(self._part_note(number).rows, -1)
 
     def answers(self, number: int) -> list[dict[str, Any]]:
         """The answers of a part. RunFailed if it is damaged."""
@@ -226,14 +234,15 @@ class ShardFolder:
         path = self.folder / f"part-{number:06}{suffix}"
         with writing(self.folder, _ENOUGH), staged_file(path) as stream:
             write(stream)
-        return replace(self.sums(number), file=path.name, bytes=path.stat().st_size, sha256=sha256_of(path))
+        note = self._part_note(number)
+        return replace(note, file=path.name, bytes=path.stat().st_size, sha256=sha256_of(path))
 
     def checked_sums(self, count: int) -> list[PartNote]:
         """What is known of all parts, each of which has been read. RunFailed if one is damaged."""
         for number in range(count):
             for _ in self._checked(number):
                 pass
-        return [self.sums(number) for number in range(count)]
+        return [self._part_note(number) for number in range(count)]
 
     def finish_folder(self, sums: Sequence[PartNote], plan: ShardPlan) -> None:
         """Give the folder of parts its name, with a manifest in place of what was needed while it was made."""
@@ -257,7 +266,7 @@ class ShardFolder:
 
     def _checked(self, number: int) -> Iterator[bytes]:
         """The bytes of a part. RunFailed, after the last, if they are not those that were written."""
-        sums, digest = self.sums(number), hashlib.sha256()
+        sums, digest = self._part_note(number), hashlib.sha256()
         part = self.folder / sums.file
         with part.open("rb") as stream:
             while block := stream.read(_BLOCK):
@@ -265,11 +274,15 @@ class ShardFolder:
                 yield block
         if digest.hexdigest() != sums.sha256:
             self._note(number).unlink(missing_ok=True)
-            hint = "continue with @[resume=true], which answers these rows again"
-            raise RunFailed("the answers are not those that were written: the disk has damaged them", str(part), hint)
+            raise _damaged(part)
 
     def _note(self, number: int) -> Path:
         return self.folder / f"part-{number:06}.json"
+
+
+def _damaged(path: Path) -> RunFailed:
+    hint = "continue with @[resume=true], which answers these rows again"
+    return RunFailed("the answers are not those that were written: the disk has damaged them", str(path), hint)
 
 
 def _passing(folder: Path, kept: Collection[str]) -> list[Path]:
@@ -287,11 +300,12 @@ def refuse_parts(output: Path, overwrite: bool) -> None:
     if not os.path.exists(output):
         return
     manifest = PartsManifest.load_if_valid(output / MANIFEST)
+    own: set[str] | None = None  # the names of its files
     if manifest is not None:
         own = {MANIFEST, *(part.file for part in manifest.parts)}
         own |= {path.name for path in _passing(output, own)}
-    else:
-        own = set() if output.is_dir() and not any(output.iterdir()) else None
+    elif output.is_dir() and not any(output.iterdir()):
+        own = set()
     if own is None:
         hint = "name another folder"
         raise UserError("this is not a folder of parts, and is not replaced", where=str(output), hint=hint)

@@ -141,8 +141,8 @@ class ShardWorker:
                 log_to(self._log)
             recipe, source = self._order.recipe, self._order.model
             if engine is not None:
-                chosen = dataclasses.replace(recipe.inference, engine=engine[0], precision=engine[1])
-                recipe = dataclasses.replace(recipe, inference=chosen)
+                chosen: dict[str, Any] = {"engine": engine[0], "precision": engine[1]}  # values that the recipe allows
+                recipe = dataclasses.replace(recipe, inference=dataclasses.replace(recipe.inference, **chosen))
             setup = set_up_to_answer(recipe, source)
             self._model = open_trained_model(recipe, setup, source, self._order.batch_size, rows)
         return self._model

@@ -67,6 +67,11 @@ class ModelSource:
     folder: Path | None
     name: str
 
+    @property
+    def export(self) -> Path | None:
+        """The folder of an export; None for another kind of model."""
+        return self.folder if self.kind == "export" else None
+
 
 def resolve_source(name_or_path: str) -> ModelSource:
     """Tell what `name_or_path` is, and check that the folder holds a config, weights and a vocabulary.

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
 import nlpctl
 from nlpctl.data.passthrough_columns import json_line
@@ -177,11 +178,11 @@ class _Outermost:
     def __init__(self, app: FastAPI, service: Service):
         self._app, self._service = app, service
 
-    async def __call__(self, scope: dict[str, Any], receive: Callable, send: Callable) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 0
         self._service.arrived += 1
 
-        async def send_counted(message: dict[str, Any]) -> None:
+        async def send_counted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]

@@ -245,7 +245,7 @@ class ServeWorkers:
         if self._engine is None:
             config = replace(config, rows=_FOR_EVER)
         else:
-            chosen = {"engine": self._engine.engine, "precision": self._engine.precision}
+            chosen: dict[str, Any] = {"engine": self._engine.engine, "precision": self._engine.precision}
             inference = replace(config.recipe.inference, **chosen)
             config = replace(config, recipe=replace(config.recipe, inference=inference))
         return Worker(open_worker, config, self._listening, grace=_GRACE, daemon=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -94,7 +94,8 @@ def given_weights(loss: LossSection, names: Sequence[str]) -> tuple[float, ...] 
     if unknown:
         known = ", ".join(list(names)[:10])
         raise UserError(f"there is no label {unknown[0]!r}", where="loss.weights", hint=f"the labels are {known}")
-    return tuple(float(loss.weights.get(name, 1.0)) for name in names)
+    weights: Mapping[str, Any] = loss.weights  # config/checks.py refuses what is no number
+    return tuple(float(weights.get(name, 1.0)) for name in names)
 
 
 def balanced_weights(names: Sequence[str], counts: Sequence[int]) -> tuple[float, ...]:

@@ -34,7 +34,8 @@ _SHAPES = 512  # of which each function is kept, prepared: up to 0.1 MB each, an
 
 _one_at_a_time = threading.Lock()
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def available() -> bool:
@@ -203,7 +204,7 @@ def _for_a_shape(prepare: Callable[P, R]) -> Callable[P, R]:
     """`prepare`, whose results are kept by its arguments until `forget`."""
     kept = functools.lru_cache(_SHAPES)(prepare)
     _prepared.append(kept)
-    return kept  # type: ignore[return-value]
+    return kept  # type: ignore[return-value]  # functools forgets the types of the arguments
 
 
 def forget() -> None:

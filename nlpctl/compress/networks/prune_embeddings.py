@@ -114,8 +114,10 @@ def with_words(model: LoadedModel, used: Collection[int], task: Task, source: st
     if len(rows) == len(tokenizer):
         console.warn("the training texts use the whole vocabulary: prune_embeddings has no effect")
     network = _with_rows(model.network, rows, task, source)
-    kept = {"thresholds": model.thresholds, "calibration": model.calibration}
-    return LoadedModel(network, small, model.labels, (), (), model.source, **kept)
+    thresholds, calibration = model.thresholds, model.calibration
+    return LoadedModel(
+        network, small, model.labels, (), (), model.source, thresholds=thresholds, calibration=calibration
+    )
 
 
 def _words(tokenizer: Any, source: str) -> list[str]:

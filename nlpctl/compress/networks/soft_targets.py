@@ -63,8 +63,10 @@ def tag_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tenso
 
 def _chains(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
     """Squared differences of the emissions, and the CRF's own loss, from which the transitions learn."""
-    difference = (student[0] - teacher[0]).astype("float32")
-    return mean_over_words((difference**2).mean(-1), labels) + crf_loss(*student, labels["labels"]).mean()
+    emissions, transitions = student
+    difference = (emissions - teacher[0]).astype("float32")
+    own = crf_loss(emissions, transitions, labels["labels"])
+    return mean_over_words((difference**2).mean(-1), labels) + own.mean()
 
 
 def mean_over_words(losses: paddle.Tensor, labels: Labels) -> paddle.Tensor:

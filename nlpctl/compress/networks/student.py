@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 import numpy as np
 import paddle
@@ -97,7 +98,7 @@ def _inputs_of(
     network: nn.Layer, layers: Sequence[nn.Layer], batch: Batch, until: nn.Layer | None = None
 ) -> list[np.ndarray]:
     """The inputs of `layers` for a batch, in their order. The forward pass stops after `until`."""
-    inputs_of: list[np.ndarray | None] = [None] * len(layers)
+    inputs_of: dict[int, np.ndarray] = {}  # by the place of the layer: the last input, where one is called again
     with contextlib.ExitStack() as stack:
         for place, layer in enumerate(layers):
             hook = layer.register_forward_pre_hook(
@@ -108,7 +109,7 @@ def _inputs_of(
             stack.callback(until.register_forward_post_hook(_stop).remove)
         with contextlib.suppress(_Reached):
             network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
-    return inputs_of
+    return [inputs_of[place] for place in range(len(layers))]
 
 
 def _stop(layer: nn.Layer, inputs: object, output: object) -> None:
@@ -302,5 +303,5 @@ def _too_many_layers(ours: int, theirs: int, where: str) -> UserError:
     return UserError(f"the student has {ours} layers, the teacher {theirs}", where, "use a student with fewer layers")
 
 
-def _pieces(tokenizer: object) -> list[str]:
+def _pieces(tokenizer: Any) -> list[str]:
     return tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))

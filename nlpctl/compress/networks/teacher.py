@@ -297,6 +297,7 @@ class Teacher:
             return [replace(each, tags=array("i", ids.tolist())) for each, ids in zip(examples, tags, strict=True)]
         labels = self.task.labels
         decided = self.task.answers(examples, [[answer[0]] for answer in answers])
+        label_ids: list[dict[str, Any]]
         if isinstance(examples[0], MultiLabelExample):
             label_ids = [{"labels": tuple(labels.id(name) for name in each["labels"])} for each in decided]
         else:

@@ -143,6 +143,7 @@ def drop_parameters(folder: Path, layer: str) -> None:
 
 
 def _write_start(recipe: Recipe, start: Callable[[], LoadedModel]) -> None:
+    assert recipe.model.name_or_path is not None, "network_recipe sets it"
     folder = Path(recipe.model.name_or_path)
     if folder.is_dir():
         return
