@@ -30,9 +30,9 @@ from collections.abc import Callable, Mapping
 
 Spelling = Callable[[str, str | None], str]  # of a name and its value, as in the mark-up
 
-# Which spelling this process uses, as module:function. In the environment, so that processes which it starts, and whose
-# messages it shows, have the same. The command line sets it; where nobody did, a program reads the messages.
-VARIABLE, PYTHON, FLAGS = "NLPCTL_SPELLING", "nlpctl.spelling:python_argument", "nlpctl.cli.spelling:flag"
+# Which spelling this process uses. In the environment, so that processes which it starts, and whose messages it shows,
+# have the same. The command line sets it; where nobody did, a program reads the messages.
+VARIABLE, PYTHON, FLAGS = "NLPCTL_SPELLING", "python", "flags"
 
 # Keys that are options and keyword arguments by a name of their own.
 SHORTHANDS: Mapping[str, str] = {
@@ -46,8 +46,24 @@ SHORTHANDS: Mapping[str, str] = {
     "trust_edits": "runtime.trust_edits",
 }
 _FIELD = re.compile(r"(?:training|compression)\.(\w+)")
-# Two letters at least: @[a-z] is part of a regular expression, as in a row of data that a message quotes.
-_MARK = re.compile(r"@\[([a-z]{2}[\w.-]*)(?:=(.*?))?\](?!\])", re.DOTALL)
+# What a mark may name: keys of a section of the recipe, and these parameters. Only they are replaced, since messages
+# quote rows, labels and paths of the user, in which "@[somebody]" may stand.
+_SECTIONS = "compression data decode distillation early_stopping few_shot guards inference loss masking model optimizer"
+_SECTIONS += " prompt retrieval runtime search training"
+_PARAMETERS = """
+    against allow-missing api-key-file baseline budget by class cluster columns config continue count data dev drop
+    engine first float16 folds format formats group-by host html keep label labels language layer-outputs layout
+    length license map master match max-drop max-rows method model name nnodes node_rank option output overfit-batch
+    overwrite path plain plan pool port precision precisions queue resume seeds set shares split strategy sure
+    synonyms target-precision task test text-language timing tls-cert tls-key to train trials value vocabulary wait
+    workers write
+"""
+# Linear in the length of the text, which a stranger's request may have chosen: a value ends before the next mark.
+_MARK = re.compile(
+    rf"@\[((?:{'|'.join(_SECTIONS.split())})\.[\w.]+|{'|'.join(_PARAMETERS.split())})"
+    r"(?:=((?:(?!@\[).)*?))?\](?!\])",
+    re.DOTALL,
+)
 _LITERALS = {"true": "True", "false": "False", "null": "None"}
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?|[NK]")  # these stand for a number
 _SEQUENCES = ("formats", "precisions")  # parameters of nlpctl.api that take no single text
@@ -60,7 +76,8 @@ def spelled(text: str) -> str:
 
 def option(name: str, value: str | None = None) -> str:
     """The same for one name, with or without a value. For values of the user, which may hold any sign."""
-    return _spelling(current())(name, value)
+    spelling = _flag_spelling() if current() == FLAGS else python_argument
+    return spelling(name, value)
 
 
 def settings(values: Mapping[str, str]) -> str:
@@ -77,7 +94,7 @@ def spell_as_flags() -> None:
 
 def current() -> str:
     """The spelling of this process, as the processes that it starts take it in VARIABLE."""
-    return os.environ.get(VARIABLE, PYTHON)
+    return FLAGS if os.environ.get(VARIABLE) == FLAGS else PYTHON
 
 
 def short_name(key: str) -> str | None:
@@ -118,7 +135,7 @@ def _literal(value: str) -> str:
 
 
 @functools.cache
-def _spelling(path: str) -> Spelling:
-    module, function = path.split(":")
-    spelling: Spelling = vars(importlib.import_module(module))[function]
-    return spelling
+def _flag_spelling() -> Spelling:
+    # By its name, since nothing below the commands imports them.
+    flag: Spelling = importlib.import_module("nlpctl.cli.spelling").flag
+    return flag

@@ -54,6 +54,12 @@ def test_other_texts_stay_as_they_are(text: str) -> None:
     assert spelled(text) == text
 
 
+@pytest.mark.parametrize("text", ["@[data=" * 50_000, "@[output=" + "[" * 500_000, "@[data." + "a" * 500_000])
+def test_a_long_text_of_a_stranger_takes_no_time(text: str) -> None:
+    """Seconds of a regular expression that goes back and forth would be hours here."""
+    assert spelled(text) == text
+
+
 def test_several_keys_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"data.map": "a:b,a:c", "training.criterion": "it's:f"}
     assert settings(values) == """--set data.map=a:b,a:c --set 'training.criterion=it'"'"'s:f'"""
@@ -101,6 +107,8 @@ def test_what_messages_name_exists() -> None:
     }
     assert len(marks()) > 60
     assert not unknown
+    left = {name: place for name, place in marks().items() if "." not in name and "@[" in spelled(f"@[{name}]")}
+    assert not left, "add them to spelling._PARAMETERS"
 
 
 def test_a_process_keeps_the_spelling_of_the_one_that_started_it(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ Each check takes what the command asks for, and raises UserError, or returns.
 A strategy, such as ort-static, is refused for one of these reasons, asked in this order:
 
 1. `Strategy.refuse_combination`: it cannot stand beside the others of A+B (plan.parse_strategy).
-2. `refuse_source`, `refuse_own_network`: it changes a network (`Strategy.on_network`), and there is only a graph, or a
+2. `refuse_source`, `refuse_user_network`: it changes a network (`Strategy.on_network`), and there is only a graph, or a
    network whose layers are not known.
 3. `Strategy.refuse_settings`: settings that it cannot take; packages that it needs are not installed.
 4. `Strategy.refuse_missing_data`: it needs rows that are not given.

@@ -241,7 +241,7 @@ def fold_rows(
 
 def no_row_left(part: str, why: str) -> UserError:
     """The error for a part that would be empty."""
-    return UserError(f"no row is left for {part}: {why}", where=f"--{part}", hint="ask for more rows")
+    return UserError(f"no row is left for {part}: {why}", where=f"@[{part}]", hint="ask for more rows")
 
 
 def label_counts(read: SplitRows, chosen: Sequence[int]) -> dict[str, int]:

@@ -92,7 +92,7 @@ def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     for part, share in shares.items():
         if share > 1 and share != int(share):
             hint = "below 1 it is a share of the rows, from 1 on a number of rows"
-            raise UserError(f"{share:g} is neither a share nor a whole number", where=f"--{part}", hint=hint)
+            raise UserError(f"{share:g} is neither a share nor a whole number", where=f"@[{part}]", hint=hint)
         sizes[part] = round(share * total) if share < 1 else int(share)
         if share and not sizes[part]:
             raise no_row_left(part, f"{share:g} of {total:,} rows is less than one")

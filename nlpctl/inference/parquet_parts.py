@@ -25,7 +25,7 @@ def schema_of(answers: Sequence[dict[str, Any]]) -> str:
 
 
 def common_schema(schemas: Iterable[str]) -> str:
-    """The schema that holds what every one of `told`, from `schema_of`, describes."""
+    """The schema that holds what every one of `schemas`, from `schema_of`, describes."""
     by_name: dict[str, list[pyarrow.Field]] = {}
     for text in schemas:
         for field in _schema(text):

@@ -43,7 +43,6 @@ from nlpctl.runtime.worker import WorkerLost
 RECIPE_FILE, RUN_FOLDER = "{recipe}", "{folder}"  # in the arguments of a rank: its files, wherever they lie
 _SYNC_SECONDS = 1.0
 _CHUNK = 32 << 20  # bytes of a file per message
-_UNITS = (CHECKPOINTS, MODEL)  # folders that are whole or absent
 
 
 # -- on the machines -------------------------------------------------------------------------------

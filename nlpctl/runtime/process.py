@@ -120,7 +120,7 @@ def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
     """
     require_known_paddle(installed_paddle(), anyway=runtime.any_paddle)
     _require_old_format(runtime.flags, os.environ)
-    cards = () if is_child() else runtime.devices  # a launched process sees only its own GPU
+    cards = () if is_child() else runtime.devices  # a rank takes the card that its variables name
     device = choose_device(runtime.device, cards)
     settings = plan_environment(runtime, device, seed, os.environ, cpu_info(), physical_cores())
     if "paddle" in sys.modules:

@@ -11,6 +11,7 @@ import fcntl
 import io
 import os
 import random
+import re
 import socket
 import struct
 from collections.abc import Iterator, Sequence
@@ -107,10 +108,14 @@ def note_exit(code: int) -> int:
 
 def free_port() -> int:
     """A port of this machine that is free now; PORT_RANGE=FIRST:LAST names others, as for paddle.distributed.launch."""
-    first, _, last = os.environ.get("PORT_RANGE", f"{_FIRST_PORT}:{_LAST_PORT}").partition(":")
+    given = os.environ.get("PORT_RANGE", f"{_FIRST_PORT}:{_LAST_PORT}")
+    ports = re.fullmatch(r"(\d{1,5}):(\d{1,5})", given)
+    first, last = map(int, ports.groups()) if ports else (0, 0)
+    if not 0 < first <= last < 1 << 16:
+        raise UserError(f"PORT_RANGE={given} is no range of ports", hint="name one: PORT_RANGE=20000:30000")
     drawn = random.SystemRandom()  # by the seed of a recipe, all runs would draw the same
     for _ in range(100):
-        port = drawn.randint(int(first), int(last))
+        port = drawn.randint(first, last)
         with contextlib.suppress(OSError), socket.create_server(("", port)):
             return port
     raise RunFailed("no port is free", "PORT_RANGE", "name other ports: PORT_RANGE=20000:30000")

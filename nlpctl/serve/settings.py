@@ -15,6 +15,7 @@ from nlpctl.errors import Problem, UserError, remedy
 from nlpctl.outputs import refuse_pipe
 from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.serve.requests import Refused
+from nlpctl.spelling import option
 
 LAST_CALLS = 15.0  # most seconds until open connections are idle; each gets one more answer
 
@@ -51,7 +52,7 @@ class ServeSettings:
         least = {"workers": 1, "batch_size": 1, "queue": 1, "max_rows": 1, "max_characters": 1, "max_body": 2}
         least |= {"max_connections": 1, "batch_wait": 0, "max_wait": 0, "drain": 0}
         wrong = [
-            Problem(f"{vars(self)[name]} is less than {low}", f"--{name.replace('_', '-')}", f"give {low} or more")
+            Problem(f"{vars(self)[name]} is less than {low}", option(name.replace("_", "-")), f"give {low} or more")
             for name, low in least.items()
             if vars(self)[name] < low
         ]

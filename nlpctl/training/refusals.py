@@ -51,7 +51,7 @@ def check_before_reading(
         processes, device = ranks.world, ranks.device
     else:
         processes = processes_wanted(recipe.runtime)
-        cards = () if is_child() else recipe.runtime.devices  # a launched process sees only its own GPU
+        cards = () if is_child() else recipe.runtime.devices  # a rank takes the card that its variables name
         # Several processes without a list of GPUs run on the CPU.
         device = choose_device("cpu" if processes > 1 and not cards else recipe.runtime.device, cards)
     if device == "cpu":

@@ -28,7 +28,7 @@ from nlpctl.formats.lod_tensor import read_tensors
 from nlpctl.formats.program import read_program
 from nlpctl.graphs.onnx_graph import read_graph
 from nlpctl.inference.index import TextIndex, new_index, save_index
-from nlpctl.inference.index_folder import IndexManifest, Kind
+from nlpctl.inference.index_folder import IndexKind, IndexManifest
 from nlpctl.models.weights import read_safetensors
 
 
@@ -159,7 +159,7 @@ def test_more_parts_than_any_program_or_file_of_tensors_has(tmp_path: Path, monk
 # -- an index ---------------------------------------------------------------------------------------
 
 
-def index_folder(folder: Path, kind: Kind, content: bytes | None = None) -> Any:
+def index_folder(folder: Path, kind: IndexKind, content: bytes | None = None) -> Any:
     """Opens an index of 300 vectors of width 4, with other `content` of its vectors."""
     index = new_index(kind, 4)
     index.add(np.random.default_rng(3).random((300, 4), np.float32))

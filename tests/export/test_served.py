@@ -7,23 +7,36 @@ import json
 from dataclasses import replace
 
 import pytest
+import warm_python
 
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.predict_input import open_input
 from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.engines import speeds
 from nlpctl.export.export import export
 from nlpctl.export.request import ExportRequest
 from nlpctl.inference.predict import predict
 from nlpctl.models import engine_speeds
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.find import find_trained_model
-from nlpctl.runtime.process import set_up_process
+from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.serve.service import make_service
 from nlpctl.serve.settings import ServeSettings
 from nlpctl.tasks.base import task_class
 
 ROWS = 40
+
+
+def test_engines_are_timed_in_a_new_interpreter(classifier, tmp_path, monkeypatch):
+    """Other tests fork a process that has imported Paddle in its place."""
+    monkeypatch.setattr(speeds, "run_python", warm_python.new_interpreter)
+    folder = tmp_path / "export"
+    export(classifier, find_trained_model(classifier), ExportRequest(("paddle",), rows=8), output=folder)
+    setup = ProcessSetup("cpu", 1, 0, 1)
+    request = speeds.BenchmarkRequest(str(folder), ("paddle fp32",), "cpu", 1, seconds=20.0)
+    timed = speeds.measure(request, speeds.conditions(setup))
+    assert timed.rows_per_second["paddle fp32"][1] > 0 and not timed.failed
 
 
 @pytest.mark.slow
@@ -54,8 +67,8 @@ def test_a_service_whose_export_was_timed_elsewhere_answers_first_and_times_then
     before, after = asyncio.run(served())
     assert before == after
     (kept,) = (tmp_path / "cache").rglob("engines/*.json")
-    speeds = EngineSpeeds.from_json(json.loads(kept.read_text()))
-    fastest = max(speeds.rows_per_second, key=lambda name: speeds.speed(name, 8))
+    timed = EngineSpeeds.from_json(json.loads(kept.read_text()))
+    fastest = max(timed.rows_per_second, key=lambda name: timed.speed(name, 8))
     assert " ".join(service.facts()[key] for key in ("engine", "precision")) == fastest
     assert make_service(recipe, set_up_process(recipe), str(folder), settings).find_faster is None
 

@@ -26,7 +26,7 @@ IMPORTED = (*MODULES, "paddle2onnx", "onnx", "nlpctl.engines.samples")  # what a
 READ_AT_IMPORT = ("FLAGS_", "OMP_", "MKL_", "KMP_", "CUDA_", "PADDLE_", "GLOG_")  # beginnings of variables
 SET_BY_IMPORTS = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")  # a library sets them when a test imports PaddleNLP
 
-_new_interpreter = worker.run_python
+new_interpreter = worker.run_python
 
 
 def read_at_import(environ: Mapping[str, str]) -> dict[str, str]:
@@ -44,7 +44,7 @@ def use_warm_python(address: Callable[[], str]) -> None:
             answer = _ask(address(), arguments[1:], {**os.environ, **(environ or {})}, seconds)
             if answer is not None:
                 return answer
-        return _new_interpreter(*arguments, environ=environ, seconds=seconds)
+        return new_interpreter(*arguments, environ=environ, seconds=seconds)
 
     worker.run_python = run_python
 

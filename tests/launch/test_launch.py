@@ -213,6 +213,7 @@ sys.exit(launch([sys.argv[2]], 2, (), pathlib.Path(sys.argv[2], "logs"), (sys.ar
 def test_a_signal_ends_everything(ranks, number):
     body = """
 try:
+    (folder / f"{rank}.ready").write_text("")
     time.sleep(600)
 except KeyboardInterrupt:
     (folder / f"{rank}.told").write_text("")
@@ -221,13 +222,15 @@ except KeyboardInterrupt:
     command = [sys.executable, "-c", DRIVER, *ranks.program(body), str(ranks.folder)]
     driver = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     ranks.started()
-    time.sleep(0.2)
+    while len(list(ranks.folder.glob("*.ready"))) < 2:
+        assert driver.poll() is None
+        time.sleep(0.02)
     driver.send_signal(number)
-    err = driver.communicate(timeout=30)[1]
+    err = driver.communicate(timeout=120)[1]
     if number == signal.SIGKILL:
         # The helpers are no ranks: the kernel ends those with their parents only where they ask for it.
         processes = ranks.started()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while any(is_alive(each) for each in (processes[0], processes[2])):
             assert time.monotonic() < deadline, "a rank outlived the killed command"
             time.sleep(0.02)

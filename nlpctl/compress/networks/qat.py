@@ -60,7 +60,7 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     for name in ("fp16", "bf16"):
         if vars(recipe.training)[name]:
             message = f"qat simulates rounding in fp32, and training.{name} would round again"
-            raise UserError(message, recipe.where(f"training.{name}"), f"--{name} false")
+            raise UserError(message, recipe.where(f"training.{name}"), f"@[training.{name}=false]")
     if _inputs(recipe) not in INPUTS:
         message = f"{_inputs(recipe)} computes the bound from each batch, which no graph for oneDNN can"
         where = recipe.where("compression.activation_quantize_type")
