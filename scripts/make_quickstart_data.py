@@ -15,8 +15,8 @@ different pairings and different frames.
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -218,7 +218,9 @@ def as_tsv(rows: list[Row]) -> str:
 
 def main() -> None:
     default = Path(__file__).resolve().parent.parent / "recipes" / "quickstart"
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else default
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=default)
+    folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     for split, rows in build()[0].items():
         (folder / f"{split}.tsv").write_text(as_tsv(rows), encoding="utf-8", newline="\n")

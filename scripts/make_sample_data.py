@@ -9,10 +9,10 @@ download; a model trained on them is of no other use. train and dev are made ali
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import re
-import sys
 from pathlib import Path
 
 SEED = 20261122
@@ -151,7 +151,10 @@ def build() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent / "recipes" / "samples")
+    default = Path(__file__).resolve().parent.parent / "recipes" / "samples"
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", default=default)
+    target = parser.parse_args().folder
     target.mkdir(parents=True, exist_ok=True)
     for name, text in build().items():
         (target / name).write_text(text, encoding="utf-8")

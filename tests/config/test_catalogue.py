@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +85,10 @@ def test_managed_fields_exist() -> None:
     names = {f"training.{field.name}" for field in training_fields()}
     names |= {f"compression.{field.name}" for field in compression_fields()}
     assert set(MANAGED) <= names
+
+
+def test_the_files_are_what_the_script_writes() -> None:
+    """Also the sentences that it puts in the place of PaddleNLP's."""
+    script = Path(__file__).resolve().parents[2] / "scripts" / "update_catalogue.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.stdout.strip() == "up to date", done.stderr
