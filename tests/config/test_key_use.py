@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 
@@ -114,6 +116,17 @@ def test_what_may_change_when_a_run_goes_on() -> None:
     resume = named(RESUME) | named(OF_COMPRESS) - {"compression.criterion"}
     assert those(lambda use: use.may_change_on("resume")) == resume
     assert those(lambda use: use.may_change_on("continue")) == resume | named(CONTINUE)
+
+
+@pytest.mark.parametrize(("page", "others"), [("docs/faq.md", "Any other key"), ("docs/zh-CN/faq.md", "其他键")])
+def test_the_page_lists_what_may_change_on_resume(page: str, others: str) -> None:
+    """Question 3.3: keys and whole sections that may change; then, from `others` on, what may not."""
+    text = (Path(__file__).resolve().parents[2] / page).read_text(encoding="utf-8")
+    answer = text.split("### Q3.3")[1].split("\n### ")[0].split("```")[-1].split("\n\n")[1]
+    may, may_not = (re.findall("`([^`]+)`", part) for part in answer.split(others))
+    patterns = [name if "." in name else f"{name}.*" for name in may]
+    listed = named(" ".join(patterns)) - named(" ".join(may_not))
+    assert listed == those(lambda use: use.may_change_on("resume"))
 
 
 def test_what_nodes_may_differ_in() -> None:
