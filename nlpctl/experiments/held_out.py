@@ -107,7 +107,9 @@ def predict_held_out(recipe: Recipe, rows: TrainingRows, chosen: Sequence[int], 
 
     def watch(places: Sequence[tuple[int, int]], batch: Any, outputs: tuple[np.ndarray, ...]) -> None:
         of_batch = task.probabilities(outputs, [features[i][part] for i, part in places])
-        for (i, part), own in zip(places, of_batch or [None] * len(places), strict=True):
+        if of_batch is None:  # the task gives no labels
+            return
+        for (i, part), own in zip(places, of_batch, strict=True):
             probabilities[i][part] = own
 
     pipeline = evaluation_pipeline(task, model.encoder, model.predictor)

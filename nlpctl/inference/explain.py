@@ -122,10 +122,10 @@ def _explanations(
     from nlpctl.engines.engine import DygraphPredictor
     from nlpctl.engines.pipeline import refuse_nan
     from nlpctl.inference.attribution import Explained, Explainer, tokens_of
-    from nlpctl.tasks.sequence_classification import SequenceClassification
+    from nlpctl.tasks.sequence_classification import TextClassification
 
     task, tokenizer = model.task, model.encoder.tokenizer
-    assert isinstance(task, SequenceClassification), "tasks that are explainable have log odds"
+    assert isinstance(task, TextClassification), "only these tasks are explainable"
     assert isinstance(model.predictor, DygraphPredictor), "open_network has opened it"
     collate = task.collator(model.encoder, labelled=False)
     explainer, read, truncated = Explainer(model.predictor.network, tokenizer, method, baseline), 0, 0

@@ -30,9 +30,8 @@ from nlpctl.tasks.confidence import Confidences
 from nlpctl.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
-    from typing import Self  # Python 3.11; annotations alone use it
-
     import paddle
+    from typing_extensions import Self  # of Python 3.11 in typing; annotations alone use it
 
     from nlpctl.models.load import LoadedModel
 
@@ -196,7 +195,7 @@ class Task(ABC):
 
     @abstractmethod
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Collator:
-        """From features to a padded NumPy batch: a `Collator` (data/batches/collate.py), or a picklable object like it.
+        """From features to a padded NumPy batch: a picklable object.
 
         Its `encodings` tokenises features and its `arrays` pads them, which the pipeline does apart; a call does both.
         """

@@ -206,6 +206,7 @@ def calibrated(task: Task, examples: Sequence[Any], predictions: Sequence[Sequen
         return task
 
     before, after = (task.calibrated(each).confidences(examples, predictions) for each in (None, calibration))
+    assert before is not None and after is not None, "a task with a calibration has confidences"
     if not len(before.right):  # such as of rows none of which is given a label
         return task
     return task.calibrated(with_facts(calibration, split, len(examples), before, after))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,9 @@ import numpy as np
 import paddle
 
 from nlpctl import console
-from nlpctl.config.prompt_template import parse_template
+from nlpctl.config.prompt_template import Part, parse_template
 from nlpctl.config.schema import Recipe
-from nlpctl.data.batches.collate import Batch, Collator
+from nlpctl.data.batches.collate import Collator
 from nlpctl.data.rows.examples import FeatureList
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.data.text.encoder import Encoding, TextEncoder
@@ -53,7 +53,7 @@ class FewShotClassification(SequenceClassification):
                 hint="train it on plain text first (task: masked_language_model) and name that run here, or set "
                 "few_shot.method: contrastive, for which a sentence encoder is enough",
             )
-        parts = parse_template(self.recipe.prompt.template)
+        parts = _template(self.recipe)
         PromptEncoder(parts, model.tokenizer, self.data.max_seq_length)  # is there room for text next to the template?
         return _with_words(model, self.recipe)
 
@@ -62,10 +62,10 @@ class FewShotClassification(SequenceClassification):
         return _with_words(super().load_trained(recipe, source), recipe)
 
     def overhead(self, encoder: TextEncoder, pair: bool) -> int:
-        parts = parse_template(self.recipe.prompt.template)
+        parts = _template(self.recipe)
         return PromptEncoder(parts, encoder.tokenizer, self.data.max_seq_length).overhead
 
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TextExample]], Batch]:
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> PromptCollator:
         return PromptCollator(self.recipe, encoder, with_labels=labelled)
 
 
@@ -74,15 +74,21 @@ class PromptCollator(Collator):
 
     def __init__(self, recipe: Recipe, encoder: TextEncoder, with_labels: bool):
         super().__init__(encoder, recipe.data.max_seq_length, with_labels)
-        self.prompt = PromptEncoder(parse_template(recipe.prompt.template), encoder.tokenizer, self.max_length)
+        self.prompt = PromptEncoder(_template(recipe), encoder.tokenizer, self.max_length)
 
     def encodings(self, examples: Sequence[TextExample], tell_cut: bool = True) -> list[Encoding]:
         rows = [self.prompt.encode(example.text, example.text_pair) for example in examples]
         return [Encoding(ids, types if self.encoder.uses_token_types else [], cut) for ids, types, cut in rows]
 
 
+def _template(recipe: Recipe) -> list[Part]:
+    """The parts of prompt.template."""
+    assert recipe.prompt.template is not None, "config/checks.py asks for it"
+    return parse_template(recipe.prompt.template)
+
+
 def _with_words(model: LoadedModel, recipe: Recipe) -> LoadedModel:
-    parts = parse_template(recipe.prompt.template)
+    parts = _template(recipe)
     model.network.use_words(LabelWords(recipe.prompt.verbalizer, model.labels, parts, model.tokenizer))
     return model
 
@@ -134,7 +140,7 @@ class ContrastiveClassification(SequenceClassification):
         console.note(f"{len(examples):,} training rows give {len(pairs):,} pairs per epoch")
         return pairs
 
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TextExample]], Batch]:
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> RowPairCollator:
         return RowPairCollator(encoder, self.data.max_seq_length, with_labels=labelled)
 
     def loss(
@@ -149,7 +155,8 @@ class ContrastiveClassification(SequenceClassification):
         """Fit the linear layer to the vectors of the training rows."""
         vectors = self._vectors(network, encoder)
         weights = None if self.weights is None else dict(enumerate(self.weights))
-        weight, bias = logistic_regression(vectors, [row.label for row in self.rows], weights)
+        labels = [row.label for row in self.rows if row.label is not None]  # training rows have one
+        weight, bias = logistic_regression(vectors, labels, weights)
         network.classifier.weight.set_value(weight.astype(np.float32))
         network.classifier.bias.set_value(bias.astype(np.float32))
 
@@ -233,12 +240,13 @@ class RowPairCollator(Collator):
         return super().encodings(rows, tell_cut)
 
     def arrays(self, examples: Sequence[TextExample | RowPair], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
-        if not isinstance(examples[0], RowPair):
+        pairs = [each for each in examples if isinstance(each, RowPair)]
+        if not pairs:  # a batch holds rows or pairs
             return super().arrays(examples, encodings)
         batch = self.pad(encodings)
-        second = self.pad(super().encodings([pair.second for pair in examples], tell_cut=False))
+        second = self.pad(super().encodings([pair.second for pair in pairs], tell_cut=False))
         batch |= {name.replace("input", "pair").replace("token", "pair"): array for name, array in second.items()}
-        batch["labels"] = np.array([(pair.first.label, pair.second.label) for pair in examples], np.int64)
+        batch["labels"] = np.array([(pair.first.label, pair.second.label) for pair in pairs], np.int64)
         return batch
 
 

@@ -13,7 +13,7 @@ from nlpctl.data.rows.tagged_rows import TaggedExample
 from nlpctl.data.text.units import UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.tasks.tallies import Tallies
-from nlpctl.tasks.token_classification import TokenClassification, entity_report, predicted_tags
+from nlpctl.tasks.token_classification import TokenClassification, WindowTags, entity_report, predicted_tags
 
 
 class LexicalAnalysis(TokenClassification):
@@ -32,19 +32,19 @@ class LexicalAnalysis(TokenClassification):
             raise UserError(message, recipe.where("decode.replacements"), "remove the key")
         return UnitTokenizer(tokenizer.vocabulary, tokenizer.settings, as_written=True)
 
-    def report(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
+    def report(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[WindowTags]]) -> dict[str, Any]:
         """As for token classification, with the F1 of the entities alone: entity_f1, 0 where no type is an entity."""
         report = super().report(examples, predictions)
         labels = report.pop("labels")
         kinds = set(self.entity_types)
-        gold = [[span for span in self._tagged(each, each.tags) if span.type in kinds] for each in examples]
+        gold = [[span for span in self._gold(each) if span.type in kinds] for each in examples]
         predicted = [
             [span for span in self._entities(example, predicted_tags(parts)) if span.type in kinds]
             for example, parts in zip(examples, predictions, strict=True)
         ]
         return {**report, "entity_f1": entity_report(gold, predicted)["f1"], "labels": labels}
 
-    def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+    def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[WindowTags]]) -> Tallies:
         from scipy.sparse import hstack
 
         words = super().tallies(examples, predictions)

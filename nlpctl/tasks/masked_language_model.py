@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -84,7 +84,7 @@ class MaskedLanguageModel(Task):
         tokens = CorpusTokens(encoder, self.whole_words, room)
         return tokens.around_masks(example.text) if example.fill else tokens.windows(example.text)
 
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Window]], Batch]:
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> WindowCollator:
         self.tokenizer = encoder.tokenizer
         return WindowCollator(encoder, self.data.max_seq_length, with_labels=labelled)
 

@@ -6,12 +6,12 @@ A label is given where its probability reaches its threshold, and with it all it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nlpctl.data.batches.collate import Batch, Collator
+from nlpctl.data.batches.collate import Collator
 from nlpctl.data.rows.multi_label_rows import MultiLabelExample, ancestor_ids, ancestors, depth
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.models.confidence import Calibration
@@ -20,7 +20,7 @@ from nlpctl.tasks.confidence import Confidences, numbers, sigmoid
 from nlpctl.tasks.losses import label_losses
 from nlpctl.tasks.sequence_classification import (
     LEAST,
-    SequenceClassification,
+    TextClassification,
     figures_by_label,
     joined_texts,
     rounded,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import paddle
 
 
-class MultiLabelClassification(SequenceClassification):
-    """Outputs are logits [batch, labels], one binary decision each; a prediction is one row of them."""
+class MultiLabelClassification(TextClassification):
+    """One binary decision per label: labels are float32 [batch, labels], 0 or 1."""
 
     independent = True
     answer_keys = ("labels", "probabilities")
@@ -41,7 +41,7 @@ class MultiLabelClassification(SequenceClassification):
     def _check_labels(self) -> None:
         """Any number of labels is valid, since each is a binary decision."""
 
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[MultiLabelExample]], Batch]:
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> MultiLabelCollator:
         return MultiLabelCollator(encoder, self.data.max_seq_length, len(self.labels), labelled)
 
     def loss(
@@ -98,9 +98,6 @@ class MultiLabelClassification(SequenceClassification):
             Mistake(row, float(sizes[row]), format_labels(row, gold[row]), format_labels(row, chosen[row]))
             for row in np.flatnonzero((gold != chosen).any(1)).tolist()
         ]
-
-    def label_probabilities(self, predictions: Sequence[np.ndarray]) -> dict[str, float]:
-        return rounded(self.labels.names, self._answer_probabilities([predictions]))[0]
 
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
         return logits[:, label]
@@ -175,6 +172,7 @@ def gold_array(examples: Sequence[MultiLabelExample], labels: int) -> np.ndarray
     """bool [rows, labels], true where a row has the label."""
     gold = np.zeros((len(examples), labels), bool)
     for row, example in enumerate(examples):
+        assert example.labels is not None, "the examples are labelled ones"
         gold[row, list(example.labels)] = True
     return gold
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
-from nlpctl.data.batches.collate import Batch
 from nlpctl.data.batches.question_features import (
     NULL_POSITION,
     Window,
@@ -81,6 +80,7 @@ class QuestionAnswering(Task):
         free = free_window(encoder, len(question), self.data.max_seq_length, example.question)
         context = self._context(example.context, encoder)
         _, row_start = encoder.starts(len(question), pair=True)
+        assert row_start is not None, "of a pair"
         return question_windows(question, row_start, context, example.answers or (), free, self.data.doc_stride)
 
     def _context(self, text: str, encoder: TextEncoder) -> Pieces:
@@ -90,7 +90,7 @@ class QuestionAnswering(Task):
             self._last_context = last = (encoder, text, read_pieces(text, encoder))
         return last[2]
 
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Window]], Batch]:
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> WindowCollator:
         return WindowCollator(encoder, self.data.max_seq_length, with_labels=labelled)
 
     def loss(
@@ -145,7 +145,7 @@ class QuestionAnswering(Task):
         return [
             Judgement(
                 example.question,
-                tuple(answer.text for answer in example.answers),
+                tuple(answer.text for answer in example.answers or ()),
                 _text(example, next(iter(self._best(windows)), None)),
             )
             for example, windows in zip(examples, predictions, strict=True)

@@ -41,7 +41,7 @@ class SemanticIndexing(Task):
         build = functools.partial(two_tower, pooling=retrieval.pooling, embedding_size=retrieval.embedding_size)
         return Head("Model", adapt=build, labelled=False)
 
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[RetrievalExample]], Batch]:
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> PairCollator:
         return PairCollator(encoder, self.data.max_seq_length, with_labels=labelled)
 
     def loss(
@@ -137,16 +137,16 @@ class _Search:
         self.relevant: list[set[int]] = []
         corpus_vectors, query_vectors = [], []
         for row, (example, ((query, pair),)) in enumerate(zip(examples, predictions, strict=True)):
-            if example.text_pair not in self.corpus:
-                self.corpus[example.text_pair] = len(self.corpus)
+            if example.second not in self.corpus:
+                self.corpus[example.second] = len(self.corpus)
                 corpus_vectors.append(pair)
-            if example.matches and example.text != example.text_pair:  # a query does not find itself
+            if example.matches and example.text != example.second:  # a query does not find itself
                 if example.text not in self.queries:
                     self.queries[example.text] = len(self.queries)
                     self.rows.append(row)
                     query_vectors.append(query)
                     self.relevant.append(set())
-                self.relevant[self.queries[example.text]].add(self.corpus[example.text_pair])
+                self.relevant[self.queries[example.text]].add(self.corpus[example.second])
         if not self.queries:
             hint = "check data.columns.label: 1 means that two texts match"
             if any(example.matches for example in examples):
@@ -182,7 +182,7 @@ class PairCollator(Collator):
         batch = self.pad(encodings)
         if not self.with_labels:
             return batch
-        pairs = [example.text_pair for example in examples]
+        pairs = [example.second for example in examples]
         negatives = [example.negative for example in examples if example.negative is not None]
         second = self.encoder.encode(pairs, None, self.max_length)
         for first, other in zip(encodings, second, strict=True):
@@ -210,7 +210,7 @@ def candidate_mask(examples: Sequence[RetrievalExample], candidates: Sequence[st
     answers: dict[str, set[str]] = {example.text: {example.text} for example in examples}
     for example in examples:
         if example.matches:
-            answers[example.text].add(example.text_pair)
+            answers[example.text].add(example.second)
     mask = np.array([[text not in answers[example.text] for text in candidates] for example in examples], np.int64)
     np.fill_diagonal(mask, 1)  # its own second text
     return mask

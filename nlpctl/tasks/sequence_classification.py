@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.batches.collate import Batch, Collator
+from nlpctl.data.batches.collate import Collator
 from nlpctl.data.rows.labels import LabelSet
-from nlpctl.data.rows.text_rows import TextExample
+from nlpctl.data.rows.text_rows import TextExample, TextOrPair
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
@@ -30,10 +31,11 @@ _AT_ONCE = 1024  # rows
 LEAST = 1e-30  # probability whose logarithm is still taken
 
 
-class SequenceClassification(Task):
-    """Outputs are logits [batch, labels]; labels are int64 [batch]; a prediction is one row of logits."""
+class TextClassification(Task):
+    """Labels of whole texts, one each or several. Outputs are logits [batch, labels]; a prediction is one row of them.
 
-    answer_keys = ("label", "probabilities")
+    A subclass also says what the labels of an example are, and how logits become probabilities.
+    """
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         super().__init__(recipe, labels, thresholds)
@@ -44,26 +46,64 @@ class SequenceClassification(Task):
         self.weights = given_weights(self.recipe.loss, self.labels.names)
         return super().build_model(texts)
 
+    @abstractmethod
     def _check_labels(self) -> None:
         """UserError if the recipe asks for what this number of labels does not allow."""
+
+    def collect_statistics(self, examples: Sequence[Any]) -> None:
+        if self.recipe.loss.class_weights == "balanced":
+            self.weights = balanced_weights(self.labels.names, self._label_counts(examples))
+
+    def constant_loss(self, examples: Sequence[Any]) -> float | None:
+        loss = self.recipe.loss
+        if loss.focal_gamma is not None or loss.focal_alpha is not None or loss.label_smoothing:
+            return None
+        return self._entropy(np.asarray(self._label_counts(examples), np.float64) / len(examples))
+
+    @abstractmethod
+    def _entropy(self, shares: np.ndarray) -> float:
+        """The loss of giving the labels their `shares` of the rows, [labels], weighted as the loss is."""
+
+    @abstractmethod
+    def _label_counts(self, examples: Sequence[Any]) -> Sequence[int]:
+        """The number of rows with each label."""
+
+    @staticmethod
+    def head(recipe: Recipe) -> Head:
+        return Head("SequenceClassification")
+
+    def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[Any]) -> list[np.ndarray]:
+        return list(outputs[0])
+
+    def label_probabilities(self, predictions: Sequence[np.ndarray]) -> dict[str, float]:
+        return rounded(self.labels.names, self._answer_probabilities([predictions]))[0]
+
+    @abstractmethod
+    def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
+        """The log odds log(p / (1 - p)) of a label, [rows], from logits [rows, labels]."""
+
+    def answer(self, example: Any, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
+        (answer,) = self.answers((example,), (predictions,))
+        return answer
+
+    @abstractmethod
+    def _answer_probabilities(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+        """float64 [rows, labels]: the probabilities in answers, calibrated if the task is."""
+
+
+class SequenceClassification(TextClassification):
+    """One label per text: labels are int64 [batch]."""
+
+    answer_keys = ("label", "probabilities")
+
+    def _check_labels(self) -> None:
         if self.recipe.decode.tune == "f1":
             require_two_labels(len(self.labels), "decode.tune", "use macro_f1 or weighted_f1")
         if self.recipe.loss.focal_alpha is not None:
             hint = "give each its weight: loss.weights, or loss.class_weights"
             require_two_labels(len(self.labels), "loss.focal_alpha", hint)
 
-    def collect_statistics(self, examples: Sequence[TextExample]) -> None:
-        if self.recipe.loss.class_weights == "balanced":
-            self.weights = balanced_weights(self.labels.names, self._label_counts(examples))
-
-    def constant_loss(self, examples: Sequence[TextExample]) -> float | None:
-        loss = self.recipe.loss
-        if loss.focal_gamma is not None or loss.focal_alpha is not None or loss.label_smoothing:
-            return None
-        return self._entropy(np.asarray(self._label_counts(examples), np.float64) / len(examples))
-
     def _entropy(self, shares: np.ndarray) -> float:
-        """The loss of giving the labels their `shares` of the rows, [labels], weighted as the loss is."""
         weighted = shares if self.weights is None else shares * np.asarray(self.weights)
         return float(-(weighted * np.log(np.maximum(weighted / weighted.sum(), 1e-300))).sum())
 
@@ -71,20 +111,13 @@ class SequenceClassification(Task):
         counts = Counter(example.label for example in examples)
         return [counts[label] for label in range(len(self.labels))]
 
-    @staticmethod
-    def head(recipe: Recipe) -> Head:
-        return Head("SequenceClassification")
-
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TextExample]], Batch]:
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Collator:
         return Collator(encoder, self.data.max_seq_length, with_labels=labelled)
 
     def loss(
         self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
     ) -> paddle.Tensor:
         return class_losses(outputs[0], batch["labels"], self.recipe.loss, self.weights).mean()
-
-    def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[TextExample]) -> list[np.ndarray]:
-        return list(outputs[0])
 
     def probabilities(self, outputs: tuple[np.ndarray, ...], features: Sequence[TextExample]) -> list[np.ndarray]:
         return [softmax(logits)[None] for logits in outputs[0]]
@@ -122,20 +155,13 @@ class SequenceClassification(Task):
         metric = self.recipe.decode.tune
         return None if metric is None else best_thresholds(_probabilities(predictions), _gold(examples), metric)
 
-    def label_probabilities(self, predictions: Sequence[np.ndarray]) -> dict[str, float]:
-        return rounded(self.labels.names, self._answer_probabilities([predictions]))[0]
-
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
-        """The log odds log(p / (1 - p)) of a label against all others, [rows], from logits [rows, labels]."""
+        """Of a label against all others."""
         import paddle
 
         # p / (1 - p) = exp(logit) / sum of exp of the other logits; so no probability near 1 is subtracted from 1.
         others = paddle.to_tensor([i for i in range(len(self.labels)) if i != label])
         return logits[:, label] - paddle.logsumexp(paddle.index_select(logits, others, axis=1), axis=1)
-
-    def answer(self, example: TextExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
-        (answer,) = self.answers((example,), (predictions,))
-        return answer
 
     def answers(
         self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
@@ -152,7 +178,8 @@ class SequenceClassification(Task):
     def confidences(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Confidences:
         """The label of each row, with its probability."""
         chosen, rows = self._chosen_labels(predictions), np.arange(len(examples))
-        return Confidences("rows", *self._probability_of(predictions, chosen), chosen == _gold(examples), rows)
+        (confidence,) = self._probability_of(predictions, chosen)
+        return Confidences("rows", confidence, chosen == _gold(examples), rows)
 
     def fit_calibration(
         self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
@@ -174,7 +201,6 @@ class SequenceClassification(Task):
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
     def _answer_probabilities(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
-        """float64 [rows, labels]: the probabilities in answers, calibrated if the task is."""
         if self.calibration is None:
             return _probabilities(predictions)
         return softmax(temperature_scaled(stacked(predictions), self.calibration, self.labels.names))
@@ -197,7 +223,7 @@ def _chunks(predictions: Sequence[Sequence[np.ndarray]]) -> Iterator[Sequence[Se
         yield predictions[start : start + _AT_ONCE]
 
 
-def joined_texts(examples: Sequence[TextExample]) -> list[str]:
+def joined_texts(examples: Sequence[TextOrPair]) -> list[str]:
     """The text of each example, or both of its texts."""
     return [one.text if one.text_pair is None else f"{one.text}\t{one.text_pair}" for one in examples]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.batches.collate import Batch
 from nlpctl.data.batches.tagged_features import IGNORED, TaggedCollator, TaggedWindow, tagged_windows
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.tag_scheme import OUTSIDE, UNTYPED, Span, TagScheme, answers_words, detect_scheme, wanted_entities
@@ -39,12 +38,16 @@ class TagPath(NamedTuple):
     steps: np.ndarray
 
 
+# The prediction of a window: int32 [words], the tags of the words that it answers for; where confidence is asked for,
+# a TagPath.
+WindowTags = np.ndarray | TagPath
+
+
 class TokenClassification(Task):
     """Outputs are logits [batch, length, tags], with a CRF also its transitions.
 
-    A feature is a window of a sentence. A prediction is int32 [words], the tags of the words that the window answers
-    for; where confidence is asked for, a TagPath. The tags decide what the answer holds (data/rows/tag_scheme.py): the
-    entities of a text, or all its words.
+    A feature is a window of a sentence, a prediction its WindowTags. The tags decide what the answer holds
+    (data/rows/tag_scheme.py): the entities of a text, or all its words.
     """
 
     answer_keys = ("entities",)
@@ -75,7 +78,7 @@ class TokenClassification(Task):
     def features(self, example: TaggedExample, encoder: TextEncoder) -> Sequence[TaggedWindow]:
         return tagged_windows(example, encoder, self.data.max_seq_length, self.data.doc_stride)
 
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TaggedWindow]], Batch]:
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> TaggedCollator:
         return TaggedCollator(encoder, self.data.max_seq_length, with_labels=labelled)
 
     def loss(
@@ -86,7 +89,8 @@ class TokenClassification(Task):
         if self.recipe.model.head == "crf":
             from nlpctl.models.crf import crf_loss
 
-            return crf_loss(*outputs, labels).mean()
+            emissions, transitions = outputs
+            return crf_loss(emissions, transitions, labels).mean()
         import paddle.nn.functional as F
 
         losses = F.cross_entropy(outputs[0], labels, reduction="none", ignore_index=IGNORED).reshape(labels.shape)
@@ -100,7 +104,8 @@ class TokenClassification(Task):
             return None
         shares = np.zeros(len(self.labels))
         for example in examples:
-            shares += np.bincount(np.asarray(example.tags), minlength=len(shares)) / max(len(example.tags), 1)
+            tags = np.asarray(example.tags)
+            shares += np.bincount(tags, minlength=len(shares)) / max(len(tags), 1)
         shares = shares[shares > 0] / shares.sum()
         return float(-(shares * np.log(shares)).sum())
 
@@ -138,7 +143,7 @@ class TokenClassification(Task):
         return probabilities.argmax(-1).astype(np.int32)
 
     def labelled_answers(
-        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]
+        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[WindowTags]]
     ) -> list[dict[str, Any]]:
         """With the tag of every word."""
         names = self.labels.names
@@ -147,12 +152,12 @@ class TokenClassification(Task):
             for parts, answer in zip(predictions, self.answers(examples, predictions), strict=True)
         ]
 
-    def report(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
+    def report(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[WindowTags]]) -> dict[str, Any]:
         """Scores of entities, after the term dictionary; accuracy is that of the tags as the network gives them."""
         gold, predicted, right, words = [], [], 0, 0
         for example, parts in zip(examples, predictions, strict=True):
             tags = predicted_tags(parts)
-            gold.append(self._tagged(example, example.tags))
+            gold.append(self._gold(example))
             predicted.append(self._entities(example, tags))
             right += int((tags == np.array(example.tags)).sum())
             words += len(tags)
@@ -160,28 +165,28 @@ class TokenClassification(Task):
         labels = report.pop("labels")
         return {**report, "accuracy": right / words, "words": words, "labels": labels}
 
-    def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+    def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[WindowTags]]) -> Tallies:
         rows, right = [], []
         for example, parts in zip(examples, predictions, strict=True):
             tags = predicted_tags(parts)
-            gold, given = self._tagged(example, example.tags), self._entities(example, tags)
+            gold, given = self._gold(example), self._entities(example, tags)
             rows.append((gold, given, int((tags == np.array(example.tags)).sum()), len(tags)))
             right.append(set(gold) == set(given))
         types, columns = entity_columns(rows)
         return make_tallies("entities", types, columns, right, [example.text for example in examples])
 
-    def mistakes(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
+    def mistakes(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[WindowTags]]) -> list[Mistake]:
         """Texts of which entities are missed or wrong; expected and given are those that the other lacks."""
         mistakes = []
         for row, (example, parts) in enumerate(zip(examples, predictions, strict=True)):
-            gold = set(self._tagged(example, example.tags))
+            gold = set(self._gold(example))
             given = set(self._entities(example, predicted_tags(parts)))
             if gold != given:
                 missed, wrong = _format_spans(example, gold - given), _format_spans(example, given - gold)
                 mistakes.append(Mistake(row, float(len(gold ^ given)), missed, wrong))
         return mistakes
 
-    def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
+    def answer(self, example: TaggedExample, predictions: Sequence[WindowTags]) -> dict[str, Any]:
         """Entities or words in order, with character offsets into the text: text[start:end] is the entity or word.
 
         Words cover the whole text except white space and invisible characters between them. A stretch outside tagged
@@ -221,7 +226,7 @@ class TokenClassification(Task):
         return {key: [each if _is_sure(each, least) else {**each, "tag": None} for each in answer[key]]}
 
     def confidences(
-        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[Any]]
+        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[WindowTags]]
     ) -> Confidences | None:
         """The entities found, or the words with a tag other than O; right are those in the same place and of the same
         type. Terms of decode.terms are not among them."""
@@ -230,7 +235,7 @@ class TokenClassification(Task):
         decisions = [
             (sure, span in gold, row)
             for row, (example, parts) in enumerate(zip(examples, predictions, strict=True))
-            for gold in [set(self._tagged(example, example.tags))]
+            for gold in [set(self._gold(example))]
             for span, sure in self._confidences(example, parts, outside=False).items()
         ]
         sure, right, rows = zip(*decisions, strict=True) if decisions else ((), (), ())
@@ -239,7 +244,7 @@ class TokenClassification(Task):
         return Confidences("words" if self.in_words else "entities", *arrays)
 
     def fit_calibration(
-        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[Any]]
+        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[WindowTags]]
     ) -> Calibration | None:
         """Of the probability that an entity is right, by its type."""
         from nlpctl.tasks.calibration import fit_logistic
@@ -258,7 +263,7 @@ class TokenClassification(Task):
         return list(dict.fromkeys(kind for mark, kind in map(self.scheme.split, self.labels.names) if mark != OUTSIDE))
 
     def _confidences(
-        self, example: TaggedExample, predictions: Sequence[TagPath], *, outside: bool = True
+        self, example: TaggedExample, predictions: Sequence[WindowTags], *, outside: bool = True
     ) -> dict[Span, float]:
         """How probable each entity of the answer is, and with `outside` each stretch outside of them; not those that
         are terms of decode.terms, which the file decides. What a term leaves of an entity is as probable as the whole.
@@ -268,7 +273,9 @@ class TokenClassification(Task):
         """
         # Logarithms [words, 3]: of the word's tag, of it after the tag before it, of any tag that does not go on with
         # that one (models/viterbi.py).
-        steps = np.concatenate([part.steps for part in predictions]).astype(np.float64)
+        paths = [part for part in predictions if isinstance(part, TagPath)]
+        assert len(paths) == len(predictions), "confidence needs the steps of each path"
+        steps = np.concatenate([path.steps for path in paths]).astype(np.float64)
         spans = self._tagged(example, predicted_tags(predictions))
         given = with_outside(spans, example) if outside and self.in_words else spans
         if not given:
@@ -288,37 +295,47 @@ class TokenClassification(Task):
             known = kinds >= 0  # what lies outside was not fitted
             odds[known] = sigmoid(log_odds(odds[known]) * scales[kinds[known]] + shifts[kinds[known]])
         sure = dict(zip(given, odds.tolist(), strict=True))
-        return sure if self.terms is None else self._after_terms(example, spans, sure, outside)
+        return sure if self.terms is None else self._after_terms(self.terms, example, spans, sure, outside)
 
     def _after_terms(
-        self, example: TaggedExample, entities: Sequence[Span], sure: Mapping[Span, float], outside: bool
+        self,
+        terms: TermDictionary,
+        example: TaggedExample,
+        entities: Sequence[Span],
+        sure: Mapping[Span, float],
+        outside: bool,
     ) -> dict[Span, float]:
         """`sure`, of each span of the tags, for what the terms leave of these: a part has the number of its whole."""
-        terms = {(term.start, term.end) for term in self.terms.matches(example.text)}
-        left = self.terms.apply(example.text, entities)
+        matched = {(term.start, term.end) for term in terms.matches(example.text)}
+        left = terms.apply(example.text, entities)
         left = with_outside(left, example) if outside and self.in_words else left
         wholes, starts = list(sure.values()), [span.start for span in sure]
         return {
-            span: wholes[bisect_right(starts, span.start) - 1] for span in left if (span.start, span.end) not in terms
+            span: wholes[bisect_right(starts, span.start) - 1] for span in left if (span.start, span.end) not in matched
         }
 
     def _known(self, text: str, span: Span) -> dict[str, Any]:
         """What the term dictionary says of an entity besides its type."""
         return {} if self.terms is None else self.terms.known(text, span)
 
-    def _entities(self, example: TaggedExample, tags: Sequence[int]) -> list[Span]:
+    def _entities(self, example: TaggedExample, tags: np.ndarray) -> list[Span]:
         """The entities of the answer: those of the tags, overridden by the term dictionary."""
         spans = self._tagged(example, tags)
         return spans if self.terms is None else self.terms.apply(example.text, spans)
 
-    def _tagged(self, example: TaggedExample, tags: Sequence[int]) -> list[Span]:
+    def _gold(self, example: TaggedExample) -> list[Span]:
+        """The entities of a labelled example, in characters."""
+        assert example.tags is not None, "the example is a labelled one"
+        return self._tagged(example, example.tags)
+
+    def _tagged(self, example: TaggedExample, tags: Sequence[int] | np.ndarray) -> list[Span]:
         """The entities of tag ids, in characters."""
         spans = self.scheme.entities([self.labels.names[tag] for tag in tags])
         bounds = example.bounds
         return [Span(kind, bounds[2 * start], bounds[2 * end - 1]) for kind, start, end in spans]
 
 
-def predicted_tags(predictions: Sequence[np.ndarray] | Sequence[TagPath]) -> np.ndarray:
+def predicted_tags(predictions: Sequence[WindowTags]) -> np.ndarray:
     """int32 [words]: the tags of an example, from the predictions for its windows."""
     return np.concatenate([part.tags if isinstance(part, TagPath) else part for part in predictions])
 

@@ -12,7 +12,7 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.compress.costs import row_counter, trained_rows
-from nlpctl.compress.networks.distill import answer_losses, check, train_student
+from nlpctl.compress.networks.distill import TaughtCollator, answer_losses, check, train_student
 from nlpctl.compress.networks.student import spread_layers, start_embedding, student_layers
 from nlpctl.compress.networks.teacher import key_of, open_teacher, varied_examples
 from nlpctl.compress.networks.training import load_source, read_data
@@ -21,10 +21,11 @@ from nlpctl.compress.strategies import Distill
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import with_student
 from nlpctl.config.schema import DistillationSection, ModelSection, ScratchSection
+from nlpctl.data.batches.collate import Collator, raise_failure
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.engines.pipeline import prediction_pipeline
-from nlpctl.errors import Interrupted, UserError
+from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.inference.evaluate import evaluate
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import load_to_train
@@ -371,3 +372,19 @@ def test_smaller_forms_of_a_student(tmp_path: Path) -> None:
     assert [values for _, values in steps] == [{"training.max_steps": number} for number in (50, 25, 12, 6)]
     own = forms("distillation: {num_train_epochs: 2, model: {from_scratch: {architecture: bilstm}}}")
     assert own[0] == ("student-epochs-1", {"distillation.num_train_epochs": 1.0}) and "layers" not in own[-1][0]
+
+
+def test_an_error_of_the_teachers_answers_is_handed_on():
+    """Raised in a reader of Paddle, it would let the training wait for ever."""
+
+    class Ids(Collator):
+        def encodings(self, examples, tell_cut=True):
+            return []
+
+        def arrays(self, examples, encodings):
+            return {"input_ids": np.zeros((len(examples), 1), np.int64)}
+
+    row = TextExample("good", None, 0)
+    collate = TaughtCollator(Ids(None, 8, with_labels=True), {key_of(row): np.zeros((1, 2))}, labels=3)
+    with pytest.raises(RunFailed, match="making a batch failed: ValueError"):
+        raise_failure(collate([row]))

@@ -48,10 +48,10 @@ from nlpctl.compress.user_code import label_loss
 from nlpctl.config.recipe_of import usable_student
 from nlpctl.config.schema import DistillationSection, Recipe
 from nlpctl.config.tasks import known_tasks, task_info
-from nlpctl.data.batches.collate import Batch
+from nlpctl.data.batches.collate import Batch, Collator
 from nlpctl.data.batches.tagged_features import TaggedWindow
 from nlpctl.data.rows.examples import ExampleList
-from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.encoder import Encoding, TextEncoder
 from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.models.families import OWN
@@ -70,30 +70,23 @@ TEACHER_ANSWERS = "teacher_logits"  # key in a batch: [batch, labels]; for a tag
 Prepare = Callable[[LoadedModel], LayerLosses | None]
 
 
-class TaughtCollator:
+class TaughtCollator(Collator):
     """The batches of a task with the teacher's logits; zeros for a text without the teacher's answer (dev rows)."""
 
-    def __init__(self, collate: Callable[[Sequence[Any]], Batch], answers: Answers, labels: int):
-        self.collate = collate
-        self.answers = answers
-        self.labels = labels
+    def __init__(self, inner: Collator, answers: Answers, labels: int):
+        """`inner`: the task's own; `answers`: the teacher's; `labels`: how many the student knows."""
+        super().__init__(inner.encoder, inner.max_length, inner.with_labels)
+        self.inner, self.answers, self.labels = inner, answers, labels
 
-    def __call__(self, features: Sequence[Any]) -> Batch:
-        return self._with_answers(features, self.collate(features))
+    def encodings(self, examples: Sequence[Any], tell_cut: bool = True) -> list[Encoding]:
+        return self.inner.encodings(examples, tell_cut)
 
-    def encodings(self, features: Sequence[Any], tell_cut: bool = True) -> Any:
-        return self.collate.encodings(features, tell_cut)
-
-    def arrays(self, features: Sequence[Any], encodings: Any) -> Batch:
-        return self._with_answers(features, self.collate.arrays(features, encodings))
-
-    def _with_answers(self, features: Sequence[Any], batch: Batch) -> Batch:
-        if "input_ids" not in batch:  # the batch carries an exception
-            return batch
+    def arrays(self, examples: Sequence[Any], encodings: Sequence[Encoding]) -> Batch:
+        batch = self.inner.arrays(examples, encodings)
         rows, length = batch["input_ids"].shape
-        windows = isinstance(features[0], TaggedWindow)
+        windows = isinstance(examples[0], TaggedWindow)
         logits = np.zeros((rows, length, self.labels) if windows else (rows, self.labels), np.float32)
-        for row, feature in zip(logits, features, strict=True):
+        for row, feature in zip(logits, examples, strict=True):
             answer = self.answers.get(key_of(feature.example if windows else feature))
             if answer is None:
                 continue
@@ -104,8 +97,8 @@ class TaughtCollator:
         return {**batch, TEACHER_ANSWERS: logits}
 
 
-class Taught:
-    """Mixed into the class of a task; see `taught`."""
+class Taught(Task):
+    """Mixed into the class of a task, whose methods `super()` reaches; see `taught`."""
 
     teacher_answers: Answers
     section: DistillationSection
@@ -118,8 +111,9 @@ class Taught:
         self.layer_losses = self.prepare(model)
         return model
 
-    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Any]], Batch]:
-        collate = super().collator(encoder, labelled=labelled)
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Collator:
+        # super() is the class of the task, made known in `taught`, and not Task itself, where this is abstract.
+        collate = super().collator(encoder, labelled=labelled)  # type: ignore[safe-super]
         return TaughtCollator(collate, self.teacher_answers, len(self.labels)) if labelled else collate
 
     def training_loss(
@@ -243,6 +237,7 @@ def _task(recipe: Recipe, teacher: Teacher, data: TrainingData, answers: Answers
 def _lessons(recipe: Recipe, teacher: Teacher, data: TrainingData, folder: Path) -> tuple[TrainingData, Answers]:
     """The rows and all further texts, labelled by the teacher, with its answers, which are cached in `folder`."""
     section = recipe.distillation
+    assert data.train is not None, "check refuses a stream"
     rows = list(data.train)
     more = unlabelled_examples(recipe, data.rows)
     if section.generate.copies:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.errors import NlpctlError, Problem, RunFailed, UserError
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class Collator:
         self.max_length = max_length
         self.with_labels = with_labels
 
-    def __call__(self, examples: Sequence[TextExample | LoaderFailure]) -> dict[str, Any]:
+    def __call__(self, examples: Sequence[Any]) -> dict[str, Any]:
         """int64 arrays [batch, longest] (labels [batch]), or a batch that carries a failure."""
         try:
             for example in examples:
@@ -107,7 +106,8 @@ class Collator:
         pad_type = self.encoder.pad_token_type_id if self.encoder.uses_token_types else None
         return pad_batch(encodings, self.encoder.pad_id, pad_type)
 
-    def label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
+    def label_array(self, examples: Sequence[Any]) -> np.ndarray:
+        """The labels of `examples`. Tasks whose examples have no one `label` override it."""
         return np.array([example.label for example in examples], np.int64)
 
 
@@ -124,7 +124,7 @@ def pad_batch(encodings: Sequence[Encoding], pad_id: int, pad_token_type_id: int
     return batch
 
 
-def padded(rows: Sequence[Sequence[int]], width: int, value: int) -> np.ndarray:
+def padded(rows: Sequence[Sequence[int] | np.ndarray], width: int, value: int) -> np.ndarray:
     """`rows` as one int64 array [rows, width], padded with `value` on the right."""
     array = np.full((len(rows), width), value, np.int64)
     # One masked assignment: a loop over rows is several times slower for large batches.

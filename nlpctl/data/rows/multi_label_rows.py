@@ -10,7 +10,7 @@ from typing import Any
 
 from nlpctl.data.readers.annotated import Annotated, with_text
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name, unpacked
-from nlpctl.data.rows.text_rows import TextRows, checked_text
+from nlpctl.data.rows.text_rows import LabelledTextRows, checked_text
 from nlpctl.errors import UserError
 from nlpctl.names import and_more
 
@@ -74,7 +74,7 @@ class MultiLabelExample:
         return len(self.text.encode()) + (len(self.text_pair.encode()) if self.text_pair is not None else 0)
 
 
-class MultiLabelRows(TextRows):
+class MultiLabelRows(LabelledTextRows):
     """Rows of multi-label classification: the label column holds a list, or text split at data.label_separator.
 
     A label a##b implies its parent a. Parents are added to the label set and to the labels of each row.
@@ -116,6 +116,7 @@ class MultiLabelRows(TextRows):
         return {}  # an empty column would say that the text has no label
 
     def label_names(self, example: MultiLabelExample, labels: LabelSet) -> tuple[str, ...]:
+        assert example.labels is not None, "the example is a labelled one"
         return tuple(labels.name(i) for i in example.labels)
 
     def target(self, example: MultiLabelExample) -> Hashable:

@@ -28,6 +28,12 @@ class RetrievalExample:
     matches: bool
 
     @property
+    def second(self) -> str:
+        """`text_pair` of a labelled row, which has one."""
+        assert self.text_pair is not None, "the example is a labelled one"
+        return self.text_pair
+
+    @property
     def byte_length(self) -> int:
         """UTF-8 bytes of the longer text: the texts of a row are padded apart from each other."""
         return max(len(self.text.encode()), 0 if self.text_pair is None else len(self.text_pair.encode()))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from nlpctl.data.readers.annotated import Annotated, with_text
 from nlpctl.data.readers.lines import is_blank, refuse_surrogates
@@ -34,10 +35,17 @@ class TextExample:
         return len(self.text.encode()) + (len(self.text_pair.encode()) if self.text_pair is not None else 0)
 
 
-class TextRows(TaskRows):
-    """Rows of sequence classification."""
+class TextOrPair(Protocol):
+    """An example of a text or of a pair of texts, whatever its labels are."""
 
-    annotation = "label"
+    @property
+    def text(self) -> str: ...
+    @property
+    def text_pair(self) -> str | None: ...
+
+
+class LabelledTextRows(TaskRows):
+    """Rows of a text or of a pair of texts, with labels in one column."""
 
     @property
     def plain_column(self) -> str | None:
@@ -51,8 +59,28 @@ class TextRows(TaskRows):
     def collect_labels(self, source: RowSource) -> LabelSet:
         return collect_names(source, lambda values: self._label_names(values[self.data.columns.label]))
 
+    @abstractmethod
     def _label_names(self, value: Any) -> list[str]:
         """The names in the label column of a row. ValueError says what is wrong."""
+
+    def passages(self, example: TextOrPair) -> dict[str, str]:
+        pair = {} if example.text_pair is None else {str(self.data.columns.text_pair): example.text_pair}
+        return {self.data.columns.text: example.text, **pair}
+
+    def doubts(self, example: TextOrPair, labels: LabelSet) -> Iterator[str]:
+        if example.text == example.text_pair:
+            yield "both texts are the same"
+
+    def input_columns(self, example: TextOrPair) -> dict[str, Any]:
+        return self.passages(example)
+
+
+class TextRows(LabelledTextRows):
+    """Rows of sequence classification."""
+
+    annotation = "label"
+
+    def _label_names(self, value: Any) -> list[str]:
         return [label_name(value)]
 
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> TextExample:
@@ -77,23 +105,12 @@ class TextRows(TaskRows):
             message = f"all {len(examples)} training rows have the label {labels.name(first)!r}"
             raise UserError(message, where=where, hint=hint)
 
-    def passages(self, example: TextExample) -> dict[str, str]:
-        pair = {} if example.text_pair is None else {str(self.data.columns.text_pair): example.text_pair}
-        return {self.data.columns.text: example.text, **pair}
-
     def label_names(self, example: TextExample, labels: LabelSet) -> tuple[str, ...]:
         assert example.label is not None, "the example is a labelled one"
         return (labels.name(example.label),)
 
     def target(self, example: TextExample) -> Hashable:
         return example.label
-
-    def doubts(self, example: TextExample, labels: LabelSet) -> Iterator[str]:
-        if example.text == example.text_pair:
-            yield "both texts are the same"
-
-    def input_columns(self, example: TextExample) -> dict[str, Any]:
-        return self.passages(example)
 
 
 def checked_text(value: Any, what: str) -> str:
