@@ -220,7 +220,8 @@ class Server(uvicorn.Server):
         self._stopping = asyncio.get_running_loop().create_task(self._stop())
 
     async def _stop(self) -> None:
-        end = self._loop.time() + self.service.settings.longest_stop
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.service.settings.longest_stop
         try:
             self._stops()
             await asyncio.sleep(self.service.settings.drain)
@@ -229,12 +230,13 @@ class Server(uvicorn.Server):
             await asyncio.gather(*self._late)
         finally:  # whatever failed, the service must end
             # uvicorn reads it next, and cancels the requests that are still running then: they get 503.
-            left = max(end - LAST_BATCH - self._loop.time(), 1.0)
+            left = max(end - LAST_BATCH - loop.time(), 1.0)
             self.config.timeout_graceful_shutdown = left  # type: ignore[assignment]
             self.should_exit = True
 
     def _end_listening(self) -> None:
         """Close the listening socket; connections that wait in it are refused with 503 instead of reset."""
+        assert self._listening is not None
         # A duplicate keeps the socket, and the connections in it, when uvicorn closes its own.
         kept = self._listening.dup()
         for server in self.servers:
@@ -243,12 +245,14 @@ class Server(uvicorn.Server):
 
     async def _last_calls(self) -> None:
         """Wait until no more requests arrive: a request sent into a closed connection would be lost."""
-        began = self._loop.time()
-        while (waited := self._loop.time() - began) < LAST_CALLS:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while (waited := loop.time() - began) < LAST_CALLS:
             seen = self.service.arrived
             await asyncio.sleep(QUIET)
             # accepted just before listening ended, with no request yet
-            fresh = waited < FRESH and any(each.cycle is None for each in self.server_state.connections)
+            connections = [each for each in self.server_state.connections if isinstance(each, Connection)]
+            fresh = waited < FRESH and any(each.cycle is None for each in connections)
             if seen == self.service.arrived and not fresh:
                 return
 
@@ -319,8 +323,16 @@ class PageServer(uvicorn.Server):
 
     def __init__(self, app: App, listens: Callable[[], None]):
         """`listens` is called once requests are answered."""
-        kept = {"log_config": None, "access_log": False, "lifespan": "off", "ws": "none"}
-        super().__init__(uvicorn.Config(_framed(app), http="h11", h11_max_incomplete_event_size=_PAGE_HEAD, **kept))
+        config = uvicorn.Config(
+            _framed(app),
+            http="h11",
+            h11_max_incomplete_event_size=_PAGE_HEAD,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ws="none",
+        )
+        super().__init__(config)
         self._listens = listens
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,9 @@ def standard_callbacks(trainer: RecipeTrainer, pruner: TrialPruner | None = None
 class SeedEveryStep(TrainerCallback):
     """Seed Paddle from (seed, step, rank), so that a step's dropout does not depend on its past."""
 
-    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control, **kwargs) -> None:
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         paddle.seed(step_seed(args.seed, state.global_step, args.dataset_rank))
 
 
@@ -71,7 +73,14 @@ class TimeLeft(TrainerCallback):
         """`times`: of this process. `dev`, `test`: the rows of the splits, 0 without one."""
         self._times, self._dev, self._final = times, dev, dev + test
 
-    def on_train_begin(self, args, state, control, train_dataloader=None, **kwargs):
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        train_dataloader: Any = None,
+        **kwargs: Any,
+    ) -> None:
         self._args, self._begun, self._total = args, state.global_step, state.max_steps
         # It begins again after out-of-memory, with other micro-batches.
         self._taken, self._before = self._of_steps(), dict(self._times.begun)
@@ -120,24 +129,42 @@ class EventRecorder(TrainerCallback):
     def __init__(self, log: EventLog, left: TimeLeft):
         self.log, self.left = log, left
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs):
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         if state.is_world_process_zero and not self.log.path.with_name(MANIFEST).exists():
             hint = "train again: what was saved is gone"
             raise RunFailed("the run directory was deleted, or its manifest", str(self.log.path.parent), hint)
 
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs=None, **kwargs):
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, float],
+        **kwargs: Any,
+    ) -> None:
         if state.is_world_process_zero and "loss" in logs:
             figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
             left = self.left.after(state.global_step)
             figures |= {} if left is None else {"left": round(left, 3)}
             self.log.append("log", state.global_step, epoch=round(state.epoch, 4), **figures)
 
-    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: Mapping[str, float],
+        **kwargs: Any,
+    ) -> None:
         if state.is_world_process_zero:
             figures = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
             self.log.append("evaluate", state.global_step, epoch=round(state.epoch, 4), **figures)
 
-    def on_save(self, args, state, control, **kwargs):
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         if state.is_world_process_zero:
             record_save(self.log, state)
 
@@ -151,11 +178,20 @@ class ProgressLines(TrainerCallback):
     def __init__(self, figures: Sequence[str], left: TimeLeft):
         self.figures, self.left = figures[:2], left
 
-    def on_train_begin(self, args, state, control, **kwargs):
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         left = self.left.after
         self.progress = console.Progress("train", state.max_steps, "steps", begun=state.global_step, left=left)
 
-    def on_log(self, args, state, control, logs=None, **kwargs):
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, float],
+        **kwargs: Any,
+    ) -> None:
         if "loss" not in logs:
             return
         left = self.progress.left(state.global_step) or 0
@@ -167,10 +203,19 @@ class ProgressLines(TrainerCallback):
         figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
         self.progress.report(state.global_step, line, epoch=round(state.epoch, 4), **figures)
 
-    def on_train_end(self, args, state, control, **kwargs):
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         self.progress.finish()
 
-    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: Mapping[str, float],
+        **kwargs: Any,
+    ) -> None:
         scores = [name for name in metrics if name.startswith("eval_") and name not in _NOT_SCORES]
         figures = {name: metrics[name] for name in ("eval_loss", *scores[:3])}
         listed_scores = "  ".join(f"{name[5:]} {value:.4f}" for name, value in figures.items())
@@ -183,7 +228,14 @@ class StepLogger(TrainerCallback):
     def __init__(self, trainer: RecipeTrainer):
         self._trainer, self._logged = trainer, False
 
-    def on_train_begin(self, args, state, control, train_dataloader=None, **kwargs):
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        train_dataloader: Any = None,
+        **kwargs: Any,
+    ) -> None:
         if self._logged:  # it begins again after out-of-memory
             return
         trainer, self._logged = self._trainer, True
@@ -259,17 +311,18 @@ class StepCount:
             warmup = "a schedule of your own"
         if self.per_epoch is None:
             return [batch, f"{counted(self.total, 'steps')} of a stream, {warmup}"]
+        assert self.rows is not None and self.examples is not None, "only a stream does not know them"
         cut = "" if self.rows == self.examples else f"{counted(self.examples, 'examples')}, cut into "
-        rows = f"{cut}{counted(self.rows, 'rows')}: {counted(self.per_epoch, 'steps')} an epoch{self._rest()}"
+        rows = f"{cut}{counted(self.rows, 'rows')}: {counted(self.per_epoch, 'steps')} an epoch{self._rest(self.rows)}"
         epochs = f"{self.epochs:.4g} {'epoch' if self.epochs == 1 else 'epochs'}"
         return [batch, f"{rows}; {epochs}: {counted(self.total, 'steps')}, {warmup}"]
 
-    def _rest(self) -> str:
-        rest = self.dropped if self.planned is not None else self.rows % self.global_batch
+    def _rest(self, rows: int) -> str:
+        rest = self.dropped if self.planned is not None else rows % self.global_batch
         if not rest:
             return ""
-        rows = counted(rest, "rows")
-        return f" ({rows} left out: dataloader_drop_last)" if self.drop_last else f" (the last of {rows})"
+        left = counted(rest, "rows")
+        return f" ({left} left out: dataloader_drop_last)" if self.drop_last else f" (the last of {left})"
 
 
 def step_count(args: TrainingArguments, state: TrainerState, batches: Any, examples: int | None) -> StepCount:
@@ -316,9 +369,13 @@ class EarlyStopping(TrainerCallback):
     def __init__(self, patience: Patience):
         self.patience = patience
 
-    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         if self.patience.exhausted(state.log_history):
-            evaluations = counted(self.patience.section.patience, "evaluations")
+            most = self.patience.section.patience
+            assert most is not None, "patience_of gives none without"
+            evaluations = counted(most, "evaluations")
             console.note(f"early stopping: {self.patience.metric} has not improved for {evaluations}")
             control.should_training_stop = True
 
@@ -332,7 +389,14 @@ class PruneTrial(TrainerCallback):
     def __init__(self, pruner: TrialPruner):
         self.pruner, self.metric = pruner, f"eval_{pruner.metric}"
 
-    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: Mapping[str, float],
+        **kwargs: Any,
+    ) -> None:
         if self.metric not in metrics:
             known = listed(name[5:] for name in metrics if name.startswith("eval_") and name not in _NOT_SCORES)
             raise UserError(f"there is no score {self.pruner.metric!r}", "search.metric", f"the scores are {known}")

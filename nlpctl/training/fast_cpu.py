@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -95,7 +95,9 @@ def _has_user_code(recipe: Recipe) -> bool:
 # -- the functions -------------------------------------------------------------------------------
 
 
-def linear(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None, name: str | None = None):
+def linear(
+    x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None, name: str | None = None
+) -> paddle.Tensor:
     """`F.linear`; the bias is added with the product, and its gradient is one."""
     if bias is None or not _of_a_layer(weight, bias) or not _covered(x, weight, bias):
         return _linear(x, weight, bias, name)
@@ -110,7 +112,9 @@ def linear_in_bfloat16(network: paddle.nn.Layer) -> Callable[..., paddle.Tensor]
     """
     trained = {id(parameter) for parameter in network.parameters()}  # names are those of other networks, too
 
-    def linear_in_bfloat16(x, weight, bias=None, name=None):
+    def linear_in_bfloat16(
+        x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None, name: str | None = None
+    ) -> paddle.Tensor:
         given = [x, weight, *([] if bias is None else [bias])]
         first_pass = network.training and not paddle.is_grad_enabled() and id(weight) in trained
         covered = _covered(*given) or (first_pass and _plain_float32(*given) and not _checks_finite())
@@ -121,7 +125,14 @@ def linear_in_bfloat16(network: paddle.nn.Layer) -> Callable[..., paddle.Tensor]
     return linear_in_bfloat16
 
 
-def layer_norm(x, normalized_shape, weight=None, bias=None, epsilon=1e-5, name=None):
+def layer_norm(
+    x: paddle.Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: paddle.Tensor | None = None,
+    bias: paddle.Tensor | None = None,
+    epsilon: float = 1e-5,
+    name: str | None = None,
+) -> paddle.Tensor:
     """`F.layer_norm` over the last axis."""
     last = list(np.atleast_1d(normalized_shape)) == x.shape[-1:]
     plain = last and weight is not None and bias is not None and weight.shape == bias.shape == x.shape[-1:]
@@ -130,19 +141,26 @@ def layer_norm(x, normalized_shape, weight=None, bias=None, epsilon=1e-5, name=N
     return _LayerNorm.apply(x, weight, bias, epsilon)
 
 
-def gelu(x, approximate=False, name=None):
+def gelu(x: paddle.Tensor, approximate: bool = False, name: str | None = None) -> paddle.Tensor:
     """`F.gelu`, by the normal distribution."""
     return _gelu(x, approximate, name) if approximate or not _covered(x) else _Gelu.apply(x)
 
 
-def softmax(x, axis=-1, dtype=None, name=None):
+def softmax(x: paddle.Tensor, axis: int = -1, dtype: Any = None, name: str | None = None) -> paddle.Tensor:
     """`F.softmax` over the last axis."""
     if x.ndim == 0 or axis not in (-1, x.ndim - 1) or dtype is not None or not _covered(x):
         return _softmax(x, axis, dtype, name)
     return _Softmax.apply(x)
 
 
-def dropout(x, p=0.5, axis=None, training=True, mode="upscale_in_train", name=None):
+def dropout(
+    x: paddle.Tensor,
+    p: Any = 0.5,
+    axis: int | list[int] | None = None,
+    training: bool = True,
+    mode: str = "upscale_in_train",
+    name: str | None = None,
+) -> paddle.Tensor:
     """`F.dropout`, with its numbers from a fast generator that is seeded by one number of Paddle's.
 
     So a mask is, as in Paddle, a function of Paddle's seed and of the draws since. Unlike the other functions it also
@@ -157,7 +175,14 @@ def dropout(x, p=0.5, axis=None, training=True, mode="upscale_in_train", name=No
     return _Dropout.apply(x, mask, factor)
 
 
-def attend(layer, query, key=None, value=None, attn_mask=None, cache=None):
+def attend(
+    layer: MultiHeadAttention,
+    query: paddle.Tensor,
+    key: paddle.Tensor | None = None,
+    value: paddle.Tensor | None = None,
+    attn_mask: paddle.Tensor | None = None,
+    cache: Any = None,
+) -> Any:
     """`MultiHeadAttention.forward`, without copies of queries, keys and values by head."""
     key = query if key is None else key
     value = query if value is None else value
@@ -175,7 +200,9 @@ def attend(layer, query, key=None, value=None, attn_mask=None, cache=None):
     return layer.out_proj(_Attention.apply(q, k, v, layer.num_heads, attn_mask, drop))
 
 
-def clip(rule, params_grads):
+def clip(
+    rule: ClipGradByGlobalNorm, params_grads: list[tuple[paddle.Tensor, paddle.Tensor | None]]
+) -> list[tuple[paddle.Tensor, paddle.Tensor | None]]:
     """`ClipGradByGlobalNorm._dygraph_clip`, in place."""
     pairs = [(p, g) for p, g in params_grads if g is not None]
     plain = all(g.is_dense() and g.dtype == paddle.float32 and getattr(p, "need_clip", True) for p, g in pairs)
@@ -241,7 +268,9 @@ class _Linear(PyLayer):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None, bfloat16: bool):
+    def forward(
+        ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None, bfloat16: bool
+    ) -> paddle.Tensor:
         ctx.wanted = _wanted(x, weight) if bias is None else _wanted(x, weight, bias)
         ctx.bfloat16 = bfloat16
         factors = (onednn.to_bfloat16(x), onednn.to_bfloat16(weight)) if bfloat16 else (x, weight)
@@ -276,7 +305,9 @@ class _LayerNorm(PyLayer):
     """As onednn.layer_norm."""
 
     @staticmethod
-    def forward(ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor, epsilon: float):
+    def forward(
+        ctx: Any, x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor, epsilon: float
+    ) -> paddle.Tensor:
         ctx.wanted, ctx.epsilon = _wanted(x, weight, bias), epsilon
         y, mean, variance = onednn.layer_norm(x, weight, bias, epsilon)
         save(ctx, "LayerNorm", input=x, weight=weight, mean=mean, variance=variance)
@@ -300,7 +331,8 @@ class _Gelu(PyLayer):
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
-        return onednn.gelu_gradient(*saved(ctx), gradient)
+        (x,) = saved(ctx)
+        return onednn.gelu_gradient(x, gradient)
 
 
 class _Softmax(PyLayer):
@@ -314,7 +346,8 @@ class _Softmax(PyLayer):
 
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> paddle.Tensor:
-        return onednn.softmax_gradient(*saved(ctx), gradient)
+        (y,) = saved(ctx)
+        return onednn.softmax_gradient(y, gradient)
 
 
 class _Dropout(PyLayer):
@@ -337,7 +370,15 @@ class _Attention(PyLayer):
     """
 
     @staticmethod
-    def forward(ctx: Any, q: paddle.Tensor, k: paddle.Tensor, v: paddle.Tensor, heads: int, mask: Any, drop: Any):
+    def forward(
+        ctx: Any,
+        q: paddle.Tensor,
+        k: paddle.Tensor,
+        v: paddle.Tensor,
+        heads: int,
+        mask: paddle.Tensor | None,
+        drop: tuple[np.ndarray, float] | None,
+    ) -> paddle.Tensor:
         ctx.wanted, ctx.heads, ctx.drop = _wanted(q, k, v), heads, drop
         ctx.scale = (q.shape[2] // heads) ** -0.5
         of_q, of_k, of_v = (View.of_heads(each, heads) for each in (q, k, v))

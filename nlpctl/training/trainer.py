@@ -23,7 +23,8 @@ import numpy as np
 import paddle
 from paddle.nn.layer.norm import _BatchNormBase as BatchNorm
 from paddle.optimizer.lr import LRScheduler
-from paddlenlp.trainer import PrinterCallback, Trainer, TrainerCallback
+from paddlenlp.trainer import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from paddlenlp.trainer.trainer_callback import TrainerControl
 from paddlenlp.trainer.trainer_utils import TrainOutput, speed_metrics
 
 from nlpctl import console
@@ -93,7 +94,9 @@ class GuardedTrainer(Trainer):
     """
 
     recipe: Recipe
-    optimizer: Any  # PaddleNLP's Trainer makes it before the first step
+    control: TrainerControl  # this and the next two are PaddleNLP's, whose Trainer makes them before the first step
+    lr_scheduler: LRScheduler | None
+    optimizer: Any
     checkpoint: Path | None
     guard: StepGuard
     events: EventLog
@@ -130,11 +133,11 @@ class GuardedTrainer(Trainer):
                 raise
             raise OutOfMemory(str(error)) from error
         self.guard.end_part(loss)
-        return loss if self._carried is None else self._with_carried(loss)
+        return loss if self._carried is None else self._with_carried(loss, self._carried)
 
-    def _with_carried(self, loss: paddle.Tensor) -> paddle.Tensor:
+    def _with_carried(self, loss: paddle.Tensor, carried: UnloggedLoss) -> paddle.Tensor:
         """`loss`, to which the stock loop's empty sum is added, with what the checkpoint had in this sum."""
-        carried, self._carried = self._carried, None
+        self._carried = None
         self._globalstep_last_logged = carried.step
         return loss + carried.sum
 
@@ -150,7 +153,17 @@ class GuardedTrainer(Trainer):
         self.args.per_device_train_batch_size = division.batch_size
         self.args.gradient_accumulation_steps = division.parts
 
-    def _inner_training_loop(self, args, model, batches, length, max_steps, epochs, updates_per_epoch, *rest):
+    def _inner_training_loop(
+        self,
+        args: TrainingArguments,
+        model: paddle.nn.Layer,
+        batches: Any,
+        length: int | None,
+        max_steps: int,
+        epochs: int,
+        updates_per_epoch: int,
+        *rest: Any,
+    ) -> TrainOutput:
         """Run the stock loop from the checkpoint's step, and again after out-of-memory."""
         rows, checkpoint, ignored = rest
         done = 0
@@ -219,7 +232,14 @@ class GuardedTrainer(Trainer):
 
     # -- stopping ----------------------------------------------------------------------------
 
-    def _maybe_log_save_evaluate(self, tr_loss, model, epoch, ignore_keys_for_eval, **kwargs) -> None:
+    def _maybe_log_save_evaluate(
+        self,
+        tr_loss: paddle.Tensor,
+        model: paddle.nn.Layer,
+        epoch: int,
+        ignore_keys_for_eval: list[str] | None,
+        **kwargs: Any,
+    ) -> None:
         self._loss_sum = tr_loss
         super()._maybe_log_save_evaluate(tr_loss, model, epoch, ignore_keys_for_eval, **kwargs)
         if self._nothing_due() and self._stop.due(last=self.control.should_training_stop):
@@ -423,6 +443,7 @@ class RecipeTrainer(GuardedTrainer):
     def get_train_dataloader(self) -> ResumableBatches | ResumableStream:
         workers = self.args.dataloader_num_workers
         if isinstance(self.train_dataset, StreamingExamples):
+            self.batches: ResumableBatches | ResumableStream
             loader = CheckedDataLoader(
                 self.train_dataset,
                 batch_size=self.args.per_device_train_batch_size,
@@ -448,7 +469,7 @@ class RecipeTrainer(GuardedTrainer):
 
     # -- learning rate and optimizer ---------------------------------------------------------
 
-    def create_scheduler(self, num_training_steps: int):
+    def create_scheduler(self, num_training_steps: int) -> LRScheduler:
         """The learning rate of each step. The stock Trainer calls this first, then `create_optimizer`."""
         self.planned_steps = num_training_steps
         if self.lr_scheduler is None and self.user_code.make_scheduler is not None:
@@ -457,7 +478,7 @@ class RecipeTrainer(GuardedTrainer):
         # args.lr_scheduler_type with args.learning_rate as its peak.
         return super().create_scheduler(num_training_steps)
 
-    def create_optimizer(self, lr_scheduler=None):
+    def create_optimizer(self, lr_scheduler: LRScheduler | None = None) -> paddle.optimizer.Optimizer:
         if self.optimizer is not None:
             return self.optimizer
         scheduler = self.lr_scheduler if lr_scheduler is None else lr_scheduler
@@ -486,7 +507,9 @@ class RecipeTrainer(GuardedTrainer):
 
     # -- loss --------------------------------------------------------------------------------
 
-    def compute_loss(self, model, inputs, return_outputs=False):
+    def compute_loss(
+        self, model: paddle.nn.Layer, inputs: dict[str, paddle.Tensor], return_outputs: bool = False
+    ) -> paddle.Tensor:
         if self.task.masks_inputs:
             inputs = self._hidden(inputs)
         # The network's forward does not know these names.
@@ -509,7 +532,9 @@ class RecipeTrainer(GuardedTrainer):
 
     # -- evaluation --------------------------------------------------------------------------
 
-    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
         """Score the dev examples as `nlpctl eval` does, each process a share of them.
 
         The stock loop gathers padded arrays of logits, which cannot represent spans or tag paths.
@@ -535,10 +560,11 @@ class RecipeTrainer(GuardedTrainer):
         return metrics
 
     def _dev_examples(self) -> ExampleList:
-        limit = self.args.max_evaluate_steps
+        limit, dev = self.args.max_evaluate_steps, self.data.dev
+        assert dev is not None, "config/checks.py refuses evaluations without dev data"
         if limit <= 0:
-            return self.data.dev
-        return ExampleList(self.data.dev[: limit * self.args.eval_batch_size * self.args.dataset_world_size])
+            return dev
+        return ExampleList(dev[: limit * self.args.eval_batch_size * self.args.dataset_world_size])
 
     # -- checkpoints and resume --------------------------------------------------------------
 
@@ -559,7 +585,7 @@ class RecipeTrainer(GuardedTrainer):
         figures = {"runtime": seconds, "samples_per_second": rows / seconds, "steps_per_second": steps / seconds}
         return {f"interval_{name}": round(value, 4) for name, value in figures.items()}
 
-    def _save_checkpoint(self, model, metrics=None) -> None:
+    def _save_checkpoint(self, model: paddle.nn.Layer, metrics: dict[str, float] | None = None) -> None:
         with self.times.spent(SAVE):
             self._write_checkpoint(metrics)
 
@@ -613,6 +639,7 @@ class RecipeTrainer(GuardedTrainer):
             self.reached.names |= read_reached(Path(checkpoint))
             if SavedTrainerState.of(Path(checkpoint)).max_steps != self.planned_steps:
                 # A continued run has more steps, so the checkpoint's rate is that of another schedule.
+                assert self.lr_scheduler is not None, "create_scheduler has made it"
                 LRScheduler.step(self.lr_scheduler, self.lr_scheduler.last_epoch)
 
     def _load_rng_state(self, checkpoint: str) -> None:
