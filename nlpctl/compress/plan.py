@@ -54,7 +54,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 
 @dataclass(frozen=True)
 class Chain:
-    """One alternative: another network, then 8 bits, then smaller embeddings; each part is optional."""
+    """One alternative: strategies of different kinds, in the order of StrategyKind; at least one."""
 
     strategies: tuple[Strategy, ...]
 
@@ -92,7 +92,8 @@ def trains(chains: Sequence[Chain]) -> bool:
 
 
 def _chain(text: str) -> Chain:
-    """One alternative. UserError for an unknown name, for two strategies of a kind, and for another order."""
+    """One alternative. UserError for an unknown name, for two strategies of a kind, for strategies that do not work
+    together, and for another order."""
     known, names = strategies(), [part.strip() for part in text.split("+")]
     for name in names:
         if name not in known:
@@ -104,13 +105,13 @@ def _chain(text: str) -> Chain:
         if len(same) > 1:
             hint = f"separate them by commas: {', '.join(dict.fromkeys(same))}"
             raise UserError(f"{text!r} has two steps that make {kind.value}: {' and '.join(same)}", KEY, hint)
-    ordered = sorted(parts, key=lambda part: part.kind.place)
-    if list(parts) != ordered:
-        message = f"{text!r}: the order is network, then 8 bits, then embeddings"
+    ordered = tuple(sorted(parts, key=lambda part: part.kind.place))
+    for part in ordered:  # before the order is refused, so that what that hint says to write is accepted
+        part.refuse_combination(text, ordered)
+    if parts != ordered:
+        message = f"{text!r}: the order is {', then '.join(part.kind.value for part in ordered)}"
         raise UserError(message, KEY, f"write {'+'.join(part.name for part in ordered)}")
-    for part in parts:
-        part.refuse_combination(text, parts)
-    return Chain(parts)
+    return Chain(ordered)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ A strategy, such as ort-static, is refused for one of these reasons, asked in th
 6. `refuse_engines`: no engine of this machine runs its graph (`Strategy.engine_on`, engines/choice.obstacle).
 
 What only shows when it is made fails that candidate and no other: where the network cannot become ONNX, steps.py
-(`StepExecutor._export`) says so, and candidates for ONNX Runtime find no fp32 graph (`GraphBuildContext.fp32_graph`).
+(`StepExecutor._export`) says so, and candidates for ONNX Runtime find no fp32 graph (`GraphBuildContext.fp32_graph`);
+a graph may have nothing that ONNX Runtime computes in 8 bits (graphs/onnx_quantize.py), or no large embedding table
+(graphs/embeddings.py).
 """
 
 from __future__ import annotations

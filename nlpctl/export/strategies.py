@@ -8,7 +8,8 @@ compress/strategies.py and an entry of STRATEGIES there:
 
 - `Int8Strategy`: another way to quantise an fp32 graph to 8 bits. Define `graph` (its description) and `write`.
 - `CalibratedInt8`: the same, from the ranges of activations on training rows, which `context.rows()` gives.
-- `GraphStrategy`: any other change of a graph. Define `kind` and `make_graph`.
+- `GraphStrategy`: any other change of a graph. Define `kind` and `make_graph`. A change that may stand beside all those
+  of StrategyKind in A+B needs a new member there.
 - `NetworkStrategy`: another network. Define the steps in `networks` and make one of them in `make_network`.
 - `Strategy`: no new files; an engine runs the fp32 graphs in another way. Define `kind` and `runs_on`.
 
@@ -65,7 +66,10 @@ DEFAULT_BATCH_SIZES, DEFAULT_BATCH_NUMBERS = (32,), (16,)
 
 
 class StrategyKind(Enum):
-    """The result of a strategy. A+B+C has each kind at most once, in this order."""
+    """The result of a strategy, as messages name it. A+B+C has each kind at most once, in the order of the members.
+
+    A strategy works on what kinds above its own made, so a new member goes after everything that it can change.
+    """
 
     NETWORK = "another network"
     INT8 = "8 bits"
@@ -218,7 +222,8 @@ class Strategy:
     # What a strategy refuses by itself. compress/refusals.py calls it, and lists what else a strategy is refused for.
 
     def refuse_combination(self, text: str, parts: Sequence[Strategy]) -> None:
-        """UserError if it cannot be one of `parts`, which `text` names; their order is already checked."""
+        """UserError if it cannot be one of `parts`, which `text` names. `parts` are in the order of their kinds, and
+        `text` may have another order, which is refused later."""
 
     def refuse_settings(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
         """UserError for settings that it cannot take, and packages that it needs. `beside`: all strategies of the
@@ -445,12 +450,13 @@ class Bf16(Strategy):
     runs_on = ("paddle", "bf16")
 
     def refuse_combination(self, text: str, parts: Sequence[Strategy]) -> None:
-        if any(isinstance(part, GraphStrategy) for part in parts):
+        # A graph with smaller embeddings is still an fp32 graph, which is scored in bf16 too.
+        if any(part.kind is StrategyKind.INT8 for part in parts):
             message = (
                 f"{text!r}: {self.name} is a way to compute an fp32 graph and does not apply to an 8-bit graph"
             )
-            apart = text.replace(f"+{self.name}", "")
-            raise UserError(message, KEY, f"leave out +{self.name}, or separate it: {apart},{self.name}")
+            apart = "+".join(part.name for part in parts if part != self)
+            raise UserError(message, KEY, f"leave out {self.name}, or separate it: {apart},{self.name}")
 
 
 # -- the common base of strategies for ONNX Runtime ------------------------------------------------
@@ -564,7 +570,7 @@ class Embeddings(GraphStrategy):
         twice = next((part for part in parts if isinstance(part, Int8Strategy) and part.holds_tables), None)
         if twice is not None:
             message = f"{twice.name} already stores large embedding tables in 8 bits, so {text!r} repeats it"
-            raise UserError(message, KEY, f"leave out +{self.name}")
+            raise UserError(message, KEY, f"leave out {self.name}")
 
     def make_graph(self, context: GraphBuildContext) -> Graph:
         from nlpctl.graphs.embeddings import quantize_embeddings

@@ -107,7 +107,7 @@ def test_the_parser_and_the_plan_know_it(registered):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("one-scale+twin", "the order is network"),
+        ("one-scale+twin", "the order is another network, then 8 bits"),
         ("ptq+one-scale", "two steps that make 8 bits: ptq and one-scale"),
         ("dynabert+twin", "two steps that make another network"),
         ("one-scale+embeddings", "one-scale already stores large embedding tables in 8 bits"),

@@ -13,7 +13,7 @@ from nlpctl.errors import UserError
 # Those that PaddleNLP's trainer_compress.py names, and ours.
 SUMS = (
     "dynabert+qat+embeddings dynabert+qat dynabert+ptq+embeddings dynabert+ptq dynabert+embeddings dynabert "
-    "ptq ptq+embeddings qat qat+embeddings embeddings distill distill+ort-dynamic bf16 dynabert+bf16"
+    "ptq ptq+embeddings qat qat+embeddings embeddings distill distill+ort-dynamic bf16 dynabert+bf16 embeddings+bf16"
 ).split()
 
 
@@ -45,12 +45,16 @@ def test_alternatives_come_once():
         (" , ", "names no strategy"),
         ("dynabret", "no strategy 'dynabret' .did you mean 'dynabert'"),
         ("ptq+", "no strategy ''"),
-        ("ptq+dynabert", "the order is network"),
-        ("embeddings+ptq", "the order is network"),
+        ("ptq+dynabert", "the order is another network, then 8 bits\n"),
+        ("embeddings+ptq", "the order is 8 bits, then smaller embeddings\n"),
+        ("bf16+dynabert", "the order is another network, then another precision\n"),
         ("ptq+qat", "two steps that make 8 bits: ptq and qat"),
         ("dynabert+distill", "two steps that make another network"),
         ("ort-dynamic+embeddings", "already"),
         ("ptq+bf16", "bf16 is a way to compute an fp32 graph"),
+        ("bf16+ptq", "bf16 is a way to compute an fp32 graph"),
+        ("bf16+qat+dynabert", "bf16 is a way to compute an fp32 graph"),
+        ("embeddings+ort-dynamic", "already"),
     ],
 )
 def test_what_cannot_be(text, message):
@@ -58,6 +62,22 @@ def test_what_cannot_be(text, message):
         parse_strategy(text)
     (problem,) = caught.value.problems
     assert problem.hint and problem.where == "compression.strategy"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("ptq+dynabert", "write dynabert+ptq"),
+        ("bf16+embeddings+dynabert", "write dynabert+embeddings+bf16"),
+        ("bf16+ptq", "leave out bf16, or separate it: ptq,bf16"),
+        ("bf16+embeddings+ptq", "leave out bf16, or separate it: ptq+embeddings,bf16"),
+    ],
+)
+def test_the_hint_is_accepted(text, hint):
+    with pytest.raises(UserError) as caught:
+        parse_strategy(text)
+    assert caught.value.problems[0].hint == hint
+    assert parse_strategy(hint.rpartition(" ")[2])
 
 
 def test_folders_of_a_sum_come_after_those_they_need():
