@@ -97,7 +97,8 @@ def _default_answer(question: Question) -> str:
     answer = question.unasked or question.default
     if answer is None:
         options = f": {and_more(question.options, 20)}" if question.options else ""
-        raise UserError(f"needed, and the data do not tell: {question.text}", question.flag, f"give it{options}")
+        hint = question.hint or f"give it{options}"
+        raise UserError(f"needed, and the data do not tell: {question.text}", question.flag, hint)
     if question.check is not None:
         question.check(answer)
     return answer

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from nlpctl.data.validate import column_problems
 from nlpctl.datatools import recipe_defaults as values
 from nlpctl.datatools.file_sniffer import Preview, preview_file
 from nlpctl.datatools.recipe_defaults import DataSummary
-from nlpctl.datatools.task_fit import Match, match_task, task_roles
+from nlpctl.datatools.task_fit import Match, match_task, matching_labels, task_roles
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
 from nlpctl.models.pretrained import Encoder, available, language_of, named_encoder
@@ -44,7 +44,8 @@ _OF_UIE = {"content", "result_list", "prompt"}  # keys of PaddleNLP's rows for U
 class Question:
     """What must be known: the `flag` that tells it, the `text` by which a person is asked, and the default.
 
-    `unasked`: the answer where nobody is asked; None: the default. `check` raises a UserError for a bad answer.
+    `unasked`: the answer where nobody is asked; None: the default. `hint`: what to do where nobody is asked and there
+    is no default; None: give the flag. `check` raises a UserError for a bad answer.
     """
 
     flag: str
@@ -52,6 +53,7 @@ class Question:
     default: str | None
     options: tuple[str, ...] = ()
     unasked: str | None = None
+    hint: str | None = None
     check: Callable[[str], object] | None = None
 
 
@@ -227,7 +229,23 @@ def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[s
             )
         return task, dict(match.columns), match
     columns = _columns(preview, task, given.columns, match, ask)
-    return task, columns, match_task(task, preview, columns) or Match(columns, "as asked", 0)
+    match = match_task(task, preview, columns) or Match(columns, "as asked", 0)
+    if match.unordered:
+        match = dataclasses.replace(match, presets=(*match.presets, _order_of_labels(match.unordered, ask)))
+    return task, columns, match
+
+
+def _order_of_labels(labels: Sequence[str], ask: Ask) -> Preset:
+    """data.labels for two labels of pairs, by asking which one means a match."""
+
+    def check(label: str) -> None:
+        if label not in labels:
+            raise UserError(f"{label!r} is none of the labels", "data.labels", f"one of {listed(labels)}")
+
+    hint = "answer it on a terminal; or @[task=sequence_classification], which learns pairs whatever their labels mean"
+    text = f"Which of the labels {' and '.join(map(repr, labels))} means that two texts match?"
+    match = ask(Question("data.labels", text, None, tuple(labels), hint=hint, check=check))
+    return matching_labels(next(label for label in labels if label != match), match)
 
 
 def _reads(task: TaskInfo, preview: Preview) -> bool:

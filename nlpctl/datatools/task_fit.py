@@ -28,6 +28,16 @@ Columns = Mapping[str, str]  # name in data.columns -> name in the file
 
 _SEPARATORS = (",", "|", ";", "，", "、", "\n")  # the first is the default of data.label_separator
 _SEVERAL = 0.05  # share of rows with several labels, at the least
+# Labels of pairs in plain words, in lower case, for recipes that must say which one means a match. No other numbers are
+# here: of 1 and 2, either may be the match.
+_MATCH = """
+    same match matching matched similar duplicate paraphrase equivalent equal positive related relevant entailment
+    yes y true 相似 相同 匹配 一致 等价 相关 是
+""".split()
+_NO_MATCH = """
+    different differ mismatch dissimilar unmatched unrelated irrelevant negative no n none false 0 -1
+    不同 不相似 不相同 不匹配 不一致 不等价 不相关 无关 否
+""".split()
 _UNTAGGED = 0.05  # share of O, at the most, where a text is cut into words rather than searched for entities
 
 
@@ -35,13 +45,15 @@ _UNTAGGED = 0.05  # share of O, at the most, where a text is cut into words rath
 class Match:
     """What a file means to a task: its columns by their names in data.columns, and why.
 
-    `sure`: how telling the signs are, to compare tasks by. `presets`: values that follow from the rows.
+    `sure`: how telling the signs are, to compare tasks by. `presets`: values that follow from the rows. `unordered`:
+    two labels of pairs, of which the file does not tell which one means a match; the recipe must, in data.labels.
     """
 
     columns: Columns
     reason: str
     sure: int
     presets: tuple[Preset, ...] = ()
+    unordered: tuple[str, ...] = ()
 
 
 def task_roles(task: TaskInfo) -> tuple[str, ...]:
@@ -86,14 +98,45 @@ def _match_texts(preview: Preview, given: Columns) -> Match | None:
 
 
 def _match_matching_pairs(preview: Preview, given: Columns) -> Match | None:
-    """As `_match_texts`, of two texts with labels such as 0 and 1."""
+    """As `_match_texts`, of two texts with two labels.
+
+    Labels such as 0 and 1 are a sign of this task. Any two others are its labels only where somebody asks for it: they
+    are less sure than a class per text.
+    """
     match = _match_texts(preview, given)
-    column = None if match is None or "text_pair" not in match.columns else preview.column(match.columns["label"])
-    if match is None or column is None or tuple(value.lower() for value in column.values) not in OPPOSITES:
+    if match is not None and "text_pair" not in match.columns:
+        names = [column.name for column in preview.of_kind("text") if column.name != match.columns["label"]]
+        first = given.get("text", names[0] if names else "")
+        others = [name for name in names if name != first]
+        # where names do not tell that two texts belong together, only the number of columns can
+        match = _match_texts(preview, {**given, "text": first, "text_pair": others[0]}) if len(others) == 1 else None
+    column = None if match is None else preview.column(match.columns["label"])
+    if match is None or column is None or len(column.values) != 2:
         return None
     labels = f"{match.columns['label']!r} says {' or '.join(column.values)}"
     texts = f"{match.columns['text']!r} and {match.columns['text_pair']!r} hold texts"
-    return dataclasses.replace(match, reason=f"{texts}, {labels}", sure=6)
+    match = dataclasses.replace(match, reason=f"{texts}, {labels}")
+    if tuple(value.lower() for value in column.values) in OPPOSITES:
+        return dataclasses.replace(match, sure=6)
+    ordered = _no_match_first(column.values)
+    if ordered is None:
+        return dataclasses.replace(match, sure=3, unordered=column.values)
+    return dataclasses.replace(match, sure=3, presets=(matching_labels(*ordered),))
+
+
+def _no_match_first(labels: Sequence[str]) -> tuple[str, str] | None:
+    """Two labels with the one that means a match last; None if their words do not tell."""
+    for words, place in ((_MATCH, 1), (_NO_MATCH, 0)):
+        meant = [label for label in labels if label.strip().lower() in words]
+        if len(meant) == 1:
+            other = next(label for label in labels if label != meant[0])
+            return (other, meant[0]) if place else (meant[0], other)
+    return None
+
+
+def matching_labels(no_match: str, match: str) -> Preset:
+    """data.labels of a recipe for pairs of texts."""
+    return Preset("data.labels", [no_match, match], f"{match} means that the two texts match")
 
 
 def _match_label_lists(preview: Preview, given: Columns) -> Match | None:

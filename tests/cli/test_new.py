@@ -20,6 +20,7 @@ from nlpctl.config.recipe_text import recipe_text
 from nlpctl.config.tasks import Preset
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import read_training_data
+from nlpctl.datatools.new import Given, new_recipe
 from nlpctl.models import pretrained
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -232,6 +233,46 @@ def test_the_task_is_told_by_the_rows(task: str, nlpctl, folder: Path) -> None:
     assert ended.code == 0, ended.err
     assert load_recipe("my.yaml").task == task
     assert nlpctl("recipe", "validate", "my.yaml").code == 0
+
+
+def pairs(*labels: str) -> list[tuple[str, str, str]]:
+    return [(text, f"{text} indeed", labels[number % len(labels)]) for number, text in enumerate(REVIEWS)]
+
+
+@pytest.mark.parametrize(
+    ("header", "labels", "expected"),
+    [
+        (["sentence1", "sentence2", "label"], ("same", "different"), ("different", "same")),
+        (["mine", "yours", "label"], ("Similar", "other"), ("other", "Similar")),
+        (["text_a", "text_b", "标签"], ("不同", "相同"), ("不同", "相同")),
+        (["text_a", "text_b", "label"], ("1", "-1"), ("-1", "1")),
+        (["q1", "q2", "label"], ("related", "related_not"), ("related_not", "related")),
+    ],
+)
+def test_words_tell_which_label_means_a_match(header, labels, expected, nlpctl, table) -> None:
+    name = table("pairs.tsv", header, pairs(*labels))
+    words = ("new", name, "--task", "text_matching", "--model", "scratch", "--yes", "-o")
+    ended = nlpctl(*words, "found.yaml")
+    assert ended.code == 0, ended.err
+    columns = ",".join(f"{role}={column}" for role, column in zip(("text", "text_pair", "label"), header, strict=True))
+    assert nlpctl(*words, "given.yaml", "--columns", columns).code == 0
+    for recipe in ("found.yaml", "given.yaml"):
+        loaded = load_recipe(recipe)
+        assert loaded.task == "text_matching" and loaded.data.labels == expected
+        assert [getattr(loaded.data.columns, role) for role in ("text", "text_pair", "label")] == header
+        assert nlpctl("recipe", "validate", recipe).code == 0
+    assert "means that the two texts match" in Path("found.yaml").read_text("utf-8")
+
+
+def test_labels_that_do_not_tell_which_one_means_a_match(nlpctl, table, folder: Path) -> None:
+    words = ("new", table("pairs.tsv", ["q1", "q2", "label"], pairs("1", "2")), "--model", "scratch", "--yes", "--task")
+    ended = nlpctl(*words, "text_matching")
+    assert ended.code == 2 and "Which of the labels '1' and '2' means that two texts match?" in ended.err, ended.err
+    assert "--task sequence_classification" in ended.err and not list(folder.glob("*.yaml"))
+    assert nlpctl(*words, "sequence_classification").code == 0
+    given = Given(train="pairs.tsv", task="text_matching", model="scratch", output=folder / "asked.yaml")
+    made = new_recipe(given, lambda question: "2" if question.flag == "data.labels" else question.default)
+    assert load_recipe(made.path).data.labels == ("1", "2")
 
 
 def test_other_forms_of_files(nlpctl, folder: Path) -> None:
