@@ -17,10 +17,12 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import BinaryIO, Protocol, TextIO
 
 from nlpctl import console
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Problem, RunFailed
@@ -35,7 +37,7 @@ TERM_SECONDS = 3.0  # from SIGTERM to SIGKILL
 INTERRUPT_SECONDS = 10.0  # from the end of the first interrupted rank to SIGTERM for the others
 SHOWN_LINES = 20
 _SHOWN_BYTES = 65_536  # of the log's end, in which these lines are
-_CHUNK = 32 << 20  # bytes of a log that are read at once
+_CHUNK = 32 << 20  # bytes of a log that a poll reads at most
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,15 @@ class RankStatus:
     """What a rank has written since it was last asked, and how it ended.
 
     `log`: its stderr, and its stdout unless it is rank 0, whose stdout is `output`. `code`: its exit code, minus the
-    number of the signal that killed it; None while it runs. `age`: for how many seconds it has been over.
+    number of the signal that killed it; None while it runs. `age`: for how many seconds it has been over. `unread`: it
+    has written more, which the next poll gives.
     """
 
     log: bytes
     output: bytes
     code: int | None
     age: float
+    unread: bool
     port_taken: bool  # it could not meet the others, since another program has taken their port
 
 
@@ -60,24 +64,62 @@ class RankProcess:
     """
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path):
-        self._arguments, self._folder, self._log, self._output = arguments, folder, log, folder / "output"
+        self._arguments, self._folder, self._log_path = arguments, folder, log
         more = {EXCHANGE: str(folder), "PYTHONPATH": module_path(), "PYTHONIOENCODING": "utf-8"}
         self._environment = {**environment, **more}
-        self._read = {self._log: log.stat().st_size if log.exists() else 0, self._output: 0}
+        # The process belongs to a thread of its own, which starts it and waits for its end. There no handler of a
+        # signal can raise KeyboardInterrupt, after which nobody would know of a process that was just started. And the
+        # end is seen at once: others often fail within a few milliseconds, because this one has left.
+        self._thread = threading.Thread(target=self._start_and_wait, daemon=True)
+        self._started: Future[None] = Future()
+        self._starting = threading.Lock()  # held by the thread meanwhile
+        self._cancelled = False  # do not start it any more
         self._process: subprocess.Popen[bytes] | None = None
-        # A thread sees the end at once. Others often fail within a few milliseconds, because this one has left.
-        self._waiter = threading.Thread(target=self._wait_for_end, daemon=True)
         self._end: tuple[int, float] | None = None  # the code, and when (seconds since 1970)
 
     def start(self) -> None:
-        """Separate from __init__, so that the holder can end it if Ctrl-C comes during the start."""
-        # Until Python and the command line can answer Ctrl-C, it waits: they would print a traceback. What else is
-        # blocked here is not to be blocked there, such as all signals in the threads of Ray.
-        before = signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGINT})
-        (self._folder / PORT_TAKEN).unlink(missing_ok=True)  # of an earlier start
+        """Separate from __init__, so that the holder can end it (`kill`) if Ctrl-C comes during the start."""
+        self._thread.start()
+        self._started.result()
+
+    def _start_and_wait(self) -> None:
+        # The kernel ends the process with the thread that started it (parent.py): this one stays until it has ended.
         try:
-            with self._log.open("ab") as log, self._output.open("wb") as output:
-                self._process = subprocess.Popen(
+            with self._starting:
+                if self._cancelled:
+                    return
+                self._process = self._new_process()
+        except Exception as error:
+            self._started.set_exception(error)
+            return
+        self._started.set_result(None)
+        try:
+            # It stays a zombie until `kill`, so that the number of its process group, in which data workers may go on,
+            # is given to no other.
+            ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:
+            # Whoever started this process has it ignore SIGCHLD, or other code of it waits for all children: the code
+            # is lost, and Popen would say 0. A rank that comes to its end by itself has noted it.
+            self._send_to_group(signal.SIGKILL)  # now, as long as the number is surely its own
+            self._end = self._noted() or (-signal.SIGKILL, time.time())
+            self._process.wait()
+            return
+        assert ended is not None
+        code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        self._end = code, time.time()
+
+    def _new_process(self) -> subprocess.Popen[bytes]:
+        (self._folder / PORT_TAKEN).unlink(missing_ok=True)  # of an earlier start
+        output_path = self._folder / "output"
+        with self._log_path.open("ab") as log, output_path.open("wb") as output:
+            # They stay open: what the rank writes is read also where someone removes or renames its files meanwhile.
+            self._log, self._output = self._reader(self._log_path), self._reader(output_path)
+            self._log.seek(0, os.SEEK_END)
+            # Until Python and the command line can answer Ctrl-C, it waits: they would print a traceback. What else is
+            # blocked here is not to be blocked there, such as all signals in the threads of Ray.
+            before = signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGINT})
+            try:
+                return subprocess.Popen(
                     python_until_parent_ends(*self._arguments),
                     env=self._environment,
                     stdin=subprocess.DEVNULL,
@@ -85,18 +127,13 @@ class RankProcess:
                     stderr=log,
                     start_new_session=True,  # it is ended with its data workers; a terminal's Ctrl-C is passed on once
                 )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._waiter.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def _wait_for_end(self) -> None:
-        assert self._process is not None
-        # It stays a zombie until `kill`, so that the number of its process group, in which data workers may go on, is
-        # given to no other.
-        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        assert ended is not None
-        code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-        self._end = code, time.time()
+    def _reader(self, path: Path) -> BinaryIO:
+        stream = path.open("rb")
+        weakref.finalize(self, stream.close)  # `poll` is called also after `kill`
+        return stream
 
     @property
     def running(self) -> bool:
@@ -106,7 +143,9 @@ class RankProcess:
         end = self._noted() or self._end  # before the last lines are read
         age = 0.0 if end is None else time.time() - end[1]
         port_taken = (self._folder / PORT_TAKEN).exists()
-        return RankStatus(self._new(self._log), self._new(self._output), end and end[0], age, port_taken)
+        log, output = self._log.read(_CHUNK), self._output.read(_CHUNK)
+        unread = _CHUNK in (len(log), len(output))
+        return RankStatus(log, output, end and end[0], age, unread, port_taken)
 
     def _noted(self) -> tuple[int, float] | None:
         """The exit code that the rank has noted, and when. Threads of Paddle may keep it from ending a while longer."""
@@ -117,17 +156,11 @@ class RankProcess:
         except FileNotFoundError:
             return None
 
-    def _new(self, path: Path) -> bytes:
-        with path.open("rb") as stream:
-            stream.seek(self._read[path])
-            block = stream.read(_CHUNK)
-        self._read[path] += len(block)
-        return block
-
     def send_signal(self, number: int) -> None:
         """Send it a signal, if it runs; not to its data workers."""
         if self.running and self._process is not None:
-            os.kill(self._process.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended, where SIGCHLD is ignored
+                os.kill(self._process.pid, number)
 
     def terminate(self) -> None:
         """Send SIGTERM to the rank and its data workers, unless it is about to leave."""
@@ -136,11 +169,12 @@ class RankProcess:
 
     def kill(self) -> None:
         """End what is left of the rank, its data workers included, and wait for the rank."""
+        with self._starting:
+            self._cancelled = True
         if self._process is None or self._process.returncode is not None:
             return
         self._send_to_group(signal.SIGKILL)
-        if self._waiter.ident is not None:  # else SIGTERM came in the middle of `start`
-            self._waiter.join()
+        self._thread.join()
         self._process.wait()
 
     def _send_to_group(self, number: signal.Signals) -> None:
@@ -268,8 +302,8 @@ class _RankMonitor:
             return EXIT_OK
         if self._port_taken:
             return None
-        if self._log_dir is None and 0 in self._ended and self._ended[0].code >= 0:
-            return self._ended[0].code
+        if self._log_dir is None and 0 in self._ended and self._ended[0].code > 0:
+            return self._ended[0].code  # it has said why
         return self._tell_failure()
 
     def _failed(self) -> list[_Ended]:
@@ -289,15 +323,21 @@ class _RankMonitor:
         time.sleep(self._ranks.poll_seconds)
 
     def _take_in_new(self) -> None:
-        """Relay what rank 0 has written, and note which ranks have ended."""
-        for rank, status in self._ranks.poll([rank for rank in range(self._world) if rank not in self._ended]):
-            self._last_lines[rank] = (self._last_lines[rank] + status.log)[-_SHOWN_BYTES:]
-            if rank == 0:
-                self._stderr.write(status.log)
-                self._stdout.write(status.output)
-            self._port_taken |= status.port_taken
-            if status.code is not None:
-                self._ended[rank] = _Ended(rank, status.code, time.time() - status.age)
+        """Relay what rank 0 has written, and note which ranks have ended. Of these all that they wrote is read."""
+        ranks = [rank for rank in range(self._world) if rank not in self._ended]
+        while ranks:
+            unread = []
+            for rank, status in self._ranks.poll(ranks):
+                self._last_lines[rank] = (self._last_lines[rank] + status.log)[-_SHOWN_BYTES:]
+                if rank == 0:
+                    self._stderr.write(status.log)
+                    self._stdout.write(status.output)
+                self._port_taken |= status.port_taken
+                if status.code is not None:
+                    self._ended.setdefault(rank, _Ended(rank, status.code, time.time() - status.age))
+                    if status.unread:
+                        unread.append(rank)
+            ranks = unread
 
     def _tell_failure(self) -> int:
         """Show which rank failed first, and its last lines; those of rank 0 were shown as they came."""

@@ -123,7 +123,8 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
         # A step that hangs, such as a collective without its partner, would otherwise ignore the request for ever.
         signal.setitimer(signal.ITIMER_REAL, seconds)
         if is_main_rank():  # os.write: a signal handler must not re-enter a stream that is being written to
-            os.write(2, b"interrupted: a checkpoint is saved after this step (once more: stop at once)\n")
+            when = b"a common step: this one, or one within about a second" if is_child() else b"this step"
+            os.write(2, b"interrupted: a checkpoint is saved after " + when + b" (once more: stop at once)\n")
 
     kinds = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.getsignal(number) for number in (*kinds, signal.SIGALRM)}

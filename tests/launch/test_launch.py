@@ -18,6 +18,7 @@ import pytest
 
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
+from nlpctl.launch import rank_monitor
 from nlpctl.launch.launch import launch, processes_wanted, rank_environment, without_launchers
 from nlpctl.runtime.device import usable_gpu
 from nlpctl.runtime.worker import is_alive
@@ -240,6 +241,98 @@ except KeyboardInterrupt:
         assert driver.returncode == 130 and "interrupted" in err and "Traceback" not in err
         assert sorted(path.name for path in ranks.folder.glob("*.told")) == ["0.told", "1.told"]
         ranks.assert_gone()
+
+
+@pytest.mark.parametrize(("end", "code"), [("os.kill(os.getpid(), signal.SIGKILL)", 1), ("sys.exit(note_exit(0))", 0)])
+def test_the_end_of_a_rank_is_seen_where_sigchld_is_ignored(ranks, end, code):
+    """As whoever started the command may have left it; the system then forgets exit codes."""
+    body = f"""
+from nlpctl.runtime.ranks import note_exit
+if rank == "1" or {code} == 0:
+    {end}
+time.sleep(600)
+"""
+    ignoring = "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n" + DRIVER
+    command = [sys.executable, "-c", ignoring, *ranks.program(body), str(ranks.folder)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    assert ("process 1 of 2 failed (it was killed or crashed)" in done.stderr) == (code == 1)
+    ranks.assert_gone()
+
+
+def test_sigterm_in_the_middle_of_a_start_leaves_no_rank(tmp_path, monkeypatch):
+    """Python raises KeyboardInterrupt between two lines: also when a process is there, and nobody knows of it yet."""
+    started = []
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, **more)
+            started.append(self.pid)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    script = tmp_path / "sleeps.py"
+    script.write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        launch([], 2, (), tmp_path / "logs", (str(script),))
+    assert len(started) == 1 and not is_alive(started[0])
+
+
+def test_a_rank_that_cannot_be_started_ends_those_before_it(tmp_path, monkeypatch):
+    started = []
+
+    class OneOnly(subprocess.Popen):
+        def __init__(self, *arguments, **more):
+            if started:
+                raise BlockingIOError(11, "Resource temporarily unavailable")
+            super().__init__(*arguments, **more)
+            started.append(self.pid)
+
+    monkeypatch.setattr(subprocess, "Popen", OneOnly)
+    with pytest.raises(BlockingIOError):
+        launch([], 2, (), tmp_path / "logs", ("-c", "import time; time.sleep(600)"))
+    assert len(started) == 1 and not is_alive(started[0])
+
+
+def test_all_output_arrives_however_much_it_is(ranks, capfd, monkeypatch):
+    """A poll reads a part of it; a rank that has ended is asked until nothing is left."""
+    monkeypatch.setattr(rank_monitor, "_CHUNK", 1000)
+    body = """
+while rank == "1" and not (folder / "written").exists():
+    time.sleep(0.01)
+print("x" * 50_000 + rank, flush=True)
+print("e" * 50_000, "the end of", rank, file=sys.stderr, flush=True)
+(folder / "written").touch()
+sys.exit(2 * int(rank))
+"""
+    assert ranks.launch(body) == 2
+    out, err = capfd.readouterr()
+    assert out == "x" * 50_000 + "0\n"
+    assert err.count("e" * 50_000 + " the end of 0\n") == 1
+    assert "process 1 of 2 failed (exit code 2)" in err and "e" * 50_000 + " the end of 1\n" in err
+
+
+def test_a_log_that_someone_removes(ranks, capfd):
+    """The ranks go on, and what they say is still read."""
+    body = """
+wait_for(1 - int(rank))
+if rank == "0":
+    for number in (0, 1):
+        (folder / "logs" / f"rank-{number}.log").unlink()
+    pathlib.Path(os.environ["NLPCTL_EXCHANGE"], "output").unlink()
+    print("a result", flush=True)
+    print("a note", file=sys.stderr, flush=True)
+    (folder / "removed").touch()
+    time.sleep(600)
+while not (folder / "removed").exists():
+    time.sleep(0.01)
+print("broken here", file=sys.stderr)
+sys.exit(2)
+"""
+    assert ranks.launch(body) == 2
+    out, err = capfd.readouterr()
+    assert out == "a result\n" and "a note\n" in err
+    assert "process 1 of 2 failed (exit code 2)" in err and "broken here\n" in err
 
 
 def test_processes_that_cannot_start_are_told(tmp_path, capfd):

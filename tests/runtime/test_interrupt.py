@@ -115,6 +115,12 @@ def test_one_process_tells_nobody(monkeypatch):
     assert stop.due()
 
 
+def test_several_processes_do_not_promise_to_stop_after_this_step(several, capfd):
+    with pytest.raises(KeyboardInterrupt), stops_later():
+        os.kill(os.getpid(), signal.SIGINT)
+    assert "a checkpoint is saved after a common step: this one, or one within about a second" in capfd.readouterr().err
+
+
 def test_whoever_does_not_stop_in_time_is_stopped():
     with pytest.raises(KeyboardInterrupt), stops_later(seconds=0.1):
         os.kill(os.getpid(), signal.SIGINT)
