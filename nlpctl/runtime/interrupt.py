@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from nlpctl.console import is_main_rank
-from nlpctl.runtime.ranks import is_child
+from nlpctl.runtime.ranks import EXCHANGE, is_child
 
 MOST_STEPS = 32  # without an exchange: steps may become slower, and STOP_SECONDS go on
 _EXCHANGE_SECONDS = 1.0
+_SAME_SECONDS = 1.0  # between two signals of one request
 STOP_SECONDS = 25.0  # seconds from the first signal to a forced stop; many systems kill after 30
 
 
@@ -110,14 +111,31 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
         yield stop
         return
     owner = os.getpid()
+    first: tuple[int, float] | None = None  # the first signal, and when (seconds of time.monotonic)
+
+    def is_second(number: int) -> bool:
+        """Whether a signal after the first is another request.
+
+        systemd and schedulers send SIGTERM to all processes at once. A rank that nlpctl started then gets it from them,
+        and SIGINT from nlpctl, which has got it too: the two are one request, in whatever order they come. A terminal's
+        Ctrl-C reaches nlpctl alone, which passes on the first as SIGINT, and after another ends the ranks by force.
+        """
+        assert first is not None
+        if EXCHANGE not in os.environ or number == first[0]:
+            return True
+        return number == signal.SIGTERM and time.monotonic() > first[1] + _SAME_SECONDS
 
     def ask(number: int, frame: FrameType | None) -> None:
         if os.getpid() != owner:  # in a data worker: Ctrl-C reaches it too, but its batches are still needed
             if number == signal.SIGTERM:
                 os._exit(128 + number)
             return
+        nonlocal first
         if stop.asked:
-            raise KeyboardInterrupt
+            if is_second(number):
+                raise KeyboardInterrupt
+            return
+        first = number, time.monotonic()
         stop.asked = True
         signal.signal(signal.SIGALRM, _interrupt)
         # A step that hangs, such as a collective without its partner, would otherwise ignore the request for ever.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from nlpctl.runtime import interrupt
 from nlpctl.runtime.interrupt import StopRequest, sigterm_interrupts, stops_later
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
@@ -119,6 +120,37 @@ def test_several_processes_do_not_promise_to_stop_after_this_step(several, capfd
     with pytest.raises(KeyboardInterrupt), stops_later():
         os.kill(os.getpid(), signal.SIGINT)
     assert "a checkpoint is saved after a common step: this one, or one within about a second" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kinds", [(signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGTERM)])
+def test_two_signals_of_one_request(kinds, monkeypatch):
+    """systemd asks a rank and nlpctl, which asks the rank. Without nlpctl above it they are two requests."""
+    reached = []
+    monkeypatch.setattr(interrupt, "_SAME_SECONDS", 600.0)
+    monkeypatch.setenv("NLPCTL_EXCHANGE", "/nowhere")
+    with pytest.raises(KeyboardInterrupt), stops_later():
+        for number in kinds:
+            os.kill(os.getpid(), number)
+        reached.append("the checkpoint")
+        os.kill(os.getpid(), kinds[0])
+        reached.append("too far")
+    monkeypatch.delenv("NLPCTL_EXCHANGE")
+    with pytest.raises(KeyboardInterrupt), stops_later():
+        for number in kinds:
+            os.kill(os.getpid(), number)
+        reached.append("too far")
+    assert reached == ["the checkpoint"]
+
+
+def test_a_rank_that_is_ended_by_force(monkeypatch):
+    """nlpctl sends SIGTERM after the SIGINT by which it asked."""
+    monkeypatch.setattr(interrupt, "_SAME_SECONDS", 0.0)
+    monkeypatch.setenv("NLPCTL_EXCHANGE", "/nowhere")
+    with pytest.raises(KeyboardInterrupt), stops_later():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("it was not ended")
 
 
 def test_whoever_does_not_stop_in_time_is_stopped():
