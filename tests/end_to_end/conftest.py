@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from command_lines import CommandLines, Started, needs_a_fresh_interpreter
+from ray_nodes import new_cluster
 from warm_python import read_at_import
 
 if TYPE_CHECKING:
@@ -156,10 +157,8 @@ def work(tmp_path_factory: pytest.TempPathFactory, with_paddle: CommandLines) ->
 def cluster() -> Iterator[Cluster]:
     """A Ray cluster on this machine: two nodes with a core each, beside a head that computes nothing. A test that
     takes a node away puts another one in its place."""
-    from ray.cluster_utils import Cluster
-
     os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")  # others may have taken this machine's memory
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    cluster = new_cluster()
     for _ in range(2):
         cluster.add_node(num_cpus=1)
     yield cluster

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from ray_nodes import new_cluster
 
 SWEEP = """\
 extends: recipe.yaml
@@ -188,9 +189,8 @@ def test_a_node_that_does_not_see_the_folder(work, recipe, base, tmp_path):
     unshare = ["unshare", "-m", "sh", "-c"]
     if subprocess.run([*unshare, f"mount -t tmpfs none {tmp_path}"], capture_output=True).returncode:
         pytest.skip("mount namespaces are not allowed here")
-    from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    cluster = new_cluster()
     try:
         ray = f"{sys.executable} -m ray.scripts.scripts start --address={cluster.address} --num-cpus=1 --block"
         command = f"mount -t tmpfs none {work.folder} && exec {ray}"

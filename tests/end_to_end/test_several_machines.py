@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ray_nodes import new_cluster
 
 from nlpctl.runtime.ranks import free_port
 
@@ -316,9 +317,8 @@ def apart(work, tmp_path) -> Iterator[object]:
     unshare = ["unshare", "-m", "sh", "-c"]
     if subprocess.run([*unshare, f"mount -t tmpfs none {tmp_path}"], capture_output=True).returncode:
         pytest.skip("mount namespaces are not allowed here")
-    from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    cluster = new_cluster()
     node = f"{sys.executable} -m ray.scripts.scripts start --address={cluster.address} --num-cpus=1 --block"
     command = f"mount -t tmpfs none {work / 'apart'} && exec {node}"
     nodes = []
