@@ -117,10 +117,10 @@ def train(
             refuse_meeting(master, node_rank)
         origin, given, own = None, [], None
         if more is not None:
-            from nlpctl.training.continued import longer, run_to_continue
+            from nlpctl.training.continued import overrides_for_more_epochs, run_to_continue
 
             origin, own = run_to_continue(recipe)
-            recipe, given = str(origin.run.path), longer(origin.recipe, origin.run.path, more)
+            recipe, given = str(origin.run.path), overrides_for_more_epochs(origin.recipe, origin.run.path, more)
         resolved = load_command_recipe(recipe, ctx, given)
         resolved = resolved if own is None else with_names_of(resolved, own)  # the user's recipe named it, not its run
         stack.enter_context(located(resolved))

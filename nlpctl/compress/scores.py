@@ -60,7 +60,7 @@ class CandidateScore:
     `size_mb`: graph files; `peak_mb`: of the process, with Paddle where its engine needs it; MB of 1024 x 1024 bytes.
     `seconds`: time of scoring. `drops`: quantiles, evenly spaced from 0 to 1, of the drop in points on resampled dev
     rows; None where the score cannot be resampled. `calibration`: what best/ gets in place of that of the network
-    (models/confidence.py).
+    (models/calibration.py).
     """
 
     candidate: str

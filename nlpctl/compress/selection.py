@@ -16,7 +16,7 @@ from nlpctl.compress.strategies import simplicity
 from nlpctl.compress.timing import RelativeSpeeds
 from nlpctl.files import staged_dir
 from nlpctl.layout import EXPORT_MANIFEST, REPORTS
-from nlpctl.models.confidence import Calibration, write_calibration
+from nlpctl.models.calibration import Calibration, write_calibration
 from nlpctl.models.export_folder import POINT, Check, Chosen, ExportManifest, Graph, read_manifest, write_manifest
 
 Target = Literal["throughput", "latency", "size"]

@@ -421,7 +421,7 @@ TRAINING_CHECKS: tuple[Check, ...] = (_optimizer, _reporters, _evaluation_steps)
 # -- checks of the user's code, which a recipe names as module:function ----------------------------
 
 
-def _form(recipe: Recipe) -> Iterator[Finding]:
+def _form_of_user_code(recipe: Recipe) -> Iterator[Finding]:
     for kind, name in named_code(recipe):
         if not FUNCTION.fullmatch(name):
             function = kind.key.rpartition(".")[2]
@@ -449,7 +449,7 @@ def _lonely_preprocessing(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, "preprocess_logits_for_metrics prepares for compute_metrics, which is not set", "set both")
 
 
-PART_CHECKS: tuple[Check, ...] = (_form, _own_optimizer, _lonely_preprocessing)
+PART_CHECKS: tuple[Check, ...] = (_form_of_user_code, _own_optimizer, _lonely_preprocessing)
 
 
 # -- checks of section search that need the rest of the recipe -------------------------------------
@@ -540,7 +540,7 @@ def _format_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
             yield Finding((key, "task"), message, f"it is for {_named(readers)}; convert the file to jsonl")
 
 
-def _its_own(recipe: Recipe) -> Iterator[Finding]:
+def _checks_of_the_task(recipe: Recipe) -> Iterator[Finding]:
     info = find_task(recipe.task)
     for check in info.checks if info is not None else ():
         yield from check(recipe)
@@ -594,7 +594,7 @@ def _tuning_has_data(recipe: Recipe) -> Iterator[Finding]:
 TASK_CHECKS: tuple[Check, ...] = (
     _keys_of_other_tasks,
     _format_of_other_tasks,
-    _its_own,
+    _checks_of_the_task,
     _balance,
     _tag_map_has_a_model,
     _weights_are_numbers,

@@ -21,7 +21,7 @@ from nlpctl.data.passthrough_columns import json_line
 from nlpctl.data.readers.lines import numbered_lines
 from nlpctl.data.readers.row import place
 from nlpctl.errors import UserError
-from nlpctl.experiments.series import Member, Series, TrainingRows
+from nlpctl.experiments.series import Series, SeriesRun, TrainingRows
 from nlpctl.files import (
     parse_json,
     regular,
@@ -86,7 +86,7 @@ def read_probabilities(file: Path) -> tuple[HeldOutProbabilities, tuple[str, ...
         raise UserError(f"the probabilities cannot be read ({error})", str(file), hint) from None
 
 
-def is_predicted(series: Series, member: Member) -> bool:
+def is_predicted(series: Series, member: SeriesRun) -> bool:
     """Whether the rows held out of a run are predicted."""
     return (series.folder / HELD / member.name / SCORES).is_file()
 

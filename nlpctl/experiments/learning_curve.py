@@ -26,7 +26,7 @@ from nlpctl.config.user_code import require_named
 from nlpctl.data.open_split import has_split
 from nlpctl.data.partition import cut
 from nlpctl.errors import UserError
-from nlpctl.experiments.series import Member, TrainingRows, open_series, read_rows, refuse_early, resolve_values
+from nlpctl.experiments.series import SeriesRun, TrainingRows, open_series, read_rows, refuse_early, resolve_values
 from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.layout import REPORT
 from nlpctl.names import listed
@@ -53,7 +53,7 @@ def learning_curve(
     resume: bool = False,
     overwrite: bool = False,
     command: Sequence[str] = (),
-) -> LearningCurve:
+) -> LearningCurveResult:
     """Train `repeats` runs on each of `shares` of the training rows, by default below the recipe's folder + "-curve".
 
     UserError as of `train`; also: too few rows or shares, or no score to draw. Interrupted: Ctrl-C.
@@ -87,7 +87,7 @@ def learning_curve(
         curve = fit(sizes, [values[runs] for runs in by_size])
         names = [member.name for member in members]
         scored = [(size, names[runs], values[runs]) for size, runs in zip(sizes, by_size, strict=True)]
-        found = learned(series.folder, split, metric, len(rows), scored, curve)
+        found = learning_curve_result(series.folder, split, metric, len(rows), scored, curve)
         write_json_atomic(series.folder / RESULT, console.json_ready(found.to_json()))
         write_text_atomic(series.folder / REPORT, curve_page(found, curve))
         series.finish()
@@ -110,17 +110,17 @@ def _sizes(shares: Sequence[float], total: int) -> list[int]:
     return sizes
 
 
-def _member(recipe: Recipe, rows: TrainingRows, size: int, seed: int) -> Member:
+def _member(recipe: Recipe, rows: TrainingRows, size: int, seed: int) -> SeriesRun:
     """A run on a draw of its own, stratified by label."""
     name = f"rows-{size}-seed-{seed}"
     if size == len(rows):
-        return Member(name, seed)
+        return SeriesRun(name, seed)
     group, together = recipe.data.columns.group, rows.rows.split_together
     drawn = cut(rows.read, {"shares": size}, seed, together=together, group_by=group)
-    return Member(name, seed, tuple(drawn["shares"]))
+    return SeriesRun(name, seed, tuple(drawn["shares"]))
 
 
-def _drawn(members: Sequence[Member], total: int) -> int:
+def _drawn(members: Sequence[SeriesRun], total: int) -> int:
     """The rows of one share's runs, their mean: where rows stay together, a draw has more or fewer than asked for."""
     return round(fmean(total if member.rows is None else len(member.rows) for member in members))
 
@@ -150,7 +150,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Curve:
+class FittedCurve:
     """`limit`, `factor`, `exponent`: float [1 + DRAWS], of the fit and then of the draws. `deviation`: the standard
     deviation of the score of one run, of each draw."""
 
@@ -191,7 +191,7 @@ class Curve:
         return float((self.factor[1:] > 0).mean())
 
 
-def fit(sizes: Sequence[int], scores: Sequence[Sequence[float]]) -> Curve:
+def fit(sizes: Sequence[int], scores: Sequence[Sequence[float]]) -> FittedCurve:
     """The curve of `scores`, those of the runs of each size. At least LEAST_SIZES sizes."""
     rows = np.asarray(sizes, np.float64)
     counts = np.array([len(each) for each in scores])
@@ -204,7 +204,7 @@ def fit(sizes: Sequence[int], scores: Sequence[Sequence[float]]) -> Curve:
     drawn = fitted + random.normal(size=(DRAWS, len(rows))) * deviation[:, None] / np.sqrt(counts)
     draws = _fitted(rows, drawn, counts)
     limit, factor, exponent = (np.concatenate([one, many]) for one, many in zip(first, draws, strict=True))
-    return Curve(limit, factor, exponent, np.concatenate([[spread], deviation]))
+    return FittedCurve(limit, factor, exponent, np.concatenate([[spread], deviation]))
 
 
 def _spread(scores: Sequence[Sequence[float]], residuals: np.ndarray) -> tuple[float, int]:
@@ -267,7 +267,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class LearningCurve:
+class LearningCurveResult:
     """What the curve says. `whole`: the expected score of all rows; `foretold`: the interval of one run's; `double`: of
     twice as many rows.
 
@@ -293,10 +293,10 @@ class LearningCurve:
         return {**asdict(self), "points": points, "report": self.folder / REPORT}
 
 
-def learned(
+def learning_curve_result(
     folder: Path, split: str, metric: str, rows: int, scored: Sequence[tuple[int, Sequence[str], Sequence[float]]],
-    curve: Curve,
-) -> LearningCurve:
+    curve: FittedCurve,
+) -> LearningCurveResult:
     """`scored`: the rows of each size, the names of its runs, and their scores; `rows`: how many there are in all."""
     points = tuple(Point(size, tuple(names), tuple(values), curve.score(size)[0]) for size, names, values in scored)
     needed, (low, high) = curve.rows_for(POINT, rows)
@@ -305,13 +305,13 @@ def learned(
     double, double_interval = curve.score(2 * rows)
     whole = curve.score(rows)[0]
     told = _told(curve, rows, more, ends, (double - whole, tuple(end - whole for end in double_interval)))
-    return LearningCurve(
+    return LearningCurveResult(
         folder, split, metric, rows, points, whole, curve.foretold(rows), double, double_interval, more, ends, told
     )
 
 
 def _told(
-    curve: Curve, rows: int, more: int | None, ends: tuple[int, int | None] | None, double: tuple[float, Any]
+    curve: FittedCurve, rows: int, more: int | None, ends: tuple[int, int | None] | None, double: tuple[float, Any]
 ) -> str:
     """How many more rows there must be for one more point; or that the runs cannot tell."""
     unsure = f"more runs ({option('repeats')}) or larger shares would narrow it"
@@ -332,7 +332,7 @@ _DRAWN = 80  # points of a line
 _BEYOND = 2  # times the rows there are
 
 
-def curve_page(result: LearningCurve, curve: Curve) -> str:
+def curve_page(result: LearningCurveResult, curve: FittedCurve) -> str:
     """The text of the page."""
     first = result.points[0].rows
     places = np.geomspace(first, _BEYOND * result.rows, _DRAWN).tolist()

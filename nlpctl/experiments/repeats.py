@@ -31,8 +31,8 @@ from nlpctl.experiments.held_out import (
 from nlpctl.experiments.repeats_report import Spread, as_json, repeats_page, spreads
 from nlpctl.experiments.series import (
     AGAIN,
-    Member,
     Series,
+    SeriesRun,
     TrainingRows,
     open_series,
     read_rows,
@@ -57,7 +57,7 @@ HeldOutRows = tuple[Sequence[int], int]  # rows by their indexes, and the number
 
 
 def train_side_by_side(
-    series: Series, slots: WorkerSlots, held_out: Callable[[Member], HeldOutRows | None], command: Sequence[str]
+    series: Series, slots: WorkerSlots, held_out: Callable[[SeriesRun], HeldOutRows | None], command: Sequence[str]
 ) -> None:
     """Train all members, each in a process at one of `slots`. `held_out`: the rows that a run predicts; None: none.
 
@@ -172,7 +172,7 @@ def _train_all(
     options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "own": OWN, "one_vocabulary": True}
     with open_series(recipe, rows, KIND, members, plan, **options) as series:
 
-        def held_out(member: Member) -> HeldOutRows | None:
+        def held_out(member: SeriesRun) -> HeldOutRows | None:
             if parts is None:
                 return None
             fold = members.index(member) % len(parts)
@@ -211,14 +211,14 @@ def _folds(recipe: Recipe, rows: TrainingRows, count: int) -> list[list[int]]:
     return fold_rows(rows.read, count, recipe.training.seed, together=together, group_by=group, near=NEAR)
 
 
-def _members(parts: Sequence[Sequence[int]] | None, seeds: Sequence[int], count: int) -> list[Member]:
+def _members(parts: Sequence[Sequence[int]] | None, seeds: Sequence[int], count: int) -> list[SeriesRun]:
     if parts is None:
-        return [Member(f"seed-{seed}", seed) for seed in seeds]
+        return [SeriesRun(f"seed-{seed}", seed) for seed in seeds]
     taken = [tuple(sorted({*range(count)} - {*part})) for part in parts]
-    return [Member(fold_name(seed, fold, seeds), seed, own) for seed in seeds for fold, own in enumerate(taken)]
+    return [SeriesRun(fold_name(seed, fold, seeds), seed, own) for seed in seeds for fold, own in enumerate(taken)]
 
 
-def _train_here(series: Series, held_out: Callable[[Member], HeldOutRows | None], command: Sequence[str]) -> None:
+def _train_here(series: Series, held_out: Callable[[SeriesRun], HeldOutRows | None], command: Sequence[str]) -> None:
     """Train all members, one after the other. `held_out`: as of `train_side_by_side`."""
     for member in series.members:
         series.train(member, command)

@@ -292,7 +292,7 @@ def data_files(recipe: Recipe, rows: TaskRows, train: RowSource) -> tuple[Path, 
 
 
 @dataclass(frozen=True)
-class Member:
+class SeriesRun:
     """One training: its name, its seed, and the training rows that it takes; None: all of them."""
 
     name: str
@@ -304,15 +304,15 @@ class Series:
     """The folder of several trainings; made by `open_series`."""
 
     def __init__(
-        self, recipe: Recipe, rows: TrainingRows, folder: Path, members: Sequence[Member], one_vocabulary: bool
+        self, recipe: Recipe, rows: TrainingRows, folder: Path, members: Sequence[SeriesRun], one_vocabulary: bool
     ):
         self.recipe, self.rows, self.folder, self.members = recipe, rows, folder, tuple(members)
         self._one_vocabulary = one_vocabulary
 
-    def run(self, member: Member) -> RunDirectory:
+    def run(self, member: SeriesRun) -> RunDirectory:
         return RunDirectory(self.folder / member.name)
 
-    def train(self, member: Member, command: Sequence[str] = ()) -> RunDirectory:
+    def train(self, member: SeriesRun, command: Sequence[str] = ()) -> RunDirectory:
         """Train `member`, or go on with its training; a finished one is kept. Errors as of `nlpctl train`."""
         run = self.run(member)
         if not run.is_finished:
@@ -320,11 +320,11 @@ class Series:
             train_member(self.member_recipe(member), command)
         return run
 
-    def place(self, member: Member) -> str:
+    def place(self, member: SeriesRun) -> str:
         """Which of the runs it is, in words."""
         return f"run {self.members.index(member) + 1} of {len(self.members)}"
 
-    def member_recipe(self, member: Member) -> Recipe:
+    def member_recipe(self, member: SeriesRun) -> Recipe:
         """The recipe of a run: the series' own with its seed, its rows, and the label set of all rows."""
         folder, data = self.folder / member.name, self.recipe.data
         if len(self.rows.labels) and data.labels is None:  # its rows may lack a label that the others have
@@ -356,7 +356,7 @@ class Series:
             _write(file, "".join(f"{entry}\n" for entry in entries).encode())
         return replace(model, from_scratch=replace(scratch, vocabulary=str(file)))
 
-    def _files(self, member: Member) -> dict[str, Any]:
+    def _files(self, member: SeriesRun) -> dict[str, Any]:
         """The values of section data for a run with rows of its own. Missing files are written."""
         assert member.rows is not None, "a run of all rows reads the files of the recipe"
         train = self._written(f"train-{_rows_name(member)}", member.rows)
@@ -404,7 +404,7 @@ def train_member(recipe: Recipe, command: Sequence[str]) -> None:
         raise type(error)(first.message, first.where, AGAIN) from error
 
 
-def _rows_name(member: Member) -> str:
+def _rows_name(member: SeriesRun) -> str:
     """What the file of a run's rows is called: the same for runs that differ in their seeds alone."""
     return member.name.removeprefix(f"seed-{member.seed}-")
 
@@ -434,7 +434,7 @@ def open_series(
     recipe: Recipe,
     rows: TrainingRows,
     kind: str,
-    members: Sequence[Member],
+    members: Sequence[SeriesRun],
     plan: Mapping[str, Any],
     *,
     resume: bool,

@@ -17,7 +17,7 @@ from nlpctl.engines.choice import Choice, open_choice, runnable_here
 from nlpctl.engines.speeds import reason_of, time_choices
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.errors import Interrupted, UserError
-from nlpctl.models.confidence import Calibration
+from nlpctl.models.calibration import Calibration
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.export_folder import DevScores, ExportManifest
 from nlpctl.runtime.process import ProcessSetup

@@ -31,7 +31,7 @@ from nlpctl.files import writing
 from nlpctl.graphs.graph_files import ONNX, ONNX_FP16, PREFIX
 from nlpctl.graphs.onnx import is_own_onnx, write_fp16, write_onnx_graph, write_onnx_gru
 from nlpctl.graphs.to_static import input_specs, write_paddle_graph
-from nlpctl.models.confidence import write_calibration
+from nlpctl.models.calibration import write_calibration
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec, write_manifest
 from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.model_manifest import weights_sum

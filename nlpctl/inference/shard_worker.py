@@ -20,7 +20,7 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.inference.open_model import open_trained_model, set_up_to_answer
 from nlpctl.inference.predict import PredictionRun
 from nlpctl.inference.shard_folder import VECTORS, PartNote, ShardFolder
-from nlpctl.models.confidence import Calibration
+from nlpctl.models.calibration import Calibration
 from nlpctl.runtime.worker import RemoteProcess, child_main, log_to
 from nlpctl.runtime.worker_pool import WorkerPool, answering
 from nlpctl.runtime.worker_slots import ParallelConfig, shares, worker_slots

@@ -3,7 +3,7 @@
     with Peers(place, wait) as peers:          # from here on this process is quiet, unless it is rank 0
         peers.take_card(devices, device)       # before Paddle is imported
         peers.agree(facts, equal)              # all are here and alike, and Paddle's variables are set
-        with peers.led(taken): ...             # rank 0 takes the run directory, then all of them train
+        with peers.following_rank_0(taken): ...   # rank 0 takes the run directory, then all of them train
 
 They meet in a store of Paddle (TCPStore), which rank 0 opens at the address that all of them were given. Until they
 compute together, an error of one ends all of them with its message. Later Paddle's processes wait for one that has
@@ -48,7 +48,7 @@ _FAILURE, _WORLD, _VERDICT, _LEFT, _BEGUN = "failure", "world", "verdict", "left
 
 
 @dataclass(frozen=True)
-class Member:
+class PeerInfo:
     """One process of the training, and what it has told of itself."""
 
     rank: int
@@ -59,7 +59,7 @@ class Member:
     def __str__(self) -> str:
         return f"process {self.rank} ({self.host})"
 
-    def differences(self, other: Member, equal: Sequence[str]) -> list[Problem]:
+    def differences(self, other: PeerInfo, equal: Sequence[str]) -> list[Problem]:
         """A problem for each of the facts `equal`, which are mappings, in which `other` differs from this one."""
         return differences(self.facts, other.facts, equal, (str(self), str(other)))
 
@@ -72,7 +72,7 @@ class Peers:
         if not 0 <= wait <= _MOST_WAIT:
             raise UserError(f"{wait:g} is no number of seconds to wait", "@[wait]", f"give 0 to {_MOST_WAIT:,}, a year")
         self.place, self.wait = place, wait
-        self.members: list[Member] = []  # all processes in their order, once they agree
+        self.members: list[PeerInfo] = []  # all processes in their order, once they agree
         self._store: Any = None
         self._token = uuid.uuid4().hex  # tells this process from another one of its number
         self._theirs: NlpctlError | None = None  # the error of another process, which ended this one
@@ -159,11 +159,11 @@ class Peers:
             verdict = self._get(_VERDICT)
         if verdict["problems"]:
             self._raise_theirs(UserError(problems=[Problem(**each) for each in verdict["problems"]]))
-        self.members = [Member(**each, facts=members[each["rank"]].facts if self.first else {})
+        self.members = [PeerInfo(**each, facts=members[each["rank"]].facts if self.first else {})
                         for each in verdict["members"]]  # fmt: skip
         self._set_variables(verdict["port"])
 
-    def _gathered(self) -> list[Member]:
+    def _gathered(self) -> list[PeerInfo]:
         """What all processes have told, in their order. UserError for those who are missing after `wait` seconds."""
         begun = noted = time.monotonic()
         missing = list(range(1, self.place.world))
@@ -180,9 +180,9 @@ class Peers:
                 console.note(f"still waiting for processes {names}")
             time.sleep(_AGAIN_SECONDS)
         said = [self._get(f"process {rank}") for rank in range(self.place.world)]
-        return [Member(rank, each["host"], each["address"], each["facts"]) for rank, each in enumerate(said)]
+        return [PeerInfo(rank, each["host"], each["address"], each["facts"]) for rank, each in enumerate(said)]
 
-    def _compare(self, members: Sequence[Member], equal: Sequence[str]) -> dict[str, Any]:
+    def _compare(self, members: Sequence[PeerInfo], equal: Sequence[str]) -> dict[str, Any]:
         """What rank 0 sends to the others: the problems, all members, and the port for Paddle's own store."""
         problems = [problem for member in members[1:] for problem in members[0].differences(member, equal)]
         # Without the facts: of thousands of files, they would be megabytes for each.
@@ -212,7 +212,7 @@ class Peers:
     # -- the run -------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def led(self, taken: AbstractContextManager[bool], identity: Callable[[], str]) -> Iterator[bool]:
+    def following_rank_0(self, taken: AbstractContextManager[bool], identity: Callable[[], str]) -> Iterator[bool]:
         """Around the training: rank 0 enters `taken`, which takes the run directory, before the others go on.
 
         Gives what `taken` gives. `identity`: a text of the run directory that no other has. UserError if a process

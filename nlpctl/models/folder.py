@@ -4,7 +4,7 @@
     vocab.txt tokenizer_config.json ...  the tokenizer
     labels.json                          {"labels": ["neg", "pos"]}, index = id
     task.json                            the task, and how text was turned into input
-    calibration.json                     how probable its answers really are (models/confidence.py), where that is known
+    calibration.json                     how probable its answers really are, where known (models/calibration.py)
     manifest.json                        size and SHA-256 of all of these (models/model_manifest.py)
 
 Checkpoints are model folders too. config/ reads task.json by itself, since it may not import this.
@@ -26,7 +26,7 @@ from nlpctl.config.task_file import COPIED, TaskFile, kept_keys
 from nlpctl.documents import Document, left_out
 from nlpctl.errors import UserError
 from nlpctl.layout import CALIBRATION, LABELS, TASK
-from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
+from nlpctl.models.calibration import Calibration, read_calibration, write_calibration
 from nlpctl.models.model_manifest import changing, write_model_sums
 from nlpctl.models.source import CONFIG_FILES, read_config
 

@@ -22,8 +22,8 @@ from nlpctl.models.add_tokens import (
     vocabulary_parameters,
 )
 from nlpctl.models.assign import Rules, assign, with_prefix
+from nlpctl.models.calibration import Calibration
 from nlpctl.models.changes import Changes, change_parameters
-from nlpctl.models.confidence import Calibration
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.extend import KEY as TAG_MAP
 from nlpctl.models.extend import Extension, extend_head, learnt_tags

@@ -23,7 +23,7 @@ from nlpctl.files import write_json_atomic, writing
 from nlpctl.inference.open_model import find_model
 from nlpctl.inference.seen_rows import warn_of_trained_rows
 from nlpctl.layout import CALIBRATION, CONFIDENCE, ECE, MODEL, is_run
-from nlpctl.models.confidence import Calibration, write_calibration
+from nlpctl.models.calibration import Calibration, write_calibration
 from nlpctl.models.export_folder import read_checked_manifest, write_manifest
 from nlpctl.models.folder import calibrate_model
 from nlpctl.models.source import resolve_source

@@ -104,13 +104,13 @@ Answer = Callable[[Sequence[Any]], list[dict[str, Any]]]  # rows, including bad 
 Size = Callable[[Any], int]  # of a row; grows with the time it takes
 StreamsOf = Callable[[], Streams]  # of the engine that answers now
 WINDOW = 4  # batches taken from the queue together
-CROWDS = 32  # times that more requests than streams met before these are opened: that loads the graph again
+OVERLOADS = 32  # times that more requests than streams met before these are opened: that loads the graph again
 _LONGEST_RETRY = 60  # seconds of Retry-After
 BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 @dataclass(eq=False)
-class _Waiting:
+class _Pending:
     """A request in the queue, or in the engine. `future`: gets its answers."""
 
     rows: Sequence[Any]
@@ -151,11 +151,14 @@ class Batcher:
         `answer` is called in several threads at once if `streams` are several.
         """
         self._answer, self._size, self._settings, self._report = answer, size, settings, report
-        self._queue: deque[_Waiting] = deque()
-        self._planned: deque[Sequence[_Waiting]] = deque()  # batches that were taken from the queue
+        self._queue: deque[_Pending] = deque()
+        self._planned: deque[Sequence[_Pending]] = deque()  # batches that were taken from the queue
         self._changed = asyncio.Event()  # a request came, or a batch was computed
-        self._whole = self._beside = _Threads()
-        self._streams, self._followed, self._crowds = streams, ONE_STREAM, 0
+        self._single_stream = _Threads()  # a batch at a time on all processors
+        self._side_by_side = self._single_stream  # after _follow_engine: a stream per batch
+        self._streams = streams  # gives the streams of the engine that answers now
+        self._opened_streams = ONE_STREAM  # those that _side_by_side has, or is to have
+        self._overloads = 0  # plans made while more requests than streams were unanswered
         self._running: dict[asyncio.Task[None], _Threads] = {}  # a task per batch
         self._task: asyncio.Task[None] | None = None
         self._defect: BaseException | None = None  # why nothing is answered any more
@@ -191,7 +194,7 @@ class Batcher:
             self._task.cancel()
         own = [each for each in (self._task, self._opening, *self._running) if each is not None]
         await asyncio.gather(*own, return_exceptions=True)
-        for threads in {self._whole, self._beside}:
+        for threads in {self._single_stream, self._side_by_side}:
             threads.close()
 
     @property
@@ -213,21 +216,21 @@ class Batcher:
         """
         self.check_room(len(rows))
         sizes = list(map(self._size, rows))
-        waiting = _Waiting(rows, max(sizes), sum(sizes), asyncio.get_running_loop().create_future())
-        self._queue.append(waiting)
+        pending = _Pending(rows, max(sizes), sum(sizes), asyncio.get_running_loop().create_future())
+        self._queue.append(pending)
         self._waiting_rows += len(rows)
-        self._unfinished += waiting.size
+        self._unfinished += pending.size
         self._unanswered += 1
         self._changed.set()
         try:
-            return await waiting.future
+            return await pending.future
         finally:
             self._unanswered -= 1
-            if not waiting.taken:
+            if not pending.taken:
                 # The sender has disconnected before the engine took its rows.
-                self._queue.remove(waiting)
+                self._queue.remove(pending)
                 self._waiting_rows -= len(rows)
-                self._unfinished -= waiting.size
+                self._unfinished -= pending.size
 
     async def _run(self) -> None:
         while True:
@@ -252,10 +255,10 @@ class Batcher:
 
     def _free(self) -> _Threads | None:
         """Who can take a batch now: a stream if there are more requests than streams, else the whole engine."""
-        beside, running = self._beside, self._running.values()
-        if beside is not self._whole and self._unanswered > beside.streams.count:
+        beside, running = self._side_by_side, self._running.values()
+        if beside is not self._single_stream and self._unanswered > beside.streams.count:
             return beside if len(running) < beside.streams.count else None
-        return None if self._whole in running else self._whole
+        return None if self._single_stream in running else self._single_stream
 
     def _left_to_gather(self) -> float:
         """Seconds until the batch is to start: it is full, or `batch_wait` seconds after its first request came."""
@@ -269,13 +272,13 @@ class Batcher:
         # Sorted within what was taken together only, so a long request never waits for ever behind short ones.
         ordered = sorted(self._take(), key=lambda each: each.longest)
         rows, sizes = [len(each.rows) for each in ordered], [each.longest for each in ordered]
-        free = 1 if threads is self._whole else threads.streams.count - len(self._running)
+        free = 1 if threads is self._single_stream else threads.streams.count - len(self._running)
         most = min(self._settings.batch_size, math.ceil(sum(rows) / free))  # something for each
         self._planned += [ordered[start:end] for start, end in pairwise([0, *threads.costs.divide(rows, sizes, most)])]
 
-    def _take(self) -> list[_Waiting]:
+    def _take(self) -> list[_Pending]:
         """The first requests of the queue, as many as fit into WINDOW batches; a larger request goes alone."""
-        taken: list[_Waiting] = []
+        taken: list[_Pending] = []
         rows = 0
         while self._queue and (not taken or rows + len(self._queue[0].rows) <= WINDOW * self._settings.batch_size):
             taken.append(self._queue.popleft())
@@ -285,7 +288,7 @@ class Batcher:
         self._computed_rows += rows
         return taken
 
-    def _start(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
+    def _start(self, batch: Sequence[_Pending], threads: _Threads) -> None:
         if not self._running:
             self._busy_since = time.monotonic()
         self._begun += sum(each.size for each in batch)
@@ -293,7 +296,7 @@ class Batcher:
         self._running[task] = threads
         task.add_done_callback(self._ended)
 
-    async def _compute(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
+    async def _compute(self, batch: Sequence[_Pending], threads: _Threads) -> None:
         try:
             if left := [each for each in batch if not each.future.done()]:  # the other senders have disconnected
                 await self._answer_together(left, threads)
@@ -303,7 +306,7 @@ class Batcher:
             self._unfinished -= size
             self._begun -= size
 
-    async def _answer_together(self, batch: Sequence[_Waiting], threads: _Threads) -> None:
+    async def _answer_together(self, batch: Sequence[_Pending], threads: _Threads) -> None:
         started = time.monotonic()
         for each in batch:
             self.wait_seconds.observe(started - each.since)
@@ -333,29 +336,29 @@ class Batcher:
         self._defect = error
         if self._task is not None:
             self._task.cancel()
-        for waiting in [*self._queue, *(each for batch in self._planned for each in batch)]:
-            if not waiting.future.done():
-                waiting.future.set_exception(failed(error))
+        for pending in [*self._queue, *(each for batch in self._planned for each in batch)]:
+            if not pending.future.done():
+                pending.future.set_exception(failed(error))
         self._report(error)
 
     def _follow_engine(self) -> None:
         """Open the streams of the engine that answers now, in a thread of their own, once that pays."""
         streams = self._streams()
-        self._crowds += self._unanswered > streams.count
-        if self._crowds > CROWDS and streams is not self._followed and self._opening is None:
-            self._followed = streams
+        self._overloads += self._unanswered > streams.count
+        if self._overloads > OVERLOADS and streams is not self._opened_streams and self._opening is None:
+            self._opened_streams = streams
             self._opening = asyncio.create_task(self._open(streams))
 
     async def _open(self, streams: Streams) -> None:
-        last, self._beside = self._beside, self._whole
+        last, self._side_by_side = self._side_by_side, self._single_stream
         try:
-            if last is not self._whole:
+            if last is not self._single_stream:
                 while users := [task for task, threads in self._running.items() if threads is last]:
                     await asyncio.wait(users)
                 await asyncio.to_thread(last.close)
             if streams.count > 1:
                 with suppress(Exception):  # no memory: the whole engine goes on answering
-                    self._beside = await asyncio.to_thread(_Threads, streams)
+                    self._side_by_side = await asyncio.to_thread(_Threads, streams)
         finally:
             self._opening = None
             self._changed.set()
@@ -385,15 +388,15 @@ class Batcher:
         self._busy_since = now
         self._rate = self._latest_rows / max(self._latest_seconds, 1e-6)
 
-    def _finish(self, batch: Sequence[_Waiting], results: Sequence[list[dict[str, Any]] | Exception]) -> None:
-        for waiting, result in zip(batch, results, strict=True):
-            if waiting.future.done():  # its sender has disconnected
+    def _finish(self, batch: Sequence[_Pending], results: Sequence[list[dict[str, Any]] | Exception]) -> None:
+        for pending, result in zip(batch, results, strict=True):
+            if pending.future.done():  # its sender has disconnected
                 continue
             if isinstance(result, Exception):
-                waiting.future.set_exception(_refusal(result))
+                pending.future.set_exception(_refusal(result))
             else:
                 self.rows.add(len(result))
-                waiting.future.set_result(result)
+                pending.future.set_result(result)
         for result in results:  # last: nobody waits for it
             if isinstance(result, Exception) and not isinstance(result, UserError):
                 self.failures.add()
@@ -406,7 +409,7 @@ class Batcher:
         unknown.
         """
         rows = self._waiting_rows + self._computed_rows
-        threads = self._beside if self._unanswered > self._beside.streams.count else self._whole
+        threads = self._side_by_side if self._unanswered > self._side_by_side.streams.count else self._single_stream
         running = threads.costs.seconds(len(self._running), self._begun)
         queued = threads.costs.seconds(math.ceil(rows / self._settings.batch_size), self._unfinished - self._begun)
         if running is None or queued is None:

@@ -23,7 +23,7 @@ from nlpctl.data.rows.examples import FeatureList
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.errors import UserError
-from nlpctl.models.confidence import Calibration
+from nlpctl.models.calibration import Calibration
 from nlpctl.models.families import Head
 from nlpctl.models.head_labels import wanted_labels
 from nlpctl.tasks.confidence import Confidences

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.models.confidence import LARGEST, LOGISTIC, TEMPERATURE, Calibration
+from nlpctl.models.calibration import LARGEST, LOGISTIC, TEMPERATURE, Calibration
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.confidence import Confidences, ece, margins
 

@@ -2,7 +2,7 @@
 
 A decision is the label of a row, an answer, or one of the labels or entities that were found; its confidence is the
 probability in the answer. A task turns the predictions of a split into `Confidences`; the rest is common to all
-tasks. Calibration (models/confidence.py) changes probabilities and no decision.
+tasks. Calibration (models/calibration.py) changes probabilities and no decision.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from nlpctl.errors import UserError
 from nlpctl.layout import CALIBRATION, CONFIDENCE, ECE
-from nlpctl.models.confidence import Calibration
+from nlpctl.models.calibration import Calibration
 
 DIGITS = 6  # decimals of the probabilities in answers
 BINS = 15
@@ -98,7 +98,7 @@ def confidence_report(decisions: Confidences | None, before: Confidences | None)
 # -- calibrated probabilities ----------------------------------------------------------------------
 
 
-def numbers(calibration: Calibration, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+def scales_and_shifts(calibration: Calibration, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Scale and shift of each of `names`: float64 [names] both. UserError: the calibration is of other names."""
     if not calibration.names:
         return np.full(len(names), calibration.scales[0]), np.full(len(names), calibration.shifts[0])
@@ -113,7 +113,7 @@ def numbers(calibration: Calibration, names: Sequence[str]) -> tuple[np.ndarray,
 
 def temperature_scaled(logits: np.ndarray, calibration: Calibration, names: Sequence[str]) -> np.ndarray:
     """Logits [rows, labels] as a calibration scales each row, which leaves the order of its labels; float64."""
-    scales, _ = numbers(calibration, names)
+    scales, _ = scales_and_shifts(calibration, names)
     of_rows = scales[logits.argmax(-1)]
     if calibration.power:
         of_rows = of_rows * np.exp(calibration.power * margins(logits))

@@ -1,6 +1,6 @@
 """Whether the scores of a model say that it is degenerate, and so of no use: it answers all rows alike, or never right.
 
-Also what is said of such scores where it was not just trained (training/learning.py says more). Imports no Paddle.
+Also what is said of such scores where it was not just trained (training/plateau.py says more). Imports no Paddle.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ import numpy as np
 from nlpctl.data.batches.collate import Collator
 from nlpctl.data.rows.multi_label_rows import MultiLabelExample, ancestor_ids, ancestors, depth
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.models.confidence import Calibration
+from nlpctl.models.calibration import Calibration
 from nlpctl.tasks.base import Mistake
-from nlpctl.tasks.confidence import Confidences, numbers, sigmoid
+from nlpctl.tasks.confidence import Confidences, scales_and_shifts, sigmoid
 from nlpctl.tasks.losses import label_losses
 from nlpctl.tasks.sequence_classification import (
     LEAST,
@@ -148,7 +148,7 @@ class MultiLabelClassification(TextClassification):
     def _answer_probabilities(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
         if self.calibration is None:
             return _probabilities(predictions)
-        scales, shifts = numbers(self.calibration, self.labels.names)
+        scales, shifts = scales_and_shifts(self.calibration, self.labels.names)
         return sigmoid(stacked(predictions) * scales + shifts)
 
     def _chosen(self, probabilities: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ from nlpctl.data.rows.question_rows import QuestionExample
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.piece_spans import Pieces, read_pieces
 from nlpctl.data.text.word_spans import is_ideograph
-from nlpctl.models.confidence import Calibration
+from nlpctl.models.calibration import Calibration
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Mistake, Task
 from nlpctl.tasks.confidence import DIGITS, Confidences

@@ -14,7 +14,7 @@ from nlpctl.data.batches.collate import Collator
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.text_rows import TextExample, TextOrPair
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.models.confidence import Calibration
+from nlpctl.models.calibration import Calibration
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Mistake, Task, Texts
 from nlpctl.tasks.confidence import DIGITS, Confidences, temperature_scaled

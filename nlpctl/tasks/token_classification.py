@@ -17,11 +17,11 @@ from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.tag_scheme import OUTSIDE, UNTYPED, Span, TagScheme, answers_words, detect_scheme, wanted_entities
 from nlpctl.data.rows.tagged_rows import TaggedExample
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.models.confidence import Calibration
+from nlpctl.models.calibration import Calibration
 from nlpctl.models.families import Head
 from nlpctl.models.viterbi import logarithms, marginals, path_steps, viterbi
 from nlpctl.tasks.base import Mistake, Task
-from nlpctl.tasks.confidence import DIGITS, Confidences, log_odds, numbers, sigmoid
+from nlpctl.tasks.confidence import DIGITS, Confidences, log_odds, scales_and_shifts, sigmoid
 from nlpctl.tasks.sequence_classification import softmax
 from nlpctl.tasks.tallies import Tallies, make_tallies
 from nlpctl.tasks.term_dictionary import TermDictionary
@@ -290,7 +290,7 @@ class TokenClassification(Task):
         odds = np.exp(np.minimum(steps[starts, 0] + sums[ends + 1] - sums[starts + 1] + last, 0.0))
         if self.calibration is not None:
             types = self._types()
-            scales, shifts = numbers(self.calibration, types)
+            scales, shifts = scales_and_shifts(self.calibration, types)
             kinds = np.array([types.index(span.type) if span.type in types else -1 for span in given])
             known = kinds >= 0  # what lies outside was not fitted
             odds[known] = sigmoid(log_odds(odds[known]) * scales[kinds[known]] + shifts[kinds[known]])

@@ -145,7 +145,7 @@ def run_to_continue(source: str) -> tuple[Finished, Recipe | None]:
     return finished_run(run, recipe_of(run.path)), recipe
 
 
-def longer(recipe: Recipe, run: Path, more: int) -> list[Override]:
+def overrides_for_more_epochs(recipe: Recipe, run: Path, more: int) -> list[Override]:
     """The changes of the recipe of `run` for `more` epochs; more steps where it counts steps (training.max_steps).
 
     The folder of the new run is named after the total: outputs/quickstart-13-epochs.

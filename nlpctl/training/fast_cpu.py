@@ -190,8 +190,11 @@ def attend(
         attn_mask = transformer._convert_attention_mask(attn_mask, query.dtype)
     given = [query, key, value, *([] if attn_mask is None else [attn_mask])]
     plain = cache is None and not layer.need_weights and all(each.ndim == 3 for each in given[:3])
-    paddles = all(getattr(type(layer), name) is each and name not in vars(layer) for name, each in _STEPS.items())
-    if not plain or not paddles or not _covered(*given) or not _of_one_size(layer, query, key, value, attn_mask):
+    unchanged_steps = all(
+        getattr(type(layer), name) is each and name not in vars(layer) for name, each in _STEPS.items()
+    )
+    usual = plain and unchanged_steps and _covered(*given)
+    if not usual or not _shapes_agree(layer, query, key, value, attn_mask):
         return _attend(layer, query, key, value, attn_mask, cache)
     drop = None
     q, k, v = layer.q_proj(query), layer.k_proj(key), layer.v_proj(value)
@@ -220,7 +223,7 @@ def _of_a_layer(weight: paddle.Tensor, bias: paddle.Tensor | None) -> bool:
     return weight.ndim == 2 and (bias is None or bias.shape == weight.shape[1:])
 
 
-def _of_one_size(layer: Any, query: Any, key: Any, value: Any, mask: paddle.Tensor | None) -> bool:
+def _shapes_agree(layer: Any, query: Any, key: Any, value: Any, mask: paddle.Tensor | None) -> bool:
     """Whether shapes agree, but for a mask that is repeated and gets no gradient."""
     if not query.shape[0] == key.shape[0] == value.shape[0] or key.shape[1] != value.shape[1]:
         return False

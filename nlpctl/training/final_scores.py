@@ -30,7 +30,7 @@ from nlpctl.tasks.intervals import full_report
 from nlpctl.tasks.slices import slices_of_run
 from nlpctl.tasks.tallies import save_tallies
 from nlpctl.training.dev_scores import UserMetrics
-from nlpctl.training.learning import warn_if_useless
+from nlpctl.training.plateau import warn_if_useless
 from nlpctl.training.prepare import PreparedTraining
 
 MOST = 50  # most rows in mistakes.json

@@ -14,7 +14,7 @@ from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl.config.schema import GuardsSection
 from nlpctl.models.parameters import named
-from nlpctl.training.learning import LossMonitor, Plateau
+from nlpctl.training.plateau import LossMonitor, Plateau
 
 FIRST, RECENT = 20, 100  # steps whose median is the usual value
 

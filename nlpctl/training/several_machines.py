@@ -61,7 +61,9 @@ def agree(peers: Peers, recipe: Recipe, data: TrainingData, device: str) -> None
     console.note(f"{len(peers.members)} processes: {', '.join(member.host for member in peers.members)}")
 
 
-def led(peers: Peers, taken: AbstractContextManager[bool], run: RunDirectory) -> AbstractContextManager[bool]:
+def rank_0_takes_folder(
+    peers: Peers, taken: AbstractContextManager[bool], run: RunDirectory
+) -> AbstractContextManager[bool]:
     """Around the training: rank 0 enters `taken`, and the others go on when they see the same run."""
 
     def identity() -> str:
@@ -70,7 +72,7 @@ def led(peers: Peers, taken: AbstractContextManager[bool], run: RunDirectory) ->
         manifest = run.read_manifest()
         return f"{manifest.host} {manifest.pid} {manifest.started} {len(manifest.resumed)}"
 
-    return peers.led(taken, identity)
+    return peers.following_rank_0(taken, identity)
 
 
 def refuse_nproc(recipe: Recipe) -> None:

@@ -35,7 +35,7 @@ from nlpctl.training.early_stopping import TrialPruner
 from nlpctl.training.processes import read_and_check_splits, train_in_processes
 from nlpctl.training.refusals import check_before_reading
 from nlpctl.training.run_setup import TrainOptions, open_run
-from nlpctl.training.several_machines import agree, led
+from nlpctl.training.several_machines import agree, rank_0_takes_folder
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _train_in_this_process(
             else open_run(recipe, run, options, data, device=device, processes=setup.world_size)
         )  # fmt: skip
         if peers is not None:
-            taken = led(peers, taken, run)
+            taken = rank_0_takes_folder(peers, taken, run)
         with taken as goes_on:
             if goes_on and run.last_checkpoint() is None:
                 console.note(f"no checkpoint in {run.path}: starting from the beginning")
@@ -193,7 +193,7 @@ def _run_steps(trainer: RecipeTrainer) -> None:
     from nlpctl.training.diagnosis import diagnosed
     from nlpctl.training.fast_cpu import fast_cpu
     from nlpctl.training.guards import BadStep
-    from nlpctl.training.watchdog import watched
+    from nlpctl.training.watchdog import watched_for_progress
 
     recipe, network = trainer.recipe, trainer.loaded.network
     minutes = recipe.runtime.watchdog_minutes
@@ -201,7 +201,7 @@ def _run_steps(trainer: RecipeTrainer) -> None:
         user_code_blamed(recipe),
         lost_worker_as_error(),
         stops_later() as stop,  # Ctrl-C waits for the end of a step
-        watched(trainer.model, minutes, trainer.events, lambda: trainer.state.global_step),
+        watched_for_progress(trainer.model, minutes, trainer.events, lambda: trainer.state.global_step),
         fast_cpu(recipe, trainer.args.device, network),
     ):
         try:

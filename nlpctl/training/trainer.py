@@ -61,9 +61,9 @@ from nlpctl.training.checkpoints import (
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.early_stopping import patience_of
 from nlpctl.training.guards import StepGuard
-from nlpctl.training.learning import LossMonitor, Plateau, warn_not_learning
 from nlpctl.training.oom import MicroBatching, OutOfMemory, is_out_of_memory, record_division, recorded_division
 from nlpctl.training.optimizer import ZeroMissingGradients, build_optimizer
+from nlpctl.training.plateau import LossMonitor, Plateau, warn_not_learning
 from nlpctl.training.prepare import PreparedTraining, fitted_parameters
 from nlpctl.training.run_setup import planned_processes
 from nlpctl.upstream.late_parameters import take_late_parameters

@@ -59,7 +59,9 @@ class Watchdog:
 
 
 @contextmanager
-def watched(network: paddle.nn.Layer, minutes: float | None, log: EventLog, step: Callable[[], int]) -> Iterator[None]:
+def watched_for_progress(
+    network: paddle.nn.Layer, minutes: float | None, log: EventLog, step: Callable[[], int]
+) -> Iterator[None]:
     """Inside the context, every batch that `network` computes, for training or scoring, counts as progress. None:
     disabled.
 

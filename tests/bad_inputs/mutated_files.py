@@ -244,7 +244,7 @@ FORMATS: dict[str, tuple[str, Callable[[Path], Any], Callable[[Path], Any]]] = {
     "flat index": ("a.faiss", _index("flat"), _search("flat")),
     "hnsw index": ("a.faiss", _index("hnsw"), _search("hnsw")),
     "export.json": _document("nlpctl.models.export_folder", "ExportManifest", EXPORT_JSON),
-    "calibration.json": _document("nlpctl.models.confidence", "Calibration", CALIBRATION_JSON),
+    "calibration.json": _document("nlpctl.models.calibration", "Calibration", CALIBRATION_JSON),
     "labels.json": _document("nlpctl.models.folder", "LabelsFile", '{"labels": ["a", "b"], "thresholds": [0.5, 0.25]}'),
     "manifest.json": _document("nlpctl.runtime.run_directory", "RunManifest", RUN_JSON),
     "trainer_state.json": _document("nlpctl.training.checkpoints", "SavedTrainerState", STATE_JSON),

@@ -9,7 +9,7 @@ import pytest
 from scored import scored
 
 from nlpctl.compress.selection import write_best
-from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
+from nlpctl.models.calibration import Calibration, read_calibration, write_calibration
 from nlpctl.models.export_folder import Check, Chosen, ExportManifest, Graph, read_manifest, write_manifest
 
 PADDLE = Graph("paddle", "fp32", ("model.pdmodel", "model.pdiparams"), checks=(Check("paddle", "fp32", 1e-6, 1.0),))

@@ -11,7 +11,7 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.compress.networks import qat
-from nlpctl.compress.networks.qat import check, train_qat, watched, write_qat_graph
+from nlpctl.compress.networks.qat import check, noting_inputs, train_qat, write_qat_graph
 from nlpctl.compress.strategies import Qat
 from nlpctl.config.load import load_recipe
 from nlpctl.config.recipe_of import recipe_of
@@ -220,7 +220,7 @@ def test_the_graph_computes_what_is_simulated(attention, tmp_path):
     plain = attention.network
     names = (("query", "key", "value"), ("inner",), ("outer",))
     seen = {}
-    with watched(plain, [each[0] for each in names], lambda name, x: seen.update({name: float(x.abs().max())})):
+    with noting_inputs(plain, [each[0] for each in names], lambda name, x: seen.update({name: float(x.abs().max())})):
         expected = attention.expected
     plain.config = type("Config", (), {})()
     for weights, per_column in (("channel_wise_abs_max", True), ("abs_max", False)):

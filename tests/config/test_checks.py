@@ -315,7 +315,7 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {vocabulary: gone.txt}}", ":3", "vocabulary: there is no file")
     ],
     "_tokens": [(HEAD + DATA + "model: {from_scratch: {}, add_tokens: gone.txt}", ":3", "add_tokens: there is no")],
-    "_form": [
+    "_form_of_user_code": [
         (HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function"),
         (GOOD + "training: {callbacks: [a:B, c]}", ":4", "training.callbacks 'c' is not of the form"),
     ],
@@ -332,7 +332,7 @@ def test_every_check_has_a_case() -> None:
     checks = CHECKS + NETWORK_CHECKS + PROCESS_CHECKS + TASK_CHECKS + TRAINING_CHECKS + DATA_CHECKS + PARAMETER_CHECKS
     checks += PART_CHECKS
     checks += tuple(check for task in KNOWN_TASKS for check in task.checks)
-    assert {check.__name__ for check in checks} - {"_its_own"} == set(CASES) | set(WHOLE)
+    assert {check.__name__ for check in checks} - {"_checks_of_the_task"} == set(CASES) | set(WHOLE)
 
 
 def test_many_missing_files_are_told_in_a_few_messages(problems) -> None:

@@ -23,7 +23,7 @@ from nlpctl.experiments.sweep import SweepFile
 from nlpctl.inference.index_folder import IndexManifest
 from nlpctl.inference.predict import PartialNote
 from nlpctl.inference.shard_folder import PartNote, ShardPlan
-from nlpctl.models.confidence import Calibration
+from nlpctl.models.calibration import Calibration
 from nlpctl.models.export_folder import ExportManifest
 from nlpctl.models.folder import LabelsFile
 from nlpctl.models.model_manifest import ModelManifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nlpctl.experiments.learning_curve import fit, learned
+from nlpctl.experiments.learning_curve import fit, learning_curve_result
 
 SIZES = (100, 200, 400, 800, 1600)
 
@@ -18,7 +18,7 @@ def scores(limit, factor, exponent, noise=0.0, repeats=2, seed=0, sizes=SIZES):
 def said(tmp_path, values, rows=1600):
     curve = fit(SIZES, values)
     scored = [(size, ["a", "b"], each) for size, each in zip(SIZES, values, strict=True)]
-    return learned(tmp_path, "dev", "accuracy", rows, scored, curve)
+    return learning_curve_result(tmp_path, "dev", "accuracy", rows, scored, curve)
 
 
 def test_a_curve_without_noise_is_found_again(tmp_path):

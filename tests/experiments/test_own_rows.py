@@ -19,7 +19,7 @@ from nlpctl.datatools.audit import _Auditor, _targets
 from nlpctl.datatools.corrections import Edit, corrected
 from nlpctl.errors import UserError
 from nlpctl.experiments.held_out import HeldOutProbabilities, read_lines
-from nlpctl.experiments.series import Member, Series, read_rows
+from nlpctl.experiments.series import Series, SeriesRun, read_rows
 from tests.datatools.test_inspect import CASES, conll, jsonl, recipe_for, tagged
 
 CODE = """
@@ -70,7 +70,7 @@ def examples_of(recipe: Any, split: str) -> list[Any]:
 
 def assert_a_run_reads_what_the_recipe_reads(recipe: Any, folder: Path) -> None:
     rows = read_rows(recipe)
-    every = Member("fold-1", 1, tuple(range(len(rows))))
+    every = SeriesRun("fold-1", 1, tuple(range(len(rows))))
     own = Series(recipe, rows, folder, [every], False).member_recipe(every)
     assert not own.data.map and not own.data.filter and own.data.train != recipe.data.train
     for split in ("train", "dev"):

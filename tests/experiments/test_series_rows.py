@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.experiments.series import Member, Series, read_rows
+from nlpctl.experiments.series import Series, SeriesRun, read_rows
 
 RECIPE = """
 task: sequence_classification
@@ -28,7 +28,7 @@ def test_files_may_differ_in_format_and_header(tmp_path: Path, chosen: tuple[int
     recipe.write_text(RECIPE.format(files=", ".join(FILES)), encoding="utf-8")
     read = load_recipe(recipe, purpose="apply")
     rows = read_rows(read)
-    member = Member("fold-1", 1, chosen)
+    member = SeriesRun("fold-1", 1, chosen)
     own = Series(read, rows, tmp_path / "folds", [member], False).member_recipe(member).data.train
     again.write_text(RECIPE.format(files=", ".join(own)), encoding="utf-8")
     found = read_rows(load_recipe(again, purpose="apply")).read.rows

@@ -89,7 +89,7 @@ def test_requests_that_meet_are_computed_side_by_side_and_answered_as_alone(clas
         service.batcher.start()
         try:
             alone = [await answer(text) for text in texts]
-            while service.batcher._beside.streams.count == 1:
+            while service.batcher._side_by_side.streams.count == 1:
                 await asyncio.gather(*map(answer, texts[:3]))
             return alone, [await asyncio.gather(*map(answer, texts)) for _ in range(5)]
         finally:

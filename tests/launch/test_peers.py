@@ -122,7 +122,7 @@ def test_the_first_takes_the_run_before_the_others_go_on(monkeypatch):
     def leads(peers: Peers, identity: Callable[[], str] = lambda: run_directory["identity"]) -> bool:
         agrees(peers)
         try:
-            with peers.led(taken(), identity) as value:
+            with peers.following_rank_0(taken(), identity) as value:
                 assert not peers.first or read.wait(20)  # in a training, they wait for each other in Paddle
                 return value
         finally:

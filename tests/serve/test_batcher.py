@@ -12,7 +12,7 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.runtime.threads import ONE_STREAM, Streams
-from nlpctl.serve.batcher import CROWDS, BatchCosts, Batcher
+from nlpctl.serve.batcher import OVERLOADS, BatchCosts, Batcher
 from nlpctl.serve.requests import Refused
 from tests.helpers.batched import Engine, busy, run
 
@@ -113,7 +113,7 @@ def test_the_wait_for_a_long_text_is_known_from_its_size():
     """The pace in rows knows nothing of it, and is low for a while after it."""
 
     async def story(batcher: Batcher, engine: Engine) -> None:
-        batcher._whole.costs = costs = BatchCosts()
+        batcher._single_stream.costs = costs = BatchCosts()
         for size in range(1, 20):
             costs.add(1, size, 0.001 * size)
         first = await busy(batcher, 5000)  # five seconds
@@ -219,7 +219,7 @@ async def one_long(batcher: Batcher) -> tuple[asyncio.Task, threading.Event]:
     batcher._answer = answer
     slow, *others = [asyncio.create_task(batcher.submit([row])) for row in (9, 3, 4)]
     await asyncio.gather(*others)
-    assert begun.is_set() and not slow.done() and batcher._beside in batcher._running.values()
+    assert begun.is_set() and not slow.done() and batcher._side_by_side in batcher._running.values()
     return slow, ends
 
 
@@ -229,7 +229,7 @@ def test_batches_are_computed_side_by_side_once_more_requests_than_streams_meet(
     current = [Streams(2, opened, lambda: entered.append(threading.current_thread()))]
 
     async def story(batcher: Batcher, engine: Engine) -> None:
-        for _ in range(2 * CROWDS):  # no more than the streams: all threads compute one batch after the other
+        for _ in range(2 * OVERLOADS):  # no more than the streams: all threads compute one batch after the other
             engine.go.release(2)
             await asyncio.gather(batcher.submit([0]), batcher.submit([1]))
         assert not opened.story
@@ -259,10 +259,10 @@ def test_a_long_request_in_a_stream_keeps_no_other_waiting():
     streams = Streams(2, Opened())
 
     async def story(batcher: Batcher, engine: Engine) -> None:
-        await crowd(batcher, engine, lambda: batcher._beside is not batcher._whole)
+        await crowd(batcher, engine, lambda: batcher._side_by_side is not batcher._single_stream)
         slow, ends = await one_long(batcher)
         assert await batcher.submit([5]) == [{"row": 5}]
-        assert batcher._beside in batcher._running.values() and not slow.done()
+        assert batcher._side_by_side in batcher._running.values() and not slow.done()
         ends.set()
         assert await slow == [{"row": 9}]
 
@@ -274,7 +274,7 @@ def test_streams_are_closed_after_a_switch_once_they_have_computed_and_keep_nobo
     current = [Streams(2, opened)]
 
     async def story(batcher: Batcher, engine: Engine) -> None:
-        await crowd(batcher, engine, lambda: batcher._beside is not batcher._whole)
+        await crowd(batcher, engine, lambda: batcher._side_by_side is not batcher._single_stream)
         slow, ends = await one_long(batcher)
         current[0] = ONE_STREAM
         for _ in range(3):
@@ -292,7 +292,7 @@ def test_what_waits_is_divided_among_the_free_streams():
     streams = Streams(2, Opened())
 
     async def story(batcher: Batcher, engine: Engine) -> None:
-        await crowd(batcher, engine, lambda: batcher._beside is not batcher._whole)
+        await crowd(batcher, engine, lambda: batcher._side_by_side is not batcher._single_stream)
         engine.batches.clear()
         engine.go.release(2)
         await asyncio.gather(*(batcher.submit([row]) for row in range(4)))
@@ -306,7 +306,7 @@ def test_the_pace_is_that_of_all_streams_together():
 
     async def story(batcher: Batcher, engine: Engine) -> None:
         engine.go.release(10_000)
-        while batcher._beside is batcher._whole:
+        while batcher._side_by_side is batcher._single_stream:
             await asyncio.gather(*(batcher.submit([row]) for row in range(5)))
 
         def slowly(rows: list[int]) -> list[dict[str, int]]:
@@ -342,10 +342,10 @@ def test_without_memory_for_streams_the_whole_engine_answers():
     streams = Streams(2, Full())
 
     async def story(batcher: Batcher, engine: Engine) -> None:
-        await crowd(batcher, engine, lambda: batcher._followed is streams and batcher._opening is None)
+        await crowd(batcher, engine, lambda: batcher._opened_streams is streams and batcher._opening is None)
         engine.go.release(2)
         found = await asyncio.gather(batcher.submit([1]), batcher.submit([2]))
-        assert found == [[{"row": 1}], [{"row": 2}]] and batcher._beside is batcher._whole
+        assert found == [[{"row": 1}], [{"row": 2}]] and batcher._side_by_side is batcher._single_stream
 
     assert not run(story, streams=lambda: streams)[2]
 

@@ -16,7 +16,7 @@ from nlpctl.data.rows.tag_scheme import detect_scheme
 from nlpctl.data.rows.tagged_rows import TaggedExample
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.errors import UserError
-from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
+from nlpctl.models.calibration import Calibration, read_calibration, write_calibration
 from nlpctl.models.viterbi import path_steps, viterbi
 from nlpctl.tasks import calibration as fit_confidence
 from nlpctl.tasks.calibration import LEAST, calibrated, fit_first, fit_logistic, fit_temperature, recalibrated

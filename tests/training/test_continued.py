@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nlpctl.training.continued import longer
+from nlpctl.training.continued import overrides_for_more_epochs
 
 
 @pytest.mark.parametrize(
@@ -21,5 +21,5 @@ from nlpctl.training.continued import longer
 )
 def test_the_total_is_exact_and_ends_the_name_of_the_folder(path, steps, epochs, more, total, folder):
     recipe = SimpleNamespace(training=SimpleNamespace(max_steps=steps, num_train_epochs=epochs))
-    wanted, output = longer(recipe, Path(path), more)
+    wanted, output = overrides_for_more_epochs(recipe, Path(path), more)
     assert (wanted.text, output.text) == (total, folder)

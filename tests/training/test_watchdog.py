@@ -18,7 +18,7 @@ import paddle
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.training import watchdog
-from nlpctl.training.watchdog import watched
+from nlpctl.training.watchdog import watched_for_progress
 
 TENTH = 0.1 / 60  # of a second, in minutes
 STILL = 3 * TENTH
@@ -43,7 +43,7 @@ def told_so_often(log: EventLog, count: int) -> bool:
 def test_stands_still_twice(network, tmp_path, capfd):
     log = EventLog(tmp_path / "events.jsonl")
     network(paddle.ones([1, 2]))  # the first time takes longer
-    with watched(network, STILL, log, lambda: 7):
+    with watched_for_progress(network, STILL, log, lambda: 7):
         for stalls in (1, 2):
             told_of = partial(told_so_often, log, stalls)  # whenever the thread that watches runs
             wait_for_something_that_never_comes(0.7, first=told_of)  # and not told again
@@ -62,7 +62,7 @@ def test_moves(network, tmp_path, capfd, monkeypatch):
     log = EventLog(tmp_path / "events.jsonl")
     clock = [0.0]
     monkeypatch.setattr(watchdog, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    with watched(network, TENTH, log, lambda: 7):
+    with watched_for_progress(network, TENTH, log, lambda: 7):
         for _ in range(10):
             clock[0] += 0.09
             time.sleep(0.06)
@@ -71,7 +71,7 @@ def test_moves(network, tmp_path, capfd, monkeypatch):
 
 
 def test_nobody_watches(network, tmp_path, capfd):
-    with watched(network, None, EventLog(tmp_path / "events.jsonl"), lambda: 7):
+    with watched_for_progress(network, None, EventLog(tmp_path / "events.jsonl"), lambda: 7):
         time.sleep(0.3)
     assert capfd.readouterr().err == ""
 
@@ -79,7 +79,7 @@ def test_nobody_watches(network, tmp_path, capfd):
 def test_code_that_lets_no_python_thread_run(network, tmp_path, capfd, monkeypatch):
     """As C++ code that waits with Python's lock held: PyDLL keeps it while sleeping."""
     monkeypatch.setattr(watchdog, "MARGIN", 0.2)
-    with watched(network, 5 * TENTH, EventLog(tmp_path / "events.jsonl"), lambda: 7):
+    with watched_for_progress(network, 5 * TENTH, EventLog(tmp_path / "events.jsonl"), lambda: 7):
         ctypes.PyDLL(None).usleep(1_500_000)
         told = capfd.readouterr().err
     assert "Timeout (" in told and "in test_code_that_lets_no_python_thread_run" in told

@@ -138,7 +138,7 @@ def layers_by_input(network: paddle.nn.Layer, batch: Batch) -> tuple[tuple[str, 
             seen.append(tensor)
             readers.setdefault(id(tensor), []).append(name)
 
-    with watched(network, _wide_layers(network), note):
+    with noting_inputs(network, _wide_layers(network), note):
         network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
     return tuple(map(tuple, readers.values()))
 
@@ -147,7 +147,7 @@ def layers_by_input(network: paddle.nn.Layer, batch: Batch) -> tuple[tuple[str, 
 def largest_inputs(network: paddle.nn.Layer, names: Iterable[str], batches: Iterable[Batch]) -> dict[str, list[float]]:
     """The largest absolute input of each of the layers `names`: one number per batch and call."""
     largest: dict[str, list[float]] = {name: [] for name in names}
-    with watched(network, largest, lambda name, tensor: largest[name].append(float(tensor.abs().max()))):
+    with noting_inputs(network, largest, lambda name, tensor: largest[name].append(float(tensor.abs().max()))):
         for batch in batches:
             network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
     return largest
@@ -194,7 +194,7 @@ def _wide_layers(network: paddle.nn.Layer) -> list[str]:
 
 
 @contextlib.contextmanager
-def watched(
+def noting_inputs(
     network: paddle.nn.Layer, names: Iterable[str], note: Callable[[str, paddle.Tensor], None]
 ) -> Iterator[None]:
     """Inside the context, `note` gets the name and the input of each of the layers `names` at every call."""

@@ -17,7 +17,7 @@ from nlpctl.data.training_data import read_training_data
 from nlpctl.datatools.convert import convert
 from nlpctl.datatools.split import split_data
 from nlpctl.errors import UserError
-from nlpctl.experiments.series import Member, Series, read_rows
+from nlpctl.experiments.series import Series, SeriesRun, read_rows
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC"]
 
@@ -119,7 +119,7 @@ def test_what_is_written_for_the_same_recipe_keeps_its_numbers(name: str, tmp_pa
     made = split_data(recipe, tmp_path / "parts", {"dev": 2, "test": 0})
     convert(recipe, tmp_path / "out.jsonl", "jsonl")
     files = [str(file) for file in made.files.values()]
-    member = Member("fold-1", 1, (0, 1, 4))
+    member = SeriesRun("fold-1", 1, (0, 1, 4))
     fold = Series(recipe, read_rows(recipe), tmp_path / "folds", [member], False).member_recipe(member)
     assert labels_by_text(fold) == {f"text {i}": RIGHT[f"text {i}"] for i in member.rows or ()}
     for written in (files, "out.jsonl"):
@@ -138,7 +138,7 @@ def same(row):\n    return row\n"""
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "numbered_rows", raising=False)
     recipe = recipe_of(tmp_path, "sequence_classification", numbered_labels=["1", "0"], **own)
-    member = Member("fold-1", 1, (0, 1, 4))
+    member = SeriesRun("fold-1", 1, (0, 1, 4))
     fold = Series(recipe, read_rows(recipe), tmp_path / "folds", [member], False).member_recipe(member)
     assert labels_by_text(fold) == {f"text {i}": RIGHT[f"text {i}"] for i in member.rows or ()}
     made = split_data(recipe, tmp_path / "parts", {"dev": 2, "test": 0})

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from nlpctl.training.learning import EARLIEST, LossMonitor, Plateau, checks, describe
+from nlpctl.training.plateau import EARLIEST, LossMonitor, Plateau, checks, describe
 
 LN2 = math.log(2)
 
