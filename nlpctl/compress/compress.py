@@ -35,7 +35,7 @@ from nlpctl.compress.plan import (
 )
 from nlpctl.compress.refusals import refuse_before_paddle, refuse_with_paddle, warn_unread
 from nlpctl.compress.report import CompressResult, format_row, write_reports
-from nlpctl.compress.schedule import Explorer, Option, StepSchedule
+from nlpctl.compress.schedule import CandidateOrder, MissingCandidate, StepSchedule
 from nlpctl.compress.scorer import Scorer
 from nlpctl.compress.scores import CandidateScore, Failure, TestScore
 from nlpctl.compress.selection import Objective, select, within, write_best
@@ -248,11 +248,11 @@ class _Compression:
     def make_missing(self) -> None:
         """Make what is missing, as many steps at a time as there are processes.
 
-        An option is a candidate with the steps that are missing for it, such as training, export, quantising; a process
-        goes through them one after the other. What is made is scored while nothing is being made, since scoring times.
+        A candidate may miss several steps, such as training, export, quantising; a process goes through them one after
+        the other. What is made is scored while nothing is being made, since scoring times.
         """
         costs = self.costs()
-        explorer = Explorer(self.steps, self.reference, self.metric, self.objective, costs)
+        order = CandidateOrder(self.steps, self.reference, self.metric, self.objective, costs)
         schedule = StepSchedule(self.pool.size, costs)
         while True:
             if not self.pool.running:
@@ -261,13 +261,13 @@ class _Compression:
                     self.choose_and_report()
             # Seconds that the end of the command needs, of which the last round depends on the table.
             reserve = AT_THE_END * costs.scoring + self.finalists().seconds(self.scorer.timing.rows)
-            options = self.begin_steps(explorer, schedule, reserve)
+            candidates = self.begin_steps(order, schedule, reserve)
             if not self.pool.running:
                 left = self.clock.left()
-                if left is not None:  # without a budget no option is left
-                    if self.add_smaller_form(explorer, options, left - reserve):
+                if left is not None:  # without a budget no candidate is left
+                    if self.add_smaller_form(order, candidates, left - reserve):
                         continue
-                    self.note_untried(options, left)
+                    self.note_untried(candidates, left)
                 return
             result = self.pool.wait()
             error = _report_end(self.folder, result)
@@ -297,14 +297,15 @@ class _Compression:
             slowdown=self.slowdown,
         )
 
-    def begin_steps(self, explorer: Explorer, schedule: StepSchedule, reserve: float) -> list[Option]:
-        """Begin as many steps as there are idle processes, those of begun options first. The options that are left."""
+    def begin_steps(self, order: CandidateOrder, schedule: StepSchedule, reserve: float) -> list[MissingCandidate]:
+        """Begin as many steps as there are idle processes, those of begun candidates first; returns the candidates that
+        are left."""
         while True:
             made = {step.folder for step in self.steps.values() if is_made(self.folder, step)}
-            options = explorer.options(made, set(self.lost), self.table())
-            step = schedule.next_step(options, self.clock.left(), reserve)
+            candidates = order.missing(made, set(self.lost), self.table())
+            step = schedule.next_step(candidates, self.clock.left(), reserve)
             if step is None:
-                return options
+                return candidates
             left = self.clock.left()
             limit = None if left is None else left - reserve - schedule.others_to_score(step)
             if limit is not None and limit <= 0:  # an earlier step took longer than expected
@@ -326,9 +327,9 @@ class _Compression:
                 if other.name == step.name:  # the export of a network, which has the network's name: one failure
                     del self.failures[other.folder]
 
-    def add_smaller_form(self, explorer: Explorer, options: Sequence[Option], seconds: float) -> bool:
+    def add_smaller_form(self, order: CandidateOrder, candidates: Sequence[MissingCandidate], seconds: float) -> bool:
         """Add a smaller form of a step, which fits into `seconds`, to the steps, and say so; False if none does."""
-        costs = explorer.costs
+        costs = order.costs
         source = resolve_source(self.source).folder
         config = {} if source is None else read_config(source)
 
@@ -341,7 +342,7 @@ class _Compression:
             begun = [form for form in forms if form.trains and has_learned(self.folder / form.folder)]
             return [*(form for form in begun if not is_made(self.folder, form)), *forms]
 
-        chosen = explorer.shrink(options, smaller_forms, lambda form: is_made(self.folder, form), seconds)
+        chosen = order.add_smaller_form(candidates, smaller_forms, lambda form: is_made(self.folder, form), seconds)
         if chosen is None:
             return False
         step, form = chosen
@@ -352,16 +353,16 @@ class _Compression:
         self.smaller[step.folder] = f"{form.name} was made in its place{changes}"
         return True
 
-    def note_untried(self, options: Sequence[Option], left: float) -> None:
-        """Say of the `options` that there is no time for them, but `left` seconds."""
-        for option in options:
-            expected, rest = format_seconds(option.seconds), format_seconds(max(0.0, left))
+    def note_untried(self, candidates: Sequence[MissingCandidate], left: float) -> None:
+        """Say of the `candidates` that there is no time for them, but `left` seconds."""
+        for candidate in candidates:
+            expected, rest = format_seconds(candidate.seconds), format_seconds(max(0.0, left))
             reasons = [f"not tried: it would take about {expected}, and {rest} were left"]
-            reasons += [self.smaller[step.folder] for step in option.missing if step.folder in self.smaller]
-            self.failures[option.step.folder] = (Failure(option.step.name, "", "; ".join(reasons)),)
-        if options:
-            names = ", ".join(option.step.name for option in options)
-            need = f"{options[0].step.name} would take about {format_seconds(options[0].seconds)}"
+            reasons += [self.smaller[step.folder] for step in candidate.missing if step.folder in self.smaller]
+            self.failures[candidate.step.folder] = (Failure(candidate.step.name, "", "; ".join(reasons)),)
+        if candidates:
+            names = ", ".join(candidate.step.name for candidate in candidates)
+            need = f"{candidates[0].step.name} would take about {format_seconds(candidates[0].seconds)}"
             console.note(f"no time for {names}: {need}; run the same command with a longer @[budget] to continue")
 
     # -- time, choose, report ----------------------------------------------------------------

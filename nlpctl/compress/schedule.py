@@ -1,6 +1,6 @@
 """What is made next, and beside what, within the budget (costs.py). Imports no Paddle.
 
-An `Explorer` puts the candidates that are missing into order, and finds smaller forms of what does not fit. A
+A `CandidateOrder` puts the candidates that are missing into order, and finds smaller forms of what does not fit. A
 `StepSchedule` keeps account of what is begun, made, and not scored yet.
 
 Candidates without training come first: those that paid off on another network, then the cheapest. Trainings follow,
@@ -21,7 +21,7 @@ from nlpctl.export.strategies import ORIGINAL, Step
 
 
 @dataclass(frozen=True)
-class Option:
+class MissingCandidate:
     """A folder of the table, with the steps that are missing for it, in order, and their expected seconds."""
 
     step: Step
@@ -34,8 +34,8 @@ class Option:
 
 
 @dataclass
-class Explorer:
-    """Chooses what to make next, given what exists."""
+class CandidateOrder:
+    """Puts what is missing into order, given what exists. `add_smaller_form` changes `steps`."""
 
     steps: dict[str, Step]  # key: folder; each step after the steps that it needs
     reference: CandidateScore
@@ -43,36 +43,36 @@ class Explorer:
     objective: Objective
     costs: Costs
 
-    def options(self, made: set[str], lost: set[str], rows: Sequence[CandidateScore]) -> list[Option]:
+    def missing(self, made: set[str], lost: set[str], rows: Sequence[CandidateScore]) -> list[MissingCandidate]:
         """What could be made, the most promising first. `made`, `lost`: folders that exist, or that cannot be made."""
-        options = []
+        candidates = []
         for step in self.steps.values():
             missing = self._missing(step, made)
             if step.scored and missing and not any(each.folder in lost for each in missing):
                 seconds = SAFETY * sum(self.costs.total(each) for each in missing)
-                options.append(Option(step, missing, seconds))
+                candidates.append(MissingCandidate(step, missing, seconds))
         gains = self._gains(rows)
-        return sorted(options, key=lambda option: self._rank(option, gains))
+        return sorted(candidates, key=lambda candidate: self._rank(candidate, gains))
 
-    def shrink(
+    def add_smaller_form(
         self,
-        options: Sequence[Option],
+        candidates: Sequence[MissingCandidate],
         forms: Callable[[Step], Iterable[Step]],
         is_made: Callable[[Step], bool],
         seconds: float,
     ) -> tuple[Step, Step] | None:
         """A step that takes too long and its largest form that fits into `seconds`; None if there is none. The form,
-        and every step that needs it, are options from now on.
+        and every step that needs it, are candidates from now on.
 
-        `options`: those that do not fit, in their order. `forms`: returns the smaller forms of a step, the largest
+        `candidates`: those that do not fit, in their order. `forms`: returns the smaller forms of a step, the largest
         first. A form that is smaller than one that `is_made` is not taken.
         """
-        for option in options:
-            step = max(option.missing, key=self.costs.total)
+        for candidate in candidates:
+            step = max(candidate.missing, key=self.costs.total)
             for form in forms(step):
                 if is_made(form):
                     break
-                smaller = with_form(option.missing, step, form)
+                smaller = with_form(candidate.missing, step, form)
                 cost = SAFETY * sum(self.costs.total(each) for each in smaller)
                 if form.folder not in self.steps and cost <= seconds:
                     self.steps.update({each.folder: each for each in with_form(self.steps.values(), step, form)})
@@ -95,16 +95,17 @@ class Explorer:
                 gains[row.candidate] = gain, self.metric.drop(row.score, self.reference.score)
         return gains
 
-    def _rank(self, option: Option, gains: Mapping[str, tuple[float, float]]) -> tuple[float, ...]:
-        """Sort key; lower comes first."""
-        network, _, made_by = option.step.name.partition("+")
+    def _rank(self, candidate: MissingCandidate, gains: Mapping[str, tuple[float, float]]) -> tuple[float, ...]:
+        """Sort key; lower comes first. The first number is 1 for what has to be trained, the second 1 for what is
+        likely to lose too much."""
+        network, _, made_by = candidate.step.name.partition("+")
         known = self._method_gains(made_by, gains)
         lost_too_much = any(loss > self.objective.max_drop for _, loss in known) or self._too_narrow(network, gains)
-        gain = median(ratio for ratio, _ in known) if known else option.step.made_by.gain
+        gain = median(ratio for ratio, _ in known) if known else candidate.step.made_by.gain
         doubt = float(lost_too_much)
-        if option.trains:
-            return 1.0, doubt, -self._width(network), -gain, option.seconds
-        return 0.0, doubt, float(not known), -gain if known else 0.0, option.seconds
+        if candidate.trains:
+            return 1.0, doubt, -self._width(network), -gain, candidate.seconds
+        return 0.0, doubt, float(not known), -gain if known else 0.0, candidate.seconds
 
     def _method_gains(self, made_by: str, gains: Mapping[str, tuple[float, float]]) -> list[tuple[float, float]]:
         """The effect of the same change on other networks: gain as a factor, and points lost."""
@@ -125,6 +126,7 @@ class Explorer:
         return any(gains[name][1] > self.objective.max_drop for name in tried if name in gains)
 
     def _width(self, network: str) -> float:
+        """Share of the source's width; 1 also for networks that were not pruned, such as a student."""
         step = next((each for each in self.steps.values() if each.name == network and each.width is not None), None)
         return 1.0 if step is None or step.width is None else float(step.width)
 
@@ -145,8 +147,8 @@ def with_form(steps: Iterable[Step], step: Step, form: Step) -> tuple[Step, ...]
 
 
 @dataclass
-class _RunningOption:
-    """An option that is being made: its `steps` that are not done, the first of which `runs` or is next."""
+class _RunningCandidate:
+    """A candidate that is being made: its `steps` that are not done, the first of which `runs` or is next."""
 
     steps: list[Step]
     runs: bool = False
@@ -154,25 +156,25 @@ class _RunningOption:
 
 @dataclass
 class StepSchedule:
-    """The options that are being made, at most `size`, and what is made and not scored yet."""
+    """The candidates that are being made, at most `size`, and what is made and not scored yet."""
 
     size: int
     costs: Costs
-    _running: list[_RunningOption] = field(default_factory=list)
+    _running: list[_RunningCandidate] = field(default_factory=list)
     _unscored: list[Step] = field(default_factory=list)
 
-    def next_step(self, options: Sequence[Option], left: float | None, reserve: float) -> Step | None:
-        """The next step to begin, of a running option or of the first that fits into `left` seconds; None: none now.
+    def next_step(self, candidates: Sequence[MissingCandidate], left: float | None, reserve: float) -> Step | None:
+        """The next step to begin, of a running candidate or of the first that fits into `left` seconds; None: none.
 
-        `options`: the most promising first. One that needs what is being made waits. `reserve`: seconds for the end.
+        `candidates`: the most promising first. One that needs what is being made waits. `reserve`: seconds for the end.
         """
         waiting = next((each for each in self._running if not each.runs), None)
         if waiting is None and len(self._running) < self.size:
             claimed = {step.folder for each in self._running for step in each.steps}
-            free = (each for each in options if not claimed & {step.folder for step in each.missing})
-            option = next((each for each in free if left is None or self._seconds(each) + reserve <= left), None)
-            if option is not None:
-                waiting = _RunningOption(list(option.missing))
+            free = (each for each in candidates if not claimed & {step.folder for step in each.missing})
+            candidate = next((each for each in free if left is None or self._seconds(each) + reserve <= left), None)
+            if candidate is not None:
+                waiting = _RunningCandidate(list(candidate.missing))
                 self._running.append(waiting)
         if waiting is None:
             return None
@@ -181,17 +183,17 @@ class StepSchedule:
 
     def done(self, step: Step) -> None:
         """A step is made."""
-        option = self._option_of(step)
-        del option.steps[0]
-        option.runs = False
-        if not option.steps:
-            self._running.remove(option)
+        candidate = self._candidate_of(step)
+        del candidate.steps[0]
+        candidate.runs = False
+        if not candidate.steps:
+            self._running.remove(candidate)
         if step.scored:
             self._unscored.append(step)
 
     def drop(self, step: Step) -> None:
-        """A step cannot be made, and so no other of its option."""
-        self._running.remove(self._option_of(step))
+        """A step cannot be made, and so no other of its candidate."""
+        self._running.remove(self._candidate_of(step))
 
     def take_unscored(self) -> list[Step]:
         """The steps that are made and not scored; the caller scores them now."""
@@ -199,17 +201,17 @@ class StepSchedule:
         return steps
 
     def others_to_score(self, step: Step) -> float:
-        """Seconds to score what is made, or is being made beside the option of `step`."""
-        others = (other for each in self._running if each is not self._option_of(step) for other in each.steps)
+        """Seconds to score what is made, or is being made beside the candidate of `step`."""
+        others = (other for each in self._running if each is not self._candidate_of(step) for other in each.steps)
         return SAFETY * sum(map(self.costs.to_score, (*self._unscored, *others)))
 
-    def _seconds(self, option: Option) -> float:
-        """Seconds until the option is made beside the others, and all are scored one by one."""
-        making = [each.steps for each in self._running] + [option.missing]
+    def _seconds(self, candidate: MissingCandidate) -> float:
+        """Seconds until the candidate is made beside the others, and all are scored one by one."""
+        making = [each.steps for each in self._running] + [candidate.missing]
         to_score = (step for steps in (self._unscored, *making) for step in steps)
         longest = max(sum(map(self.costs.making, steps)) for steps in making)
         return SAFETY * (longest + sum(map(self.costs.to_score, to_score)))
 
-    def _option_of(self, step: Step) -> _RunningOption:
-        """The running option whose current step this is."""
+    def _candidate_of(self, step: Step) -> _RunningCandidate:
+        """The running candidate whose current step this is."""
         return next(each for each in self._running if each.steps[0] == step)
