@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import nlpctl
-from nlpctl.checksums import sha256_of_text
 from nlpctl.errors import UserError
 from nlpctl.layout import CARD, part_of, real_path
 from nlpctl.names import and_more
@@ -193,6 +192,8 @@ def _is_card(path: Path) -> bool:
 
 
 def _digest(text: str) -> str:
+    from nlpctl.checksums import sha256_of_text  # late: hashlib, not for --help
+
     return sha256_of_text(text)[:16]
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,9 +22,9 @@ import nlpctl
 from nlpctl import console
 from nlpctl.errors import EXIT_OK, NlpctlError, Problem
 from nlpctl.names import counted
-from nlpctl.report import score_tables as tables
-from nlpctl.report.text import show_table
-from nlpctl.runtime.worker_pool import WorkerStats
+
+if TYPE_CHECKING:
+    from nlpctl.runtime.worker_pool import WorkerStats
 
 FLAG = "--json"
 Json = Annotated[bool, typer.Option(FLAG, help="Print one JSON object, also of a failure (docs/json.md).")]
@@ -93,6 +93,9 @@ def score_tables(metrics: Mapping[str, Any]) -> None:
     if not metrics:
         console.note("no dev or test data: nothing was scored")
         return
+    from nlpctl.report import score_tables as tables  # late: not for --help
+    from nlpctl.report.text import show_table
+
     for table in tables.score_tables(metrics):
         show_table(table, apart=True)
 

@@ -257,3 +257,12 @@ if __name__ == "__main__":
 """)
     done = subprocess.run([sys.executable, "bin/main.py"], cwd=folder, capture_output=True, text=True)
     return ast.literal_eval(done.stdout.splitlines()[-1]) if done.returncode == 0 else {done.stderr: done.returncode}
+
+
+def test_help_loads_nothing_that_it_does_not_need():
+    """Each of these would make every command slower to begin, and --help by a third."""
+    code = "import sys; from nlpctl.cli.app import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = ("paddle", "numpy", "yaml", "multiprocessing", "hashlib")
+    heavy += ("nlpctl.config", "nlpctl.report", "nlpctl.runtime")
+    assert not set(heavy) & set(done.stderr.split())
