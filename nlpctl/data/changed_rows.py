@@ -69,13 +69,13 @@ class ChangedRows:
         """As the function `rows_before_and_after`."""
         maps = [(name, import_code(MAP, name)) for name in self.maps]
         filters = [(name, import_code(FILTER, name)) for name in self.filters]
-        read = left = 0
+        read = kept = 0
         for row in self.source:
             read += 1
             changed = row if isinstance(row, BadRow) else self._changed(row, maps, filters)
-            left += changed is not None
+            kept += changed is not None
             yield row, changed
-        if read and not left:
+        if read and not kept:
             hint = f"see what {', '.join(self.filters)} is given: nlpctl data show RECIPE --set data.filter=null"
             raise UserError(f"all {read:,} rows of {self.description} are left out", where=FILTER.key, hint=hint)
 

@@ -272,9 +272,9 @@ class _Search:
                 answer,
                 round(_least_confidence(answer, share, each.doubt.confidence), 6),
                 round(each.doubt.uncertainty, 6),
-                count,
+                stands_for,
             )
-            for each, answer, share, count in zip(chosen, answers, shares, spread.stands_for, strict=True)
+            for each, answer, share, stands_for in zip(chosen, answers, shares, spread.stands_for, strict=True)
         ]
 
     def _to_label(self, row: _Candidate) -> dict[str, Any]:
@@ -307,19 +307,19 @@ class _Search:
         task, examples = self._model.task, [example for _, _, example in window]
         features = [task.features(example, self._model.encoder) for example in examples]
         shares: list[list[Any]] = [[None] * len(parts) for parts in features]
-        caught: list[list[Any]] = [[None] * len(parts) for parts in features]
+        window_vectors: list[list[Any]] = [[None] * len(parts) for parts in features]
 
         def watch(places: Sequence[tuple[int, int]], batch: Any, outputs: tuple[np.ndarray, ...]) -> None:
             probabilities: Any = task.probabilities(outputs, [features[i][part] for i, part in places])
             of_batch: Any = vectors.read(batch)
             for (i, part), share, vector in zip(places, probabilities, of_batch, strict=True):
-                shares[i][part], caught[i][part] = share, vector
+                shares[i][part], window_vectors[i][part] = share, vector
 
         predictions = pipeline.predictions(examples, self._batch_size, watch)
         self.truncated += len(predictions.truncated)
         for i, (number, row, example) in enumerate(window):
             unsure = doubt(task, np.concatenate(shares[i]), self._measure)
-            yield _Candidate(number, row, example, predictions[i], unsure, np.mean(caught[i], axis=0))
+            yield _Candidate(number, row, example, predictions[i], unsure, np.mean(window_vectors[i], axis=0))
 
     def _most_uncertain(self, rows: Sequence[_Candidate]) -> list[_Candidate]:
         """The `pool` most uncertain rows, of those with the same texts the first."""
