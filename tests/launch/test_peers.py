@@ -26,7 +26,13 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", os.environ.copy())
 
 
-def run(*works: Callable[[Peers], Any], worlds: tuple[int, ...] = (), ranks: tuple[int, ...] = (), wait: float = 20.0):
+@pytest.fixture(scope="module", autouse=True)
+def paddle_of_the_main_thread() -> None:
+    """A thread that imported Paddle first, and ended, would leave the process in static mode for other tests."""
+    import paddle  # noqa: F401
+
+
+def run(*works: Callable[[Peers], Any], worlds: tuple[int, ...] = (), ranks: tuple[int, ...] = (), wait: float = 60.0):
     """What each of the works returns or raises, given the Peers of its rank."""
     port, found = free_port(), [None] * len(works)
 
@@ -43,7 +49,7 @@ def run(*works: Callable[[Peers], Any], worlds: tuple[int, ...] = (), ranks: tup
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     return found
 
 
