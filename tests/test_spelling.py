@@ -98,16 +98,16 @@ def options() -> set[str]:
 
 def test_what_messages_name_exists() -> None:
     """Each marked name is an option of a command, or a key of the recipe."""
-    known, keys = options(), {*all_keys(), "set"}
+    known, keys, marked = options(), {*all_keys(), "set"}, marks()
     assert {"-o", "--overwrite", "--tls-key", "--learning_rate"} <= known
     unknown = {
         name: place
-        for name, place in marks().items()
+        for name, place in marked.items()
         if name not in keys and not name.startswith("data.columns.") and option(name) not in known
     }
-    assert len(marks()) > 60
+    assert len(marked) > 60
     assert not unknown
-    left = {name: place for name, place in marks().items() if "." not in name and "@[" in spelled(f"@[{name}]")}
+    left = {name: place for name, place in marked.items() if "." not in name and "@[" in spelled(f"@[{name}]")}
     assert not left, "add them to spelling._PARAMETERS"
 
 
