@@ -78,7 +78,9 @@ def test_two_processes_train_as_those_that_nlpctl_starts(work, peers, same_bits,
     (code, err), (other_code, other_err) = ends(peers.train("peers"))
     assert (code, other_code) == (0, 0), err + other_err
     assert same_bits(work / "peers", two)
-    assert work.manifest("peers")["processes"] == 2 and "model:" in err and other_err == ""
+    # Paddle 3 lists the flags that differ from its defaults in every process.
+    said = [line for line in other_err.splitlines() if not line.startswith(("=====", "FLAGS("))]
+    assert work.manifest("peers")["processes"] == 2 and "model:" in err and not said
 
 
 def test_a_problem_of_one_process_is_one_message_in_both(work, peers):
