@@ -76,7 +76,8 @@ def _program(file: Path) -> None:
         block = desc.blocks.add(idx=number, parent_idx=-1)
         variable = block.vars.add(name=f"w{number}", persistable=True)
         variable.type.type = 7  # LOD_TENSOR, which Paddle 3 calls DENSE_TENSOR
-        variable.type.lod_tensor.tensor.data_type = framework_pb2.VarType.FP32
+        described = variable.type.lod_tensor if hasattr(variable.type, "lod_tensor") else variable.type.dense_tensor
+        described.tensor.data_type = framework_pb2.VarType.FP32
         variable.type.lod_tensor.tensor.dims.extend([3, 4])
         op = block.ops.add(type="while" if number == 0 else "scale")
         op.inputs.add(parameter="X", arguments=["w0", "w1"])
