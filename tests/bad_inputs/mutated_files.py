@@ -78,7 +78,7 @@ def _program(file: Path) -> None:
         variable.type.type = 7  # LOD_TENSOR, which Paddle 3 calls DENSE_TENSOR
         described = variable.type.lod_tensor if hasattr(variable.type, "lod_tensor") else variable.type.dense_tensor
         described.tensor.data_type = framework_pb2.VarType.FP32
-        variable.type.lod_tensor.tensor.dims.extend([3, 4])
+        described.tensor.dims.extend([3, 4])
         op = block.ops.add(type="while" if number == 0 else "scale")
         op.inputs.add(parameter="X", arguments=["w0", "w1"])
         op.attrs.add(name="sub_block", type=framework_pb2.BLOCK, block_idx=1)
