@@ -107,8 +107,9 @@ def test_what_messages_name_exists() -> None:
     }
     assert len(marked) > 60
     assert not unknown
-    left = {name: place for name, place in marked.items() if "." not in name and "@[" in spelled(f"@[{name}]")}
+    left = {name: place for name, place in marked.items() if "@[" in spelled(f"@[{name}]")}
     assert not left, "add them to spelling._PARAMETERS"
+    assert not [key for key in all_keys() if "@[" in spelled(f"@[{key}]")], "add its section to spelling._SECTIONS"
 
 
 def test_a_process_keeps_the_spelling_of_the_one_that_started_it(tmp_path: Path) -> None:

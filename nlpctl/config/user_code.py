@@ -278,7 +278,7 @@ def current_directory_first() -> Iterator[None]:
 def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
     """The function that `package.module:function` names; the current directory is searched first.
 
-    UserError, blaming the key `where`, if there is none, or if only an opened folder names it (config/user_code.py).
+    UserError, blaming the key `where`, if there is none, or if only an opened folder names it.
     `purpose`: "a function that yields dicts".
     """
     refuse_unnamed(name, where)

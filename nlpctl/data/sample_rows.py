@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.data.open_split import has_split, open_files, open_split
+from nlpctl.data.open_split import SPLITS, has_split, open_files, open_split
 from nlpctl.data.readers.row import BadRow, Row, RowSource
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
@@ -58,7 +58,7 @@ def rows_to_calibrate(
 ) -> tuple[Any, ...]:
     """`rows_to_compare` for finding out how large activations get: the training rows before others; `count` None: all
     of them."""
-    return _choose_rows(rows, file, ("train", "dev", "test"), tokenizer, count, masked).examples
+    return _choose_rows(rows, file, SPLITS, tokenizer, count, masked).examples
 
 
 def _choose_rows(

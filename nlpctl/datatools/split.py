@@ -12,7 +12,7 @@ from typing import Any
 from nlpctl.config.schema import Recipe
 from nlpctl.data.changed_rows import unmapped_source
 from nlpctl.data.inspection.duplicates import NEAR
-from nlpctl.data.open_split import open_split
+from nlpctl.data.open_split import SPLITS, open_split
 from nlpctl.data.partition import as_written, cut, label_counts, no_row_left, read_split_rows
 from nlpctl.data.records import Records
 from nlpctl.data.rows.task_rows import task_rows
@@ -23,7 +23,6 @@ from nlpctl.errors import UserError
 from nlpctl.files import staged_file, writing
 from nlpctl.outputs import refuse_output
 
-PARTS = ("train", "dev", "test")
 MANIFEST = "split.json"
 
 
@@ -88,7 +87,7 @@ def split_data(
 
 def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     """Number of rows of train, dev and test. UserError if they exceed `total`."""
-    sizes = dict.fromkeys(PARTS, 0)
+    sizes = dict.fromkeys(SPLITS, 0)
     for part, share in shares.items():
         if share > 1 and share != int(share):
             hint = "below 1 it is a share of the rows, from 1 on a number of rows"
@@ -118,7 +117,7 @@ def _refuse_older_parts(folder: Path, files: Mapping[str, Path]) -> None:
     earlier = SplitManifest.load_if_valid(folder / MANIFEST)
     if earlier is None:
         return
-    for path in (path for part in PARTS if part in earlier.rows for path in sorted(folder.glob(f"{part}.*"))):
+    for path in (path for part in SPLITS if part in earlier.rows for path in sorted(folder.glob(f"{part}.*"))):
         if path not in files.values():
             message = "this file of an earlier split would remain, and its rows are in the new files too"
             raise UserError(message, where=str(path), hint="delete it, or name another folder: @[output]")

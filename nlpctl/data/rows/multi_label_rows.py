@@ -10,7 +10,7 @@ from typing import Any
 
 from nlpctl.data.readers.annotated import Annotated, with_text
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name, unpacked
-from nlpctl.data.rows.text_rows import LabelledTextRows, checked_text
+from nlpctl.data.rows.text_rows import LabelledTextRows, byte_length_of, checked_text
 from nlpctl.errors import UserError
 from nlpctl.names import and_more
 
@@ -70,8 +70,8 @@ class MultiLabelExample:
 
     @property
     def byte_length(self) -> int:
-        """UTF-8 bytes of both texts, as TextExample's."""
-        return len(self.text.encode()) + (len(self.text_pair.encode()) if self.text_pair is not None else 0)
+        """Proportional to tokens, without tokenising."""
+        return byte_length_of(self.text, self.text_pair)
 
 
 class MultiLabelRows(LabelledTextRows):

@@ -17,6 +17,15 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.names import and_more
 
 
+def byte_length_of(text: str, text_pair: str | None) -> int:
+    """UTF-8 bytes of both texts.
+
+    A Chinese character is 3 bytes and one token, an English word some 4 to 6 bytes and one token or a little more, so
+    text of both kinds sorts fairly together.
+    """
+    return len(text.encode()) + (len(text_pair.encode()) if text_pair is not None else 0)
+
+
 @dataclass(frozen=True, slots=True)
 class TextExample:
     """A sentence or a pair of sentences; `label` is the id, None where labels are not wanted."""
@@ -27,12 +36,8 @@ class TextExample:
 
     @property
     def byte_length(self) -> int:
-        """Proportional to tokens, without tokenising: UTF-8 bytes of both texts.
-
-        A Chinese character is 3 bytes and one token, an English word some 4 to 6 bytes and one token or a
-        little more, so text of both kinds sorts fairly together.
-        """
-        return len(self.text.encode()) + (len(self.text_pair.encode()) if self.text_pair is not None else 0)
+        """Proportional to tokens, without tokenising."""
+        return byte_length_of(self.text, self.text_pair)
 
 
 class TextOrPair(Protocol):
