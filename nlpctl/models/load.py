@@ -38,20 +38,14 @@ from nlpctl.models.head_labels import (
     written_class,
 )
 from nlpctl.models.hub import fetch
+from nlpctl.models.huggingface import is_huggingface_layout, to_paddle
 from nlpctl.models.network import build_network, make_config, refuse_unlike_file
 from nlpctl.models.scratch import fill_embedding, make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
 from nlpctl.models.user_network import KEY as OWN_KEY
 from nlpctl.models.user_network import check_named, starts_from_weights
-from nlpctl.models.weights import (
-    Weights,
-    drop_other_heads,
-    is_huggingface_layout,
-    read_weights_file,
-    to_paddle_layout,
-    weights_size,
-)
+from nlpctl.models.weights import Weights, read_weights_file, weights_size
 from nlpctl.names import listed
 
 
@@ -367,9 +361,9 @@ def paddle_arrays(weights: Weights, family: Family, head: Head | None = None) ->
     `head`: without the heads of other tasks that would get the same names.
     """
     # Some families of PaddleNLP (MegatronBert) name their own layers as Hugging Face does.
-    if not weights.file.name.startswith("model_state.") and is_huggingface_layout(weights.arrays):
-        arrays = weights.arrays if head is None else drop_other_heads(weights.arrays, head.name)
-        return to_paddle_layout(arrays, family.model_type, str(weights.file))
+    theirs = not weights.file.name.startswith("model_state.")
+    if theirs and is_huggingface_layout(weights.arrays, family.model_type):
+        return to_paddle(weights.arrays, family.model_type, str(weights.file), None if head is None else head.name)
     return weights.arrays
 
 

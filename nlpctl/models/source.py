@@ -33,6 +33,7 @@ from nlpctl.layout import (
     link_out,
     real_path,
 )
+from nlpctl.models.huggingface import config_to_paddle
 from nlpctl.runtime.run_directory import RunDirectory
 
 Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl", "export"]
@@ -133,12 +134,13 @@ def weights_file(folder: Path) -> Path | None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The network's config: config.json, or model_config.json of old PaddleNLP folders."""
+    """The network's config under PaddleNLP's keys: config.json, or model_config.json of old PaddleNLP folders."""
     file = config_file(folder)
     if file is None:
         hint = "copy config.json from where the model came from"
         raise UserError("no config.json here", where=str(folder), hint=hint)
-    return read_json(file)
+    values, weights = read_json(file), weights_file(folder)
+    return values if weights is None or weights.name in PADDLE_WEIGHTS else config_to_paddle(values)
 
 
 _COPY_AGAIN = "copy or download the model folder again"

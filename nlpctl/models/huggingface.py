@@ -1,0 +1,316 @@
+"""Hugging Face's layout of a network and PaddleNLP's, a table per family that is read in both directions.
+
+PaddleNLP can convert too (`from_pretrained(convert_from_torch=True)`), but it goes by the `architectures` of
+config.json and not by the names in the file, so a disagreement leaves weights silently random or untransposed; it also
+writes into the source folder and unpickles without limits. See docs/upstream.md. Here the names in the file decide,
+nothing is written, and what no entry covers keeps its name, so that the strict assignment afterwards reports it.
+
+Imports neither Paddle nor NumPy. A new family: a `Layout` in `LAYOUTS`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One module that has a weight and perhaps a bias, or one parameter, under both names.
+
+    `*` in a name is the number of a layer. `transposed`: a linear layer, whose weight is [out, in] in PyTorch and
+    [in, out] in Paddle. `alone`: the name is that of a parameter, not of a module. `heads`: ends of the names of the
+    classes that have it, such as QuestionAnswering; none for a part of the encoder.
+    """
+
+    theirs: str  # Hugging Face's
+    ours: str  # PaddleNLP's
+    transposed: bool = False
+    alone: bool = False
+    heads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a family is called in the two layouts.
+
+    `name`: what its classes in Transformers begin with. `model_type`: in Hugging Face's config.json, where several
+    may mean the same network (`aliases`). `prefix`: of the encoder's names in a file with a head, without the dot, in
+    both layouts. `entries`: names without the prefix. `tied`: PaddleNLP's names of parameters that are others' too;
+    Hugging Face ties them when it reads. `keys`: Hugging Face's key of the config -> PaddleNLP's. `defaults`: under
+    Hugging Face's keys, what Transformers takes for a key that its config.json lacks, where PaddleNLP takes something
+    else. `fixed`: under PaddleNLP's keys, the only values that a network in Hugging Face's layout can have; they are
+    not written. `written`: under Hugging Face's keys, what PaddleNLP's networks always compute with.
+    """
+
+    name: str
+    model_type: str
+    prefix: str
+    entries: tuple[Entry, ...]
+    keys: Mapping[str, str]
+    told_by: str = r"encoder\.layer\.\d+\."  # a name that only Hugging Face's files have
+    paddle_prefix: str = ""  # where it is another
+    aliases: tuple[str, ...] = ()
+    tied: frozenset[str] = frozenset()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    written: Mapping[str, Any] = field(default_factory=dict)
+
+    def entry(self, name: str) -> Entry | None:
+        """The entry of a parameter under Hugging Face's name, given without the prefix."""
+        return _find(name, {entry.theirs: entry for entry in self.entries})
+
+
+def _module(theirs: str, ours: str = "", *heads: str) -> Entry:
+    return Entry(theirs, ours or theirs, heads=heads)
+
+
+def _linear(theirs: str, ours: str = "", *heads: str) -> Entry:
+    return Entry(theirs, ours or theirs, transposed=True, heads=heads)
+
+
+def _parameter(theirs: str, ours: str = "", *heads: str) -> Entry:
+    return Entry(theirs, ours or theirs, alone=True, heads=heads)
+
+
+_LABELLED = ("SequenceClassification", "TokenClassification", "MultipleChoice")
+_READER = "QuestionAnswering"
+_WORDS = "MaskedLM"
+
+_EMBEDDINGS = (
+    _module("embeddings.word_embeddings"),
+    _module("embeddings.position_embeddings"),
+    _module("embeddings.token_type_embeddings"),
+    _module("embeddings.LayerNorm", "embeddings.layer_norm"),
+)
+_LAYERS = (
+    _linear("encoder.layer.*.attention.self.query", "encoder.layers.*.self_attn.q_proj"),
+    _linear("encoder.layer.*.attention.self.key", "encoder.layers.*.self_attn.k_proj"),
+    _linear("encoder.layer.*.attention.self.value", "encoder.layers.*.self_attn.v_proj"),
+    _linear("encoder.layer.*.attention.output.dense", "encoder.layers.*.self_attn.out_proj"),
+    _module("encoder.layer.*.attention.output.LayerNorm", "encoder.layers.*.norm1"),
+    _linear("encoder.layer.*.intermediate.dense", "encoder.layers.*.linear1"),
+    _linear("encoder.layer.*.output.dense", "encoder.layers.*.linear2"),
+    _module("encoder.layer.*.output.LayerNorm", "encoder.layers.*.norm2"),
+)
+_POOLER = (_linear("pooler.dense"),)
+# PaddleNLP calls the head that reads answers as it calls a classifier's; only Hugging Face's names differ.
+_HEADS = (
+    _linear("classifier", "", *_LABELLED),
+    _linear("qa_outputs", "classifier", _READER),
+)
+_TWO_LAYERS = (
+    _linear("classifier.dense", "", "SequenceClassification"),
+    _linear("classifier.out_proj", "", "SequenceClassification"),
+)
+# The last layer of a language model, tied to the word embedding, is [vocabulary, width] in both.
+_BERT_WORDS = (
+    _linear("cls.predictions.transform.dense", "cls.predictions.transform", _WORDS),
+    _module("cls.predictions.transform.LayerNorm", "cls.predictions.layer_norm", _WORDS),
+    _parameter("cls.predictions.bias", "cls.predictions.decoder_bias", _WORDS),
+)
+_BERT_TIED = frozenset(("cls.predictions.decoder.weight", "cls.predictions.decoder.bias"))
+_ROBERTA_WORDS = (
+    _linear("lm_head.dense", "", _WORDS),
+    _module("lm_head.layer_norm", "", _WORDS),
+    _parameter("lm_head.bias", "", _WORDS),
+)
+_ELECTRA_WORDS = (
+    _linear("generator_predictions.dense", "", _WORDS),
+    _module("generator_predictions.LayerNorm", "generator_predictions.layer_norm", _WORDS),
+    _parameter("generator_lm_head.bias", "generator_lm_head_bias", _WORDS),
+)
+
+
+def _same(*keys: str) -> dict[str, str]:
+    return {key: key for key in keys}
+
+
+_SIZES = _same(
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act",
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "max_position_embeddings", "type_vocab_size",
+    "initializer_range", "pad_token_id",
+)  # fmt: skip
+_EPSILON = _same("layer_norm_eps")
+
+LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
+    "bert": Layout(
+        "Bert", "bert", "bert", (*_EMBEDDINGS, *_LAYERS, *_POOLER, *_HEADS, *_BERT_WORDS), _SIZES | _EPSILON,
+        tied=_BERT_TIED, defaults={"type_vocab_size": 2}, fixed={"pool_act": "tanh"},
+    ),
+    "ernie": Layout(
+        "Ernie", "ernie", "ernie",
+        (*_EMBEDDINGS, _module("embeddings.task_type_embeddings"), *_LAYERS, *_POOLER, *_HEADS, *_BERT_WORDS),
+        _SIZES | _same("task_type_vocab_size", "use_task_id"),
+        tied=_BERT_TIED, defaults={"type_vocab_size": 2}, fixed={"pool_act": "tanh"},
+        written={"layer_norm_eps": 1e-12},
+    ),
+    "roberta": Layout(
+        "Roberta", "roberta", "roberta",
+        (*_EMBEDDINGS, *_LAYERS, *_POOLER, *_HEADS, *_TWO_LAYERS, *_ROBERTA_WORDS), _SIZES | _EPSILON,
+        tied=frozenset(("lm_head.decoder.weight", "lm_head.decoder.bias")),
+        defaults={"type_vocab_size": 2, "pad_token_id": 1},
+    ),
+    "electra": Layout(
+        "Electra", "electra", "electra",
+        (*_EMBEDDINGS, _linear("embeddings_project"), *_LAYERS, *_HEADS, *_TWO_LAYERS, *_ELECTRA_WORDS),
+        _SIZES | _EPSILON | _same("embedding_size"),
+        defaults={"embedding_size": 128, "hidden_size": 256},
+    ),
+}  # fmt: skip
+
+# Kept in the file by PyTorch, computed by Paddle.
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+# Older files spell LayerNorm's parameters as TensorFlow did.
+_OLD_SPELLING = {"gamma": "weight", "beta": "bias"}
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+
+
+def is_huggingface_layout(names: Iterable[str], model_type: str = "bert") -> bool:
+    """Whether the names in a weights file are Hugging Face's (encoder.layer.0.); Paddle's say encoder.layers.0."""
+    told_by = LAYOUTS[model_type].told_by if model_type in LAYOUTS else Layout.told_by
+    return any(re.search(rf"(^|\.){told_by}", name) for name in names)
+
+
+def to_paddle(
+    arrays: Mapping[str, np.ndarray], model_type: str, where: str, head: str | None = None
+) -> dict[str, np.ndarray]:
+    """Rename and transpose the arrays of a Hugging Face file; without the encoder's prefix where the file has none.
+
+    `model_type`: PaddleNLP's. `head`: end of the class that the arrays are for; those of another head are left out
+    where PaddleNLP calls them as those of this one. Raises UserError for a family whose layout nlpctl does not know.
+    """
+    layout = _layout(model_type, where)
+    table = {entry.theirs: entry for entry in layout.entries}
+    of_head = {entry.ours for entry in layout.entries if head is not None and head in entry.heads}
+    converted = {}
+    for name, array in arrays.items():
+        bare = name.removeprefix(f"{layout.prefix}.")
+        prefix = f"{layout.paddle_prefix or layout.prefix}." if bare != name else ""
+        # Left in, they would count as entries without a place and hide real mistakes in that list.
+        if bare in _BUFFERS:
+            continue
+        entry = _find(bare, table)
+        if entry is None:
+            converted[prefix + bare] = array
+        elif not (entry.heads and head not in entry.heads and entry.ours in of_head):
+            converted[prefix + _renamed(bare, entry.ours, entry)] = _turned(array, entry, bare)
+    return converted
+
+
+def to_huggingface(
+    arrays: Mapping[str, np.ndarray], model_type: str, head: str, where: str
+) -> dict[str, np.ndarray]:
+    """The arrays of a network under Hugging Face's names: the inverse of `to_paddle`.
+
+    `arrays`: under PaddleNLP's names, with the encoder's prefix. `head`: end of the network's class, such as
+    TokenClassification; "Model" for a bare encoder, whose names get no prefix. Transposed ones are views.
+    Raises UserError for a family or a parameter that Hugging Face's layout has no name for.
+    """
+    layout = _layout(model_type, where)
+    table = {entry.ours: entry for entry in layout.entries if not entry.heads or head in entry.heads}
+    paddle_prefix = f"{layout.paddle_prefix or layout.prefix}."
+    converted = {}
+    for name, array in arrays.items():
+        if name in layout.tied:
+            continue
+        bare = name.removeprefix(paddle_prefix)
+        entry = _find(bare, table)
+        if entry is None:
+            hint = f"{architecture(model_type, head)} of Transformers lacks it: keep this model in nlpctl's own layout"
+            raise UserError(f"{name} has no name in Hugging Face's layout", where=where, hint=hint)
+        prefix = f"{layout.prefix}." if bare != name and head != "Model" else ""
+        converted[prefix + _renamed(bare, entry.theirs, entry)] = _turned(array, entry, bare)
+    return converted
+
+
+def architecture(model_type: str, head: str) -> str:
+    """The class in Transformers for the head of a family, such as BertForTokenClassification."""
+    name = LAYOUTS[model_type].name
+    return f"{name}Model" if head == "Model" else f"{name}For{head}"
+
+
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+
+
+def _find(name: str, table: Mapping[str, Entry]) -> Entry | None:
+    """The entry of the parameter `name`; `table` is by the names of its layout."""
+    pattern = _NUMBER.sub("*", name)
+    alone = table.get(pattern)
+    if alone is not None and alone.alone:
+        return alone
+    module = table.get(pattern.rpartition(".")[0])
+    return None if module is None or module.alone else module
+
+
+def _renamed(name: str, pattern: str, entry: Entry) -> str:
+    """The name of a parameter in the other layout, where its module, or itself, is called `pattern`."""
+    if not entry.alone:
+        last = name.rpartition(".")[2]
+        pattern = f"{pattern}.{_OLD_SPELLING.get(last, last)}"
+    numbers = iter(_NUMBER.findall(name))
+    return re.sub(r"\*", lambda _: next(numbers), pattern)
+
+
+def _turned(array: np.ndarray, entry: Entry, name: str) -> np.ndarray:
+    return array.T if entry.transposed and name.endswith(".weight") and array.ndim == 2 else array
+
+
+def _layout(model_type: str, where: str) -> Layout:
+    if model_type not in LAYOUTS:
+        families = ", ".join(known_types())
+        raise UserError(
+            f"weights in the Hugging Face layout of {model_type!r} cannot be converted",
+            where=where,
+            hint=f"families that can: {families}; or use the same model from PaddleNLP's hub",
+        )
+    return LAYOUTS[model_type]
+
+
+# -- config.json ------------------------------------------------------------------------------------------------------
+
+
+def known_types() -> Iterator[str]:
+    """Every model_type of Hugging Face's whose layout is known."""
+    for layout in LAYOUTS.values():
+        yield from (layout.model_type, *layout.aliases)
+
+
+def config_to_paddle(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A config.json of Hugging Face under PaddleNLP's keys; one of an unknown family is left as it is.
+
+    What Transformers takes for a missing key is filled in where PaddleNLP would take something else.
+    """
+    given = values.get("model_type")
+    model_type = next((ours for ours, each in LAYOUTS.items() if given in (each.model_type, *each.aliases)), None)
+    if model_type is None:
+        return dict(values)
+    layout = LAYOUTS[model_type]
+    named = {layout.keys.get(key, key): value for key, value in {**layout.defaults, **values}.items()}
+    return named | {"model_type": model_type}
+
+
+def config_to_huggingface(values: Mapping[str, Any], head: str, where: str) -> dict[str, Any]:
+    """The config.json that Transformers reads for a network: the inverse of `config_to_paddle`.
+
+    `values`: of PaddleNLP's config, with model_type. `head`: as in `to_huggingface`. Labels are taken over.
+    Raises UserError where the network computes something that Hugging Face's does not.
+    """
+    layout = _layout(values["model_type"], where)
+    for key, value in layout.fixed.items():
+        if values.get(key, value) != value:
+            message = f"{key} is {values[key]!r}: {layout.name} networks of Transformers only have {value!r}"
+            raise UserError(message, where=where, hint="keep this model in nlpctl's own layout")
+    written = {"architectures": [architecture(values["model_type"], head)], "model_type": layout.model_type}
+    written |= {theirs: values[ours] for theirs, ours in layout.keys.items() if ours in values}
+    labels = {key: values[key] for key in ("id2label", "label2id") if values.get(key)}
+    return written | dict(layout.written) | labels | {"torch_dtype": "float32"}
