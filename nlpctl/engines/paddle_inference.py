@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.process_state import silent_stderr
 from nlpctl.upstream.bfloat16_cast import keep_casts
+from nlpctl.upstream.predictor_clones import successors
 
 CARD_MEMORY_MB = 256  # initial size of the GPU memory pool; it grows
 WORKSPACE = 1 << 30  # TensorRT's workspace in bytes
@@ -36,7 +38,7 @@ class PaddlePredictor:
     oneDNN prepares every operator for each new batch shape and caches the result. Paddle can limit the number of cached
     shapes, but then copies all weights per shape: 43 MB for a network of 22 M parameters, and slower than starting
     over. Without that limit weights are shared, and a shape takes 1 to 2 MB. So this class limits the cache itself:
-    after SHAPES_KEPT shapes it switches to a clone, which shares the weights and has an empty cache.
+    after SHAPES_KEPT shapes it switches to a predictor of the same graph with an empty cache.
     """
 
     engine = "paddle"
@@ -65,6 +67,7 @@ class PaddlePredictor:
             use_tensorrt(config, folder, graph, precision, setup, samples)
         self._turn = threading.Lock()
         self._use(create(config, program))
+        self._successor = successors(program, parameters, partial(_open, precision=precision, setup=setup))
         self._onednn = setup.device == "cpu"
 
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
@@ -77,7 +80,7 @@ class PaddlePredictor:
                 shape = tuple(array.shape for array in batch.values())
                 if shape not in self._shapes and len(self._shapes) == SHAPES_KEPT:
                     with silent_stderr:
-                        self._use(self._predictor.clone())
+                        self._use(self._successor(self._predictor))
                 self._shapes.add(shape)
             feed(self._inputs, batch)
             try:
@@ -124,6 +127,10 @@ def create(config: Any, program: Path) -> Any:
         raise UserError(
             f"Paddle Inference cannot load this graph: {_reason(error)}", str(program), EXPORT_AGAIN
         ) from None
+
+
+def _open(program: Path, parameters: Path, *, precision: str, setup: ProcessSetup) -> Any:
+    return paddle_inference.create_predictor(configuration(program, parameters, precision, setup))
 
 
 def feed(inputs: dict[str, Any], batch: Batch) -> None:
