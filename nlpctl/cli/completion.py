@@ -19,6 +19,7 @@ from typer import completion as typer_completion
 from nlpctl import console
 from nlpctl.cli import ASKED
 from nlpctl.compress.strategies import STRATEGIES
+from nlpctl.config.hub_names import HF_PREFIX, cached_on_disk
 from nlpctl.config.json_schema import recipe_json_schema
 from nlpctl.config.keys import all_keys
 from nlpctl.config.library import shipped_recipes
@@ -149,7 +150,9 @@ def _recipes_and_runs(incomplete: str) -> Iterable[Candidate]:
 
 
 def _runs(incomplete: str) -> Iterable[Candidate]:
-    """The runs in outputs, and folders."""
+    """The runs in outputs, and folders; once hf: is typed, the repositories in the cache of the Hugging Face hub."""
+    if incomplete.startswith(HF_PREFIX):
+        yield from (Candidate(str(name)) for name in cached_on_disk())
     patterns = ("/".join(["*"] * depth) for depth in range(1, _DEEPEST + 1))
     runs = [path.parent for pattern in patterns for path in _RUNS.glob(f"{pattern}/{MANIFEST}")]
     yield from (Candidate(str(run)) for run in sorted(runs))

@@ -38,8 +38,8 @@ def new(
         typer.Option(
             "--model",
             metavar="MODEL",
-            help="Encoder: a folder, python:PACKAGE/PATH, a name of PaddleNLP's hub, or scratch. Default: one for the "
-            "language of the texts that can be had here.",
+            help="Encoder: a folder, python:PACKAGE/PATH, hf:ORG/NAME, a name of PaddleNLP's hub, or scratch. Default: "
+            "one for the language of the texts that can be had here.",
         ),
     ] = None,
     split: Annotated[

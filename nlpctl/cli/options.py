@@ -27,7 +27,10 @@ EPILOG = (
 _OVERRIDES = "nlpctl.overrides"
 TASK_FLAG = "--task"
 
-MODEL_HELP = "Run, model folder, export, recipe of a run; task:NAME, python:PACKAGE/PATH, or a name of PaddleNLP's hub."
+MODEL_HELP = (
+    "Run, model folder, export, recipe of a run; task:NAME, python:PACKAGE/PATH, hf:ORG/NAME@REVISION, or a name of "
+    "PaddleNLP's hub."
+)
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
 
 # Options of every command that applies a model; `engine_overrides` turns them into recipe values.

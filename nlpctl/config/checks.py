@@ -22,6 +22,7 @@ from typing import Any
 
 from nlpctl.config.distributions import BadDistribution, is_distribution, read_distribution
 from nlpctl.config.environment import checked_environment, flag_environment
+from nlpctl.config.hub_names import HF_PREFIX, HuggingFaceName
 from nlpctl.config.keys import all_keys
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 from nlpctl.config.positions import display
@@ -615,6 +616,12 @@ def _some_model(recipe: Recipe) -> Iterator[Finding]:
 
 def _model_folder_exists(recipe: Recipe) -> Iterator[Finding]:
     name = recipe.model.name_or_path
+    if name is not None and name.startswith(HF_PREFIX):
+        try:
+            HuggingFaceName.of(name)
+        except UserError as error:
+            problem = error.problems[0]
+            yield Finding(("model.name_or_path",), f"{display(name)}: {problem.message}", problem.hint)
     if name is not None and os.path.isabs(name) and not os.path.isdir(name):
         message = "is a file, not a folder" if os.path.exists(name) else "does not exist"
         hint = "give the folder with config.json and the weights"

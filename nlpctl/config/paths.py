@@ -150,4 +150,4 @@ def _is_path(text: str, folder: Path) -> bool:
     if text.startswith(("./", "../", "~", "/")) or text in (".", ".."):
         return True
     # A hub name such as bert-base-chinese and a folder look alike; a folder that exists wins.
-    return not text.startswith("python:") and (folder / text).is_dir()
+    return not text.startswith(("python:", "hf:")) and (folder / text).is_dir()

@@ -252,7 +252,8 @@ class ModelSection:
         None,
         NETWORK,
         "Hub name (ernie-3.0-medium-zh), PaddleNLP or Hugging Face folder, run directory or model folder; "
-        "python:PACKAGE/PATH is a folder inside an installed package.",
+        "python:PACKAGE/PATH is a folder inside an installed package, hf:ORG/NAME@REVISION a repository of the Hugging "
+        "Face hub.",
         path="name",
     )
     from_scratch: ScratchSection | None = key(None, NETWORK, "Build a new encoder instead of loading one.")

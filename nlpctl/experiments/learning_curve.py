@@ -60,7 +60,7 @@ def learning_curve(
     """
     folder = os.path.abspath(f"{recipe.run_dir}-{KIND}" if output is None else output)
     require_named(recipe)
-    recipe = resolve_values(replace(recipe, training=replace(recipe.training, output_dir=folder)))
+    recipe = resolve_values(replace(recipe, training=replace(recipe.training, output_dir=folder)), resume)
     split = next((name for name in ("dev", "test") if has_split(recipe.data, name)), None)
     if split is None:
         raise UserError("there is no dev or test data to score on", recipe.where("data.dev"), "set data.dev: FILE")

@@ -163,7 +163,7 @@ def _train_all(
     command: Sequence[str],
 ) -> RepeatsResult:
     """`slots`: where the runs are trained; None: in this process."""
-    recipe = resolve_values(recipe)
+    recipe = resolve_values(recipe, resume)
     refuse_early(recipe, KIND, resume=resume, overwrite=overwrite)
     rows = read_rows(recipe)
     parts = None if folds is None else _folds(recipe, rows, folds)

@@ -47,6 +47,7 @@ from nlpctl.files import (
 from nlpctl.launch.launch import processes_wanted
 from nlpctl.layout import RECIPE, SERIES, is_inside, is_run, is_series
 from nlpctl.models.families import OWN
+from nlpctl.models.hugging_face_hub import with_commit
 from nlpctl.names import and_more, differing
 from nlpctl.outputs import refuse_lost_link, refuse_part
 from nlpctl.runtime.device import choose_device, visible_devices
@@ -414,8 +415,9 @@ def _write(file: Path, content: bytes) -> None:
         stream.write(content)
 
 
-def resolve_values(recipe: Recipe) -> Recipe:
-    """The recipe that its runs begin with. UserError if this command cannot train it several times."""
+def resolve_values(recipe: Recipe, resume: bool) -> Recipe:
+    """The recipe that its runs begin with, or began with on `resume`. UserError if this command cannot train it several
+    times."""
     if is_child() or processes_wanted(recipe.runtime) > 1:
         hint = "use one device: @[runtime.nproc=1]; or train several runs side by side: @[workers=N]"
         raise UserError("each of several runs is trained in one process", recipe.where("runtime.nproc"), hint)
@@ -426,7 +428,9 @@ def resolve_values(recipe: Recipe) -> Recipe:
     if visible is not None:  # once for all runs: after the first one the card is the only one, and has another number
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
         recipe = replace(recipe, runtime=replace(recipe.runtime, device="gpu", devices=()))
-    return resolve_by_model(recipe)
+    folder = recipe.run_dir
+    goes_on = resume and (folder / RECIPE).is_file()
+    return resolve_by_model(with_commit(recipe, lambda: recipe_of(folder) if goes_on else None))
 
 
 @contextlib.contextmanager

@@ -91,7 +91,7 @@ def _sweep(
     """`slots`: where the trials are trained; None: in this process. `original`: the recipe that best.yaml is
     written from."""
     text = own_text(original)
-    recipe = resolve_values(recipe)
+    recipe = resolve_values(recipe, resume)
     refuse_early(recipe, KIND, resume=resume, overwrite=overwrite, grows=True)
     section, metric = recipe.search, watched_metric(recipe)
     better, wanted = greater_is_better(recipe, metric), trials_wanted(section)

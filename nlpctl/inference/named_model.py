@@ -3,6 +3,7 @@
     a path                run directory, model folder, checkpoint, export, or the recipe of a run
     task:NAME             a ready model (models/ready_models.py); its folder is made once, in the cache folder
     python:PACKAGE/PATH   a folder inside an installed package
+    hf:ORG/NAME@REVISION  a repository of the Hugging Face hub, downloaded once to its cache
     a name                a recipe that comes with nlpctl, or an encoder of PaddleNLP's hub
 """
 
@@ -12,10 +13,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.hub_names import hub_names
+from nlpctl.config.hub_names import HF_PREFIX, hub_names
 from nlpctl.config.library import is_recipe
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.errors import UserError
+from nlpctl.models.hugging_face_hub import snapshot_folder
 from nlpctl.models.ready_models import PREFIX, ready_model
 from nlpctl.models.source import PYTHON_PREFIX, ModelSource, package_folder, resolve_source
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
@@ -24,12 +26,14 @@ from nlpctl.runtime.cache import cache_folder, usable_cache_folder
 def named_model(model: Any, cache: str | None = None) -> Any:
     """The path or name that load_recipe takes for `model`. `cache`: runtime.cache_dir where it is given.
 
-    UserError: there is no such ready model or package, or the files of a ready model cannot be had.
+    UserError: there is no such ready model, package or repository, or its files cannot be had.
     """
     if not isinstance(model, str):
         return model
     if model.startswith(PYTHON_PREFIX):
         return str(package_folder(model))
+    if model.startswith(HF_PREFIX):
+        return str(snapshot_folder(model))
     if not model.startswith(PREFIX):
         return model
     from nlpctl.inference.ready_models import ready_folder  # most commands start without it
@@ -51,7 +55,7 @@ def model_with_weights(model: str) -> ModelSource:
         named = find_trained_model(recipe_of(Path(named)))
     source = resolve_source(named)
     if source.folder is None and named not in hub_names():
-        hint = "give a run directory, a model folder, or a name of PaddleNLP's hub"
+        hint = "give a run directory, a model folder, hf:ORG/NAME, or a name of PaddleNLP's hub"
         raise UserError("there is no such folder", where=model, hint=hint)
     if source.kind == "export":
         hint = "give the run or the model folder that it was made from"

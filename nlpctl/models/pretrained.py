@@ -13,6 +13,7 @@ from typing import Literal
 
 import yaml
 
+from nlpctl.config.hub_names import HF_PREFIX
 from nlpctl.data.text.word_spans import is_ideograph
 from nlpctl.errors import UserError
 from nlpctl.models.source import check_tokenizer, read_config, resolve_source
@@ -83,16 +84,20 @@ def named_encoder(name: str) -> tuple[Encoder, State]:
 
     UserError: there is no such folder, something is missing in it, or its tokenizer cannot be used.
     """
-    state: State = "here" if lies_here(name) else "hub"
     known = next((encoder for encoder in known_encoders() if encoder.name == name), None)
     if known is not None:
-        return known, state
+        return known, _place(name)
     source = resolve_source(name)
     if source.folder is None:
-        return Encoder(name, ANY, None, False, "a model of PaddleNLP's hub"), state
+        return Encoder(name, ANY, None, False, "a model of PaddleNLP's hub"), _place(name)
     check_tokenizer(source.folder)
     width = read_config(source.folder).get("hidden_size")
-    return Encoder(name, ANY, width if isinstance(width, int) else None, False, "a folder of yours"), "here"
+    about = "from the Hugging Face hub" if name.startswith(HF_PREFIX) else "a folder of yours"
+    return Encoder(name, ANY, width if isinstance(width, int) else None, False, about), "here"
+
+
+def _place(name: str) -> State:
+    return "here" if lies_here(name) else "hub"
 
 
 def lies_here(name: str) -> bool:

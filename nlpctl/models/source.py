@@ -1,7 +1,7 @@
 """Resolves the source of a model: a hub name or a folder in a known layout. Imports neither Paddle nor NumPy.
 
-`resolve_source` looks at the files only. It answers before anything heavy is imported, so that a
-mistyped path costs a second and not a minute.
+`resolve_source` looks at the files only, once those of hf:ORG/NAME are downloaded. It answers before anything heavy is
+imported, so that a mistyped path costs a second and not a minute.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.checksums import sha256_of
+from nlpctl.config.hub_names import HF_PREFIX
 from nlpctl.documents import Document
 from nlpctl.errors import UserError
 from nlpctl.files import read_json
@@ -33,6 +34,7 @@ from nlpctl.layout import (
     link_out,
     real_path,
 )
+from nlpctl.models.hugging_face_hub import snapshot_folder
 from nlpctl.models.huggingface import config_to_paddle
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -83,6 +85,8 @@ def resolve_source(name_or_path: str) -> ModelSource:
     """
     if name_or_path.startswith(PYTHON_PREFIX):
         return _classify(package_folder(name_or_path), name_or_path)
+    if name_or_path.startswith(HF_PREFIX):
+        return _classify(snapshot_folder(name_or_path), name_or_path)
     path = Path(name_or_path).expanduser()
     if path.is_dir():
         return _classify(path.resolve(), name_or_path)

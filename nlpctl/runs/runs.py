@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.dump import flat, recipe_values
+from nlpctl.config.hub_names import HF_PREFIX
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
@@ -80,7 +81,11 @@ class RunRecord:
         model = self.recipe.model
         if model.from_scratch is not None:
             return f"{model.from_scratch.architecture} (new)"
-        return Path(model.name_or_path or "").name or "unnamed"
+        name = model.name_or_path or ""
+        if name.startswith(HF_PREFIX):
+            name, _, commit = name.partition("@")
+            return f"{name}@{commit[:7]}"  # as Git shortens it
+        return Path(name).name or "unnamed"
 
     @property
     def step(self) -> int:

@@ -52,6 +52,13 @@ class Finished:
                 "best": self.best}  # fmt: skip
 
 
+def began_with(run: RunDirectory, resume: bool, origin: Finished | None) -> Recipe | None:
+    """The recipe of what goes on: of `run` on `resume`, or of `origin`; None of a new run."""
+    if origin is not None:
+        return origin.recipe
+    return recipe_of(run.path) if resume and run.recipe_file.exists() else None
+
+
 def require_finished(run: RunDirectory) -> None:
     """UserError if there is no finished training in the folder."""
     path = run.path

@@ -26,11 +26,12 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import read_training_data
 from nlpctl.launch.peers import Peers
 from nlpctl.launch.ray_launch import RayRanks
+from nlpctl.models.hugging_face_hub import with_commit
 from nlpctl.runtime.interrupt import stops_later
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.training.continued import Finished
+from nlpctl.training.continued import Finished, began_with
 from nlpctl.training.early_stopping import TrialPruner
 from nlpctl.training.processes import read_and_check_splits, train_in_processes
 from nlpctl.training.refusals import check_before_reading
@@ -74,8 +75,9 @@ def train(
     parent has them.
     """
     require_named(recipe)
-    recipe = resolve_by_model(recipe)  # the run directory holds this one
     run = RunDirectory(recipe.run_dir)
+    recipe = with_commit(recipe, functools.partial(began_with, run, resume, origin))
+    recipe = resolve_by_model(recipe)  # the run directory holds this one
     options = TrainOptions(resume, overwrite, origin, command)
     processes, device = check_before_reading(recipe, run, options, peers, ranks)
     if processes > 1 or ranks is not None:

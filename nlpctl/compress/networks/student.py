@@ -18,13 +18,14 @@ from nlpctl.compress.networks.dynabert import narrowed
 from nlpctl.compress.networks.layer_losses import LayerLosses, spread_layers
 from nlpctl.compress.networks.teacher import Teacher
 from nlpctl.compress.networks.training import START, load_source, network_recipe
-from nlpctl.config.recipe_of import student_model, usable_student
+from nlpctl.config.recipe_of import recipe_of, student_model, usable_student
 from nlpctl.config.schema import DistillationSection, Recipe
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.text.units import UnitTokenizer
 from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.models.families import OWN, family_of_config
+from nlpctl.models.hugging_face_hub import with_commit
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.pruned import encoder_layers, keep_layers
 from nlpctl.models.source import read_config, resolve_source
@@ -156,6 +157,7 @@ def student_recipe(recipe: Recipe, run: RunDirectory, labels: tuple[str, ...]) -
             own = replace(own, model=section.model)
     wanted = {"learning_rate": section.learning_rate, "num_train_epochs": section.num_train_epochs}
     wanted = {name: value for name, value in wanted.items() if value is not None}
+    own = with_commit(own, lambda: recipe_of(run.path) if run.recipe_file.exists() else None)
     return replace(own, training=replace(own.training, **wanted))
 
 

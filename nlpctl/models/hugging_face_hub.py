@@ -1,0 +1,232 @@
+"""Models of the Hugging Face hub: hf:ORG/NAME@REVISION, downloaded by huggingface_hub into its own cache.
+
+HF_ENDPOINT (a mirror), HF_TOKEN, HF_HOME and HF_HUB_OFFLINE are that library's, and mean what they mean everywhere.
+A model is data to nlpctl: no code of a repository is downloaded, and none is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import re
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from nlpctl import console
+from nlpctl.config.hub_names import HF_PREFIX, HuggingFaceName
+from nlpctl.config.schema import Recipe, with_value
+from nlpctl.errors import UserError
+from nlpctl.files import json_of, write_text_atomic
+from nlpctl.layout import EXPORT_MANIFEST, TASK
+
+# What is read in the folder of a model, and in those of the layers that sentence-transformers puts behind it.
+_SMALL = (
+    *("config.json", "model_config.json"),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
+    *("spiece.model", "spm.model", "sentencepiece.bpe.model", "tokenizer.model"),
+    *("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
+)
+_WEIGHTS = ("model.safetensors", "model_state.pdparams", "pytorch_model.bin")  # the first that is there
+_LAYER = re.compile(r"\d+_\w+")  # a folder of sentence-transformers, such as 1_Pooling
+_ANSWER_SECONDS = 10.0  # for the hub to answer a question; downloads have the library's own limits
+
+
+@functools.cache
+def snapshot_folder(text: str) -> Path:
+    """The folder of the files that `text` (hf:ORG/NAME@REVISION) names, in the cache. Downloads what is missing.
+
+    One process asks once for each name, so that all of it reads the same commit. A commit that is in the cache is not
+    asked for. Where the hub does not answer, the commit is taken that the cache knows the revision by.
+    UserError: no such name or revision, no access, no network, no weights.
+    """
+    name = HuggingFaceName.of(text)
+    if name.is_commit and (known := _cached(name)) is not None:
+        return known
+    import huggingface_hub as hub
+    from huggingface_hub import constants, errors, utils
+
+    if not sys.stderr.isatty():
+        utils.disable_progress_bars()
+    try:
+        info = hub.HfApi().model_info(name.repository, revision=name.revision, timeout=_ANSWER_SECONDS)
+    except errors.RevisionNotFoundError as error:
+        raise _unavailable(name, error) from error
+    except Exception as error:  # of the library, its HTTP client or the system, by version and weather
+        if (known := _cached(name)) is not None:
+            if not constants.HF_HUB_OFFLINE:
+                console.warn(f"{name}: the hub did not answer ({_reason(error)}); the files in the cache are taken")
+            return known
+        raise _unavailable(name, error) from error
+    commit = str(info.sha)
+    files = wanted_files([each.rfilename for each in info.siblings or ()])
+    weights = [file for file in files if _is_weights(file)]
+    if not any("/" not in file for file in weights) and EXPORT_MANIFEST not in files:
+        _refuse_without_weights(name, [each.rfilename for each in info.siblings or ()])
+    fixed = HuggingFaceName(name.repository, commit)
+    if _cached(fixed) is None:
+        console.note(f"downloading {fixed}")
+    # The weights come last: where they are whole, so is the rest.
+    _download(name, commit, [file for file in files if file not in weights])
+    folder = _download(name, commit, weights)
+    if not name.is_commit:  # by which the cache knows the revision when the hub does not answer
+        with contextlib.suppress(OSError):  # of a cache that is complete, and read-only
+            write_text_atomic(folder.parent.parent / "refs" / (name.revision or "main"), commit)
+    return folder
+
+
+def wanted_files(files: Iterable[str]) -> list[str]:
+    """Those of a repository's files that are downloaded: of an export or a model of nlpctl all but code, else what a
+    model folder is read from, with its weights in one format."""
+    paths = sorted(file for file in files if ".." not in file.split("/") and not file.startswith(("/", ".")))
+    if EXPORT_MANIFEST in paths or TASK in paths:
+        return [path for path in paths if not path.endswith((".py", ".ipynb", ".so", ".sh"))]
+    wanted = []
+    for folder in sorted({path.rpartition("/")[0] for path in paths}):
+        if folder and not _LAYER.fullmatch(folder):
+            continue
+        names = [path.rpartition("/")[2] for path in paths if path.rpartition("/")[0] == folder]
+        wanted += [f"{folder}/{name}".lstrip("/") for name in names if name in (*_SMALL, *_weights_of(names))]
+    return wanted
+
+
+def _weights_of(names: list[str]) -> list[str]:
+    """The names of one set of weights, whole or in shards with their index."""
+    for whole in _WEIGHTS:
+        if whole in names:
+            return [whole]
+        stem, _, ending = whole.rpartition(".")
+        if f"{whole}.index.json" in names:
+            return [f"{whole}.index.json", *(n for n in names if re.fullmatch(rf"{stem}-\d+-of-\d+\.{ending}", n))]
+    return []
+
+
+def _is_weights(file: str) -> bool:
+    return file.endswith((".safetensors", ".pdparams", ".bin", ".onnx", ".pdiparams"))
+
+
+def _download(name: HuggingFaceName, commit: str, files: list[str]) -> Path:
+    import huggingface_hub as hub
+
+    patterns = [glob.escape(file) for file in files]
+    try:
+        return Path(hub.snapshot_download(name.repository, revision=commit, allow_patterns=patterns))
+    except Exception as error:
+        raise _unavailable(name, error) from error
+
+
+def _cached(name: HuggingFaceName) -> Path | None:
+    """The folder of `name` in the cache; None if it is not there, or its weights are not whole."""
+    import huggingface_hub as hub
+
+    small = [*_SMALL, *(f"[0-9]_*/{file}" for file in _SMALL)]
+    try:
+        folder = hub.snapshot_download(
+            name.repository, revision=name.revision, allow_patterns=small, local_files_only=True
+        )
+    except Exception:  # LocalEntryNotFoundError, or whatever a version says of a part that is missing
+        return None
+    return Path(folder) if _is_whole(Path(folder)) else None
+
+
+def _is_whole(folder: Path) -> bool:
+    if (folder / EXPORT_MANIFEST).is_file():
+        return any(_is_weights(file.name) for file in folder.iterdir())
+    for whole in _WEIGHTS:
+        if (folder / whole).is_file():
+            return True
+        if (folder / f"{whole}.index.json").is_file():
+            try:
+                shards = set(json_of(folder / f"{whole}.index.json")["weight_map"].values())
+                return all((folder / shard).is_file() for shard in shards)
+            except (OSError, ValueError, TypeError, KeyError, AttributeError):  # its reader says what is wrong with it
+                return True
+    return False
+
+
+# -- what a run began with -----------------------------------------------------------------------------
+
+
+def with_commit(recipe: Recipe, began: Callable[[], Recipe | None]) -> Recipe:
+    """`recipe` with the commit in the name of a model of the hub, so that a run can be repeated from its recipe.yaml.
+
+    `began` gives the recipe of a run that goes on, None of a new one. The commit that it began with is kept, whatever
+    the branch is at now.
+    """
+    text = recipe.model.name_or_path
+    if text is None or not text.startswith(HF_PREFIX) or (name := HuggingFaceName.of(text)).is_commit:
+        return recipe
+    before = began()
+    earlier = None if before is None else before.model.name_or_path
+    if earlier is None or not earlier.startswith(f"{HF_PREFIX}{name.repository}@"):
+        earlier = str(HuggingFaceName(name.repository, snapshot_folder(text).name))
+    return with_value(recipe, "model.name_or_path", earlier)
+
+
+# -- what went wrong -------------------------------------------------------------------------------------
+
+
+def _unavailable(name: HuggingFaceName, error: Exception) -> UserError:
+    """What the user can do about an error of huggingface_hub."""
+    from huggingface_hub import constants, errors
+
+    where, endpoint = str(name), constants.ENDPOINT
+    by_hand = f"or put its files into the cache {constants.HF_HUB_CACHE} (HF_HOME), or into a folder, and give its path"
+    causes = list(_causes(error))
+
+    def is_a(*kinds: Any) -> bool:
+        return any(isinstance(cause, kinds) for cause in causes)
+
+    if is_a(errors.RevisionNotFoundError):
+        hint = f"{endpoint}/{name.repository} lists its branches, tags and commits; without @REVISION it is main"
+        return UserError(f"has no revision {name.revision or 'main'}", where, hint)
+    if is_a(errors.GatedRepoError):
+        hint = f"accept its terms on {endpoint}/{name.repository}, and set HF_TOKEN to a token of yours"
+        return UserError("this model wants its terms to be accepted by you", where, hint)
+    if is_a(errors.RepositoryNotFoundError):
+        hint = f"check the name on {endpoint}; for a private one set HF_TOKEN"
+        return UserError("there is no such model on the hub, or it is private", where, hint)
+    if is_a(errors.OfflineModeIsEnabled):
+        hint = f"unset HF_HUB_OFFLINE to download it, {by_hand}"
+        return UserError("is not in the cache, and HF_HUB_OFFLINE forbids to download it", where, hint)
+    for cause in causes:
+        status = getattr(getattr(cause, "response", None), "status_code", None)
+        if status in (401, 403):
+            return UserError(f"the hub refuses access ({status})", where, "set HF_TOKEN to a token that may read it")
+    full = next((each for each in causes if isinstance(each, OSError) and each.errno is not None), None)
+    if full is not None and full.filename is not None:
+        hint = "free space on this disk, or choose another folder with HF_HOME"
+        return UserError(f"cannot be written: {full.strerror}", str(full.filename), hint)
+    hint = f"check the network and try again: what has arrived is kept; a mirror is set by HF_ENDPOINT; {by_hand}"
+    return UserError(f"cannot be downloaded from {endpoint} ({_reason(error)})", where, hint)
+
+
+def _refuse_without_weights(name: HuggingFaceName, files: list[str]) -> NoReturn:
+    found = [file for file in files if file.endswith((".h5", ".msgpack", ".onnx", ".gguf", ".ot", ".pt", ".ckpt"))]
+    if "adapter_config.json" in files:
+        message, hint = "is an adapter, which has no weights of its own", "merge it into its model, and give that"
+    else:
+        message = "this repository has no weights that nlpctl reads"
+        message += f", only {', '.join(found[:3])}" if found else ""
+        hint = f"take another one: it needs one of {', '.join(_WEIGHTS)}"
+    raise UserError(message, str(name), hint)
+
+
+def _causes(error: BaseException | None) -> Iterable[BaseException]:
+    """`error`, and what it came from."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return seen
+
+
+def _reason(error: Exception) -> str:
+    """The first error's kind and first line; the library wraps it in advice of its own."""
+    cause = list(_causes(error))[-1]
+    return f"{type(cause).__name__}: {(str(cause).splitlines() or [''])[0][:120]}"
+
+
