@@ -51,11 +51,11 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
     """
     parameters = dict(network.state_dict())
     arrays = with_prefix(arrays, prefix, parameters)
-    head = {name for name in parameters if not name.startswith(f"{prefix}.")}
+    head = {name for name in parameters if not name.startswith((f"{prefix}.", *_trained_with_encoder(network)))}
     # Without keep_head a head of the same name in the file must not be used: it may belong to another task.
     wanted = parameters.keys() if rules.keep_head else parameters.keys() - head
     in_file = {name for name in wanted if name in arrays}
-    encoder = parameters.keys() - head - _pooler(prefix, parameters)
+    encoder = {name for name in parameters if name.startswith(f"{prefix}.")} - _pooler(prefix, parameters)
     encoder_missing = sorted(encoder - in_file)
     if encoder_missing:
         raise _missing(encoder_missing, len(encoder), prefix, arrays, where)
@@ -106,6 +106,14 @@ def with_prefix(
         f"{prefix}.{name}" if encoder.match(name) or f"{prefix}.{name}" in parameters else name: array
         for name, array in arrays.items()
     }
+
+
+def _trained_with_encoder(network: Any) -> tuple[str, ...]:
+    """What the names of layers begin with that every head of the family has, and that a language model trains.
+
+    Like a pooler they need not be in the file.
+    """
+    return getattr(network, "trained_with_encoder", ())
 
 
 def _pooler(prefix: str, names: Collection[str]) -> set[str]:

@@ -13,7 +13,7 @@ from nlpctl.models.user_network import user_class
 from nlpctl.names import nearest
 from nlpctl.upstream.roberta_tagger import translatable
 
-# nlpctl's own families: class prefix to module under nlpctl/models/networks.
+# nlpctl's own small networks over characters or words: class prefix to module under nlpctl/models/networks.
 OWN: Mapping[str, str] = {
     "BiLSTM": "bilstm",
     "TextCNN": "textcnn",
@@ -21,6 +21,8 @@ OWN: Mapping[str, str] = {
     "BiGRU": "bigru",
     "Ensemble": "ensemble",
 }
+# Families of Transformers that PaddleNLP lacks, in the same place.
+ADDED: Mapping[str, str] = {"ModernBert": "modernbert"}
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def _names() -> dict[str, str]:
     """Class prefix to module, for example Ernie: ernie."""
     from paddlenlp.transformers.auto.modeling import MAPPING_NAMES
 
-    return {**MAPPING_NAMES, **OWN}
+    return {**MAPPING_NAMES, **OWN, **ADDED}
 
 
 def _encoders() -> Iterator[Family]:
@@ -139,7 +141,7 @@ def _encoders() -> Iterator[Family]:
 
 
 def _family(name: str) -> Family:
-    if name in OWN:
-        return Family(name, OWN[name], importlib.import_module(f"nlpctl.models.networks.{OWN[name]}"))
     module = _names()[name]
-    return Family(name, module, importlib.import_module(f"paddlenlp.transformers.{module}.modeling"))
+    is_here = name in OWN or name in ADDED
+    place = f"nlpctl.models.networks.{module}" if is_here else f"paddlenlp.transformers.{module}.modeling"
+    return Family(name, module, importlib.import_module(place))

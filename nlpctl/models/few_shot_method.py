@@ -13,7 +13,7 @@ from nlpctl.models.source import resolve_source, weights_file
 from nlpctl.models.weights import read_weights_file
 
 # What the parameters of a language-model head begin with: in files of PaddleNLP, of nlpctl and of Hugging Face.
-LANGUAGE_HEADS = ("cls.predictions.", "lm_head.", "generator_predictions.", "generator_lm_head")
+LANGUAGE_HEADS = ("cls.predictions.", "lm_head.", "generator_predictions.", "generator_lm_head", "decoder.")
 
 
 def resolve_method(recipe: Recipe) -> Recipe:

@@ -27,7 +27,8 @@ class Entry:
 
     `*` in a name is the number of a layer. `transposed`: a linear layer, whose weight is [out, in] in PyTorch and
     [in, out] in Paddle. `alone`: the name is that of a parameter, not of a module. `heads`: ends of the names of the
-    classes that have it, such as QuestionAnswering; none for a part of the encoder.
+    classes that have it, such as QuestionAnswering; none for a part of the encoder. `more`: modules that are one with
+    it at Hugging Face: its outputs come first, then theirs, as many each.
     """
 
     theirs: str  # Hugging Face's
@@ -35,6 +36,7 @@ class Entry:
     transposed: bool = False
     alone: bool = False
     heads: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,10 @@ def _module(theirs: str, ours: str = "", *heads: str) -> Entry:
 
 def _linear(theirs: str, ours: str = "", *heads: str) -> Entry:
     return Entry(theirs, ours or theirs, transposed=True, heads=heads)
+
+
+def _stacked(theirs: str, ours: str, *more: str) -> Entry:
+    return Entry(theirs, ours, transposed=True, more=more)
 
 
 def _parameter(theirs: str, ours: str = "", *heads: str) -> Entry:
@@ -129,6 +135,24 @@ _ELECTRA_WORDS = (
 )
 
 
+# ModernBERT's head stands on the encoder in every class; its language model trains it with the encoder.
+_MODERNBERT = (
+    _module("embeddings.tok_embeddings", "embeddings.word_embeddings"),
+    _module("embeddings.norm", "embeddings.layer_norm"),
+    _module("layers.*.attn_norm", "encoder.layers.*.norm1"),
+    _stacked("layers.*.attn.Wqkv", *(f"encoder.layers.*.self_attn.{name}_proj" for name in "qkv")),
+    _linear("layers.*.attn.Wo", "encoder.layers.*.self_attn.out_proj"),
+    _module("layers.*.mlp_norm", "encoder.layers.*.norm2"),
+    _stacked("layers.*.mlp.Wi", "encoder.layers.*.linear1", "encoder.layers.*.gate"),
+    _linear("layers.*.mlp.Wo", "encoder.layers.*.linear2"),
+    _module("final_norm", "encoder.norm"),
+    _linear("head.dense", "", *_LABELLED, _READER, _WORDS),
+    _module("head.norm", "", *_LABELLED, _READER, _WORDS),
+    _linear("classifier", "", *_LABELLED, _READER),
+    _parameter("decoder.bias", "", _WORDS),
+)
+
+
 def _same(*keys: str) -> dict[str, str]:
     return {key: key for key in keys}
 
@@ -163,6 +187,20 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
         (*_EMBEDDINGS, _linear("embeddings_project"), *_LAYERS, *_HEADS, *_TWO_LAYERS, *_ELECTRA_WORDS),
         _SIZES | _EPSILON | _same("embedding_size"),
         defaults={"embedding_size": 128, "hidden_size": 256},
+    ),
+    # The thetas stand under the keys of version 4, which version 5 and programs besides Transformers read as well.
+    "modernbert": Layout(
+        "ModernBert", "modernbert", "model", _MODERNBERT,
+        _same(
+            "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+            "hidden_activation", "max_position_embeddings", "initializer_range", "norm_eps", "norm_bias",
+            "pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id", "global_rope_theta",
+            "local_rope_theta", "global_attn_every_n_layers", "local_attention", "layer_types", "attention_bias",
+            "attention_dropout", "embedding_dropout", "mlp_bias", "mlp_dropout", "decoder_bias", "classifier_pooling",
+            "classifier_dropout", "classifier_bias", "classifier_activation",
+        ),
+        told_by=r"layers\.\d+\.attn\.", paddle_prefix="modernbert", tied=frozenset(("decoder.weight",)),
+        fixed={"attention_norms": None},
     ),
 }  # fmt: skip
 
@@ -203,7 +241,11 @@ def to_paddle(
         if entry is None:
             converted[prefix + bare] = array
         elif not (entry.heads and head not in entry.heads and entry.ours in of_head):
-            converted[prefix + _renamed(bare, entry.ours, entry)] = _turned(array, entry, bare)
+            parts = (entry.ours, *entry.more)
+            size = len(array) // len(parts) if entry.more else 0
+            for place, ours in enumerate(parts):
+                part = array[place * size : (place + 1) * size] if entry.more else array
+                converted[prefix + _renamed(bare, ours, entry)] = _turned(part, entry, bare)
     return converted
 
 
@@ -216,8 +258,12 @@ def to_huggingface(
     TokenClassification; "Model" for a bare encoder, whose names get no prefix. Transposed ones are views.
     Raises UserError for a family or a parameter that Hugging Face's layout has no name for.
     """
+    import numpy as np
+
     layout = _layout(model_type, where)
-    table = {entry.ours: entry for entry in layout.entries if not entry.heads or head in entry.heads}
+    entries = [entry for entry in layout.entries if not entry.heads or head in entry.heads]
+    table = {ours: entry for entry in entries for ours in (entry.ours, *entry.more)}
+    stacked: dict[str, dict[int, np.ndarray]] = {}
     paddle_prefix = f"{layout.paddle_prefix or layout.prefix}."
     converted = {}
     for name, array in arrays.items():
@@ -229,7 +275,14 @@ def to_huggingface(
             hint = f"{architecture(model_type, head)} of Transformers lacks it: keep this model in nlpctl's own layout"
             raise UserError(f"{name} has no name in Hugging Face's layout", where=where, hint=hint)
         prefix = f"{layout.prefix}." if bare != name and head != "Model" else ""
-        converted[prefix + _renamed(bare, entry.theirs, entry)] = _turned(array, entry, bare)
+        theirs, turned = prefix + _renamed(bare, entry.theirs, entry), _turned(array, entry, bare)
+        if not entry.more:
+            converted[theirs] = turned
+            continue
+        module = _NUMBER.sub("*", bare).rpartition(".")[0]
+        stacked.setdefault(theirs, {})[(entry.ours, *entry.more).index(module)] = turned
+    for theirs, parts in stacked.items():
+        converted[theirs] = np.concatenate([parts[place] for place in sorted(parts)])
     return converted
 
 

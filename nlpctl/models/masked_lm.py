@@ -15,8 +15,15 @@ from nlpctl.errors import UserError
 
 NO_TARGET = -100  # pads `targets`; PaddleNLP's and PyTorch's mark for "not counted"
 
-# The layer that turns hidden states into scores, by the encoder's prefix. ELECTRA's lacks the last step.
-_HEADS = {"bert": "cls", "ernie": "cls", "roberta": "lm_head", "electra": "generator_predictions"}
+# The layer that turns hidden states into scores, by the encoder's prefix. ELECTRA's lacks the last step, ModernBERT's
+# the first.
+_HEADS = {
+    "bert": "cls",
+    "ernie": "cls",
+    "roberta": "lm_head",
+    "electra": "generator_predictions",
+    "modernbert": "decoder",
+}
 
 
 class AtPositions:
@@ -39,6 +46,8 @@ class AtPositions:
         batch, length, width = hidden.shape
         first = paddle.arange(batch).unsqueeze(-1) * length
         chosen = paddle.gather(hidden.reshape([-1, width]), (first + positions).reshape([-1]))
+        if self.base_model_prefix == "modernbert":
+            chosen = self._sub_layers["head"](chosen)
         scores = self._sub_layers[_HEADS[self.base_model_prefix]](chosen)
         # PaddleNLP's generator head ends with the transform; its ForMaskedLM does the product with the table itself.
         if self.base_model_prefix == "electra":

@@ -5,7 +5,8 @@ its feed-forward part. config.json holds their numbers, from which the network c
 
     "pruned": {"heads": [9, 9], "neurons": [1152, 1152]}      one number per layer
 
-Works for every network with one `paddle.nn.TransformerEncoder`: ERNIE, BERT, RoBERTa, ELECTRA and their like.
+Works for every network with one `paddle.nn.TransformerEncoder`: ERNIE, BERT, RoBERTa, ELECTRA and their like; and for
+ModernBERT, whose layers have the same parts and, for each neuron, a gate.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from nlpctl.errors import UserError
 
 KEY = "pruned"  # in config.json
-_HINT = "ERNIE, BERT, RoBERTa, ELECTRA and what is built as they are can be pruned"
+_HINT = "ERNIE, BERT, RoBERTa, ELECTRA, ModernBERT and what is built as they are can be pruned"
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def write_shape(network: Any) -> None:
 def encoder_layers(network: Any, where: str = "model") -> list[Any]:
     """The transformer layers of `network`, from the embedding up.
 
-    UserError, blaming `where`: it has none, or other ones than `paddle.nn.TransformerEncoderLayer`.
+    UserError, blaming `where`: it has none, or other ones than `paddle.nn.TransformerEncoderLayer` and ModernBERT's.
     """
     encoder = _encoder(network, where)
     return list(encoder.layers)
@@ -114,7 +115,9 @@ def prune(network: Any, kept: Kept, where: str = "model") -> None:
             setattr(attention, name, _with_outputs(attention._sub_layers[name], places))
         attention.out_proj = _with_inputs(attention.out_proj, places)
         attention.num_heads = len(heads)
-        layer.linear1 = _with_outputs(layer.linear1, neurons)
+        for name in ("linear1", "gate"):  # ModernBERT's neurons have a gate each
+            if name in layer._sub_layers:
+                setattr(layer, name, _with_outputs(layer._sub_layers[name], neurons))
         layer.linear2 = _with_inputs(layer.linear2, neurons)
     write_shape(network)
 
@@ -134,6 +137,8 @@ def keep_layers(network: Any, kept: Sequence[int], where: str = "model") -> None
     """
     import paddle
 
+    from nlpctl.models.networks.modernbert import ModernBertConfig
+
     encoder = _encoder(network, where)
     layers = list(encoder.layers)
     if not kept or max(kept) >= len(layers) or min(kept) < 0:
@@ -143,16 +148,21 @@ def keep_layers(network: Any, kept: Sequence[int], where: str = "model") -> None
     encoder.layers = paddle.nn.LayerList([layers[layer] for layer in kept])
     encoder.num_layers = len(kept)
     network.config.num_hidden_layers = len(kept)
+    if isinstance(network.config, ModernBertConfig):
+        network.config.note_layers(list(encoder.layers))
     if was_pruned:
         write_shape(network)
 
 
 def _encoder(network: Any, where: str) -> Any:
-    """The network's one TransformerEncoder, made of layers that can be pruned."""
+    """The network's one TransformerEncoder, or ModernBERT's, made of layers that can be pruned."""
     import paddle
 
-    encoders = [layer for layer in network.sublayers() if isinstance(layer, paddle.nn.TransformerEncoder)]
-    known = paddle.nn.TransformerEncoderLayer
+    from nlpctl.models.networks.modernbert import ModernBertEncoder, ModernBertLayer
+
+    kinds = (paddle.nn.TransformerEncoder, ModernBertEncoder)
+    encoders = [layer for layer in network.sublayers() if isinstance(layer, kinds)]
+    known = (paddle.nn.TransformerEncoderLayer, ModernBertLayer)
     if len(encoders) != 1 or not all(isinstance(layer, known) for layer in encoders[0].layers):
         raise UserError(f"{type(network).__name__} has no transformer layers to prune", where=where, hint=_HINT)
     return encoders[0]

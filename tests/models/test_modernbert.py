@@ -1,0 +1,262 @@
+"""ModernBERT against what Transformers computed (scripts/make_encoder_fixtures.py), and what is done to its layers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import paddle
+import pytest
+
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import ModelSection
+from nlpctl.engines.paddle_inference import PaddlePredictor
+from nlpctl.errors import UserError
+from nlpctl.graphs.graph_files import paddle_files
+from nlpctl.graphs.onnx import write_onnx_graph
+from nlpctl.graphs.to_static import write_paddle_graph
+from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
+from nlpctl.models.families import Head, family_by_type
+from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.load import load_to_train, load_trained
+from nlpctl.models.masked_lm import MaskedWords, mixed
+from nlpctl.models.networks.modernbert import GLOBAL, LOCAL
+from nlpctl.models.pruned import Kept, encoder_layers, keep_layers, prune
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.training.fast_cpu import fast_cpu
+
+RECORDED = Path(__file__).parent / "encoders" / "modernbert"
+LABELS = ("neg", "mid", "pos")
+CLASSIFIER = Head("SequenceClassification")
+PAD = 3
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """The recorded network. Its ids are given here, so any vocabulary of its size will do."""
+    copy = tmp_path / "modernbert"
+    copy.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(RECORDED / name, copy / name)
+    words = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", *(f"w{index}" for index in range(5, 500))]
+    (copy / "vocab.txt").write_text("\n".join(words) + "\n")
+    (copy / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
+    return copy
+
+
+def load(folder, head=CLASSIFIER, labels=LABELS, **config):
+    paddle.seed(1)
+    model = ModelSection(name_or_path=str(folder), config=config)
+    loaded = load_to_train(model, head, labels, vocabulary_texts=None)
+    loaded.network.eval()
+    return loaded
+
+
+def rewrite(folder, **values):
+    """config.json with other values; None removes a key."""
+    config = json.loads((folder / "config.json").read_text()) | values
+    kept = {key: value for key, value in config.items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(kept))
+
+
+def recorded():
+    """The 50 texts as one padded batch of ids, and what Transformers computed of each alone."""
+    expected = np.load(RECORDED / "expected.npz")
+    ends = np.cumsum(expected["lengths"])
+    ids = np.full((len(ends), expected["lengths"].max()), PAD)
+    for row, part in enumerate(np.split(expected["ids"], ends[:-1])):
+        ids[row, : len(part)] = part
+    return paddle.to_tensor(ids.astype("int64")), expected
+
+
+def some(rows=3, length=40, seed=0):
+    """Random ids, the second row half as long."""
+    ids = np.random.default_rng(seed).integers(5, 500, (rows, length))
+    ids[1:2, length // 2 :] = PAD
+    return ids
+
+
+# -- against Transformers ---------------------------------------------------------------------------------------------
+
+
+def test_same_outputs_as_transformers(folder):
+    model = load_trained(folder, CLASSIFIER)
+    assert model.labels == LABELS and model.fresh == () and model.ignored == ()
+    ids, expected = recorded()
+    model.network.eval()
+    hidden = model.network.base_model(ids).numpy()
+    np.testing.assert_allclose(hidden[ids.numpy() != PAD], expected["hidden"], atol=1e-5)
+    np.testing.assert_allclose(model.network(ids).numpy(), expected["logits"], atol=1e-5)
+
+
+def test_the_window_and_both_bases_of_positions_matter(folder):
+    """Otherwise the test above would not see them."""
+    ids, _ = recorded()
+    before = load(folder).network(ids).numpy()
+    for change in ({"local_attention": 128}, {"global_rope_theta": 500.0}, {"local_rope_theta": 160_000.0}):
+        assert np.abs(load(folder, **change).network(ids).numpy() - before).max() > 1e-2
+
+
+def test_a_masked_word(folder):
+    """Its head stands on the same encoder; the last layer is the word embedding."""
+    network = load(folder, Head("MaskedLM", predicts_words=True, labelled=False), ()).network
+    head = np.load(RECORDED / "word_head.npz")
+    own = network.state_dict()
+    for name in head:
+        if name != "decoder.weight":
+            own[name].set_value(head[name].T if name == "head.dense.weight" else head[name])
+    ids, expected = recorded()
+    scores = network(ids[4:6]).numpy()[ids[4:6].numpy() != PAD]
+    np.testing.assert_allclose(scores, expected["word_logits"], atol=1e-5, rtol=1e-5)  # up to 6
+
+    masked = mixed(MaskedWords, type(network))(network.config)
+    masked.set_state_dict(own)
+    masked.eval()
+    _, best = masked(ids[4:6], masked_positions=paddle.to_tensor([[2, 5], [1, 3]]))
+    first = expected["word_logits"][[2, 5]].argmax(-1)
+    assert best.numpy()[0, :, 0].tolist() == first.tolist()
+
+
+def test_both_versions_of_config_json(folder):
+    """Version 4 of Transformers writes two thetas and a number, version 5 a table and a list."""
+    ids, _ = recorded()
+    rewrite(folder, layer_types=None, rope_parameters=None, global_attn_every_n_layers=2, global_rope_theta=300.0)
+    rewrite(folder, local_rope_theta=20.0)
+    old = load(folder).network
+    rewrite(folder, global_rope_theta=None, local_rope_theta=None, layer_types=[GLOBAL, LOCAL, GLOBAL, LOCAL])
+    rewrite(folder, rope_parameters={GLOBAL: {"rope_theta": 300.0}, LOCAL: {"rope_theta": 20.0}})
+    np.testing.assert_array_equal(old(ids).numpy(), load(folder).network(ids).numpy())
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"rope_parameters": {GLOBAL: {"rope_type": "yarn"}}}, "rope_type 'yarn' is not supported"),
+        ({"rope_scaling": {"type": "linear"}}, "rope_scaling is not supported"),
+        ({"hidden_activation": "gelu_pytorch_tanh"}, "hidden_activation must be one of gelu, relu, silu, tanh"),
+        ({"classifier_pooling": "max"}, "classifier_pooling must be cls or mean, not 'max'"),
+        ({"layer_types": [GLOBAL]}, "layer_types must be 4 of full_attention and sliding_attention"),
+        ({"num_attention_heads": 3}, "hidden_size must be an even multiple of num_attention_heads"),
+    ],
+)
+def test_a_config_of_another_network_is_refused(folder, values, told):
+    rewrite(folder, **values)
+    with pytest.raises(UserError, match=f"the config describes no ModernBert network.*{told}"):
+        load(folder)
+
+
+def test_the_head_of_a_language_model_is_taken(folder):
+    """It is trained with the encoder: Transformers takes it too, whatever the labels are."""
+    model = load(folder, labels=("no", "yes"))
+    assert model.fresh == ("classifier.weight", "classifier.bias")
+    assert load_trained(folder, CLASSIFIER).network.head.dense.weight.equal_all(model.network.head.dense.weight)
+
+
+def test_pooling_ignores_padding(folder):
+    rewrite(folder, classifier_pooling="mean")
+    network, ids = load(folder).network, some()
+    together = network(paddle.to_tensor(ids)).numpy()
+    np.testing.assert_allclose(together[1], network(paddle.to_tensor(ids[1:2, :20])).numpy()[0], atol=1e-5)
+    assert np.abs(network(paddle.to_tensor(ids[:, :30])).numpy()[0] - together[0]).max() > 1e-3
+
+
+# -- layers -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_of_a_pruned_network_computes_as_it_did(folder, tmp_path):
+    whole, pruned, ids = load(folder), load(folder), paddle.to_tensor(some())
+    kept = Kept(((1,), (0,), (0, 1), (1,)), tuple(tuple(range(place, 32, 2)) for place in range(4)))
+    for layer, heads, neurons in zip(encoder_layers(whole.network), kept.heads, kept.neurons, strict=True):
+        out = layer.self_attn.out_proj.weight.numpy().reshape(2, 8, 16)
+        out[[head for head in range(2) if head not in heads]] = 0
+        layer.self_attn.out_proj.weight.set_value(out.reshape(16, 16))
+        inner = layer.linear2.weight.numpy()
+        inner[[place for place in range(32) if place not in neurons]] = 0
+        layer.linear2.weight.set_value(inner)
+    prune(pruned.network, kept)
+    np.testing.assert_allclose(pruned.network(ids).numpy(), whole.network(ids).numpy(), atol=1e-5)
+    again = saved(pruned, tmp_path / "pruned")
+    np.testing.assert_array_equal(again.network(ids).numpy(), pruned.network(ids).numpy())
+
+
+@pytest.mark.parametrize("kept", [(1, 3), (0, 2)])
+def test_layers_that_are_kept_stay_what_they_were(folder, tmp_path, kept):
+    """Each its window and its norm: the first layer of a network has none."""
+    model, ids = load(folder), paddle.to_tensor(some())
+    layers = [encoder_layers(model.network)[place] for place in kept]
+    base = model.network.base_model
+    states, views = base.embeddings(ids), base._views((ids != PAD).astype("float32"))
+    for layer in layers:
+        states = layer(states, views[layer.kind])
+    expected = base.encoder.norm(states).numpy()
+    keep_layers(model.network, kept)
+    np.testing.assert_array_equal(base(ids).numpy(), expected)
+    again = saved(model, tmp_path / "student")
+    np.testing.assert_array_equal(again.network.base_model(ids).numpy(), expected)
+
+
+def test_fewer_layers_of_a_recipe(folder):
+    network, ids = load(folder).network, paddle.to_tensor(some())
+    _, every = network.base_model(ids, output_hidden_states=True)
+    cut = load(folder, num_hidden_layers=2).network.base_model
+    np.testing.assert_array_equal(cut(ids).numpy(), cut.encoder.norm(every[2]).numpy())
+
+
+def saved(model, folder):
+    save_model_folder(folder, model.network, model.tokenizer, make_card(load_recipe("quickstart"), model.labels))
+    again = load_trained(folder, CLASSIFIER)
+    again.network.eval()
+    return again
+
+
+# -- trained and exported ---------------------------------------------------------------------------------------------
+
+
+def test_it_is_trained_to_the_same_weights_by_the_faster_functions(folder, tmp_path):
+    recipe = load_recipe("quickstart")
+
+    def trained():
+        model = load(folder)
+        model.network.train()
+        rule = paddle.optimizer.AdamW(0.01, parameters=model.network.parameters())
+        for step in range(3):
+            paddle.nn.functional.cross_entropy(
+                model.network(paddle.to_tensor(some(4, 12, step))), paddle.to_tensor([0, 1, 2, 1])
+            ).backward()
+            rule.step()
+            rule.clear_grad()
+        return {name: value.numpy() for name, value in model.network.state_dict().items()}
+
+    expected = trained()
+    with fast_cpu(recipe, "cpu", load(folder).network):
+        found = trained()
+    assert found.keys() == expected.keys()
+    for name in found:
+        np.testing.assert_allclose(found[name], expected[name], atol=2e-4, err_msg=name)
+
+
+def test_graphs_of_it_take_any_length(folder, tmp_path):
+    """Window and positions are computed from the length of a batch."""
+    network = load(folder).network
+    example = {"input_ids": some(2, 7)}
+    write_paddle_graph(network, example, ("logits",), tmp_path / "model")
+    write_onnx_graph(tmp_path / "model", tmp_path / "model.onnx", PAD)
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
+    graph = Graph("paddle", "fp32", paddle_files("model"))
+    inputs = (TensorSpec("input_ids", "int64", (None, None)),)
+    outputs = (TensorSpec("logits", "float32", (None, len(LABELS))),)
+    manifest = ExportManifest("sequence_classification", inputs, outputs, 80, (graph,), 0, "", {})
+    engine = PaddlePredictor(tmp_path, manifest, graph, "fp32", ProcessSetup("cpu", threads=1, rank=0, world_size=1))
+    for rows, length in ((1, 1), (3, 70)):
+        batch = {"input_ids": some(rows, length)}
+        expected = network(paddle.to_tensor(batch["input_ids"])).numpy()
+        np.testing.assert_allclose(session.run(None, batch)[0], expected, atol=1e-5)
+        np.testing.assert_allclose(engine.outputs(batch)[0], expected, atol=1e-5)
+
+
+def test_another_task_needs_another_head():
+    family = family_by_type("modernbert", "config.json")
+    assert not family.has("MultipleChoice") and family.has("QuestionAnswering")
