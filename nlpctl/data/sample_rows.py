@@ -15,6 +15,7 @@ from nlpctl.data.open_split import SPLITS, has_split, open_files, open_split
 from nlpctl.data.readers.row import BadRow, Row, RowSource
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.data.text.library_tokenizer import LibraryTokenizer
 from nlpctl.data.text.spelled_tokens import SpelledTokens
 from nlpctl.data.text.stored_tokenizer import StoredTokenizer
 from nlpctl.data.text.wordpiece import WordPiece
@@ -152,7 +153,10 @@ def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> It
             # Lengths are drawn too: padding and masks are compared only in batches of unequal rows.
             ids = chance.choice(words, size=chance.integers(1, longest + 1)).tolist()
             tokens = tokenizer.convert_ids_to_tokens(ids)
-            text = " ".join(token.removeprefix("##") for token in tokens)
+            if isinstance(tokenizer, LibraryTokenizer):
+                text = tokenizer.convert_tokens_to_string(tokens).strip()
+            else:
+                text = " ".join(token.removeprefix("##") for token in tokens)
             values[column] = text if mask is None else _with_mask(text, mask)
         if fast is not None and any(fast.words(text, 1) is None for text in values.values()):
             continue

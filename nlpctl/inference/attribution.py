@@ -20,6 +20,7 @@ import numpy as np
 import paddle
 
 from nlpctl.data.batches.collate import Batch
+from nlpctl.data.text.library_tokenizer import LibraryTokenizer
 from nlpctl.data.text.units import UnitTokenizer, special_ids
 from nlpctl.data.text.word_spans import is_ideograph
 from nlpctl.errors import UserError
@@ -278,7 +279,8 @@ def tokens_of(
     if not len(ordinary):
         return []
     first, last = int(ordinary[0]), int(ordinary[-1]) + 1
-    forms = tokenizer.convert_ids_to_tokens(ids[first:last].tolist())
+    read = tokenizer.readable if isinstance(tokenizer, LibraryTokenizer) else tokenizer.convert_ids_to_tokens
+    forms = read(ids[first:last].tolist())
     marked = any(form.startswith(WORD_BEGINS) for form in forms)
     characters = isinstance(tokenizer, UnitTokenizer) and tokenizer.settings.unit == "characters"
     tokens: list[Token] = []

@@ -61,7 +61,8 @@ def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
     Where its engine is Paddle Inference, opening it imports Paddle.
     """
     export = resolve_source(source).export
-    if export is None or "paddle" in sys.modules or needs_paddlenlp(export, recipe.data.tokenizer):
+    imported = "paddle" in sys.modules or task_info(recipe.task).imports_paddle
+    if export is None or imported or needs_paddlenlp(export, recipe.data.tokenizer):
         return set_up_process(recipe)
     setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
     if setup.device != "cpu":

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.data.readers.lines import read_lines
+from nlpctl.data.text.library_tokenizer import LibraryTokenizer
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.units import UnitTokenizer
 from nlpctl.errors import Problem, UserError
@@ -82,15 +83,19 @@ def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
             where=KEY,
             hint="entries stand in vocab.txt twice: the ids of new ones would not be their own",
         )
+    size = len(tokenizer)
+    grown: Any
     if isinstance(tokenizer, UnitTokenizer):
         _check_units(tokenizer, new)
         grown = UnitTokenizer([*tokenizer.vocabulary, *new], tokenizer.settings)
+    elif isinstance(tokenizer, LibraryTokenizer):
+        grown = tokenizer.with_tokens(new) if new else tokenizer
     else:
         tokenizer.add_tokens(new)
         grown = tokenizer
-    ids = range(len(vocabulary), len(vocabulary) + len(new))
+    ids = range(size, size + len(new))
     # PaddleNLP's add_tokens passes over words that it takes for known or special, without a warning.
-    if len(grown) != len(vocabulary) + len(new):
+    if len(grown) != size + len(new):
         raise UserError("the tokenizer did not take every word", where=KEY, hint="write them without special tokens")
     known = tuple(form for form in forms if form in vocabulary)
     return AddedTokens(grown, dict(zip(ids, pieces, strict=True)), tuple(new), known)

@@ -54,6 +54,7 @@ VOCABULARY_FILES = (
     "vocab.json",
     "spiece.model",
     "sentencepiece.bpe.model",
+    "spm.model",
     "tokenizer.model",
     FAST_TOKENIZER,
 )
@@ -110,12 +111,10 @@ def check_tokenizer(folder: Path) -> None:
     empty = next((file for file in present if not file.stat().st_size), None)
     if empty is not None:
         raise UserError("the vocabulary is empty", where=str(empty), hint=hint)
-    if present == [folder / FAST_TOKENIZER]:
-        model = read_json(present[0]).get("model")
-        kind = model.get("type") if isinstance(model, dict) else None
-        if kind != "WordPiece":
-            message = f"a tokenizer of the type {kind} is read from vocabulary files, which are missing"
-            raise UserError(message, str(present[0]), f"copy {' or '.join(VOCABULARY_FILES[:-1])} into the folder")
+    from nlpctl.data.text.library_tokenizer import read_library_tokenizer  # the library takes as long as the parser
+
+    if read_library_tokenizer(folder) is not None:
+        return
     if [file.name for file in present if file.name != FAST_TOKENIZER] != ["vocab.txt"]:
         return  # beside a sentencepiece model a vocab.txt means something else
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.data.text.library_tokenizer import is_plain_wordpiece, read_library_tokenizer
 from nlpctl.data.text.stored_tokenizer import FILE as STORED
 from nlpctl.data.text.stored_tokenizer import read_stored_tokenizer
 from nlpctl.data.text.units import UnitTokenizer
@@ -30,7 +31,8 @@ _BESIDE = ("special_tokens_map.json", "added_tokens.json", FAST_TOKENIZER)  # wh
 
 
 def load_tokenizer(folder: Path, family: Family) -> Any:
-    """PaddleNLP's tokenizer for `folder`, as its tokenizer_config.json names it, else by the family.
+    """The tokenizer of `folder`: of its tokenizer.json or sentencepiece model, else PaddleNLP's, of the class that
+    tokenizer_config.json names, else by the family. A plain WordPiece vocabulary is always read by PaddleNLP's.
 
     A folder of nlpctl's own networks has a UnitTokenizer, unless it is an ensemble of others. UserError when a file is
     missing or damaged.
@@ -38,6 +40,9 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     config = _config(folder)
     if family.name in OWN and config.get("tokenizer_class", UnitTokenizer.__name__) == UnitTokenizer.__name__:
         return _unit_tokenizer(folder, config)
+    library = read_library_tokenizer(folder)
+    if library is not None:
+        return library
     tokenizer_class = _tokenizer_class(folder, family, config)
     files = list(tokenizer_class.resource_files_names.values())
     present = [folder / name for name in files if (folder / name).is_file()]
@@ -94,6 +99,8 @@ def export_tokenizer(folder: Path, mode: str) -> Any:
     """
     if _has_units(folder):
         return _unit_tokenizer(folder, _config(folder))
+    if _has_library(folder) and (library := read_library_tokenizer(folder)) is not None:
+        return library
 
     def full() -> Any:
         import_paddlenlp()  # perhaps for one text among thousands, in any thread
@@ -105,7 +112,14 @@ def export_tokenizer(folder: Path, mode: str) -> Any:
 
 def needs_paddlenlp(folder: Path, mode: str) -> bool:
     """Whether `export_tokenizer` opens PaddleNLP's tokenizer. UserError if tokenizer_config.json is damaged."""
-    return not _has_units(folder) and (mode == "paddlenlp" or not (folder / STORED).is_file())
+    return not (_has_units(folder) or _has_library(folder)) and (
+        mode == "paddlenlp" or not (folder / STORED).is_file()
+    )
+
+
+def _has_library(folder: Path) -> bool:
+    """Whether an export has a LibraryTokenizer: PaddleNLP's write no tokenizer.json."""
+    return (folder / FAST_TOKENIZER).is_file()
 
 
 def _has_units(folder: Path) -> bool:
@@ -121,7 +135,7 @@ def _word_pieces(folder: Path) -> tuple[list[str], bool | None] | None:
     file = folder / FAST_TOKENIZER
     content = read_json(file) if file.is_file() else {}
     model, normal = content.get("model"), content.get("normalizer")
-    if not isinstance(model, dict) or model.get("type") != "WordPiece" or not isinstance(model.get("vocab"), dict):
+    if not is_plain_wordpiece(content) or not isinstance(model, dict) or not isinstance(model.get("vocab"), dict):
         return None
     ids = {index: piece for piece, index in model["vocab"].items()}
     if sorted(ids) != list(range(len(model["vocab"]))):

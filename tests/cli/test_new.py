@@ -140,7 +140,7 @@ def test_questions_without_an_answer_bring_a_threshold(nlpctl, folder: Path) -> 
         ("vocab.txt", b"", "vocab.txt: the vocabulary is empty"),
         ("vocab.txt", "[PAD]\n[UNK]\n好\n".encode("gbk"), "vocab.txt: the vocabulary cannot be read"),
         ("vocab.txt", b"[PAD]\n[CLS]\na\n", "vocab.txt: the vocabulary has no [UNK]"),
-        ("tokenizer.json", b'{"model": {"type": "BPE"}}', "a tokenizer of the type BPE is read from vocabulary files"),
+        ("tokenizer.json", b'{"model": {"type": "BPE"}}', "tokenizer.json: model.vocab holds no pieces"),
     ],
 )
 def test_a_tokenizer_that_cannot_be_used_is_told(

@@ -163,7 +163,7 @@ def test_a_folder_with_nothing_but_tokenizer_json(hugging_face, lowercase):
     with pytest.raises(UserError, match="the ids of the vocabulary have gaps"):
         load_trained(folder, HEAD)
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE"}}))
-    with pytest.raises(UserError, match="vocab.txt missing or empty"):
+    with pytest.raises(UserError, match="model.vocab holds no pieces"):
         load_trained(folder, HEAD)
 
 

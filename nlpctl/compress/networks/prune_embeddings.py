@@ -22,6 +22,7 @@ from nlpctl import console
 from nlpctl.compress.networks.training import begin_network, load_source, network_recipe, read_data
 from nlpctl.config.schema import Recipe
 from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.library_tokenizer import LibraryTokenizer
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.units import UnitTokenizer, special_ids
 from nlpctl.data.text.word_spans import is_ideograph
@@ -124,7 +125,7 @@ def _words(tokenizer: Any, source: str) -> list[str]:
     """The entries of vocab.txt in the order of their ids."""
     if isinstance(tokenizer, UnitTokenizer):
         return list(tokenizer.vocabulary)
-    if list(tokenizer.resource_files_names.values()) != [_WORD_FILE]:
+    if isinstance(tokenizer, LibraryTokenizer) or list(tokenizer.resource_files_names.values()) != [_WORD_FILE]:
         message = f"{type(tokenizer).__name__} builds words from pieces, so none can be dropped"
         raise UserError(message, source, "leave prune_embeddings out")
     words = tokenizer.convert_ids_to_tokens(list(range(tokenizer.vocab_size)))

@@ -55,7 +55,7 @@ def tagged_windows(
     """
     room = free_window(encoder, max_length)
     # A word of more pieces than the window holds is cut, so that every word keeps a place for its tag.
-    sizes = [min(len(pieces), room) for pieces in encoder.pieces(example.words())]
+    sizes = [min(len(pieces), room) for pieces in encoder.pieces_in(example.text, example.spans())]
     offsets = [0, *accumulate(sizes)]  # of each word's first piece among all pieces; the last is their number
     parts = [(0, len(sizes))] if offsets[-1] <= room else _overlapping(offsets, room, stride)
     limits = [0, *(_middle(offsets, begin, end) for (_, end), (begin, _) in zip(parts, parts[1:], strict=False))]
@@ -113,7 +113,7 @@ class TaggedCollator(Collator):
         room = free_window(self.encoder, self.max_length)
         encodings = []
         for window in examples:
-            pieces = self.encoder.pieces(window.example.words(window.start, window.end))
+            pieces = self.encoder.pieces_in(window.example.text, window.example.spans(window.start, window.end))
             row = list(chain.from_iterable(word[:room] for word in pieces))
             encodings.append(self.encoder.assemble(row))
             # Windows leave nothing out but the end of a word that is longer than a window.

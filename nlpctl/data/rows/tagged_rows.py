@@ -57,6 +57,11 @@ class TaggedExample:
     def word(self, i: int) -> str:
         return self.text[self.bounds[2 * i] : self.bounds[2 * i + 1]]
 
+    def spans(self, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
+        """Where the words at the positions [start, end) stand in the text."""
+        bounds = self.bounds[2 * start : None if end is None else 2 * end]
+        return list(zip(bounds[::2], bounds[1::2], strict=True))
+
     def words(self, start: int = 0, end: int | None = None) -> list[str]:
         """The words at the positions [start, end)."""
         return [self.word(i) for i in range(start, len(self) if end is None else end)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -94,7 +94,7 @@ class Encoding:
 class TextEncoder(ABC):
     """Texts to `Encoding`s. Can be pickled; holds no locks and no threads."""
 
-    kind: Literal["fast", "paddlenlp", "units"]
+    kind: Literal["fast", "paddlenlp", "units", "library"]
 
     def __init__(self, tokenizer: Any):
         self.pad_id: int = tokenizer.pad_token_id
@@ -108,7 +108,7 @@ class TextEncoder(ABC):
         self.spelled = SpelledTokens(tokenizer)
         self.added = AddedWords(tokenizer, without=self.spelled.tokens)
         self._unknown: int = tokenizer.unk_token_id
-        self._pieces = _PiecesOfWords(self)
+        self._pieces = PiecesOfWords(self._word, self._unknown)
         self._built = tokenizer.build_inputs_with_special_tokens
         self._types = tokenizer.create_token_type_ids_from_sequences
 
@@ -143,6 +143,10 @@ class TextEncoder(ABC):
         """
         return list(map(self._pieces.__getitem__, words))
 
+    def pieces_in(self, text: str, spans: Sequence[Span]) -> list[list[int]]:
+        """The ids of the words text[start:end], each in the form that it has in the text; otherwise as `pieces`."""
+        return self.pieces([text[start:end] for start, end in spans])
+
     def forms(self, ids: Sequence[int]) -> list[str]:
         """The pieces as the vocabulary writes them."""
         return self.tokenizer.convert_ids_to_tokens(list(ids))
@@ -169,15 +173,18 @@ class TextEncoder(ABC):
     ) -> list[Encoding]: ...
 
 
-class _PiecesOfWords(dict[str, list[int]]):
-    """Word -> its pieces, filled on demand, emptied when full. Long words are not kept: they may be megabytes."""
+class PiecesOfWords(dict[str, list[int]]):
+    """Word -> its pieces, filled on demand by `read`, emptied when full; `unknown` where nothing is left of a word.
 
-    def __init__(self, encoder: TextEncoder):
+    Long words are not kept: they may be megabytes.
+    """
+
+    def __init__(self, read: Callable[[str], list[int]], unknown: int):
         super().__init__()
-        self._encoder = encoder
+        self._read, self._unknown = read, unknown
 
     def __missing__(self, word: str) -> list[int]:
-        pieces = self._encoder._word(word) or [self._encoder._unknown]
+        pieces = self._read(word) or [self._unknown]
         if len(word) <= _LONG_WORD:
             if len(self) >= MAX_WORDS:
                 self.clear()
@@ -185,7 +192,7 @@ class _PiecesOfWords(dict[str, list[int]]):
         return pieces
 
     def __reduce__(self) -> tuple:
-        return type(self), (self._encoder,)
+        return type(self), (self._read, self._unknown)
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:

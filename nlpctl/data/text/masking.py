@@ -7,6 +7,7 @@ with the words of a user's dictionary kept whole; elsewhere a word is a run betw
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,6 +17,7 @@ import numpy as np
 
 from nlpctl.data.readers.lines import decode, numbered_lines
 from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.library_tokenizer import LibraryEncoder, LibraryTokenizer
 from nlpctl.data.text.word_spans import is_ideograph, load_jieba, word_spans
 from nlpctl.errors import Problem, UserError
 
@@ -45,6 +47,8 @@ class CorpusTokens:
     def __init__(self, encoder: TextEncoder, whole_words: WholeWords | None, room: int):
         tokenizer = encoder.tokenizer
         self.mask = re.compile(re.escape(tokenizer.mask_token))
+        if isinstance(tokenizer, LibraryTokenizer) and tokenizer.strips_before(tokenizer.mask_token):
+            self.mask = re.compile(rf"\s*{self.mask.pattern}")
         self.mask_id: int = tokenizer.mask_token_id
         self._tokenizer = tokenizer
         self._encoder = encoder
@@ -106,9 +110,26 @@ class CorpusTokens:
             spans = self._encoder.added.keep_whole(text, units)
             pieces = iter(self._encoder.pieces([text[start:end] for word in spans for start, end in word]))
             words = [[piece for _ in word for piece in next(pieces)] for word in spans]
+        elif isinstance(self._encoder, LibraryEncoder):
+            words = self._by_place(text, self._encoder, whole_words)
         else:
             words = self._blank_separated(text)
         return [[piece] for word in words for piece in word] if whole_words is None else words
+
+    @staticmethod
+    def _by_place(text: str, encoder: LibraryEncoder, whole_words: WholeWords | None) -> list[list[int]]:
+        """The token ids of each word, if tokens know where they stand; one that spans several words joins them."""
+        ids, spans = encoder.located(text)
+        starts = [] if whole_words is None else [word[0][0] for word in whole_words.words(text)]
+        words: list[list[int]] = []
+        last = -1  # the word that the token before ends in
+        for id, (start, end) in zip(ids, spans, strict=True):
+            if words and whole_words is not None and bisect_right(starts, start) == last:
+                words[-1].append(id)
+            else:
+                words.append([id])
+            last = bisect_left(starts, end)
+        return words
 
     def _blank_separated(self, text: str) -> list[list[int]]:
         """The token ids of each word, if tokens mark the blank before a word (byte-level BPE, sentencepiece)."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.library_tokenizer import LibraryEncoder
 from nlpctl.data.text.word_spans import is_ideograph, word_spans
 from nlpctl.data.text.wordpiece import HARD
 
@@ -36,6 +37,8 @@ class Pieces:
 
 def read_pieces(text: str, encoder: TextEncoder) -> Pieces:
     """All pieces of `text`, without special tokens. Text of nothing but white space has none."""
+    if isinstance(encoder, LibraryEncoder):
+        return Pieces(*(np.array(each, np.int32) for each in encoder.located(text)))
     parts = [[part] for word in word_spans(text) for part in _parts(text, *word)]
     words = [unit for word in encoder.added.keep_whole(text, parts) for unit in word]
     ids: list[int] = []

@@ -90,6 +90,16 @@ def character_kind(character: str) -> int:
     return _ALONE if category[0] in "PS" else _RUN
 
 
+def is_blank(character: str) -> bool:
+    """Whether `character` belongs to no word: white space, or invisible."""
+    return character_kind(character) in (_SPACE, _INVISIBLE)
+
+
+def is_mark(character: str) -> bool:
+    """Whether `character` belongs to the one before it: a combining mark, or the half-width sound marks of kana."""
+    return character_kind(character) == _MARK or character in "\uff9e\uff9f"
+
+
 def is_ideograph(character: str) -> bool:
     """Whether `character` is a Chinese character (Han ideograph or radical)."""
     code = ord(character)

@@ -16,8 +16,8 @@ class LetterEncoder:
 
     pad_id, pad_token_type_id, uses_token_types = 0, 0, True
 
-    def pieces(self, words):
-        return [[ord(letter) for letter in word] for word in words]
+    def pieces_in(self, text, spans):
+        return [[ord(letter) for letter in text[start:end]] for start, end in spans]
 
     def overhead(self, pair):
         return 2

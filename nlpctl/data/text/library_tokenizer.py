@@ -1,0 +1,644 @@
+"""Tokenizers of a tokenizer.json, read by the `tokenizers` library: Unigram, BPE, byte-level BPE, unusual WordPiece.
+
+The library splits texts and knows where pieces stand in them. Ids around a text are put there by `LibraryTokenizer`,
+from the template in the file. Special tokens are hidden from the library, so that a text that spells one is text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+from tokenizers import Encoding as LibraryEncoding
+from tokenizers.models import Unigram
+
+from nlpctl.data.text.encoder import Encoding, PiecesOfWords, Span, TextEncoder
+from nlpctl.data.text.sentencepiece_model import LAYOUTS, as_tokenizer_json, layout_of
+from nlpctl.data.text.word_spans import is_blank, is_mark
+from nlpctl.errors import UserError
+from nlpctl.files import parse_json, regular, write_json_atomic, write_text_atomic
+from nlpctl.layout import TASK
+from nlpctl.runtime.process_state import silent_stderr
+
+TOKENIZER, SETTINGS, SPECIALS = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
+CONFIG = "config.json"
+_AGAIN = "copy the tokenizer files again from where the model came from"
+_MOST_BYTES = 128 << 20  # of tokenizer.json; the largest vocabularies of today, of 256,000 pieces, have some 35 MB
+_MOST_ID = 10_000_000
+_MOST_GROWTH = 100  # times that a text may grow by replacements in the file
+_KINDS = ("Unigram", "BPE", "WordPiece", "WordLevel")
+_NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+# Where neither tokenizer_config.json nor special_tokens_map.json names one.
+_USUAL = {"unk": ("[UNK]", "<unk>"), "pad": ("[PAD]", "<pad>"), "mask": ("[MASK]", "<mask>")}
+# The classes of Transformers whose networks get no token types, whatever the template says.
+_WITHOUT_TYPES = ("XLMRoberta", "Roberta", "Camembert", "MPNet", "DistilBert", "Longformer", "GPT2")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_TRIAL = "a b 1, 中国e\u0301!"  # shows before the work what the library cannot do
+_A, _B = "a", "b"  # the texts of a row of which the template is read
+
+
+class LibraryTokenizer:
+    """What encoders and tasks ask of a tokenizer. Can be pickled; encoding starts no threads.
+
+    `len()` is one more than the highest id, which is the least number of rows of an embedding: ids may have gaps.
+    `init_kwargs`: the content of tokenizer_config.json.
+    """
+
+    pad_token_type_id = 0
+    pad_token_id: int
+    unk_token_id: int
+    mask_token: str | None
+    mask_token_id: int | None
+
+    def __init__(self, text: str, settings: Mapping[str, Any], where: str, content: dict[str, Any] | None = None):
+        """`text`: tokenizer.json, and `content`, the same parsed; `settings`: tokenizer_config.json; `where`: the
+        folder, for messages. UserError: they are damaged, or of a kind that the library does not know."""
+        self._text, self._where = text, where
+        self.init_kwargs = dict(settings)
+        content = _parsed(text, where) if content is None else content
+        file = f"{where}/{TOKENIZER}"
+        self._tokens = _tokens(content, file)
+        self._ids = {token: id for id, token in self._tokens.items()}
+        self._size = max(self._tokens) + 1
+        self._single, self._pair = _templates(content.get("post_processor"), file)
+        ends = [id for id, number, _ in self._single if number is None]
+        outside = next((id for id, number, _ in self._pair if number is None and id not in self._tokens), None)
+        if outside is not None:
+            raise UserError(f"its post_processor has the id {outside}, which is no token", file, _AGAIN)
+        self.special_names = self._special_names(content["model"], ends)
+        for name in _NAMES:
+            token = self.special_names.get(name)
+            setattr(self, f"{name}_token", token)
+            setattr(self, f"{name}_token_id", None if token is None else self._ids[token])
+        self.all_special_tokens = list(dict.fromkeys(self.special_names.values()))
+        self.all_special_ids = [self._ids[token] for token in self.all_special_tokens]
+        self.additional_special_tokens: list[str] = []
+        names = settings.get("model_input_names")
+        kind = str(settings.get("tokenizer_class") or "").removesuffix("Fast").removesuffix("Tokenizer")
+        typed = "token_type_ids" in names if isinstance(names, list) else kind not in _WITHOUT_TYPES
+        self.model_input_names = ["input_ids", "token_type_ids"] if typed else ["input_ids"]
+        self.truncation_side = "left" if settings.get("truncation_side") == "left" else "right"
+        # How the file writes a blank before a piece.
+        self.blank = "Ġ" if any(each.get("type") == "ByteLevel" for each in _parts(content)) else "▁"
+        self._blanks: dict[str, bool] = {}
+        self._added = [entry["content"] for entry in _added(content)]
+        self._lstrip = {entry["content"] for entry in _added(content) if entry.get("lstrip") is True}
+        self._library = _library(content, {self._ids[token]: token for token in self.all_special_tokens}, file)
+        with silent_stderr:  # a panic of the library prints a trace
+            self.split(_TRIAL)
+        for entry in _added(content):
+            if entry["content"] not in self.all_special_tokens:
+                self._require_id(entry["content"], entry["id"], file)
+
+    def _special_names(self, model: Mapping[str, Any], ends: Sequence[int]) -> dict[str, str]:
+        """pad, unk and so on to their tokens, as far as the vocabulary has them. UserError if there is no pad token."""
+        named: dict[str, str] = {}
+        for name in _NAMES:
+            value = self.init_kwargs.get(f"{name}_token")
+            value = value.get("content") if isinstance(value, dict) else value
+            candidates = (value,) if isinstance(value, str) else _USUAL.get(name, ())
+            token = next((each for each in candidates if each in self._ids), None)
+            if token is not None:
+                named[name] = token
+        if ends:
+            named.setdefault("cls", self._tokens[ends[0]])
+            named.setdefault("sep", self._tokens[ends[-1]])
+        unknown = self._tokens.get(model.get("unk_id", -1)) if model["type"] == "Unigram" else model.get("unk_token")
+        if unknown in self._ids:
+            named.setdefault("unk", str(unknown))
+        if "pad" not in named:
+            message = "names no pad_token that the vocabulary has, and batches have to be padded"
+            raise UserError(message, f"{self._where}/{SETTINGS}", 'add it, such as "pad_token": "<pad>"')
+        # A vocabulary of bytes knows every text; the unknown token then stands for a text of which nothing is left.
+        named.setdefault("unk", named.get("mask", named["pad"]))
+        return named
+
+    def _require_id(self, token: str, id: int, file: str) -> None:
+        given = self._library.token_to_id(token)
+        if given != id:
+            message = f"the added token {token!r} has the id {id} in the file, but {given} for the tokenizers library"
+            raise UserError(message, file, _AGAIN)
+
+    # -- tokens and ids ----------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def vocab_size(self) -> int:
+        return self._size
+
+    def get_vocab(self) -> dict[str, int]:
+        return dict(self._ids)
+
+    def get_added_vocab(self) -> dict[str, int]:
+        """The tokens beside the pieces that texts may have, such as those of model.add_tokens."""
+        return {token: self._ids[token] for token in self._added if token not in self.all_special_tokens}
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """An id that stands for nothing is [unused7] and the like."""
+        return [self._tokens.get(int(id), f"[unused{id}]") for id in ids]
+
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
+        if isinstance(tokens, str):
+            return self._ids.get(tokens, self.unk_token_id)
+        return [self.convert_tokens_to_ids(token) for token in tokens]
+
+    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
+        decoder = self._library.decoder
+        return " ".join(tokens) if decoder is None else decoder.decode(list(tokens))
+
+    def readable(self, ids: Iterable[int]) -> list[str]:
+        """The pieces for people: as the vocabulary writes them, but bytes as the characters that they make."""
+        tokens = self.convert_ids_to_tokens(ids)
+        if self.blank != "Ġ":
+            return tokens
+        plain = [_of_bytes(token) for token in tokens]
+        return [token if text is None else text for token, text in zip(tokens, plain, strict=True)]
+
+    def strips_before(self, token: str | None) -> bool:
+        """Whether blanks before a special token belong to it."""
+        return token in self._lstrip
+
+    # -- texts -------------------------------------------------------------------------------
+
+    def split(self, text: str) -> LibraryEncoding:
+        """The pieces of a text and their places in it, without special tokens."""
+        return _encode(self._library, text, self._where)
+
+    def ids(self, text: str) -> list[int]:
+        return self.split(text).ids
+
+    def tokenize(self, text: str) -> list[str]:
+        return self.convert_ids_to_tokens(self.ids(text))
+
+    @functools.cached_property
+    def begins_words(self) -> bool:
+        """Whether a text begins like a word after a blank, as sentencepiece models read it."""
+        return self.split("a").ids != self.inside("a")
+
+    def inside(self, text: str) -> list[int]:
+        """The ids of what stands in a text, where no blank is before it."""
+        return _encode(self._continuing, text, self._where).ids
+
+    @functools.cached_property
+    def _continuing(self) -> Tokenizer:
+        """The same tokenizer, but a text does not begin like a word."""
+        content = _parsed(self._text, self._where)
+        parts = {name: _without_prefix(content.get(name)) for name in ("normalizer", "pre_tokenizer")}
+        components = Tokenizer.from_str(json.dumps({**_EMPTY, **parts}))
+        library = Tokenizer(self._library.model)
+        if parts["normalizer"] is not None:
+            library.normalizer = components.normalizer
+        if parts["pre_tokenizer"] is not None:
+            library.pre_tokenizer = components.pre_tokenizer
+        added = self._library.get_added_tokens_decoder()
+        library.add_tokens([added[id] for id in sorted(added)])
+        return library
+
+    def reads_blank(self, character: str) -> bool:
+        """Whether the normaliser makes a blank of a character."""
+        if character not in self._blanks:
+            normalizer = self._library.normalizer
+            form = character if normalizer is None else normalizer.normalize_str(_plain(character))
+            self._blanks[character] = not form.strip(f"{self.blank} ")
+        return self._blanks[character]
+
+    def as_it_stands(self, text: str) -> list[int]:
+        """The ids of a part of a text: only a blank before it makes its beginning that of a word."""
+        return self.ids(text) if self.begins_words and text[:1].isspace() else self.inside(text)
+
+    def encode(
+        self, text: str, add_special_tokens: bool = True, return_token_type_ids: bool = True
+    ) -> dict[str, list[int]]:
+        """For PaddleNLP's prompts, which put a row together from parts: a part may be masks, or a separator."""
+        for token in self.all_special_tokens:
+            count = text.count(token)
+            if count and text.strip() == token * count:
+                return {"input_ids": [self._ids[token]] * count}
+        return {"input_ids": self.as_it_stands(text)}
+
+    # -- rows --------------------------------------------------------------------------------
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        return sum(number is None for _, number, _ in (self._pair if pair else self._single))
+
+    def build_inputs_with_special_tokens(self, first: list[int], second: list[int] | None = None) -> list[int]:
+        row: list[int] = []
+        for id, number, _ in self._single if second is None else self._pair:
+            row += [id] if number is None else first if number == 0 else second or []
+        return row
+
+    def create_token_type_ids_from_sequences(self, first: list[int], second: list[int] | None = None) -> list[int]:
+        types: list[int] = []
+        for _, number, kind in self._single if second is None else self._pair:
+            types += [kind] * (1 if number is None else len(first) if number == 0 else len(second or ()))
+        return types
+
+    def get_special_tokens_mask(self, first: list[int], second: list[int] | None = None) -> list[int]:
+        """1 where a row has a special token."""
+        mask: list[int] = []
+        for _, number, _ in self._single if second is None else self._pair:
+            mask += [1] if number is None else [0] * len(first if number == 0 else second or ())
+        return mask
+
+    # -- changing and keeping ----------------------------------------------------------------
+
+    def with_tokens(self, words: Sequence[str]) -> LibraryTokenizer:
+        """A tokenizer that also keeps `words` whole; they get the next ids. UserError if it cannot."""
+        library = Tokenizer.from_str(self._text)
+        library.add_tokens([AddedToken(word, normalized=True) for word in words])
+        expected = range(self._size, self._size + len(words))
+        given = [library.token_to_id(word) for word in words]
+        if given != list(expected):
+            message = f"the ids of new tokens would not be {expected.start} and the next ones: the vocabulary has gaps"
+            raise UserError(message, f"{self._where}/{TOKENIZER}", "leave model.add_tokens out")
+        return LibraryTokenizer(library.to_str(), self.init_kwargs, self._where)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write tokenizer.json and tokenizer_config.json into `folder`."""
+        write_text_atomic(Path(folder) / TOKENIZER, self._text)
+        kept = {name: value for name, value in self.init_kwargs.items() if not _is_path_or_code(name)}
+        named = {f"{name}_token": token for name, token in self.special_names.items()}
+        write_json_atomic(Path(folder) / SETTINGS, {**kept, **named})
+
+    def __reduce__(self) -> tuple:
+        return LibraryTokenizer, (self._text, self.init_kwargs, self._where)
+
+
+class LibraryEncoder(TextEncoder):
+    """Texts are read whole by the library; words of a tagged text one by one, each in the form that it has there."""
+
+    kind = "library"
+    tokenizer: LibraryTokenizer
+
+    def __init__(self, tokenizer: LibraryTokenizer):
+        super().__init__(tokenizer)
+        self._after_blank = PiecesOfWords(self._beginning, self._unknown)
+        self._joined = PiecesOfWords(tokenizer.inside, self._unknown)
+
+    def _encode(
+        self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int, tell_cut: bool
+    ) -> list[Encoding]:
+        left = self.tokenizer.truncation_side == "left"
+        room = max_length - self.overhead(pairs is not None)
+        encodings = []
+        for i, text in enumerate(texts):
+            first = self.tokenizer.ids(text)
+            second = None if pairs is None else self.tokenizer.ids(pairs[i])
+            counts = [len(first), 0 if second is None else len(second)]
+            keep = _longest_first(counts[0], counts[1], room)
+            kept = [
+                ids[len(ids) - count :] if left else ids[:count]
+                for ids, count in zip((first, second or []), keep, strict=True)
+            ]
+            encoding = self.assemble(kept[0], None if second is None else kept[1])
+            encoding.truncated = sum(counts) > room
+            encodings.append(encoding)
+        return encodings
+
+    def _word(self, word: str) -> list[int]:
+        return self.tokenizer.ids(word)
+
+    def forms(self, ids: Sequence[int]) -> list[str]:
+        return self.tokenizer.readable(ids)
+
+    def pieces_in(self, text: str, spans: Sequence[Span]) -> list[list[int]]:
+        begins = self.tokenizer.begins_words
+        words = []
+        for start, end in spans:
+            after_blank = begins if start == 0 else is_blank(text[start - 1])
+            words.append((self._after_blank if after_blank else self._joined)[text[start:end]])
+        return words
+
+    def _beginning(self, word: str) -> list[int]:
+        """The pieces of a word after a blank. A piece for the blank alone is left out: the first one is the word's."""
+        ids = self.tokenizer.ids(word if self.tokenizer.begins_words else f" {word}")
+        if len(ids) > 1 and self.tokenizer.convert_ids_to_tokens(ids[:1]) == [self.tokenizer.blank]:
+            return ids[1:]
+        return ids
+
+    def located(self, text: str) -> tuple[list[int], list[Span]]:
+        """The ids of `text` and the spans of their pieces in it, in order, without the blanks around pieces.
+
+        A piece for nothing but a blank has the span of the piece that follows it, the last ones that of the one before.
+        Nothing for a text of nothing but blanks.
+        """
+        encoding = self.tokenizer.split(text)
+        spans: list[Span | None] = []
+        started = reached = 0
+        for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
+            after_blank = token.startswith(self.tokenizer.blank)
+            while start < end and (is_blank(text[start]) or (after_blank and self.tokenizer.reads_blank(text[start]))):
+                start += 1
+            while end > start and is_blank(text[end - 1]):
+                end -= 1
+            if start < end and token.strip(self.tokenizer.blank):
+                # Marks stay with their character: a normaliser may join them, or put them in another order.
+                while start > 0 and is_mark(text[start]) and not is_blank(text[start - 1]):
+                    start -= 1
+                while end < len(text) and is_mark(text[end]):
+                    end += 1
+                started, reached = max(started, start), max(reached, end)
+                spans.append((started, reached))
+            else:
+                spans.append(None)
+        # From behind: up to the next piece, what a normaliser drops or joins, such as accents, is of the piece before.
+        result: list[Span] = []
+        after, following = None, len(text)
+        for span, (begins, _) in zip(reversed(spans), reversed(encoding.offsets), strict=True):
+            if span is not None:
+                start, end = span
+                while end < following and not is_blank(text[end]):
+                    end += 1
+                after = (start, end)
+            following = min(following, begins)
+            if after is not None:
+                result.append(after)
+        result.reverse()
+        if not result:
+            return [], []
+        return encoding.ids, result + [result[-1]] * (len(spans) - len(result))
+
+    def __reduce__(self) -> tuple:
+        return LibraryEncoder, (self.tokenizer,)
+
+
+def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """The numbers of tokens to keep of both sides of a pair, as the library counts: of an odd `room`, where both are
+    cut, the longer side has one more."""
+    half = room // 2
+    if first + second <= room:
+        return first, second
+    if min(first, second) <= half:
+        return (first, room - first) if first <= second else (room - second, second)
+    return (room - half, half) if first > second else (half, room - half)
+
+
+# -- reading the files ------------------------------------------------------------------------------------------------
+
+
+def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
+    """The tokenizer of the tokenizer.json in `folder`, or of a sentencepiece model.
+
+    None if there is neither, or a plain WordPiece one, which PaddleNLP's tokenizers read. UserError: it cannot be used.
+    """
+    file, where = folder / TOKENIZER, str(folder)
+    if file.is_file():
+        text = _file_text(file)
+        content = _parsed(text, where)
+        return None if is_plain_wordpiece(content) else LibraryTokenizer(text, read_settings(folder), where, content)
+    # Models that nlpctl trained with PaddleNLP's tokenizer over such a file go on reading texts with that.
+    if not any((folder / name).is_file() for layout in LAYOUTS for name in layout.files) or (folder / TASK).is_file():
+        return None
+    settings = read_settings(folder)
+    config = _object(_file_text(folder / CONFIG), str(folder / CONFIG)) if (folder / CONFIG).is_file() else {}
+    layout = layout_of(settings.get("tokenizer_class"), config.get("model_type"))
+    model = None if layout is None else next((folder / f for f in layout.files if (folder / f).is_file()), None)
+    if layout is None or model is None:
+        return None
+    content = as_tokenizer_json(model, layout, settings)
+    named = {f"{name}_token": token for name, token in layout.specials.items()}
+    named["tokenizer_class"] = layout.names[0]
+    text = json.dumps(content, ensure_ascii=False)
+    return LibraryTokenizer(text, {**named, **settings}, where, content)
+
+
+def is_plain_wordpiece(content: Mapping[str, Any]) -> bool:
+    """Whether a tokenizer.json is what BERT's tokenizers make of a vocab.txt."""
+    model, normal, words = content.get("model"), content.get("normalizer"), content.get("pre_tokenizer")
+    if not isinstance(model, dict) or model.get("type") != "WordPiece":
+        return False
+    kinds = [part.get("type") if isinstance(part, dict) else None for part in (normal, words)]
+    prefix = model.get("continuing_subword_prefix", "##")
+    return kinds[0] in ("BertNormalizer", None) and kinds[1] in ("BertPreTokenizer", None) and prefix == "##"
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """tokenizer_config.json, and what special_tokens_map.json says besides. UserError: one of them is damaged."""
+    settings: dict[str, Any] = {}
+    for name in (SPECIALS, SETTINGS):
+        if (folder / name).is_file():
+            settings |= {key: value for key, value in _object(_file_text(folder / name), str(folder / name)).items()
+                         if value is not None}  # fmt: skip
+    settings.pop("added_tokens_decoder", None)  # as in tokenizer.json
+    return settings
+
+
+def _file_text(file: Path) -> str:
+    try:
+        if regular(file).stat().st_size > _MOST_BYTES:
+            raise UserError(f"has more than {_MOST_BYTES >> 20} MB", str(file), "no tokenizer is that large")
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot be read ({error})", where=str(file), hint=_AGAIN) from None
+
+
+def _object(text: str, where: str) -> dict[str, Any]:
+    try:
+        content = parse_json(text)
+    except ValueError as error:
+        raise UserError(f"is not valid JSON ({error})", where, _AGAIN) from None
+    if not isinstance(content, dict):
+        raise UserError("must hold a JSON object", where, _AGAIN)
+    return content
+
+
+def _parsed(text: str, folder: str) -> dict[str, Any]:
+    return _object(text, f"{folder}/{TOKENIZER}")
+
+
+def _is_path_or_code(key: str) -> bool:
+    """What of tokenizer_config.json is not kept: files beside the old folder, code."""
+    return key.endswith("_file") or key in ("init_args", "auto_map", "name_or_path")
+
+
+def _tokens(content: Mapping[str, Any], file: str) -> dict[int, str]:
+    """Id to token, of the model and added. UserError: there is no such model, or its vocabulary is damaged."""
+    model = content.get("model")
+    kind = model.get("type") if isinstance(model, dict) else None
+    if not isinstance(model, dict) or kind not in _KINDS:
+        hint = f"nlpctl reads tokenizers of the types {', '.join(_KINDS)}"
+        raise UserError(f"model.type is {str(kind)[:40]!r}, an unknown kind of tokenizer", file, hint)
+    vocabulary, added = model.get("vocab"), content.get("added_tokens") or []
+    entries: list[tuple[Any, Any]] = []
+    if kind == "Unigram" and isinstance(vocabulary, list):
+        entries = [(i, entry[0] if isinstance(entry, list) and entry else None) for i, entry in enumerate(vocabulary)]
+    elif isinstance(vocabulary, dict):
+        entries = [(id, token) for token, id in vocabulary.items()]
+    if not entries:
+        raise UserError("model.vocab holds no pieces", file, _AGAIN)
+    if not isinstance(added, list) or not all(isinstance(entry, dict) for entry in added):
+        raise UserError("added_tokens is no list of tokens", file, _AGAIN)
+    tokens: dict[int, str] = {}
+    for id, token in [*entries, *((entry.get("id"), entry.get("content")) for entry in added)]:
+        if type(id) is not int or not 0 <= id <= _MOST_ID or not isinstance(token, str):
+            message = f"its vocabulary has the token {str(token)[:40]!r} with the id {str(id)[:40]}"
+            raise UserError(message, file, _AGAIN)
+        tokens[id] = token
+    return tokens
+
+
+_EMPTY: dict[str, Any] = {
+    "version": "1.0",
+    "truncation": None,
+    "padding": None,
+    "added_tokens": [],
+    "normalizer": None,
+    "pre_tokenizer": None,
+    "post_processor": None,
+    "decoder": None,
+    "model": {"type": "WordLevel", "vocab": {_A: 0, _B: 1}, "unk_token": _A},
+}
+
+_Template = list[tuple[int, int | None, int]]  # of a row: id, which text stands there instead (0, 1), token type
+
+
+def _templates(post_processor: Any, file: str) -> tuple[_Template, _Template]:
+    """What a row of one text is, and of two."""
+    with _told(file), silent_stderr:
+        library = Tokenizer.from_str(json.dumps({**_EMPTY, "post_processor": post_processor}))
+        rows = library.encode(_A), library.encode(_A, _B)
+    single, pair = (list(zip(row.ids, row.sequence_ids, row.type_ids, strict=True)) for row in rows)
+    if [number for _, number, _ in single if number is not None] != [0] or \
+       [number for _, number, _ in pair if number is not None] != [0, 1]:  # fmt: skip
+        raise UserError("its post_processor does not give a text, and two texts in order", file, _AGAIN)
+    return single, pair
+
+
+def _library(content: Mapping[str, Any], hidden: Mapping[int, str], file: str) -> Tokenizer:
+    """The tokenizer of the library. `hidden`: the special tokens by id, which get names that no text can spell."""
+    for name in ("normalizer", "decoder"):
+        _refuse_growth(content.get(name), f"{file}:{name}")
+    model = dict(content["model"])
+    secret = secrets.token_hex(16)
+    names = {token: f"{secret}-{id}" for id, token in hidden.items()}
+    added = [{**entry, "content": names.get(entry["content"], entry["content"])} for entry in _added(content)]
+    bare = {**content, "post_processor": None, "truncation": None, "padding": None}
+    with _told(file), silent_stderr:
+        if model["type"] == "Unigram":  # half the time of the same in JSON
+            library = Tokenizer.from_str(json.dumps({**bare, "added_tokens": [], "model": _EMPTY["model"]}))
+            pieces = [(names.get(piece, piece), _finite(score)) for piece, score in model["vocab"]]
+            library.model = Unigram(pieces, model.get("unk_id"), model.get("byte_fallback") is True)
+            library.add_tokens([_added_token(entry) for entry in added])
+            return library
+        model["vocab"] = {names.get(token, token): id for token, id in model["vocab"].items()}
+        if model.get("unk_token") in names:
+            model["unk_token"] = names[model["unk_token"]]
+        if "dropout" in model:
+            model["dropout"] = None  # a text has one reading
+        return Tokenizer.from_str(json.dumps({**bare, "model": model, "added_tokens": added}, ensure_ascii=False))
+
+
+def _finite(score: Any) -> float:
+    if type(score) not in (int, float) or not math.isfinite(score):
+        raise ValueError(f"a piece has the score {str(score)[:40]}")
+    return float(score)
+
+
+def _added(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return content.get("added_tokens") or []
+
+
+def _added_token(entry: Mapping[str, Any]) -> AddedToken:
+    options = {name: entry.get(name) is True for name in ("single_word", "lstrip", "rstrip", "normalized", "special")}
+    return AddedToken(entry["content"], **options)
+
+
+def _encode(library: Tokenizer, text: str, where: str) -> LibraryEncoding:
+    """`encode`, not `encode_batch`: the latter starts threads, which a fork would lose."""
+    with _told(where):
+        try:
+            return library.encode(text, add_special_tokens=False)
+        except TypeError:  # half of a surrogate pair, which UTF-8 does not have
+            return library.encode(_plain(text), add_special_tokens=False)
+
+
+def _plain(text: str) -> str:
+    return _SURROGATES.sub("\ufffd", text)
+
+
+@contextlib.contextmanager
+def _told(where: str) -> Iterator[None]:
+    """UserError for what the library raises, also a panic, which Python does not count as an Exception."""
+    try:
+        yield
+    except BaseException as error:
+        panic = type(error).__name__ == "PanicException"
+        if isinstance(error, UserError) or not (isinstance(error, Exception) or panic):
+            raise
+        raise UserError(f"the tokenizers library cannot use it ({str(error)[:200]})", where, _AGAIN) from None
+
+
+def _parts(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The normalisers, pre-tokenizers and decoders of the file, those in sequences one by one."""
+    for name in ("normalizer", "pre_tokenizer", "decoder"):
+        yield from _flat(content.get(name))
+
+
+def _flat(part: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(part, dict):
+        inner = next((part[name] for name in ("normalizers", "pretokenizers", "decoders") if name in part), None)
+        if isinstance(inner, list):
+            for each in inner:
+                yield from _flat(each)
+        else:
+            yield part
+
+
+def _without_prefix(part: Any) -> Any:
+    """A normaliser or pre-tokenizer that puts no blank before a text."""
+    if not isinstance(part, dict):
+        return part
+    for name in ("normalizers", "pretokenizers"):
+        if isinstance(part.get(name), list):
+            return {**part, name: [changed for each in part[name] if (changed := _without_prefix(each)) is not None]}
+    if part.get("type") == "Prepend":
+        return None
+    if part.get("type") == "Metaspace":
+        return {**{key: value for key, value in part.items() if key != "add_prefix_space"}, "prepend_scheme": "never"}
+    if part.get("type") == "ByteLevel":
+        return {**part, "add_prefix_space": False}
+    return part
+
+
+def _refuse_growth(part: Any, where: str) -> None:
+    """UserError if replacements, one after the other, could make a short text fill the memory."""
+    growth = 1.0
+    for each in _flat(part):
+        if each.get("type") in ("Replace", "Prepend"):
+            pattern = each.get("pattern")
+            pattern = pattern.get("String") if isinstance(pattern, dict) else None
+            # A regular expression may match a single character, or even nothing.
+            shortest = len(pattern) if isinstance(pattern, str) and pattern else 0.5
+            growth *= max(1.0, len(str(each.get("content", each.get("prepend", "")))) / shortest)
+    if growth > _MOST_GROWTH:
+        raise UserError("its replacements make texts more than a hundred times as long", where, _AGAIN)
+
+
+@functools.cache
+def _bytes_of_characters() -> dict[str, int]:
+    """How byte-level BPE writes bytes: printable ones of Latin-1 as they are, the others from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
+
+def _of_bytes(token: str) -> str | None:
+    """The characters that a piece of bytes stands for, a blank before it as Ġ; None if it has no whole characters."""
+    known = _bytes_of_characters()
+    if not all(character in known for character in token):
+        return None
+    try:
+        text = bytes(known[character] for character in token).decode()
+    except UnicodeDecodeError:
+        return None
+    return f"Ġ{text[1:]}" if text.startswith(" ") else text

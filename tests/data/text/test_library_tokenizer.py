@@ -1,0 +1,404 @@
+"""Tokenizers of a tokenizer.json: ids of the library, exact places of pieces, special tokens, bad files."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import pickle
+import random
+import unicodedata
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from nlpctl.data.text.library_tokenizer import (
+    LibraryEncoder,
+    is_plain_wordpiece,
+    read_library_tokenizer,
+)
+from nlpctl.data.text.masking import CorpusTokens, WholeWords
+from nlpctl.data.text.piece_spans import read_pieces
+from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.text.word_spans import is_blank, word_spans
+from nlpctl.errors import UserError
+
+SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+SETTINGS = {"cls_token": "<s>", "sep_token": {"content": "</s>"}, "pad_token": "<pad>", "mask_token": "<mask>"}
+CORPUS = 4 * [
+    "这家酒店的房间很干净，服务也不错！WiFi很快，¥300性价比高。",
+    "北京的酒店 房间 不错，早餐 也 很好",
+    "the quick brown foxes jumped over a lazy dog's bed, unbelievable café fine",
+    "fine food at the bed of the dog. quick service 300 1234 hello world",
+]
+NASTY = (
+    *"abcxyzABC 019 \t\n.,!?'-_[]#@中国酒店房间，。！？～￥ßıéèñ▁Ġ",
+    *"\u0301\u0327\u200b\u200d\ufeff\u00ad\u3000\u00a0\x00\ufffd\ud800\U0001f600\U00020000\u1112\u1161\u11abｶﾞ①ﬁ㎏",
+    *("👍🏽", "👨‍👩‍👧", "<mask>", "</s>", "foxes"),
+)
+
+
+def unigram() -> Tokenizer:
+    """As XLM-R has it: NFKC, a blank before every text, two separators between texts."""
+    words = [f"▁{word}" for word in " ".join(CORPUS[1:4:2]).split()] + ["▁the", "酒店", "房间", "好，", "fox", "es"]
+    characters = sorted({"▁", *"".join(CORPUS).lower()} - {" "})
+    vocabulary = [(piece, 0.0) for piece in SPECIALS]
+    vocabulary += [(piece, -3.0 - i / 99) for i, piece in enumerate(dict.fromkeys(words)) if len(piece) > 1]
+    vocabulary += [(piece, -9.0 - i / 99) for i, piece in enumerate(characters)]
+    made = Tokenizer(models.Unigram(vocabulary, 3, False))
+    made.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.decoder = decoders.Metaspace()
+    made.add_special_tokens(SPECIALS)
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return made
+
+
+def bytes_bpe() -> Tokenizer:
+    """As RoBERTa and ModernBERT have it."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=SPECIALS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    made.train_from_iterator(CORPUS, trainer)
+    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    return made
+
+
+def fallback_bpe() -> Tokenizer:
+    """As Gemma and mmBERT have it: what is unknown is read as bytes. Token types differ for the two texts."""
+    made = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
+    made.normalizer = normalizers.Replace(" ", "▁")
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
+    specials = [*SPECIALS, *(f"<0x{i:02X}>" for i in range(256))]
+    made.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=450, special_tokens=specials, show_progress=False))
+    ends = [("<s>", 0), ("</s>", 2)]
+    made.post_processor = processors.TemplateProcessing("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", ends)
+    return made
+
+
+def odd_wordpiece() -> Tokenizer:
+    """WordPiece, but not BERT's normaliser, nor its way of marking what goes on."""
+    made = Tokenizer(models.WordPiece(unk_token="<unk>", continuing_subword_prefix="@@"))
+    made.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])
+    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation()])
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=300, special_tokens=SPECIALS, continuing_subword_prefix="@@", show_progress=False
+    )
+    made.train_from_iterator(CORPUS, trainer)
+    made.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 0))
+    return made
+
+
+KINDS = (unigram, bytes_bpe, fallback_bpe, odd_wordpiece)
+
+
+def written(folder, library, **settings):
+    folder.mkdir(exist_ok=True)
+    library.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({**SETTINGS, **settings}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.__name__)
+def made(request, tmp_path_factory):
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the trainers' threads would outlive them
+    library = request.param()
+    folder = written(tmp_path_factory.mktemp("kinds") / request.param.__name__, library)
+    return library, build_encoder(read_library_tokenizer(folder), "auto")
+
+
+def random_texts(count: int, longest: int = 25) -> list[str]:
+    chance = random.Random(3)
+    return ["".join(chance.choices(NASTY, k=chance.randint(0, longest))) for _ in range(count)]
+
+
+def plain(texts):
+    """Without what spells special tokens, which the library would take for them, and without half characters."""
+    return [text.replace("<mask>", "").replace("</s>", "").replace("\ud800", "\ufffd") for text in texts]
+
+
+def test_ids_are_those_of_the_library(made):
+    library, encoder = made
+    texts = plain([*CORPUS, *random_texts(300)])
+    pairs = texts[::-1]
+    for got, text in zip(encoder.encode(texts, None, 10_000), texts, strict=True):
+        row = library.encode(text)
+        assert (got.input_ids, got.token_type_ids, got.truncated) == (row.ids, row.type_ids, False), text
+    for length in (10_000, 12):
+        library.enable_truncation(length)
+        for got, text, pair in zip(encoder.encode(texts, pairs, length), texts, pairs, strict=True):
+            row = library.encode(text, pair)
+            assert (got.input_ids, got.token_type_ids) == (row.ids, row.type_ids), (text, pair)
+            assert got.truncated is bool(row.overflowing)
+        library.no_truncation()
+
+
+def test_a_text_on_the_left_is_cut_where_the_model_wants_it(tmp_path):
+    encoder = LibraryEncoder(read_library_tokenizer(written(tmp_path, bytes_bpe(), truncation_side="left")))
+    (row,) = encoder.encode(["hello fine world"], None, 3)
+    assert row.truncated and row.input_ids[1:-1] == encoder.tokenizer.ids("hello fine world")[-1:]
+
+
+def test_what_spells_a_special_token_is_text(made):
+    _, encoder = made
+    special = set(encoder.tokenizer.all_special_ids) - {encoder.tokenizer.unk_token_id}
+    for text in ("<mask>", "fine</s><s> bed <mask>food <pad>", "<mask><mask>", "<unk> x"):
+        ids = encoder.tokenizer.ids(text)
+        assert ids and not special.intersection(ids)
+        (row,) = encoder.encode([text], None, 100)
+        assert row.input_ids == encoder.assemble(ids).input_ids
+
+
+def test_spans_are_exact_or_coarse_never_wrong(made):
+    """A piece, but for blanks and what stands for bytes, is in the normalised form of its span; spans only rise, and
+    nothing but blanks lies between them."""
+    library, encoder = made
+
+    def normal(text):
+        text = library.normalizer.normalize_str(text.replace("\ud800", "\ufffd")) if library.normalizer else text
+        letters = unicodedata.normalize("NFKD", text.translate({ord(sign): "" for sign in "▁ﾞﾟ"}))
+        return "".join(letter for letter in letters if not unicodedata.category(letter).startswith("M"))
+
+    exact = 0
+    for text in [*CORPUS, *random_texts(400)]:
+        ids, spans = encoder.located(text)
+        assert len(ids) == len(spans)
+        assert all(0 <= start < end <= len(text) for start, end in spans)
+        assert all(one[0] <= two[0] and one[1] <= two[1] for one, two in zip(spans, spans[1:], strict=False))
+        covered = {i for span in spans for i in range(*span)}
+        left = [text[i] for i in range(len(text)) if i not in covered and not is_blank(text[i])]
+        assert spans == [] or set(left) <= set("▁\ufffd\u0301\u0327"), (text, left)
+        for form, (start, end) in zip(encoder.forms(ids), spans, strict=True):
+            assert not is_blank(text[start]) and not is_blank(text[end - 1])
+            bare = form.removeprefix("@@").replace(encoder.tokenizer.blank, "")
+            of_bytes = encoder.tokenizer.blank == "Ġ" and any("~" < character < "\u2000" for character in bare)
+            if bare and not form.startswith("<") and not of_bytes and not is_blank(bare[0]):
+                assert normal(bare) in normal(text[start:end]), (text, form, text[start:end])
+                exact += normal(bare) == normal(text[start:end])
+    assert exact > 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("fine ﬁne", ["fine", "ﬁne"]),
+        ("  fine\u3000Ｆｉｎｅ，", ["fine", "Ｆｉｎｅ", "，"]),
+        ("cafe\u0301 fine", ["cafe\u0301", "fine"]),
+        ("酒店hello", ["酒店", "hello"]),
+        ("fine\u200bfine", ["fine", "fine"]),
+        (" \t\n", []),
+    ],
+)
+def test_places_of_words(text, places, tmp_path_factory):
+    vocabulary = [*SPECIALS, "▁", *"▁fine fine ▁cafe\u0301 ▁café 酒店 ▁酒店 hello ▁hello ， ,".split()]
+    library = Tokenizer(models.Unigram([(piece, -1.0 - len(piece) / 9) for piece in vocabulary], 3, False))
+    library.normalizer = normalizers.Sequence(
+        [normalizers.Replace("\u200b", " "), normalizers.NFKC(), normalizers.Lowercase()]
+    )
+    library.pre_tokenizer = pre_tokenizers.Metaspace()
+    encoder = LibraryEncoder(read_library_tokenizer(written(tmp_path_factory.mktemp("words"), library)))
+    pieces = read_pieces(text, encoder)
+    found = [text[start:end] for start, end in pieces.spans]
+    assert list(dict.fromkeys(found)) == list(dict.fromkeys(places)), encoder.forms(pieces.ids)
+    assert pieces.ids.dtype == pieces.spans.dtype == "int32"
+
+
+def test_words_of_tagged_text_have_the_form_that_they_have_in_it(made):
+    """Every word has pieces of its own; together they are those of the whole text where no piece spans two words."""
+    library, encoder = made
+    for text in ("hello, quick fox's 300酒店 房间 WiFi很快", "fine food"):
+        words = encoder.pieces_in(text, word_spans(text))
+        assert all(words) and len(words) == len(word_spans(text))
+    whole = library.encode(text, add_special_tokens=False)
+    pieces = [id for id, form in zip(whole.ids, whole.tokens, strict=True) if form != encoder.tokenizer.blank]
+    assert [id for word in words for id in word] == pieces
+    alone, inside = encoder.pieces_in("the.the", [(0, 3), (4, 7)])
+    begins = encoder.tokenizer.convert_ids_to_tokens([alone[0], inside[0]])
+    if encoder.tokenizer.begins_words:
+        assert begins[0].startswith("▁") and not begins[1].startswith("▁")
+    assert encoder.pieces_in("a\u200b", [(1, 2)])[0]
+
+
+def test_saved_and_pickled_it_is_the_same(made, tmp_path):
+    _, encoder = made
+    grown = encoder.tokenizer.with_tokens(["格利泽", "fox trot"])
+    assert len(grown) == len(encoder.tokenizer) + 2 and grown.get_added_vocab()["fox trot"] == len(grown) - 1
+    texts = ["在格利泽看见fox trot <mask>", *random_texts(50)]
+    expected = LibraryEncoder(grown).encode(texts, texts[::-1], 20)
+    assert grown.convert_ids_to_tokens(grown.ids("a fox trot")).count("fox trot") == 1
+    grown.save_pretrained(tmp_path)
+    for again in (read_library_tokenizer(tmp_path), pickle.loads(pickle.dumps(grown))):
+        assert LibraryEncoder(again).encode(texts, texts[::-1], 20) == expected
+    assert pickle.loads(pickle.dumps(LibraryEncoder(grown))).encode(texts, texts[::-1], 20) == expected
+    assert not {"vocab_file", "auto_map"} & json.loads((tmp_path / "tokenizer_config.json").read_text()).keys()
+
+
+def test_encoding_starts_no_threads(made):
+    """A worker is forked from a process that has encoded: threads would be lost in it, and their locks stay taken."""
+    _, encoder = made
+    before = len(os.listdir("/proc/self/task"))
+    encoder.encode(CORPUS * 20, CORPUS * 20, 64)
+    encoder.pieces_in(CORPUS[0], word_spans(CORPUS[0]))
+    assert len(os.listdir("/proc/self/task")) == before
+
+
+def test_masks_and_whole_words(made):
+    _, encoder = made
+    tokens = CorpusTokens(encoder, None, 30)
+    (window,) = tokens.around_masks("the quick <mask> of the dog")
+    assert window.ids[window.masks[0]] == encoder.tokenizer.mask_token_id
+    before = encoder.tokenizer.ids("the quick" if encoder.tokenizer.strips_before("<mask>") else "the quick ")
+    assert window.ids[: window.masks[0]].tolist() == before
+    (window,) = CorpusTokens(encoder, WholeWords(None), 200).windows("这家酒店的房间 quick foxes")
+    numbers = window.words.tolist()
+    assert numbers == sorted(numbers) and set(numbers) == set(range(numbers[-1] + 1)) and len(set(numbers)) >= 3
+    assert window.ids.tolist() == encoder.tokenizer.ids("这家酒店的房间 quick foxes")
+
+
+@pytest.mark.parametrize(
+    ("tokenizer_class", "names", "typed"),
+    [("XLMRobertaTokenizerFast", None, False), ("BertTokenizerFast", None, True), ("RobertaTokenizer", None, False),
+     ("PreTrainedTokenizerFast", ["input_ids", "attention_mask"], False), (None, None, True)],
+)  # fmt: skip
+def test_token_types_are_given_where_the_network_was_trained_with_them(tokenizer_class, names, typed, tmp_path):
+    folder = written(tmp_path, fallback_bpe(), tokenizer_class=tokenizer_class, model_input_names=names)
+    encoder = LibraryEncoder(read_library_tokenizer(folder))
+    (row,) = encoder.encode(["fine"], ["bed"], 20)
+    assert encoder.uses_token_types is typed and bool(row.token_type_ids) is typed
+
+
+def test_special_tokens_that_no_file_names(tmp_path):
+    """Those around a text are in its template, the others have the usual names."""
+    folder = written(tmp_path, unigram())
+    (folder / "tokenizer_config.json").write_text("{}")
+    tokenizer = read_library_tokenizer(folder)
+    assert (tokenizer.cls_token, tokenizer.sep_token, tokenizer.pad_token, tokenizer.unk_token) == (
+        "<s>", "</s>", "<pad>", "<unk>")  # fmt: skip
+    assert tokenizer.mask_token_id == 4 and sorted(tokenizer.all_special_ids) == [0, 1, 2, 3, 4]
+
+
+# -- bad files --------------------------------------------------------------------------------------------------------
+
+
+def changed(change):
+    """A tokenizer.json with a change made to its content."""
+    content = json.loads(unigram().to_str())
+    change(content)
+    return json.dumps(content)
+
+
+def doubled(content):
+    double = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    content["normalizer"] = {"type": "Sequence", "normalizers": [double] * 40}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "tokenizer.json: is not valid JSON"),
+        ("[]", "must hold a JSON object"),
+        ("[" * 100_000, "nested too deeply"),
+        ("{}", "model.type is 'None', an unknown kind of tokenizer"),
+        ('{"model": {"type": "Neural"}}', "model.type is 'Neural', an unknown kind of tokenizer"),
+        ('{"model": {"type": "BPE"}}', "model.vocab holds no pieces"),
+        ('{"model": {"type": "BPE", "vocab": {"a": -1}}}', "the token 'a' with the id -1"),
+        ('{"model": {"type": "BPE", "vocab": {"a": 99000000000}}}', "the token 'a' with the id 99000000000"),
+        ('{"model": {"type": "BPE", "vocab": {"<pad>": 0}, "merges": ["a b"]}}', "library cannot use it"),
+        ('{"model": {"type": "WordLevel", "vocab": {"a": 0}}}', "names no pad_token that the vocabulary has"),
+        (changed(lambda c: c["model"].update(unk_id=10**9)), "library cannot use it"),
+        (changed(lambda c: c["model"]["vocab"].append(["x", float("nan")])), "a piece has the score nan"),
+        (changed(lambda c: c["model"]["vocab"].append([None, 0.0])), "the token 'None'"),
+        (changed(lambda c: c.update(added_tokens=[{"id": 7, "content": "new"}])), "cannot use it|has the id 7"),
+        (changed(lambda c: c.update(added_tokens=[3])), "added_tokens is no list of tokens"),
+        (changed(lambda c: c.update(post_processor={"type": "Neural"})), "library cannot use it"),
+        (changed(lambda c: c["post_processor"]["special_tokens"]["<s>"].update(ids=[5000])), "the id 5000, which is"),
+        (changed(lambda c: c["post_processor"].update(single=[])), "does not give a text"),
+        (changed(lambda c: c.update(normalizer={"type": "Neural"})), "library cannot use it"),
+        (changed(doubled), "a hundred times as long"),
+        (changed(lambda c: c.update(pre_tokenizer={"type": "FixedLength", "length": 0})), "cannot use it"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_is_told(text, told, tmp_path, capfd):
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(UserError, match=told) as error:
+        read_library_tokenizer(tmp_path)
+    assert str(tmp_path) in str(error.value)
+    assert capfd.readouterr().err == ""  # no trace of a panic
+
+
+def test_a_damaged_table_of_a_normaliser_is_told(tmp_path, capfd):
+    table = base64.b64encode(b"\4\0\0\0\xff\xff\xff\xff").decode()
+    part = {"type": "Precompiled", "precompiled_charsmap": table}
+    (tmp_path / "tokenizer.json").write_text(changed(lambda content: content.update(normalizer=part)))
+    with pytest.raises(UserError, match="library cannot use it"):
+        read_library_tokenizer(tmp_path)
+    assert capfd.readouterr().err == ""
+
+
+def test_bert_wordpiece_is_left_to_paddlenlp():
+    model = {"type": "WordPiece", "vocab": {"[PAD]": 0}}
+    assert is_plain_wordpiece({"model": model, "normalizer": {"type": "BertNormalizer"}})
+    assert not is_plain_wordpiece({"model": model, "normalizer": {"type": "NFC"}})
+
+
+# -- sentencepiece models ---------------------------------------------------------------------------------------------
+
+LAYOUTS = {
+    "xlm-roberta": ("sentencepiece.bpe.model", {"unk_id": 0, "bos_id": 1, "eos_id": 2}),
+    "albert": (
+        "spiece.model",
+        {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]", "[MASK]"],
+         "normalization_rule_name": "nmt_nfkc_cf"},
+    ),
+    "deberta-v2": (
+        "spm.model",
+        {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, "pad_piece": "[PAD]", "bos_piece": "[CLS]",
+         "eos_piece": "[SEP]", "unk_piece": "[UNK]"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model_type", LAYOUTS)
+def test_a_sentencepiece_model_gives_its_own_ids(model_type, tmp_path):
+    """With fairseq's numbers for XLM-R; ALBERT's accents and case are removed before."""
+    spm = pytest.importorskip("sentencepiece")
+    file, options = LAYOUTS[model_type]
+    made = io.BytesIO()
+    options |= {"vocab_size": 150, "hard_vocab_limit": False, "minloglevel": 2, "num_threads": 1}
+    spm.SentencePieceTrainer.train(sentence_iterator=iter(CORPUS), model_writer=made, **options)
+    (tmp_path / file).write_bytes(made.getvalue())
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    reference = spm.SentencePieceProcessor(model_proto=made.getvalue())
+    tokenizer = read_library_tokenizer(tmp_path)
+    for text in [*CORPUS, "  Ｆine ①  ﬁne 3,000, \t\n x", "cafe\u0301 ZZZ龘", ""]:
+        given = text
+        if model_type == "albert":
+            letters = unicodedata.normalize("NFKD", text)
+            given = "".join(letter for letter in letters if not unicodedata.combining(letter)).lower()
+        ids = reference.encode(given)
+        if model_type == "xlm-roberta":
+            ids = [3 if id == 0 else id + 1 for id in ids]
+        assert tokenizer.ids(text) == ids, text
+    (row,) = LibraryEncoder(tokenizer).encode(["fine"], ["bed"], 30)
+    forms = tokenizer.convert_ids_to_tokens(row.input_ids)
+    ends = ["<s>", "</s>", "</s>", "</s>"] if model_type == "xlm-roberta" else ["[CLS]", "[SEP]", "[SEP]"]
+    assert [form for form in forms if form in ends] == ends
+    assert (row.token_type_ids[-1:] or [0]) == [0 if model_type == "xlm-roberta" else 1]
+    assert tokenizer.mask_token_id < len(tokenizer)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x0a" + b"\xff" * 11, b"no model", b"\x0a\x03\x0a\x01"])
+def test_a_damaged_sentencepiece_model_is_told(content, tmp_path):
+    (tmp_path / "spm.model").write_bytes(content)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "DebertaV2TokenizerFast"}')
+    with pytest.raises(UserError, match="is no sentencepiece model"):
+        read_library_tokenizer(tmp_path)
