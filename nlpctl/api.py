@@ -81,8 +81,10 @@ def load(
         named = named_model(os.fspath(path), str(given[-1]) if given else None)
         recipe = _in_this_process(load_recipe(named, changes, "observe"), [change.key for change in changes])
         from nlpctl.inference.open_model import find_model, open_trained_model, set_up_to_answer
+        from nlpctl.models.sentence_model import take_sentence_model
 
         with located(recipe):
+            recipe = take_sentence_model(recipe)
             source = find_model(recipe)
             trained = open_trained_model(recipe, set_up_to_answer(recipe, source), source, batch_size)
     return Model(recipe, Path(source), trained, batch_size)

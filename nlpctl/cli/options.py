@@ -97,7 +97,12 @@ def load_command_recipe(
     from nlpctl.inference.named_model import named_model
 
     caches = [each.text for each in overrides if each.key == "runtime.cache_dir"]
-    return load_recipe(named_model(source, str(caches[-1]) if caches else None), overrides, purpose)
+    recipe = load_recipe(named_model(source, str(caches[-1]) if caches else None), overrides, purpose)
+    if purpose == "train":  # whoever trains asks for the model's files when it needs them
+        return recipe
+    from nlpctl.models.sentence_model import take_sentence_model
+
+    return take_sentence_model(recipe)
 
 
 def load_data_recipe(recipe: str, file: str | None, ctx: typer.Context) -> Recipe:

@@ -14,6 +14,7 @@ from nlpctl.config.keys import SECTIONS, keys_of, use_of
 from nlpctl.config.positions import ScalarNode
 from nlpctl.config.refused_keys import MANAGED
 from nlpctl.config.schema import Origin, Recipe
+from nlpctl.config.tasks import find_task
 from nlpctl.names import differing
 
 HEADER = """\
@@ -32,10 +33,17 @@ def dump_recipe(recipe: Recipe) -> str:
 
 
 def recipe_values(recipe: Recipe, *, everything: bool) -> dict[str, Any]:
-    """The recipe as nested plain values: all of them, or those that differ from their default."""
+    """The recipe as nested plain values: all of them, or those that differ from their default.
+
+    Also those whose default is what a model's folder says (config/sentence_folder.py), which may say something else.
+    """
     values: dict[str, Any] = {"task": recipe.task}
+    info = find_task(recipe.task)
+    of_folder = info is not None and info.vectors and recipe.model.name_or_path is not None
     for name, section in SECTIONS.items():
-        content = _section(section, name, vars(recipe)[name], everything)
+        content = _section(section, name, vars(recipe)[name], everything or (of_folder and name == "retrieval"))
+        if of_folder and name == "data":
+            content["max_seq_length"] = recipe.data.max_seq_length
         if content:
             values[name] = content
     return values

@@ -18,8 +18,9 @@ from nlpctl.config.interpolate import escape, interpolate
 from nlpctl.config.keys import find_key
 from nlpctl.config.opened_files import refuse_files_outside, with_copies, without_new_cache
 from nlpctl.config.paths import NAMES, absolute, inputs_of, resolve_paths
-from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, merge, parse_yaml
+from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, display, merge, parse_yaml
 from nlpctl.config.refused_keys import MANAGED
+from nlpctl.config.saved_model import sentence_values
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Purpose, Recipe
 from nlpctl.config.sources import read_source, tree_of_values
 from nlpctl.config.task_file import TaskFile
@@ -78,7 +79,7 @@ def recipe_of_values(values: Mapping[str, Any]) -> Recipe:
 def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog) -> Recipe:
     """The recipe of a tree with everything laid over it. UserError with what `log` holds, and all that is found."""
     tree = _without_managed(tree, log)
-    tree = resolve_paths(interpolate(tree, log))
+    tree = _with_sentence_folder(resolve_paths(interpolate(tree, log)), log)
     _refuse_not_utf8(tree)
     task = _task(tree, log)
     sections = coerce_sections(tree, log)
@@ -104,6 +105,20 @@ def _as_trained(recipe: Recipe) -> Recipe:
     if method not in ("prompt", "contrastive"):
         return recipe
     return dataclasses.replace(recipe, few_shot=dataclasses.replace(recipe.few_shot, method=method))
+
+
+def _with_sentence_folder(tree: TableNode, log: LoadLog) -> TableNode:
+    """`tree` over what a folder of sentence-transformers under model.name_or_path says of vectors, for the task that
+    makes them. The recipe of a run has said it already, and what it leaves out is the default."""
+    task, model = tree.entries.get("task"), tree.entries.get("model")
+    named = model.entries.get("name_or_path") if isinstance(model, TableNode) else None
+    info = find_task(task.text) if isinstance(task, ScalarNode) else None
+    if info is None or not info.vectors or not isinstance(named, ScalarNode) or named.is_null:
+        return tree
+    folder = Path(named.text).expanduser()
+    of_run = named.origin.opened is not None and named.origin.opened.absolute() != folder.absolute()
+    values = None if of_run or not folder.is_dir() else sentence_values(folder)
+    return tree if values is None else merge(interpolate(tree_of_values(values, Origin(display(folder))), log), tree)
 
 
 def _refuse_not_utf8(node: Node, key: str = "") -> None:

@@ -2,8 +2,7 @@
 
     config.json               the network's class names the task, problem_type tells multi-label classification
     tokenizer_config.json     may set a shorter length
-    sentence_bert_config.json, modules.json, 1_Pooling/config.json
-                              of sentence-transformers: the length and the pooling that the encoder was trained with
+    sentence_bert_config.json the same, in a folder of sentence-transformers, whose other files sentence_folder.py reads
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import Purpose
+from nlpctl.config.sentence_folder import LENGTH, read_sentence_folder
 from nlpctl.config.tasks import TaskInfo, known_tasks
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, read_json
-from nlpctl.layout import checkpoints_in, config_file, holds
+from nlpctl.layout import TASK, checkpoints_in, config_file, holds
 
 LONGEST = 512  # tokens that are read of a text, unless the network reads fewer
 _TASK_OF_CLASS = re.compile(r"For([A-Z]\w*)$")
@@ -31,17 +31,33 @@ def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: boo
     head and there is none.
     """
     config = _flat(read_json(file))
+    read_sentence_folder(folder)  # whose modules may ask for code, whatever the task
     length = _length(config, folder)
-    data = {"max_seq_length": length}
-    values = {"model": {"name_or_path": os.path.abspath(folder)}, "data": data, **_pooling(folder)}
+    data: dict[str, Any] = {"max_seq_length": length}
+    values = {"model": {"name_or_path": os.path.abspath(folder)}, "data": data}
     if task_given:
         return values
     if purpose == "embed" or (purpose == "observe" and _kind(config) is None):
         return {"task": _vector_task().name, **values}
     task = _task(config, file)
+    if task.pairs:
+        data["columns"] = {"text_pair": "text_pair"}
     if task.reads("data.doc_stride"):
         data["doc_stride"] = max(1, length // 4)
     return {"task": task.name, **values}
+
+
+def sentence_values(folder: Path) -> dict[str, Any] | None:
+    """What a folder of sentence-transformers says of vectors, by section; None for any other folder.
+
+    UserError: it is damaged, or makes vectors as nlpctl cannot.
+    """
+    file = config_file(folder)
+    made = None if (folder / TASK).is_file() else read_sentence_folder(folder)
+    if made is None:
+        return None
+    length = {} if file is None else {"max_seq_length": _length(_flat(read_json(file)), folder)}
+    return {"data": length, "retrieval": made.retrieval()}
 
 
 def hub_values(name: str, purpose: Purpose, *, task_given: bool) -> dict[str, Any]:
@@ -90,7 +106,9 @@ def _task(config: Mapping[str, Any], file: Path) -> TaskInfo:
     name, kind = _class_name(config), _kind(config)
     known = [task for task in known_tasks() if kind is not None and task.network_class == kind]
     problem = config.get("problem_type")
-    if known and not _is_regression(config):
+    if kind == "SequenceClassification" and problem != "regression" and _has_one_logit(config):
+        return next(task for task in known_tasks() if task.matches)
+    if known and problem != "regression":
         return next((task for task in known if task.problem_type == problem), known[0])
     if known:
         message, hint = "this network gives a number, not a label: nlpctl has no task for it", "use a classifier"
@@ -107,10 +125,10 @@ def _task(config: Mapping[str, Any], file: Path) -> TaskInfo:
     raise UserError(message, where=str(file), hint=hint)
 
 
-def _is_regression(config: Mapping[str, Any]) -> bool:
-    # Transformers saves a regression as SequenceClassification with one label.
+def _has_one_logit(config: Mapping[str, Any]) -> bool:
+    """Whether the head is that of a CrossEncoder of sentence-transformers: how well two texts match."""
     names = config.get("id2label")
-    return config.get("problem_type") == "regression" or (isinstance(names, dict) and len(names) == 1)
+    return len(names) == 1 if isinstance(names, dict) else 1 in (config.get("num_labels"), config.get("num_classes"))
 
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,27 +148,8 @@ def _length(config: Mapping[str, Any], folder: Path) -> int:
     rows = rows - (pad + 1) if isinstance(rows, int) and isinstance(pad, int) and roberta else rows
     tokenizer = _content(folder / "tokenizer_config.json")
     limit = tokenizer.get("model_max_length", tokenizer.get("max_len"))
-    trained = _content(folder / "sentence_bert_config.json").get("max_seq_length")
+    trained = _content(folder / LENGTH).get("max_seq_length")
     return min(each for each in (rows, limit, trained, LONGEST) if isinstance(each, int) and each > 0)
-
-
-def _pooling(folder: Path) -> dict[str, Any]:
-    """The section `retrieval` of a folder of sentence-transformers, whose encoder was trained with one pooling.
-
-    UserError: by a pooling, or with a layer behind it, that nlpctl does not have.
-    """
-    file = folder / "1_Pooling" / "config.json"
-    modes = [name for name, on in _content(file).items() if name.startswith("pooling_mode_") and on is True]
-    if not modes:
-        return {}
-    if modes not in (["pooling_mode_cls_token"], ["pooling_mode_mean_tokens"]):
-        names = " and ".join(name.removeprefix("pooling_mode_") for name in modes)
-        hint = "nlpctl pools by the first token or the mean over all: take another encoder"
-        raise UserError(f"this encoder pools by {names}", where=str(file), hint=hint)
-    if (folder / "2_Dense").is_dir():
-        hint = "take another encoder, or train with it as model.name_or_path and retrieval.embedding_size"
-        raise UserError("this encoder projects its vectors, which nlpctl does not read", f"{folder}/2_Dense", hint)
-    return {"retrieval": {"pooling": "cls" if "cls" in modes[0] else "mean"}}
 
 
 def _content(file: Path) -> dict[str, Any]:

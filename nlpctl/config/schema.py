@@ -589,10 +589,29 @@ class FewShotSection:
 class RetrievalSection:
     """Semantic indexing: how texts become vectors, and the loss over the negatives of a batch."""
 
-    pooling: Literal["cls", "mean"] = key(
-        "mean", ANSWERS, "The vector of a text: its first token's, or the mean over tokens."
+    pooling: Literal["cls", "mean", "max", "weightedmean"] = key(
+        "mean",
+        ANSWERS,
+        "The vector of a text: its first token's, or over all tokens the mean, the largest values, or the mean with "
+        "weights that grow from token to token. What a folder of sentence-transformers says is the default, here and "
+        "below.",
     )
     embedding_size: int | None = key(None, ANSWERS, "Project the vectors to this width; default: the encoder's own.")
+    activation: Literal["none", "tanh", "relu", "gelu"] = key(
+        "none", ANSWERS, "What is applied to the projected vectors."
+    )
+    normalize: bool = key(True, ANSWERS, "Whether vectors have unit length.")
+    similarity: Literal["cosine", "dot"] = key(
+        "cosine", ANSWERS, "How vectors are compared, in training, scores and indexes."
+    )
+    prompts: Mapping[str, str] = mapping_key(
+        ANSWERS,
+        "What stands before a text, by name: query before queries (data.columns.text of a pair, index search), "
+        "document or passage before what is found (second texts, negatives, index build).",
+    )
+    default_prompt: str | None = key(
+        None, ANSWERS, "The name of the prompt before all other texts, as in predict and serve; default: none."
+    )
     scale: float = key(20.0, ANSWERS, "Factor on the cosines before the softmax.")
     margin: float = key(0.0, ANSWERS, "Margin subtracted from the cosine of the true pair in training.")
 

@@ -212,9 +212,9 @@ def _of_folder(file: Path) -> Origin:
     return Origin(display(file), opened=file.parent)
 
 
-def tree_of_values(values: Mapping[str, Any]) -> TableNode:
+def tree_of_values(values: Mapping[str, Any], origin: Origin | None = None) -> TableNode:
     """Plain values, by section, as a tree."""
-    return _node(values, Origin("default"), Path.cwd())
+    return _node(values, origin or Origin("default"), Path.cwd())
 
 
 def _with(tree: TableNode, values: dict[str, Any], file: Path) -> TableNode:

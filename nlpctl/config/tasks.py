@@ -50,6 +50,7 @@ class TaskInfo:
     checks: tuple[Check, ...] = ()  # of its own, made before training
     labelled: bool = True  # it has a label set: data.labels, or collected from the training rows
     pairs: bool = False  # it needs data.columns.text_pair
+    matches: bool = False  # its two labels say whether two texts match
     tags: bool = False  # it labels words, not texts
     resolve_by_model: str | None = None  # a function (recipe) -> recipe with what the model's files decide; no Paddle
     window_frame: int | None = None  # least tokens next to the text where windows must overlap; None: nothing to check
@@ -181,6 +182,7 @@ TEXT_MATCHING = TaskInfo(
     ),
     formats=ANNOTATED,
     pairs=True,
+    matches=True,
     explainable=True,
     augmentable=True,
     pool="probabilities",
@@ -188,6 +190,23 @@ TEXT_MATCHING = TaskInfo(
     soft_loss="nlpctl.compress.networks.soft_targets:label_loss",
     from_scratch=TRANSFORMER,
 )
+
+
+def _default_prompt(recipe: Recipe) -> Iterator[Finding]:
+    name, prompts, model = recipe.retrieval.default_prompt, recipe.retrieval.prompts, recipe.model.name_or_path or ""
+    # A model that is known by a name alone may have more of them: models/sentence_model.py asks again.
+    if name is not None and name not in prompts and not model.startswith(("hf:", "python:")):
+        message = f"there is no prompt {name!r} in retrieval.prompts"
+        near = nearest(name, prompts)
+        hint = f"did you mean {near}?" if near else f"one of {', '.join(prompts) or '(none)'}; or write it there"
+        yield Finding(("retrieval.default_prompt",), message, hint)
+
+
+def _projected_activation(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.retrieval.activation != "none" and recipe.retrieval.embedding_size is None:
+        message = f"retrieval.activation: {recipe.retrieval.activation} without a projection has no effect"
+        yield Finding(("retrieval.activation",), message, "set retrieval.embedding_size, or remove the key")
+
 
 SEMANTIC_INDEXING = TaskInfo(
     "semantic_indexing",
@@ -197,6 +216,8 @@ SEMANTIC_INDEXING = TaskInfo(
     rows="nlpctl.data.rows.retrieval_rows:RetrievalRows",
     pipeline="sentence-similarity",
     keys=("data.columns.label", "data.columns.text_pair", "data.columns.negative", "retrieval"),
+    checks=(_default_prompt, _projected_activation),
+    resolve_by_model="nlpctl.models.sentence_model:take_sentence_model",
     labelled=False,
     by_row=False,
     pairs=True,

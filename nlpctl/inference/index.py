@@ -16,6 +16,7 @@ import numpy as np
 
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import Recipe
+from nlpctl.config.sentence_folder import PASSAGE_PROMPTS, QUERY_PROMPT
 from nlpctl.data.predict_input import PredictInput, open_inputs
 from nlpctl.data.readers.lines import numbered_lines, refuse_surrogates
 from nlpctl.data.readers.readers import no_rows
@@ -47,6 +48,7 @@ from nlpctl.outputs import refuse_foreign, refuse_inputs, refuse_mounted, refuse
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.worker_slots import ParallelConfig
+from nlpctl.tasks.semantic_indexing import compared, with_default_prompt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +96,8 @@ def build_index(
 def _built(recipe: Recipe, source: PredictInput, folder: Path, kind: IndexKind, batch_size: int) -> IndexResult:
     model_source = find_model(recipe)
     total = source.check() if source.rereadable else None
-    model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
+    passages = with_default_prompt(recipe, PASSAGE_PROMPTS)
+    model = open_trained_model(passages, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
     with sigterm_interrupts():
         windows = embedded(recipe, model, source, batch_size)
         return _written(recipe, model_source, source, folder, kind, windows)
@@ -113,7 +116,8 @@ def _built_divided(
         results.append(_written(recipe, find_model(recipe), source, folder, kind, windows))
         remove_dir(parts.folder)
 
-    divided = vectors_divided(recipe, source, folder, batch_size, parallel, finish)
+    passages = with_default_prompt(recipe, PASSAGE_PROMPTS)
+    divided = vectors_divided(passages, source, folder, batch_size, parallel, finish)
     return replace(results[0], truncated=divided.truncated)
 
 
@@ -135,7 +139,7 @@ def _written(
                 good = [place for place, row in enumerate(rows) if not isinstance(row, BadRow)]
                 bad += sum(map(is_bad, rows))
                 rows_read += len(good)
-                build.add([rows[place].text for place in good], vectors[good])
+                build.add([rows[place].text for place in good], compared(vectors[good], recipe))
             if not rows_read:
                 raise no_rows(source.name)
             texts = build.finish()
@@ -162,13 +166,14 @@ def search_index(
     check_model(folder, manifest)
     refuse_model(recipe, manifest.model)
     total = queries.check() if queries.rereadable else None
-    model = open_trained_model(recipe, set_up_to_answer(recipe, manifest.model), manifest.model, batch_size, total)
+    asking = with_default_prompt(recipe, (QUERY_PROMPT,))
+    model = open_trained_model(asking, set_up_to_answer(recipe, manifest.model), manifest.model, batch_size, total)
 
     index, read, truncated = TextIndex(folder, manifest), 0, 0
     with sigterm_interrupts():
         for rows, vectors, truncated_rows in embedded(recipe, model, queries, batch_size):
             read, truncated = read + len(rows), truncated + truncated_rows
-            yield [_hits(row, hits) for row, hits in zip(rows, index.search(vectors, k), strict=True)]
+            yield [_hits(row, hits) for row, hits in zip(rows, index.search(compared(vectors, recipe), k), strict=True)]
     warn_of_truncated(recipe, truncated, read)
 
 

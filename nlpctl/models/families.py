@@ -32,7 +32,8 @@ class Head:
     `name`: the end of PaddleNLP's class name (ForSequenceClassification without "For"), or "Model" for the
     bare encoder. `adapt` makes the class into the one that is built. `labelled`: its width is the label set's.
     `predicts_words`: it is a language model's, which any task may take from any file that has it. `own`: module:Class
-    of the user's own (model.network), which is built in its place.
+    of the user's own (model.network), which is built in its place. `matches`: its two outputs say whether two texts
+    match, so a head with one logit, as of a CrossEncoder, is taken for one with 0 beside it: softmax gives its sigmoid.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Head:
     labelled: bool = True
     predicts_words: bool = False
     own: str | None = None
+    matches: bool = False
 
 
 @dataclass(frozen=True)

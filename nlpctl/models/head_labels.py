@@ -6,7 +6,7 @@ recipe fit names by name, in any order, and a count by position. Imports neither
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,14 @@ def numbered(count: int) -> tuple[str, ...]:
 
 
 def are_names(labels: tuple[str, ...]) -> bool:
-    """Whether `labels` are more than a count."""
-    return bool(labels) and labels != numbered(len(labels))
+    """Whether `labels` are more than a count. The name of the only one says nothing."""
+    return len(labels) > 1 and labels != numbered(len(labels))
+
+
+def is_match_logit(labels: Collection[str] | None) -> bool:
+    """Whether a head over `labels` has one logit only, as that of a CrossEncoder: its sigmoid says how probable it is
+    that two texts match."""
+    return labels is not None and len(labels) == 1
 
 
 def check_given_labels(recipe: Recipe, folder: Path) -> None:
@@ -67,6 +73,8 @@ def wanted_labels(recipe: Recipe, own: tuple[str, ...], folder: str) -> tuple[st
     UserError: there are more or fewer, they have other names, or the task needs names and nobody gives them.
     """
     rows, given = task_rows(recipe.task, recipe.data), given_labels(recipe.data)
+    if is_match_logit(own) and task_info(recipe.task).matches:
+        return rows.prepare_labels(given if given is not None else LabelSet(("0", "1"))).names
     if given is not None or are_names(own):
         wanted = rows.prepare_labels(given if given is not None else LabelSet(own)).names
         _check(recipe, wanted, own, folder)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nlpctl.config.schema import ModelSection, ScratchSection
 from nlpctl.errors import UserError
 from nlpctl.models.add_tokens import (
@@ -33,6 +35,7 @@ from nlpctl.models.head_labels import (
     NAME_THEM,
     are_names,
     config_labels,
+    is_match_logit,
     serves_another_task,
     tell_unnamed,
     written_class,
@@ -43,6 +46,7 @@ from nlpctl.models.network import build_network, make_config, refuse_unlike_file
 from nlpctl.models.scratch import fill_embedding, make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
+from nlpctl.models.two_tower import makes_vectors, vector_layers
 from nlpctl.models.user_network import KEY as OWN_KEY
 from nlpctl.models.user_network import check_named, starts_from_weights
 from nlpctl.models.weights import Weights, read_weights_file, weights_size
@@ -141,7 +145,7 @@ def _from_source(
     source = resolve_source(model.name_or_path)
     parts = as_stored = _parts(source, head)
     _refuse_lost_weights(parts, head)
-    if _by_position(source, parts, head) and len(parts.labels or ()) == len(labels):
+    if _by_position(source, parts, head) and (len(parts.labels or ()) == len(labels) or _is_match_logit(parts, head)):
         parts = replace(parts, labels=labels)
     renamed = learnt_tags(tag_map, labels, parts.labels)
     layers = model.config.get("num_hidden_layers")
@@ -252,6 +256,22 @@ def _by_position(source: ModelSource, parts: _Parts, head: Head) -> bool:
     return not are_names(parts.labels)
 
 
+def _is_match_logit(parts: _Parts, head: Head) -> bool:
+    return head.matches and is_match_logit(parts.labels)
+
+
+def _with_zero_logit(arrays: Mapping[str, Any], network: Any, prefix: str) -> dict[str, Any]:
+    """`arrays`, where a head with one logit has two, of which the first is always 0: softmax then gives the sigmoid of
+    the second. Other heads stay as they are."""
+    heads = {name: parameter for name, parameter in network.state_dict().items() if not name.startswith(f"{prefix}.")}
+    widened = dict(arrays)
+    for name, parameter in heads.items():
+        array = arrays.get(name)
+        if array is not None and list(array.shape) == [*parameter.shape[:-1], 1] and parameter.shape[-1] == 2:
+            widened[name] = np.concatenate([np.zeros_like(array), array], axis=-1)
+    return widened
+
+
 def _head_note(source: ModelSource, parts: _Parts, head: Head, loaded: LoadedModel) -> str | None:
     """What became of the head in the file of a model that is not nlpctl's; None where there was none, or all is plain.
 
@@ -259,6 +279,8 @@ def _head_note(source: ModelSource, parts: _Parts, head: Head, loaded: LoadedMod
     """
     if source.kind == "nlpctl" or head.predicts_words or not (head.labelled and parts.labels):
         return None
+    if _is_match_logit(parts, head) and not loaded.fresh:
+        return f"the head of {source.name} has one logit, which stands for {loaded.labels[1]!r}"
     counted = _by_position(source, parts, head)
     order = (
         "its config counts the labels without naming them, so its outputs are taken to be, in this order: "
@@ -300,6 +322,10 @@ def _load(
         refuse_unlike_file(config, weights_size(parts.weights_file), where)
     network = _build(parts.family, head, config, tokenizer, added, where)
     arrays = paddle_arrays(read_weights_file(parts.weights_file), parts.family, head)
+    if makes_vectors(network) and source.folder is not None and source.kind != "nlpctl":
+        arrays = {**arrays, **vector_layers(source.folder, network, parts.tokenizer)}
+    if head.matches and source.kind != "nlpctl":
+        arrays = _with_zero_logit(arrays, network, prefix)
     if added is not None:
         axes = vocabulary_parameters(network, head.predicts_words)
         arrays = make_room(with_prefix(arrays, prefix, network.state_dict()), network, axes)

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
+from nlpctl.config.sentence_folder import LENGTH, read_sentence_folder
 from nlpctl.errors import UserError
 from nlpctl.models.networks.common import Encoder
+from nlpctl.models.source import HUGGINGFACE_WEIGHTS
+from nlpctl.models.weights import read_weights_file
 from nlpctl.upstream.pooler import drop_pooler
+
+Pooling = Literal["cls", "mean", "max", "weightedmean"]
+_NEVER_LARGEST = 1e9  # below all states that there are
 
 
 @functools.cache
-def two_tower(encoder_class: Any, pooling: Literal["cls", "mean"], embedding_size: int | None) -> type:
+def two_tower(
+    encoder_class: Any,
+    pooling: Pooling,
+    embedding_size: int | None,
+    activation: Literal["none", "tanh", "relu", "gelu"] = "none",
+    normalize: bool = True,
+) -> type:
     """The network that makes vectors with `encoder_class`, a bare encoder such as BertModel.
 
-    `pooling` takes the first token's state, or the mean over all tokens but padding; a linear layer then
-    projects it to `embedding_size`, unless that is None. The encoder's own pooler is left out: nothing would
-    train it.
+    `pooling` takes the first token's state, or over all tokens but padding the mean, the largest values, or the mean
+    with weights 1, 2, 3, ... A linear layer then projects it to `embedding_size`, unless that is None, and `activation`
+    follows. These are the modules Pooling, Dense and Normalize of sentence-transformers. The encoder's own pooler is
+    left out: nothing would train it.
     """
     # BertPretrainedModel of BertModel
     parent: Any = next(each for each in encoder_class.__mro__[1:] if not issubclass(each, Encoder))
@@ -32,6 +47,8 @@ def two_tower(encoder_class: Any, pooling: Literal["cls", "mean"], embedding_siz
         def __init__(self, config: Any):
             super().__init__(config)
             self.pooling = pooling  # a static graph does not see what lies around a class
+            self.activation = activation
+            self.normalize = normalize
             self.layers = 1
             encoder = encoder_class(config)
             drop_pooler(encoder)
@@ -48,19 +65,21 @@ def two_tower(encoder_class: Any, pooling: Literal["cls", "mean"], embedding_siz
             negative_ids: paddle.Tensor | None = None,
             negative_type_ids: paddle.Tensor | None = None,
         ) -> tuple[paddle.Tensor, ...]:
-            """Unit vectors float32 [rows, dim] of the texts, and of second texts and hard negatives where given."""
+            """Vectors float32 [rows, dim] of the texts, and of second texts and hard negatives where given."""
             given = ((input_ids, token_type_ids), (pair_ids, pair_type_ids), (negative_ids, negative_type_ids))
             return tuple(self.vectors(ids, types) for ids, types in given if ids is not None)
 
         def vectors(self, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None) -> paddle.Tensor:
             types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
             hidden = self.states(input_ids, types)
-            pooled = hidden[:, 0] if self.pooling == "cls" else self.mean(hidden.astype("float32"), input_ids)
+            pooled = hidden[:, 0] if self.pooling == "cls" else self.over_tokens(hidden.astype("float32"), input_ids)
             if self.projection is not None:
                 pooled = self.projection(pooled)
+                pooled = pooled if self.activation == "none" else getattr(F, self.activation)(pooled)
             # float32 before the norm: under autocast a norm of 1 would be off by 1e-3, and scores are compared across
             # runs.
-            return F.normalize(pooled.astype("float32"), axis=-1)
+            pooled = pooled.astype("float32")
+            return F.normalize(pooled, axis=-1) if self.normalize else pooled
 
         def states(self, input_ids: paddle.Tensor, types: dict[str, paddle.Tensor]) -> paddle.Tensor:
             """The state of every token, the mean of its last `layers` layers: [rows, length, width]."""
@@ -71,12 +90,55 @@ def two_tower(encoder_class: Any, pooling: Literal["cls", "mean"], embedding_siz
             outputs = self.base_model(input_ids, **types)
             return outputs[0] if isinstance(outputs, tuple | list) else outputs
 
-        def mean(self, hidden: paddle.Tensor, input_ids: paddle.Tensor) -> paddle.Tensor:
+        def over_tokens(self, hidden: paddle.Tensor, input_ids: paddle.Tensor) -> paddle.Tensor:
             mask = (input_ids != self.config.pad_token_id).astype("float32").unsqueeze(-1)
+            if self.pooling == "max":
+                return (hidden * mask + (mask - 1) * _NEVER_LARGEST).max(1)
+            if self.pooling == "weightedmean":
+                mask = mask * mask.cumsum(1)  # padding is on the right, so this counts positions from 1
             return (hidden * mask).sum(1) / mask.sum(1).clip(min=1.0)
 
     TwoTower.__name__ = TwoTower.__qualname__ = encoder_class.__name__.removesuffix("Model") + "TwoTower"
     return TwoTower
+
+
+def makes_vectors(network: Any) -> bool:
+    """Whether it is a `two_tower`, or made of one."""
+    return hasattr(network, "projection")
+
+
+def vector_layers(folder: Path, network: Any, tokenizer: Any) -> dict[str, np.ndarray]:
+    """What a folder of sentence-transformers holds for a `two_tower` beside the encoder: the arrays of `projection`.
+
+    Empty for another folder, or where the recipe asks for another width. UserError: the weights are not those of the
+    folder's config, or `tokenizer` reads texts otherwise than the encoder learnt.
+    """
+    made = read_sentence_folder(folder)
+    if made is None:
+        return {}
+    if made.lowercase and tokenizer("AB")["input_ids"] != tokenizer("ab")["input_ids"]:
+        message = "do_lower_case: its texts are lower-cased first, and the tokenizer in this folder does not do so"
+        hint = "set it to false and give texts in lower case"
+        raise UserError(message, str(folder / LENGTH), hint)
+    if made.dense is None or network.projection is None:
+        return {}
+    dense = made.dense
+    if list(network.projection.weight.shape) != [dense.inputs, dense.outputs]:
+        return {}
+    file = next((dense.folder / name for name in HUGGINGFACE_WEIGHTS if (dense.folder / name).is_file()), None)
+    if file is None:
+        hint = "copy the whole folder again from where the model came from"
+        raise UserError("no weights in this folder", str(dense.folder), hint)
+    arrays = read_weights_file(file).arrays
+    shapes: dict[str, tuple[int, ...]] = {"linear.weight": (dense.outputs, dense.inputs)}
+    shapes |= {"linear.bias": (dense.outputs,)} if dense.bias else {}
+    for name, shape in shapes.items():
+        if name not in arrays or arrays[name].shape != shape:
+            found = f"is {list(arrays[name].shape)}" if name in arrays else "is missing"
+            hint = f"{dense.folder.name}/config.json does not belong to these weights: copy the whole folder again"
+            raise UserError(f"{name} {found}, and must be {list(shape)}", str(file), hint)
+    bias = arrays["linear.bias"] if dense.bias else np.zeros(dense.outputs, np.float32)
+    return {"projection.weight": arrays["linear.weight"].T, "projection.bias": bias}
 
 
 # -- a sentence encoder with a linear layer over its vectors: a classifier like any other once it is trained ----------

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Recipe, RetrievalSection
+from nlpctl.config.sentence_folder import PASSAGE_PROMPTS, QUERY_PROMPT
 from nlpctl.data.batches.collate import Batch, Collator
 from nlpctl.data.rows.retrieval_rows import RetrievalExample
 from nlpctl.data.text.encoder import Encoding, TextEncoder
@@ -26,7 +27,10 @@ Vectors = tuple[np.ndarray, ...]  # of a text, or of the two texts of a pair
 
 
 class SemanticIndexing(Task):
-    """Outputs are unit vectors [rows, dim] of the texts and, in labelled batches, of the second texts and negatives."""
+    """Outputs are vectors [rows, dim] of the texts and, in labelled batches, of the second texts and negatives.
+
+    They have unit length unless retrieval.normalize is false; `compared` gives those whose inner products are compared.
+    """
 
     label_names = ("positives", "candidates")
     output_names = ("vectors",)
@@ -38,11 +42,17 @@ class SemanticIndexing(Task):
         from nlpctl.models.two_tower import two_tower
 
         retrieval = recipe.retrieval
-        build = functools.partial(two_tower, pooling=retrieval.pooling, embedding_size=retrieval.embedding_size)
+        build = functools.partial(
+            two_tower,
+            pooling=retrieval.pooling,
+            embedding_size=retrieval.embedding_size,
+            activation=retrieval.activation,
+            normalize=retrieval.normalize,
+        )
         return Head("Model", adapt=build, labelled=False)
 
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> PairCollator:
-        return PairCollator(encoder, self.data.max_seq_length, with_labels=labelled)
+        return PairCollator(encoder, self.data.max_seq_length, labelled, self.recipe.retrieval)
 
     def loss(
         self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
@@ -50,13 +60,15 @@ class SemanticIndexing(Task):
         """Cross-entropy of finding the second text of a row among the candidates of the batch.
 
         The scores are scale * (cosine - margin of the right answer), as PaddleNLP's in-batch negatives have
-        them. A process sees the candidates of its own share of a batch only.
+        them; with retrieval.similarity: dot the inner product in place of the cosine. A process sees the candidates of
+        its own share of a batch only.
         """
         import paddle
         import paddle.nn.functional as F
 
-        queries, *others = outputs
         retrieval = self.recipe.retrieval
+        raw = retrieval.similarity == "cosine" and not retrieval.normalize
+        queries, *others = [F.normalize(each, axis=-1) for each in outputs] if raw else outputs
         with paddle.amp.auto_cast(enable=False):  # half precision is too coarse for cosines times the scale
             cosines = paddle.matmul(queries, paddle.concat(others), transpose_y=True)
         # Rows without a positive ask nothing, but their texts stay in the batch as candidates for others.
@@ -81,12 +93,12 @@ class SemanticIndexing(Task):
 
     def report(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> dict[str, Any]:
         """Every distinct query among all distinct second texts of the split, those of rows with label 0 too."""
-        search = _Search(examples, predictions)
+        search = _Search(examples, predictions, self.recipe)
         return {"rows": len(examples), **retrieval_report(*search.arguments())}
 
     def tallies(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> Tallies:
         """Rows are the distinct queries."""
-        search = _Search(examples, predictions)
+        search = _Search(examples, predictions, self.recipe)
         scores = query_scores(*search.arguments())
         columns = np.column_stack([scores, np.ones(len(scores))])
         queries = make_tallies("means", QUERY_SCORES, columns, scores[:, -1] == 1, list(search.queries))
@@ -94,7 +106,7 @@ class SemanticIndexing(Task):
 
     def mistakes(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> list[Mistake]:
         """Queries that find another text first; the size is the rank of the best right one."""
-        search = _Search(examples, predictions)
+        search = _Search(examples, predictions, self.recipe)
         texts = list(search.corpus)
         return [
             Mistake(row, float(rank), f"{examples[row].text_pair} (rank {rank:,})", texts[first])
@@ -108,13 +120,41 @@ class SemanticIndexing(Task):
 
     def decisions(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> list[Any]:
         """The nearest other text: a vector alone decides nothing."""
-        return _nearest_others(
-            [example.text for example in examples], np.stack([vector for ((vector, *_),) in predictions])
-        )
+        vectors = np.stack([vector for ((vector, *_),) in predictions])
+        return _nearest_others([example.text for example in examples], compared(vectors, self.recipe))
+
+
+def compared(vectors: np.ndarray, recipe: Recipe) -> np.ndarray:
+    """What stands for vectors [n, dim] where inner products are compared: of unit length for cosines."""
+    if recipe.retrieval.normalize or recipe.retrieval.similarity == "dot":
+        return vectors
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-12)  # a bad row has zeros
+
+
+def with_default_prompt(recipe: Recipe, names: Sequence[str]) -> Recipe:
+    """`recipe` for texts that are all queries, or all passages: `names` are those of their prompt."""
+    name = _prompt_name(recipe.retrieval, names)
+    return replace(recipe, retrieval=replace(recipe.retrieval, default_prompt=name))
+
+
+def _prompt_name(retrieval: RetrievalSection, names: Sequence[str]) -> str | None:
+    """The first of these names that has a prompt, else that of the default one.
+
+    An empty prompt is one too, but sentence-transformers 6 writes an empty `document` beside what says `passage`.
+    """
+    there = [name for name in names if name in retrieval.prompts]
+    return next((name for name in there if retrieval.prompts[name]), there[0] if there else retrieval.default_prompt)
+
+
+def _prompt(retrieval: RetrievalSection, names: Sequence[str] = ()) -> str:
+    """What stands before a text."""
+    name = _prompt_name(retrieval, names)
+    return "" if name is None else retrieval.prompts[name]
 
 
 def _nearest_others(texts: Sequence[str], vectors: np.ndarray) -> list[str | None]:
-    """For each text the nearest that is another; None where all are the same. `vectors`: [texts, dim], unit length."""
+    """For each text the nearest that is another; None where all are the same. `vectors`: [texts, dim], `compared`."""
     # Reversed, so that the first row of a repeated text is kept.
     distinct = {text: row for row, text in reversed(list(enumerate(texts)))}
     rows, names = np.array(list(distinct.values())), list(distinct)
@@ -129,7 +169,7 @@ def _nearest_others(texts: Sequence[str], vectors: np.ndarray) -> list[str | Non
 class _Search:
     """The distinct queries of a split, and the distinct second texts they are looked for in."""
 
-    def __init__(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]):
+    def __init__(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]], recipe: Recipe):
         """UserError if no pair matches."""
         self.corpus: dict[str, int] = {}
         self.queries: dict[str, int] = {}
@@ -153,7 +193,7 @@ class _Search:
                 hint = "a query cannot find itself: give pairs of different texts"
             message = f"none of the {len(examples)} pairs is of two texts that match: there is no query"
             raise UserError(message, hint=hint)
-        self.vectors = np.stack(query_vectors), np.stack(corpus_vectors)
+        self.vectors = compared(np.stack(query_vectors), recipe), compared(np.stack(corpus_vectors), recipe)
 
     def arguments(self) -> tuple[np.ndarray, np.ndarray, list[list[int]], list[int | None]]:
         """The arguments of the functions of semantic_indexing.py."""
@@ -167,16 +207,23 @@ class _Search:
 class PairCollator(Collator):
     """Pads texts, second texts and hard negatives separately; without labels only the texts.
 
+    Each has its prompt before it (retrieval.prompts): with labels the texts are queries and the others passages.
+
     Labelled batches also define which candidate answers which query. The candidates are the second texts of the
     batch, then its hard negatives:
     positives int64 [rows]: the candidate that answers the query; -1 for a row whose texts do not match
     candidates int64 [rows, candidates]: 1 where the candidate counts; 0 where it is another right answer
     """
 
+    def __init__(self, encoder: TextEncoder, max_length: int, with_labels: bool, retrieval: RetrievalSection) -> None:
+        super().__init__(encoder, max_length, with_labels)
+        self.prompt = _prompt(retrieval, (QUERY_PROMPT,) if with_labels else ())
+        self.passage_prompt = _prompt(retrieval, PASSAGE_PROMPTS)
+
     def encodings(self, examples: Sequence[RetrievalExample], tell_cut: bool = True) -> list[Encoding]:
         """Encodes the first texts only; an unlabelled batch holds no others. `arrays` notes whether one of the second
         texts was cut."""
-        return self.encoder.encode([example.text for example in examples], None, self.max_length)
+        return self.encoder.encode([self.prompt + example.text for example in examples], None, self.max_length)
 
     def arrays(self, examples: Sequence[RetrievalExample], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
         batch = self.pad(encodings)
@@ -184,12 +231,13 @@ class PairCollator(Collator):
             return batch
         pairs = [example.second for example in examples]
         negatives = [example.negative for example in examples if example.negative is not None]
-        second = self.encoder.encode(pairs, None, self.max_length)
+        second = self.encoder.encode([self.passage_prompt + text for text in pairs], None, self.max_length)
         for first, other in zip(encodings, second, strict=True):
             first.truncated |= other.truncated
         batch |= self.named(second, "pair_ids", "pair_type_ids")
         if negatives:
-            of_negatives = self.encoder.encode(negatives, None, self.max_length)
+            passages = [self.passage_prompt + text for text in negatives]
+            of_negatives = self.encoder.encode(passages, None, self.max_length)
             batch |= self.named(of_negatives, "negative_ids", "negative_type_ids")
         batch["positives"] = np.array([row if example.matches else -1 for row, example in enumerate(examples)])
         batch["candidates"] = candidate_mask(examples, [*pairs, *negatives])

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from nlpctl.config.schema import Recipe
 from nlpctl.data.rows.text_rows import TextExample
+from nlpctl.models.families import Head
 from nlpctl.tasks.confidence import DIGITS
 from nlpctl.tasks.sequence_classification import SequenceClassification, softmax
 from nlpctl.tasks.tallies import Tallies, bins, one_hot
@@ -18,6 +20,10 @@ class TextMatching(SequenceClassification):
     """Sequence classification of pairs; the second of the two labels means a match (data/rows/matching_rows.py)."""
 
     answer_keys = ("label", "score")
+
+    @staticmethod
+    def head(recipe: Recipe) -> Head:
+        return Head("SequenceClassification", matches=True)
 
     def report(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
         """The report of a classifier, with `f1` of the matches and `auc`, the area under the ROC curve.

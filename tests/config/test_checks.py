@@ -27,6 +27,7 @@ MODEL = "model: {from_scratch: {}}\n"
 DATA = "data: {train: train.tsv, dev: dev.tsv}\n"
 GOOD = HEAD + MODEL + DATA
 TAGGING = "task: token_classification\n"
+VECTORS = "task: semantic_indexing\n" + MODEL + "data:\n  train: train.tsv\n  columns: {text_pair: b}\n"
 FEW = "task: few_shot_classification\n" + MODEL + DATA
 PAIRS = "few_shot: {method: contrastive}\n"
 PROMPT = "prompt: {template: \"{'text': 'text'} {'mask'}\", verbalizer: {a: b}}\n"
@@ -181,6 +182,10 @@ WHOLE = {
     "_words_for_labels": [
         (FEW + "prompt: {template: \"{'text': 'text'} {'mask'}\"}", ":1", "needs words for the labels"),
     ],
+    "_default_prompt": [
+        (VECTORS + "retrieval: {prompts: {query: 'q: '}, default_prompt: qury}", ":6", "there is no prompt 'qury'"),
+    ],
+    "_projected_activation": [(VECTORS + "retrieval: {activation: tanh}", ":6", "tanh without a projection")],
     "_own_class": [
         (
             HEAD + DATA + "model: {from_scratch: {architecture: textcnn}, network: a:B, embeddings: train.tsv}",

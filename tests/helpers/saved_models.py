@@ -61,6 +61,7 @@ def save_huggingface(folder: Path, kind: str, id2label: dict[int, str] | None) -
         if path.name != "vocab.txt":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     config = {**SIZES, "model_type": "bert", "architectures": [f"BertFor{kind}"], "pad_token_id": 0, "use_cache": True}
+    config["type_vocab_size"] = network.config.type_vocab_size  # PaddleNLP's default is not that of Transformers
     if id2label is not None:
         config |= {"id2label": id2label, "label2id": {name: number for number, name in id2label.items()}}
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")

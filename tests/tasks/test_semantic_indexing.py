@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 
@@ -10,6 +11,7 @@ import paddle
 import pytest
 
 import nlpctl  # noqa: F401
+from nlpctl.config.schema import RetrievalSection
 from nlpctl.config.tasks import task_info
 from nlpctl.data.batches.collate import raise_failure
 from nlpctl.data.rows.retrieval_rows import RetrievalExample
@@ -40,7 +42,7 @@ class Letters:
 
 
 def test_a_labelled_batch():
-    batch = PairCollator(Letters(), 4, with_labels=True)([row("ab", "c", "d"), row("a", "bcd", matches=False)])
+    batch = PairCollator(Letters(), 4, True, RetrievalSection())([row("ab", "c", "d"), row("a", "bcd", matches=False)])
     raise_failure(batch)
     assert batch["input_ids"].tolist() == [[1, 2], [1, 0]]
     assert batch["pair_ids"].tolist() == [[3, 0, 0], [2, 3, 4]]
@@ -51,16 +53,32 @@ def test_a_labelled_batch():
 
 
 def test_a_labelled_row_is_truncated_if_either_text_is():
-    collate, rows = PairCollator(Letters(), 2, with_labels=True), [row("ab", "cd"), row("abc", "d"), row("a", "bcd")]
+    collate = PairCollator(Letters(), 2, True, RetrievalSection())
+    rows = [row("ab", "cd"), row("abc", "d"), row("a", "bcd")]
     encodings = collate.encodings(rows)
     collate.arrays(rows, encodings)
     assert [each.truncated for each in encodings] == [False, True, True]
 
 
 def test_without_labels_only_the_texts_are_encoded():
-    batch = PairCollator(Letters(), 4, with_labels=False)([RetrievalExample("ab", None, None, True)])
+    batch = PairCollator(Letters(), 4, False, RetrievalSection())([RetrievalExample("ab", None, None, True)])
     assert set(batch) == {"input_ids", "token_type_ids"}
-    assert pickle.loads(pickle.dumps(PairCollator(Letters(), 4, with_labels=False))).max_length == 4
+    assert pickle.loads(pickle.dumps(PairCollator(Letters(), 4, False, RetrievalSection()))).max_length == 4
+
+
+def test_each_text_has_its_prompt_before_it():
+    texts = RetrievalSection(prompts={"query": "q", "document": "", "passage": "p", "other": "o"})
+    batch = PairCollator(Letters(), 4, True, texts)([row("ab", "c", "d")])
+    assert [batch[name].tolist() for name in ("input_ids", "pair_ids", "negative_ids")] == [
+        [[17, 1, 2]], [[16, 3]], [[16, 4]],
+    ]  # fmt: skip
+    plain = RetrievalExample("ab", None, None, True)
+    assert PairCollator(Letters(), 4, False, texts)([plain])["input_ids"].tolist() == [[1, 2]]
+    texts = dataclasses.replace(texts, default_prompt="other")
+    assert PairCollator(Letters(), 4, False, texts)([plain])["input_ids"].tolist() == [[15, 1, 2]]
+    without = RetrievalSection(prompts={"other": "o", "document": ""}, default_prompt="other")
+    batch = PairCollator(Letters(), 4, True, without)([row("ab", "c")])
+    assert (batch["input_ids"].tolist(), batch["pair_ids"].tolist()) == ([[15, 1, 2]], [[3]])  # an empty one is one
 
 
 def test_right_answers_are_not_held_against_each_other():

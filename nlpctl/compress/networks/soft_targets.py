@@ -84,7 +84,7 @@ def span_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tens
 
 
 def vector_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
-    """The mean over the texts of the squared distance of unit vectors, 0 to 4."""
+    """The mean over the texts of the squared distance of the vectors, 0 to 4 where they have unit length."""
     pairs = zip(student, teacher, strict=True)
     distances = [((mine - theirs).astype("float32") ** 2).sum(-1).mean() for mine, theirs in pairs]
     return sum(distances) / len(distances)

@@ -1,0 +1,242 @@
+"""A folder of sentence-transformers: what its files say of how a text becomes a vector, as keys of a recipe.
+
+    modules.json                      the parts, in order: Transformer, Pooling, then perhaps Dense and Normalize
+    1_Pooling/config.json             which states of the tokens make the vector
+    2_Dense/config.json, weights      a linear layer behind it, and what is applied to its output
+    config_sentence_transformers.json what stands before texts (prompts), and how vectors are compared
+    sentence_bert_config.json         the longest text in tokens; since version 6 tokenizer_config.json has it
+
+The names are those of sentence-transformers 2 to 6. What a folder says beyond this is refused; its classes are never
+imported. Imports neither Paddle nor NumPy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.errors import UserError
+from nlpctl.files import json_of, read_json
+from nlpctl.layout import is_inside
+
+MODULES = "modules.json"
+SETTINGS = "config_sentence_transformers.json"
+LENGTH = "sentence_bert_config.json"
+POOLING, DENSE, NORMALIZE = "1_Pooling", "2_Dense", "3_Normalize"  # as sentence-transformers calls the folders
+
+POOLINGS = ("cls", "mean", "max", "weightedmean")  # of those that sentence-transformers knows
+ACTIVATIONS: Mapping[str, str] = {
+    "none": "torch.nn.modules.linear.Identity",
+    "tanh": "torch.nn.modules.activation.Tanh",
+    "relu": "torch.nn.modules.activation.ReLU",
+    "gelu": "torch.nn.modules.activation.GELU",
+}
+QUERY_PROMPT, PASSAGE_PROMPTS = "query", ("document", "passage", "corpus")  # encode_query and encode_document look so
+
+_LIBRARY = "sentence_transformers."
+_OLD_POOLINGS = {  # before version 6: a key for each
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+_COPY = "copy the whole folder again from where the model came from"
+_OTHER = "take another encoder, or its network alone: a copy of the folder without modules.json"
+
+
+@dataclass(frozen=True)
+class Dense:
+    """The linear layer over the pooled vector. `folder` holds its weights, linear.weight [outputs, inputs]."""
+
+    folder: Path
+    inputs: int
+    outputs: int
+    bias: bool
+    activation: str  # of ACTIVATIONS
+
+
+@dataclass(frozen=True)
+class SentenceFolder:
+    """How a folder makes vectors. `prompts`: name to text; empty where none has a text.
+
+    `similarity`: "cosine" or "dot". `normalize`: whether its vectors have unit length. `lowercase`: whether texts are
+    lower-cased before the tokenizer reads them.
+    """
+
+    pooling: str
+    dense: Dense | None
+    normalize: bool
+    similarity: str
+    prompts: Mapping[str, str]
+    default_prompt: str | None
+    lowercase: bool
+
+    def retrieval(self) -> dict[str, Any]:
+        """The section `retrieval` of a recipe that makes the same vectors."""
+        dense = self.dense
+        return {
+            "pooling": self.pooling,
+            "embedding_size": None if dense is None else dense.outputs,
+            "activation": "none" if dense is None else dense.activation,
+            "normalize": self.normalize,
+            "similarity": self.similarity,
+            "prompts": dict(self.prompts),
+            "default_prompt": self.default_prompt,
+        }
+
+
+def is_sentence_folder(folder: Path) -> bool:
+    """Whether sentence-transformers saved it as a model that makes vectors."""
+    return (folder / MODULES).is_file() or (folder / POOLING / "config.json").is_file()
+
+
+def read_sentence_folder(folder: Path) -> SentenceFolder | None:
+    """How `folder` makes vectors; None for any other folder, and for a CrossEncoder, which makes none.
+
+    UserError: a file is missing or damaged, or it does what nlpctl cannot, with the file, the key and what to do.
+    """
+    parts = _parts(folder)
+    if not parts:
+        return None
+    pooling, rest = parts[0], parts[1:]
+    width = _width(folder)
+    mode = _pooling(pooling[1] / "config.json", width)
+    dense = _dense(rest[0][1], width) if rest and rest[0][0] == "Dense" else None
+    settings = read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+    normalize = any(kind == "Normalize" for kind, _ in rest)
+    prompts, default = _prompts(settings, folder / SETTINGS)
+    similarity = _similarity(settings, normalize, folder / SETTINGS)
+    of_texts = read_json(folder / LENGTH) if (folder / LENGTH).is_file() else {}
+    lowercase = of_texts.get("do_lower_case") is True
+    return SentenceFolder(mode, dense, normalize, similarity, prompts, default, lowercase)
+
+
+def _parts(folder: Path) -> list[tuple[str, Path]]:
+    """The parts behind the network, from Pooling on: the name of the class and the folder of each."""
+    file = folder / MODULES
+    if not file.is_file():
+        return [("Pooling", folder / POOLING)] if (folder / POOLING / "config.json").is_file() else []
+    try:
+        modules = json_of(file)
+    except (OSError, ValueError) as error:
+        raise UserError(f"is not valid JSON ({error})", str(file), _COPY) from None
+    if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
+        raise UserError("must hold a list of modules", str(file), _COPY)
+    parts = [(_class_of(each, file), _folder_of(each, folder, file)) for each in modules]
+    names = [name for name, _ in parts]
+    if names[:1] != ["Transformer"] or parts[0][1] != folder:
+        first = "nothing" if not names else names[0] if names[0] != "Transformer" else modules[0]["path"]
+        hint = "save it again with sentence-transformers 2 or later, which writes the network into the folder itself"
+        raise UserError(f"begins with {first}, where the Transformer must be, with the path ''", str(file), hint)
+    if names not in _ORDERS:
+        message = f"its modules are {', '.join(names)}; nlpctl has Transformer, Pooling, then Dense, then Normalize"
+        raise UserError(message, str(file), _OTHER)
+    return parts[1:]
+
+
+_ORDERS = (
+    ["Transformer"],
+    *(["Transformer", "Pooling", *rest] for rest in ([], ["Dense"], ["Normalize"], ["Dense", "Normalize"])),
+)
+
+
+def _class_of(module: Mapping[str, Any], file: Path) -> str:
+    """The name of the class, such as Pooling. UserError: it is not one of the library, or nlpctl does not have it."""
+    name = module.get("type")
+    if not isinstance(name, str) or not name.startswith(_LIBRARY):
+        message = f"type: {json.dumps(name)[:80]} is code of the model's author, which nlpctl never runs"
+        raise UserError(message, str(file), _OTHER)
+    kind = name.rpartition(".")[2]
+    if kind not in ("Transformer", "Pooling", "Dense", "Normalize"):
+        message = f"type: {name[:80]} is a part that nlpctl does not have"
+        raise UserError(message, str(file), _OTHER)
+    return kind
+
+
+def _folder_of(module: Mapping[str, Any], folder: Path, file: Path) -> Path:
+    """Where the files of a module are. UserError: outside of the folder, or nowhere."""
+    path = module.get("path")
+    if not isinstance(path, str) or (path and Path(path).name != path) or not is_inside(path, folder):
+        message = f"path: {json.dumps(path)[:80]} is not a folder in this one"
+        raise UserError(message, str(file), _COPY)
+    needed = path and not str(module["type"]).endswith("Normalize")  # which had no files before version 6
+    if needed and not (folder / path / "config.json").is_file():
+        raise UserError(f"{path}/config.json is missing", str(file), _COPY)
+    return folder / path
+
+
+def _width(folder: Path) -> int | None:
+    """The width of the network's states; None if config.json does not say it plainly."""
+    file = folder / "config.json"
+    width = read_json(file).get("hidden_size") if file.is_file() else None
+    return width if type(width) is int else None
+
+
+def _pooling(file: Path, width: int | None) -> str:
+    config = read_json(file)
+    told = config.get("pooling_mode")
+    if told is None:
+        told = [mode for key, mode in _OLD_POOLINGS.items() if config.get(key) is True] or "mean"
+    modes = [told] if isinstance(told, str) else told
+    if not isinstance(modes, list) or len(modes) != 1 or modes[0] not in POOLINGS:
+        names = " and ".join(map(str, modes)) if isinstance(modes, list) else json.dumps(modes)
+        message = f"pooling_mode: this encoder pools by {names[:80]}, and nlpctl by {', '.join(POOLINGS)}"
+        raise UserError(message, str(file), _OTHER)
+    if config.get("include_prompt") is False:
+        message = "include_prompt: false: its vectors leave out the tokens of the prompt, which nlpctl's do not"
+        raise UserError(message, str(file), _OTHER)
+    size = config.get("embedding_dimension", config.get("word_embedding_dimension"))
+    if size is not None and width is not None and size != width:
+        message = f"pools states of width {size}, and those of the network have {width} (hidden_size in config.json)"
+        raise UserError(message, str(file), _COPY)
+    return str(modes[0])
+
+
+def _dense(folder: Path, width: int | None) -> Dense:
+    file = folder / "config.json"
+    config = read_json(file)
+    inputs, outputs = config.get("in_features"), config.get("out_features")
+    if type(inputs) is not int or type(outputs) is not int or min(inputs, outputs) < 1:
+        raise UserError("in_features and out_features must be whole numbers above 0", str(file), _COPY)
+    if width is not None and inputs != width:
+        message = f"in_features: {inputs}, but the pooled vector has the width {width} (hidden_size in config.json)"
+        raise UserError(message, str(file), _COPY)
+    by_class = {name: ours for ours, name in ACTIVATIONS.items()}
+    activation = config.get("activation_function", ACTIVATIONS["tanh"])
+    if activation not in by_class:
+        message = f"activation_function: {json.dumps(activation)[:80]} is none of {', '.join(by_class)}"
+        raise UserError(message, str(file), _OTHER)
+    if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
+        message = "use_residual and module_input_name: nlpctl's linear layer reads the pooled vector, and that alone"
+        raise UserError(message, str(file), _OTHER)
+    return Dense(folder, inputs, outputs, config.get("bias", True) is not False, by_class[activation])
+
+
+def _similarity(settings: Mapping[str, Any], normalize: bool, file: Path) -> str:
+    name = settings.get("similarity_fn_name") or "cosine"
+    if settings.get("truncate_dim") is not None:
+        message = f"truncate_dim: its vectors are cut to {settings['truncate_dim']} numbers, which nlpctl does not do"
+        raise UserError(message, str(file), "remove the key: the vectors keep their whole width")
+    if name in ("cosine", "dot"):
+        return str(name)
+    if name == "euclidean" and normalize:
+        return "cosine"  # the nearest of unit vectors are the same
+    hint = "set it to cosine or dot if your use allows it"
+    raise UserError(f"similarity_fn_name: {json.dumps(name)[:40]} is neither cosine nor dot", str(file), hint)
+
+
+def _prompts(settings: Mapping[str, Any], file: Path) -> tuple[dict[str, str], str | None]:
+    prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
+        raise UserError("prompts: must hold names with a text each", str(file), _COPY)
+    if default is not None and default not in prompts:
+        message = f"default_prompt_name: there is no prompt {json.dumps(default)[:40]}"
+        raise UserError(message, str(file), f"one of {', '.join(prompts) or '(none)'}, or null")
+    if not any(prompts.values()):
+        return {}, None
+    return {str(name): text or "" for name, text in prompts.items()}, default

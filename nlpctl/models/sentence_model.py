@@ -1,0 +1,46 @@
+"""A recipe whose model.name_or_path is a name (hf:ORG/NAME, python:PACKAGE/PATH) of a folder of sentence-transformers.
+
+config/load.py does the same for a path; a name has no folder before its files are there. Imports no Paddle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nlpctl.config.hub_names import HF_PREFIX
+from nlpctl.config.saved_model import sentence_values
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
+from nlpctl.errors import UserError
+from nlpctl.models.source import PYTHON_PREFIX, resolve_source
+
+
+def take_sentence_model(recipe: Recipe) -> Recipe:
+    """`recipe` with what the folder says of vectors, where the recipe leaves it out; as it is for any other model.
+
+    UserError: there is no such folder, or it makes vectors as nlpctl cannot.
+    """
+    name = recipe.model.name_or_path
+    if name is None or not name.startswith((HF_PREFIX, PYTHON_PREFIX)) or not task_info(recipe.task).vectors:
+        return recipe
+    origin = recipe.origins.get("model.name_or_path")
+    if origin is not None and origin.opened is not None:  # the recipe of a run has said it already
+        return recipe
+    folder = resolve_source(name).folder
+    values = None if folder is None else sentence_values(folder)
+    if values is None:
+        return recipe
+
+    def left_out(key: str) -> bool:
+        return key not in recipe.origins or recipe.origins[key].source == "default"
+
+    retrieval = {key: value for key, value in values["retrieval"].items() if left_out(f"retrieval.{key}")}
+    retrieval["prompts"] = {**values["retrieval"]["prompts"], **recipe.retrieval.prompts}
+    default = retrieval.get("default_prompt", recipe.retrieval.default_prompt)
+    if default is not None and default not in retrieval["prompts"]:
+        hint = f"one of {', '.join(retrieval['prompts']) or '(none)'}; or write it under retrieval.prompts"
+        raise UserError(f"{name} has no prompt {default!r}", recipe.where("retrieval.default_prompt"), hint)
+    data = {key: value for key, value in values["data"].items() if left_out(f"data.{key}")}
+    return replace(
+        recipe, retrieval=replace(recipe.retrieval, **retrieval), data=replace(recipe.data, **data)
+    )

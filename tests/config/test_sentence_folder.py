@@ -1,0 +1,155 @@
+"""What a folder of sentence-transformers says of vectors, and which folders are refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nlpctl.config.dump import dump_recipe
+from nlpctl.config.load import load_recipe
+from nlpctl.config.sentence_folder import read_sentence_folder
+from nlpctl.errors import UserError
+from nlpctl.models.sentence_model import take_sentence_model
+
+FOLDERS = Path(__file__).parent.parent / "models" / "sentence_folders"
+PAIRS = {"train": "pairs.tsv", "columns": {"text_pair": "b"}}
+
+
+def recipe_from(name: str | Path, **sections: object):
+    values = {"task": "semantic_indexing", "model": {"name_or_path": str(name)}, "data": PAIRS}
+    return load_recipe({**values, **sections}, purpose="apply")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(FOLDERS / "cls-dense", tmp_path / "made"))
+
+
+def rewrite(file: Path, **values: object) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+
+def test_the_folder_fills_what_a_recipe_leaves_out():
+    made = recipe_from(FOLDERS / "weightedmean-dense").retrieval
+    assert (made.pooling, made.embedding_size, made.activation) == ("weightedmean", 20, "none")
+    assert (made.normalize, made.similarity, made.default_prompt) == (False, "cosine", "other")
+    assert made.prompts == {"document": "", "other": "good ", "passage": "passage: ", "query": ""}
+    dense = recipe_from(FOLDERS / "cls-dense", retrieval={"scale": 5.0, "pooling": "mean"})
+    assert (dense.retrieval.pooling, dense.retrieval.activation, dense.retrieval.scale) == ("mean", "tanh", 5.0)
+    assert dense.data.max_seq_length == 24 and dense.retrieval.prompts == {}
+    assert recipe_from(FOLDERS / "max-dot").retrieval.similarity == "dot"
+
+
+def test_a_written_recipe_gives_the_same_again(tmp_path: Path):
+    own = {"pooling": "mean", "embedding_size": None, "activation": "none", "default_prompt": None}
+    recipe = recipe_from(FOLDERS / "weightedmean-dense", retrieval=own, data={**PAIRS, "max_seq_length": 128})
+    (tmp_path / "again.yaml").write_text(dump_recipe(recipe))
+    assert load_recipe(tmp_path / "again.yaml", purpose="apply") == recipe
+
+
+def test_a_prompt_of_the_recipe_is_laid_over_those_of_the_folder():
+    made = recipe_from(FOLDERS / "mean", retrieval={"prompts": {"query": "Q: "}}).retrieval
+    assert made.prompts == {"document": "passage: ", "query": "Q: "}
+
+
+def test_a_folder_that_is_known_by_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "some_package").mkdir()
+    (tmp_path / "some_package" / "__init__.py").touch()
+    shutil.copytree(FOLDERS / "cls-dense", tmp_path / "some_package" / "model")
+    monkeypatch.syspath_prepend(tmp_path)
+    named = recipe_from("python:some_package/model", retrieval={"pooling": "mean"})
+    assert named.retrieval.activation == "none"
+    taken = take_sentence_model(named)
+    assert (taken.retrieval.pooling, taken.retrieval.activation, taken.data.max_seq_length) == ("mean", "tanh", 24)
+    with pytest.raises(UserError, match="has no prompt 'query'"):
+        take_sentence_model(recipe_from("python:some_package/model", retrieval={"default_prompt": "query"}))
+
+
+def test_other_folders_say_nothing(tmp_path: Path):
+    assert read_sentence_folder(tmp_path) is None
+    assert read_sentence_folder(FOLDERS / "reranker") is None
+
+
+@pytest.mark.parametrize("version", [2, 6])
+def test_poolings(folder: Path, version: int):
+    (folder / "modules.json").write_text((folder / "modules.json").read_text().replace("base.modules.dense", "models"))
+    keys = {"max": "pooling_mode_max_tokens", "weightedmean": "pooling_mode_weightedmean_tokens"}
+    for mode, key in keys.items():
+        config = {"word_embedding_dimension": 16, "pooling_mode_cls_token": False, key: True}
+        config = config if version == 2 else {"embedding_dimension": 16, "pooling_mode": mode}
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps(config))
+        made = read_sentence_folder(folder)
+        assert made is not None and made.pooling == mode
+
+
+MODULES = "modules.json"
+CONFIG = "config_sentence_transformers.json"
+DENSE, POOLING = "2_Dense/config.json", "1_Pooling/config.json"
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "told"),
+    [
+        (POOLING, {"pooling_mode": "lasttoken"}, "pooling_mode: this encoder pools by lasttoken, and nlpctl by cls"),
+        (POOLING, {"pooling_mode": ["cls", "mean"]}, "pools by cls and mean"),
+        (POOLING, {"pooling_mode": 7}, "pools by 7"),
+        (POOLING, {"include_prompt": False}, "include_prompt: false"),
+        (POOLING, {"embedding_dimension": 8}, "states of width 8, and those of the network have 16"),
+        (DENSE, {"in_features": 8}, "in_features: 8, but the pooled vector has the width 16"),
+        (DENSE, {"out_features": "12"}, "must be whole numbers"),
+        (DENSE, {"activation_function": "os.system"}, 'activation_function: "os.system" is none of'),
+        (DENSE, {"use_residual": True}, "use_residual"),
+        (CONFIG, {"similarity_fn_name": "manhattan"}, "similarity_fn_name"),
+        (CONFIG, {"truncate_dim": 4}, "truncate_dim"),
+        (CONFIG, {"prompts": ["a"]}, "prompts: must hold names"),
+        (CONFIG, {"default_prompt_name": "a"}, "default_prompt_name: there is no prompt"),
+    ],
+)
+def test_what_is_refused(folder: Path, file: str, values: dict, told: str):
+    rewrite(folder / file, **values)
+    with pytest.raises(UserError, match=told) as caught:
+        load_recipe(folder, purpose="embed")
+    (problem,) = caught.value.problems
+    assert problem.where.endswith(file) and problem.hint
+
+
+@pytest.mark.parametrize(
+    ("place", "values", "told"),
+    [
+        (1, {"type": "custom_st.Model"}, 'type: "custom_st.Model" is code of the model\'s author'),
+        (1, {"type": "sentence_transformers.models.LSTM"}, "is a part that nlpctl does not have"),
+        (1, {"type": None}, "type: null is code"),
+        (1, {"path": "../elsewhere"}, 'path: "../elsewhere" is not a folder in this one'),
+        (1, {"path": "/etc"}, 'path: "/etc" is not a folder'),
+        (1, {"path": 3}, "path: 3 is not a folder"),
+        (1, {"path": "7_Gone"}, "7_Gone/config.json is missing"),
+        (0, {"path": "1_Pooling"}, "begins with 1_Pooling, where the Transformer must be"),
+        (2, {"type": "sentence_transformers.models.Pooling"}, "its modules are Transformer, Pooling, Pooling"),
+    ],
+)
+def test_modules_that_are_refused(folder: Path, place: int, values: dict, told: str):
+    modules = json.loads((folder / MODULES).read_text())
+    modules[place] |= values
+    (folder / MODULES).write_text(json.dumps(modules))
+    for purpose in ("embed", "observe"):
+        with pytest.raises(UserError) as caught:
+            load_recipe(folder, purpose=purpose)
+        (problem,) = caught.value.problems
+        assert told in problem.message and problem.where.endswith(MODULES) and problem.hint
+
+
+def test_a_link_out_of_the_folder_is_none_of_its_modules(folder: Path, tmp_path: Path):
+    shutil.move(folder / "2_Dense", tmp_path / "outside")
+    (folder / "2_Dense").symlink_to(tmp_path / "outside")
+    with pytest.raises(UserError, match='path: "2_Dense" is not a folder in this one'):
+        load_recipe(folder, purpose="embed")
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[1]", "[]", "[" * 100_000])
+def test_damaged_modules(folder: Path, content: str):
+    (folder / MODULES).write_text(content)
+    with pytest.raises(UserError, match=r"modules\.json"):
+        load_recipe(folder, purpose="embed")

@@ -1,0 +1,88 @@
+"""Folders that sentence-transformers wrote against what it computed from them (scripts/make_sentence_folders.py)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.data.rows.retrieval_rows import RetrievalExample
+from nlpctl.data.rows.text_rows import TextExample
+from nlpctl.engines.trained import load_network
+from nlpctl.errors import UserError
+from nlpctl.models.find import find_trained_model
+from nlpctl.tasks.semantic_indexing import PASSAGE_PROMPTS, QUERY_PROMPT, compared, with_default_prompt
+
+FOLDERS = Path(__file__).parent / "sentence_folders"
+VECTORS = ("mean", "cls-dense", "max-dot", "weightedmean-dense")
+
+
+def expected(name: str) -> dict:
+    return json.loads((FOLDERS / name / "expected.json").read_text())
+
+
+def vectors(recipe: Recipe, texts: list[str]) -> np.ndarray:
+    model = load_network(recipe, find_trained_model(recipe))
+    examples = [RetrievalExample(text, None, None, True) for text in texts]
+    batch = model.task.collator(model.encoder, labelled=False)(examples)
+    return model.predictor.outputs(batch)[0]
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_the_same_vectors(name: str):
+    recipe, told = load_recipe(FOLDERS / name, purpose="embed"), expected(name)
+    queries, passages = (with_default_prompt(recipe, names) for names in ((QUERY_PROMPT,), PASSAGE_PROMPTS))
+    found = {way: vectors(each, told["texts"]) for way, each in (("encode", recipe), ("query", queries))}
+    found["document"] = vectors(passages, told["texts"])
+    for way, array in found.items():
+        np.testing.assert_allclose(array, told[way], atol=1e-5)
+    similarity = compared(found["query"], recipe) @ compared(found["document"], recipe).T
+    np.testing.assert_allclose(similarity, told["similarity"], atol=1e-4)
+
+
+def test_prompts_change_vectors():
+    told = expected("mean")
+    assert not np.allclose(told["encode"], told["query"], atol=1e-2)
+    assert not np.allclose(told["document"], told["query"], atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["reranker", "three-labels"])
+def test_the_same_scores(name: str):
+    recipe, told = load_recipe(FOLDERS / name, purpose="apply"), expected(name)
+    model = load_network(recipe, find_trained_model(recipe))
+    examples = [TextExample(*pair, None) for pair in told["pairs"]]
+    logits = model.predictor.outputs(model.task.collator(model.encoder, labelled=False)(examples))[0]
+    if name == "reranker":
+        assert (recipe.task, model.task.labels.names) == ("text_matching", ("0", "1"))
+        answers = model.task.answers(examples, [[row] for row in logits])
+        np.testing.assert_allclose([answer["score"] for answer in answers], told["scores"], atol=1e-5)
+    else:
+        np.testing.assert_allclose(logits, told["scores"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "told"),
+    [
+        ("2_Dense/config.json", {"out_features": 10}, r"linear.weight is \[12, 16\], and must be \[10, 16\]"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case: its texts are lower-cased first"),
+    ],
+)
+def test_what_only_the_weights_show(tmp_path: Path, file: str, change: dict, told: str):
+    folder = Path(shutil.copytree(FOLDERS / "cls-dense", tmp_path / "made"))
+    content = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps({**content, **change}))
+    if "do_lower_case" in change:
+        for name, key in (("tokenizer.json", "lowercase"), ("tokenizer_config.json", "do_lower_case")):
+            text = (folder / name).read_text()
+            (folder / name).write_text(text.replace(f'"{key}": true', f'"{key}": false'))
+    with pytest.raises(UserError, match=told):
+        vectors(load_recipe(folder, purpose="embed"), ["a"])
+    (folder / "2_Dense" / "model.safetensors").unlink()
+    if "out_features" in change:
+        with pytest.raises(UserError, match="2_Dense: no weights in this folder"):
+            vectors(load_recipe(folder, purpose="embed"), ["a"])
