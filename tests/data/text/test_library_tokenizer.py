@@ -11,7 +11,7 @@ import random
 import unicodedata
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from nlpctl.data.text.library_tokenizer import (
     LibraryEncoder,
@@ -23,89 +23,13 @@ from nlpctl.data.text.piece_spans import read_pieces
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.word_spans import is_blank, word_spans
 from nlpctl.errors import UserError
+from tests.helpers.library_tokenizers import CORPUS, KINDS, SPECIALS, bytes_bpe, fallback_bpe, unigram, written
 
-SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-SETTINGS = {"cls_token": "<s>", "sep_token": {"content": "</s>"}, "pad_token": "<pad>", "mask_token": "<mask>"}
-CORPUS = 4 * [
-    "这家酒店的房间很干净，服务也不错！WiFi很快，¥300性价比高。",
-    "北京的酒店 房间 不错，早餐 也 很好",
-    "the quick brown foxes jumped over a lazy dog's bed, unbelievable café fine",
-    "fine food at the bed of the dog. quick service 300 1234 hello world",
-]
 NASTY = (
     *"abcxyzABC 019 \t\n.,!?'-_[]#@中国酒店房间，。！？～￥ßıéèñ▁Ġ",
     *"\u0301\u0327\u200b\u200d\ufeff\u00ad\u3000\u00a0\x00\ufffd\ud800\U0001f600\U00020000\u1112\u1161\u11abｶﾞ①ﬁ㎏",
     *("👍🏽", "👨‍👩‍👧", "<mask>", "</s>", "foxes"),
 )
-
-
-def unigram() -> Tokenizer:
-    """As XLM-R has it: NFKC, a blank before every text, two separators between texts."""
-    words = [f"▁{word}" for word in " ".join(CORPUS[1:4:2]).split()] + ["▁the", "酒店", "房间", "好，", "fox", "es"]
-    characters = sorted({"▁", *"".join(CORPUS).lower()} - {" "})
-    vocabulary = [(piece, 0.0) for piece in SPECIALS]
-    vocabulary += [(piece, -3.0 - i / 99) for i, piece in enumerate(dict.fromkeys(words)) if len(piece) > 1]
-    vocabulary += [(piece, -9.0 - i / 99) for i, piece in enumerate(characters)]
-    made = Tokenizer(models.Unigram(vocabulary, 3, False))
-    made.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
-    made.pre_tokenizer = pre_tokenizers.Metaspace()
-    made.decoder = decoders.Metaspace()
-    made.add_special_tokens(SPECIALS)
-    made.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
-    return made
-
-
-def bytes_bpe() -> Tokenizer:
-    """As RoBERTa and ModernBERT have it."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=SPECIALS,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    made.train_from_iterator(CORPUS, trainer)
-    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    return made
-
-
-def fallback_bpe() -> Tokenizer:
-    """As Gemma and mmBERT have it: what is unknown is read as bytes. Token types differ for the two texts."""
-    made = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
-    made.normalizer = normalizers.Replace(" ", "▁")
-    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
-    specials = [*SPECIALS, *(f"<0x{i:02X}>" for i in range(256))]
-    made.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=450, special_tokens=specials, show_progress=False))
-    ends = [("<s>", 0), ("</s>", 2)]
-    made.post_processor = processors.TemplateProcessing("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", ends)
-    return made
-
-
-def odd_wordpiece() -> Tokenizer:
-    """WordPiece, but not BERT's normaliser, nor its way of marking what goes on."""
-    made = Tokenizer(models.WordPiece(unk_token="<unk>", continuing_subword_prefix="@@"))
-    made.normalizer = normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()])
-    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation()])
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=300, special_tokens=SPECIALS, continuing_subword_prefix="@@", show_progress=False
-    )
-    made.train_from_iterator(CORPUS, trainer)
-    made.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 0))
-    return made
-
-
-KINDS = (unigram, bytes_bpe, fallback_bpe, odd_wordpiece)
-
-
-def written(folder, library, **settings):
-    folder.mkdir(exist_ok=True)
-    library.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps({**SETTINGS, **settings}), encoding="utf-8")
-    return folder
 
 
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.__name__)
