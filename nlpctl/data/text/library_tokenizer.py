@@ -268,7 +268,8 @@ class LibraryTokenizer:
         write_text_atomic(Path(folder) / TOKENIZER, self._text)
         kept = {name: value for name, value in self.init_kwargs.items() if not _is_path_or_code(name)}
         named = {f"{name}_token": token for name, token in self.special_names.items()}
-        write_json_atomic(Path(folder) / SETTINGS, {**kept, **named})
+        # Without a class, a folder of nlpctl's own networks would have a UnitTokenizer.
+        write_json_atomic(Path(folder) / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **kept, **named})
 
     def __reduce__(self) -> tuple:
         return LibraryTokenizer, (self._text, self.init_kwargs, self._where)
