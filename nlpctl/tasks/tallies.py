@@ -144,10 +144,10 @@ def _matches(sums: np.ndarray, names: Sequence[str]) -> Scores:
     right, given, support = _thirds(classes)
     width = ranked.shape[-1] // 2
     f1 = _ratio(2 * right, given + support)[..., 1]
-    return {"f1": f1, "auc": _auc(ranked[..., :width], ranked[..., width:]), **_classes(classes, names)}
+    return {"f1": f1, "auc": area_under_roc(ranked[..., :width], ranked[..., width:]), **_classes(classes, names)}
 
 
-def _auc(matches: np.ndarray, others: np.ndarray) -> np.ndarray:
+def area_under_roc(matches: np.ndarray, others: np.ndarray) -> np.ndarray:
     """The area under the ROC curve, from counts per bin [..., bins], the lowest scores first.
 
     The share of pairs of a match and another row in which the match has the higher score; equal scores count half.
