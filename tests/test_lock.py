@@ -32,8 +32,10 @@ def test_what_pyproject_asks_for_is_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     found = locked()
-    for text in (*project["dependencies"], *extras["cpu"], *extras["dev"]):
+    for text in (*project["dependencies"], *extras["cpu"], *extras["train"], *extras["dev"]):
         wanted = Requirement(text)
+        if wanted.name == "nlpctl":  # an extra that includes another one
+            continue
         version, _ = found[canonicalize_name(wanted.name)]
         hint = f"{text} is locked as {version}: bash scripts/lock.sh"
         assert wanted.specifier.contains(version, prereleases=True), hint

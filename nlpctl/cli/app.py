@@ -35,6 +35,7 @@ from nlpctl.errors import (
     UserError,
     remedy,
 )
+from nlpctl.extras import of_extra
 from nlpctl.names import nearest, refuse_not_utf8
 from nlpctl.spelling import spell_as_flags
 
@@ -250,6 +251,8 @@ def _outcome(words: list[str], debug: bool, restarts: bool) -> tuple[int, Nlpctl
         hint = "give smaller inputs, or free memory"
         return EXIT_FAILED, _show(Problem("there is not enough memory for this", hint=hint), debug)
     except Exception as error:
+        if isinstance(error, ImportError) and (lacking := of_extra(error)) is not None:
+            return EXIT_USER, _show(lacking, debug)
         hint = "this is a bug in nlpctl" if debug else "this is a bug in nlpctl: `--debug` shows where it happened"
         return EXIT_FAILED, _show(Problem(f"internal error {type(error).__name__}: {error}", hint=hint), debug)
 

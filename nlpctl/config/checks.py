@@ -10,7 +10,6 @@ them is wrong already.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import operator
 import os
 import re
@@ -44,6 +43,7 @@ from nlpctl.config.schema import (
 from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo, find_task, known_tasks, scores
 from nlpctl.config.user_code import named_code
 from nlpctl.errors import Problem, UserError
+from nlpctl.extras import install, is_installed
 from nlpctl.names import and_more, nearest
 from nlpctl.outputs import READ_AGAIN, is_pipe
 
@@ -384,7 +384,6 @@ PARAMETER_CHECKS: tuple[Check, ...] = (_groups, _pairs, _values, _tokens, _vocab
 # fails on without saying why.
 
 MLFLOW = "mlflow"  # what training.report_to calls it; PaddleNLP does not know it
-INSTALL_MLFLOW = "pip install 'nlpctl[mlflow]'"
 
 # What training.report_to names -> the packages of which it needs one.
 _REPORTERS = {
@@ -404,10 +403,11 @@ def _optimizer(recipe: Recipe) -> Iterator[Finding]:
 def _reporters(recipe: Recipe) -> Iterator[Finding]:
     for name in recipe.training.report_to or ():
         packages = _REPORTERS.get(name, ())  # "all" and "none" need nothing
-        if packages and not any(importlib.util.find_spec(package) for package in packages):
+        if name == "visualdl" and not is_installed("paddle"):
+            continue  # both come together, and what trains says so
+        if packages and not any(map(is_installed, packages)):
             message = f"training.report_to: {name} is not installed"
-            install = INSTALL_MLFLOW if name == MLFLOW else f"pip install {packages[0]}"
-            yield Finding(("training.report_to",), message, f"{install}, or set it to visualdl or none")
+            yield Finding(("training.report_to",), message, f"{install(packages[0])}, or set it to visualdl or none")
 
 
 def _evaluation_steps(recipe: Recipe) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from nlpctl.config.schema import DataSection
 from nlpctl.data.readers.row import NAME_COLUMNS, BadRow, Row, missing_key
 from nlpctl.data.rows.labels import label_names
 from nlpctl.errors import UserError
+from nlpctl.extras import not_installed, require
 from nlpctl.names import did_you_mean, listed
 
 HF_PREFIX = "hf:"
@@ -91,7 +92,7 @@ def builtin_names() -> list[str]:
     """The names of PaddleNLP's built-in data sets. Does not import PaddleNLP."""
     spec = importlib.util.find_spec("paddlenlp")
     if spec is None or not spec.submodule_search_locations:
-        raise ImportError("PaddleNLP is not installed")
+        raise not_installed("paddlenlp")
     folder = Path(spec.submodule_search_locations[0]) / "datasets"
     return sorted(path.stem for path in folder.glob("*.py") if path.stem not in _NOT_DATASETS)
 
@@ -139,6 +140,7 @@ def _builtin_splits(builder: Mapping[str, Any], module: str, subset: str) -> lis
 
 
 def _open_hugging_face(name: str, split_name: str, required: Sequence[str], label_column: str) -> NamedRows:
+    require("datasets", "data.dataset")
     try:
         dataset = _load_hugging_face(name)
     except Exception as error:

@@ -34,12 +34,12 @@ from nlpctl.data.readers.tables import says_separator, table_records
 from nlpctl.data.rows.examples import BadRowLog, ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
+from nlpctl.extras import install
 from nlpctl.layout import MANIFEST, PARTS
 from nlpctl.names import refuse_not_utf8
 from nlpctl.outputs import note_inputs
 
 STDIN = "-"
-CLUSTER = "pip install 'nlpctl[cluster]'"
 
 # What the file systems of fsspec call the mark or the time of a version of a file.
 _VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated")
@@ -504,7 +504,7 @@ def _file_system(url: str) -> tuple[Any, str]:
 
         return fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:
-        hint = f"install what the message names; fsspec itself comes with {CLUSTER}"
+        hint = f"install what the message names; fsspec itself comes with {install('fsspec')}"
         raise UserError(f"this URL cannot be read: {str(error).strip()}", where=url, hint=hint) from None
 
 

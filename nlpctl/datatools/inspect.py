@@ -20,6 +20,7 @@ from nlpctl.data.readers.row import RowSource
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.training_data import resolve_labels
 from nlpctl.errors import UserError
+from nlpctl.extras import is_installed
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.source import resolve_source
@@ -78,6 +79,9 @@ def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCou
 
     Nothing is downloaded: if the model is not on this machine, tokens are estimated.
     """
+    if not is_installed("paddlenlp"):
+        console.note("PaddleNLP is not installed: tokens are estimated from characters and words")
+        return EstimatedTokens()
     if recipe.model.from_scratch is not None and not _is_trained(recipe):
         return _scratch_counter(recipe, rows, source)
     folder = _tokenizer_folder(recipe)

@@ -18,6 +18,7 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import resolve_labels
 from nlpctl.datatools.inspect import prepare_to_read, token_counter
 from nlpctl.errors import UserError
+from nlpctl.extras import require
 from nlpctl.launch.launch import processes_wanted
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
     bad_rows, batch}. Labels are told by name; a list of them has one per token. `bad_rows` counts the rows that were
     read and left out. UserError: the tokenizer is not on this machine, or no row is good.
     """
+    require("paddlenlp")  # its tokenizers, and the collator of the task
     recipe = resolve_by_model(recipe)
     rows = task_rows(recipe.task, recipe.data)
     name = split or next((each for each in SPLITS if has_split(recipe.data, each)), "train")

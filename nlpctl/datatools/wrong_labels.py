@@ -14,6 +14,7 @@ import numpy as np
 
 from nlpctl.data.rows.tag_scheme import Span, TagScheme
 from nlpctl.errors import UserError
+from nlpctl.extras import of_extra
 
 
 class WrongLabel(NamedTuple):
@@ -47,7 +48,9 @@ def find_issues(gold: np.ndarray, shares: np.ndarray) -> np.ndarray:
             warnings.simplefilter("ignore")
             from cleanlab.filter import find_label_issues
     except ImportError as error:
-        raise UserError(f"cleanlab cannot be imported ({error})", hint="pip install 'cleanlab>=2.9,<3'") from None
+        raise of_extra(error) or UserError(
+            f"cleanlab cannot be imported ({error})", hint="pip install 'cleanlab>=2.9,<3'"
+        ) from None
     if len(np.unique(gold)) < 2:
         return np.zeros(0, np.int64)
     shares = shares.astype(np.float64)

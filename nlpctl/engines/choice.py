@@ -7,7 +7,6 @@ Imports neither Paddle nor NumPy, but in the functions that ask a card or open a
 from __future__ import annotations
 
 import functools
-import importlib.util
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from nlpctl.config.schema import InferenceSection, Recipe
 from nlpctl.errors import Problem, UserError
+from nlpctl.extras import is_installed, not_installed
 from nlpctl.models.export_folder import Check, ExportManifest, Graph, way_name
 from nlpctl.runtime.interrupt import sigterm_waits
 from nlpctl.runtime.machine import NATIVE, CpuInfo, cpu_info
@@ -223,6 +223,7 @@ class Machine:
     onnxruntime_gpu: bool  # with CUDA
     gpu_bf16: bool
     tensorrt: bool  # Paddle was built with it
+    paddle: bool = True  # installed
 
     @property
     def kind(self) -> str:
@@ -233,7 +234,15 @@ def this_machine(setup: ProcessSetup) -> Machine:
     """The capabilities of this machine on the device of `setup`."""
     cpu, onnxruntime = cpu_info(), is_installed("onnxruntime")
     if setup.device == "cpu":
-        return Machine(cpu, "cpu", onnxruntime, onnxruntime_gpu=False, gpu_bf16=False, tensorrt=False)
+        return Machine(
+            cpu,
+            "cpu",
+            onnxruntime,
+            onnxruntime_gpu=False,
+            gpu_bf16=False,
+            tensorrt=False,
+            paddle=is_installed("paddle"),
+        )
     import paddle
 
     if onnxruntime:
@@ -265,6 +274,8 @@ def check_engine(inference: InferenceSection, machine: Machine) -> None:
 
 def obstacle(engine: str, precision: str, machine: Machine) -> Problem | None:
     """The reason why `machine` cannot run `engine` in `precision`; None if it can."""
+    if engine == "paddle" and not machine.paddle:
+        return not_installed("paddle", "inference.engine", "use @[engine=onnxruntime]").problems[0]
     if engine == "onnxruntime" and not machine.onnxruntime:
         hint = "pip install onnxruntime, or use @[engine=paddle]"
         return Problem("ONNX Runtime is not installed", "inference.engine", hint)
@@ -307,8 +318,3 @@ def tensorrt_obstacle(inference: InferenceSection, machine: Machine) -> Problem 
         hint = f"use {' or '.join([f'@[precision={first}]', *others])}"
         return Problem(f"TensorRT is not used with {inference.precision} graphs", where, hint)
     return None
-
-
-def is_installed(package: str) -> bool:
-    """Whether `package` can be found by import, without importing it."""
-    return importlib.util.find_spec(package) is not None

@@ -23,9 +23,9 @@ from nlpctl.config.recipe_text import value_text
 from nlpctl.config.schema import Axis, SearchSection, Steps
 from nlpctl.config.search_space import applies, grid, ordered
 from nlpctl.errors import UserError
+from nlpctl.extras import install
 from nlpctl.files import writing
 
-INSTALL = "pip install 'nlpctl[sweep]'"
 FINISHED, PRUNED, FAILED, RUNNING = "finished", "pruned", "failed", "running"
 _NAME, _REASON, _SECONDS = "sweep", "reason", "seconds"
 _FOREST = 0  # seed of the trees that importance is computed with
@@ -87,7 +87,7 @@ def require_optuna() -> None:
         import optuna  # noqa: F401
     except ImportError as error:
         message = f"a sweep needs Optuna, which cannot be imported ({error})"
-        raise UserError(message, "nlpctl sweep", INSTALL) from None
+        raise UserError(message, "nlpctl sweep", install("optuna")) from None
 
 
 class Study:

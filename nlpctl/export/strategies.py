@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from nlpctl.config.schema import Recipe
-from nlpctl.engines.choice import is_installed
 from nlpctl.errors import UserError
+from nlpctl.extras import is_installed
 from nlpctl.graphs.calibration import PtqSettings
 from nlpctl.graphs.graph_files import INT8_PREFIX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
 from nlpctl.models.export_folder import Graph

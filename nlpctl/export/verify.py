@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl import console
-from nlpctl.engines.choice import Choice, all_choices, is_installed, obstacle, open_choice, runnable_here, this_machine
+from nlpctl.engines.choice import Choice, all_choices, obstacle, open_choice, runnable_here, this_machine
 from nlpctl.engines.parity import LARGEST_BATCH, Difference, Parity
 from nlpctl.errors import Problem, RunFailed
 from nlpctl.export.request import ExportRequest
 from nlpctl.export.strategies import FP16, FP32, INT8
+from nlpctl.extras import is_installed
 from nlpctl.models.export_folder import Check, ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task

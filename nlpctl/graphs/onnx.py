@@ -15,6 +15,7 @@ import paddle
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.extras import install
 from nlpctl.files import staged_file
 from nlpctl.graphs.onnx_graph import read_graph
 from nlpctl.graphs.onnx_process import CANNOT_WRITE
@@ -35,7 +36,7 @@ def require_paddle2onnx(where: str = "", otherwise: str = "") -> None:
     """
     missing = [package for package in _NEEDED if installed_version(package) is None]
     if missing:
-        hint = f"pip install {' '.join(missing)}" + (f", or {otherwise}" if otherwise else "")
+        hint = install(missing[0]) + (f", or {otherwise}" if otherwise else "")
         raise UserError(f"{' and '.join(missing)} not installed", where=where, hint=hint)
 
 

@@ -17,6 +17,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.errors import UserError
 from nlpctl.export.export import temporary_export
+from nlpctl.extras import require
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import resolve_source
@@ -61,10 +62,12 @@ def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
     Where its engine is Paddle Inference, opening it imports Paddle.
     """
     export = resolve_source(source).export
+    if export is None:
+        require("paddle", otherwise="give an export of the model, which ONNX Runtime answers")
     imported = "paddle" in sys.modules or task_info(recipe.task).imports_paddle
     if export is None or imported or needs_paddlenlp(export, recipe.data.tokenizer):
         return set_up_process(recipe)
-    setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
+    setup = prepare_process(one_process(recipe.runtime), recipe.training.seed, needs_paddle=False)
     if setup.device != "cpu":
         return set_up_process(recipe)
     seed_python(recipe.training.seed)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nlpctl import __version__, console
 from nlpctl.errors import EXIT_FAILED, EXIT_OK, EXIT_USER, NlpctlError, Problem, RunFailed, UserError
+from nlpctl.extras import require
 from nlpctl.files import staged_dir
 from nlpctl.models.ready_models import ReadyModel, ready_model
 from nlpctl.runtime.lock import take_lock
@@ -59,6 +60,7 @@ def _problems(output: str) -> list[Problem]:
 
 def make_ready(entry: ReadyModel, folder: Path) -> None:
     """Write the model folder of `entry` to `folder`, whole or not at all. Imports Paddle. UserError, RunFailed."""
+    require("paddle")
     if entry.convert_to is not None:
         from nlpctl.convert.convert_static import ConversionRequest, convert_static
 

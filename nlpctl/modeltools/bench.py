@@ -17,6 +17,7 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
+from nlpctl.inference.open_model import set_up_to_answer
 from nlpctl.inference.timed_process import LoadReport, TimedModel, TimedProcess, TimedRows, timing_conditions
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
@@ -26,7 +27,7 @@ from nlpctl.report.page import html_page
 from nlpctl.report.plots import bars
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.machine import physical_cores
-from nlpctl.runtime.process import ProcessSetup, set_up_process
+from nlpctl.runtime.process import ProcessSetup
 
 if TYPE_CHECKING:
     from nlpctl.engines.choice import Choice
@@ -267,7 +268,7 @@ def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, 
         return
     manifest = read_checked_manifest(folder)  # _subjects has compared the files
     check_export(recipe, manifest)
-    setup = _set_up(recipe)
+    setup = _set_up(recipe, str(folder))
     from nlpctl.engines.choice import runnable_here
 
     allowed = [
@@ -282,14 +283,15 @@ def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, 
         yield choice, [folder / name for name in choice.graph.files]
 
 
-def _set_up(recipe: Recipe) -> ProcessSetup:
+def _set_up(recipe: Recipe, source: str) -> ProcessSetup:
     """Of this process, which times nothing. Thread counts differ between candidates, and a process has only one."""
-    return set_up_process(dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=None)))
+    recipe = dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=None))
+    return set_up_to_answer(recipe, source)
 
 
 def _fetched(name: str, recipe: Recipe) -> Path:
     """The weights file of a model of PaddleNLP's hub, downloaded if it is not on this machine."""
-    _set_up(recipe)
+    _set_up(recipe, name)
     from nlpctl.models.hub import fetch
 
     return fetch(name).weights_file

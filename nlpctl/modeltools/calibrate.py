@@ -20,7 +20,7 @@ from nlpctl.data.training_data import groups_of, read_labelled_split
 from nlpctl.data.validate import refuse_columns
 from nlpctl.errors import Interrupted, Problem, UserError
 from nlpctl.files import write_json_atomic, writing
-from nlpctl.inference.open_model import find_model
+from nlpctl.inference.open_model import find_model, set_up_to_answer
 from nlpctl.inference.seen_rows import warn_of_trained_rows
 from nlpctl.layout import CALIBRATION, CONFIDENCE, ECE, MODEL, is_run
 from nlpctl.models.calibration import Calibration, write_calibration
@@ -30,7 +30,7 @@ from nlpctl.models.source import resolve_source
 from nlpctl.runs.report import renew_report
 from nlpctl.runs.run_files import sound_manifest, sound_metrics
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.process import ProcessSetup, set_up_process
+from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def calibrate(recipe: Recipe, split: str = "dev") -> Calibrated:
         hint = f"give it: nlpctl calibrate MODEL FILE, or @[data.{split}=FILE]"
         raise UserError(f"there is no {split} data", where=f"data.{split}", hint=hint)
     refuse_columns(recipe, (split,))
-    setup = set_up_process(recipe)
+    setup = set_up_to_answer(recipe, str(folder))
     with sigterm_interrupts():
         if source.kind == "export":
             calibration, metrics = _of_export(recipe, setup, folder, split)

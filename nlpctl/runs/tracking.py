@@ -28,12 +28,13 @@ from urllib.parse import urlsplit
 
 import nlpctl
 from nlpctl import console
-from nlpctl.config.checks import INSTALL_MLFLOW, MLFLOW
+from nlpctl.config.checks import MLFLOW
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.documents import Document, whole_content
 from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
+from nlpctl.extras import require
 from nlpctl.layout import CARD, INTERVALS
 from nlpctl.parent import SAFE_PATH
 from nlpctl.report.score_tables import without_counts
@@ -189,8 +190,7 @@ class _Sender:
     """Sends one run to one server."""
 
     def __init__(self, path: Path, uri: str):
-        if importlib.util.find_spec("mlflow") is None:
-            raise UserError("mlflow is not installed", hint=INSTALL_MLFLOW)
+        require("mlflow")
         for name, value in _CLIENT.items():
             os.environ.setdefault(name, value)
         self.path, self.uri, self.shown = path, uri, _without_password(uri)

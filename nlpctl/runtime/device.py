@@ -12,7 +12,8 @@ from pathlib import Path
 
 from nlpctl import console
 from nlpctl.errors import NeedsRestart, UserError
-from nlpctl.paddle_version import release_of
+from nlpctl.extras import not_installed
+from nlpctl.paddle_version import installed_paddle, release_of
 from nlpctl.parent import python_until_parent_ends
 from nlpctl.runtime.cuda import SEARCH_PATH, Capability, CudaCode, CudaLibraries, cuda_libraries, installed_code
 from nlpctl.runtime.versions import installed_version, pin
@@ -98,8 +99,7 @@ def paddle_wheel(probes: Probes | None = None) -> str:
             f"both {CPU_WHEEL} and {GPU_WHEEL} are installed; they overwrite each other's files",
             hint=f"for NVIDIA cards: {replace_paddle(GPU_WHEEL)}; without: {replace_paddle(CPU_WHEEL)}",
         )
-    hint = f"pip install '{pin(CPU_WHEEL)}', or for NVIDIA cards pip install '{pin(GPU_WHEEL)}'"
-    raise UserError("Paddle is not installed", hint=hint)
+    raise not_installed("paddle")
 
 
 def replace_paddle(wheel: str) -> str:
@@ -183,13 +183,18 @@ def _other_paddle(card: Capability, code: CudaCode | None) -> str:
 # -- the device of this process --------------------------------------------------------------
 
 
-def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = None) -> str:
+def choose_device(
+    wanted: str, cards: tuple[int, ...], probes: Probes | None = None, *, needs_paddle: bool = True
+) -> str:
     """ "gpu" or "cpu" for `runtime.device` ("auto", "gpu" or "cpu") and `runtime.devices` (card numbers).
 
     Raises UserError, saying why and what to do, when a GPU is asked for and none is usable, or when a card
     number does not exist; NeedsRestart if Paddle would not find the CUDA libraries from here. If "auto" takes the CPU
-    of a machine with cards, a warning says why.
+    of a machine with cards, a warning says why. `needs_paddle`: False for what ONNX Runtime may do on a CPU; "auto" is
+    "cpu" then where Paddle is not installed.
     """
+    if not needs_paddle and wanted == "auto" and not cards and installed_paddle() is None:
+        return "cpu"
     if wanted == "cpu":
         if cards:
             hint = "drop @[runtime.devices], or use @[runtime.device=gpu]"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from nlpctl.errors import UserError
+from nlpctl.extras import install
 from nlpctl.paddle_version import WHEELS
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
 from nlpctl.runtime.cuda import SEARCH_PATH, CudaLibraries
@@ -72,13 +73,14 @@ def run_checks() -> Iterator[Check]:
     """Yield every check in a fixed order, as soon as it and those before it are done; slow ones run in parallel."""
     # Each importing process takes half a gigabyte: no more of them than cores, and no more than four.
     with ThreadPoolExecutor(min(4, physical_cores())) as pool:
-        imports = [pool.submit(import_health, module) for module in IMPORTED]
-        zlib = pool.submit(zlib_order)
+        trained = trains(installed_version)
+        imports = [pool.submit(import_health, each) for each in IMPORTED if trained or each == "onnxruntime"]
+        imports += [pool.submit(zlib_order)] if trained else []
         yield python_version()
         yield paddle_package()
         yield from pinned_packages()
         yield from machine_checks()
-        for each in (*imports, zlib):
+        for each in imports:
             yield each.result()
     yield from device_checks()
 
@@ -103,7 +105,10 @@ def python_version(running: tuple[int, int] | None = None) -> Check:
 
 
 def paddle_package(probes: Probes | None = None) -> Check:
-    """Exactly one of the two Paddle packages must be installed."""
+    """Exactly one of the two Paddle packages, to train; none where exports are answered."""
+    if not trains((probes or Probes()).installed):
+        detail = f"none, so exports are answered and nothing is trained; {install('paddle')} brings it"
+        return Check("paddle package", "ok", detail)
     try:
         return Check("paddle package", "ok", paddle_wheel(probes))
     except UserError as error:
@@ -112,11 +117,10 @@ def paddle_package(probes: Probes | None = None) -> Check:
 
 
 def pinned_packages(installed: Callable[[str], str | None] = installed_version) -> list[Check]:
-    """One line per declared package; of the extras only those of the installed Paddle count."""
+    """One line per declared package of the core, and of what trains, where anything of that is installed."""
     checks = [paddle_version(name, version) for name in WHEELS if (version := installed(name))]
-    for pin in pins():
-        if pin.extra:
-            continue
+    wanted = {pin.package: pin for pin in pins() if pin.extra in ("", *(("train",) if trains(installed) else ()))}
+    for pin in wanted.values():
         version = installed(pin.package)
         if version is None:
             checks.append(Check(pin.package, "failure", f"not installed (needed: {pin})", f"pip install '{pin}'"))
@@ -125,6 +129,11 @@ def pinned_packages(installed: Callable[[str], str | None] = installed_version) 
         else:
             checks.append(Check(pin.package, "ok", f"{version} ({pin.bounds or 'any version'})"))
     return checks
+
+
+def trains(installed: Callable[[str], str | None]) -> bool:
+    """Whether Paddle or PaddleNLP is installed, so that the rest of what trains should be."""
+    return any(installed(package) is not None for package in (*WHEELS, "paddlenlp"))
 
 
 def paddle_version(wheel: str, version: str) -> Check:
@@ -250,7 +259,7 @@ def device_checks(probes: Probes | None = None) -> list[Check]:
     try:
         wheel, report = paddle_wheel(probes), usable_gpu(probes)
         libraries = CudaLibraries({}, {}) if wheel == CPU_WHEEL else needed_libraries(probes)
-    except UserError:  # no Paddle, or two: another check reports it
+    except UserError:  # no Paddle, or two, which another check reports
         return []
     checks = [device(wheel, report)]
     if libraries.loaded:

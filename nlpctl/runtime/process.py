@@ -49,7 +49,7 @@ from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import Problem, UserError
 from nlpctl.paddle_version import OLD_FORMAT, installed_paddle, release
 from nlpctl.runtime.cache import usable_cache_folder
-from nlpctl.runtime.device import choose_device, visible_devices
+from nlpctl.runtime.device import choose_device, paddle_wheel, visible_devices
 from nlpctl.runtime.machine import CpuInfo, cpu_info, physical_cores
 from nlpctl.runtime.ranks import is_child, local_size, rank, world_size
 from nlpctl.runtime.versions import require_known_paddle
@@ -111,17 +111,19 @@ def one_process(runtime: RuntimeSection) -> RuntimeSection:
     return dataclasses.replace(runtime, devices=cards, nproc=1)
 
 
-def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
+def prepare_process(runtime: RuntimeSection, seed: int, *, needs_paddle: bool = True) -> ProcessSetup:
     """Apply the recipe's runtime settings. Call it before anything imports Paddle.
 
     In a process that is already set up nothing changes, e.g. if Python code calls several commands. Raises UserError
-    for a Paddle that nlpctl was never tried with, for settings that this machine does not support, and, if Paddle is
-    already imported, for explicit settings that are not in effect.
+    where there is no Paddle and `needs_paddle`, for a Paddle that nlpctl was never tried with, for settings that this
+    machine does not support, and, if Paddle is already imported, for explicit settings that are not in effect.
     """
+    if needs_paddle:
+        paddle_wheel()
     require_known_paddle(installed_paddle(), anyway=runtime.any_paddle)
     _require_old_format(runtime.flags, os.environ)
     cards = () if is_child() else runtime.devices  # a rank takes the card that its variables name
-    device = choose_device(runtime.device, cards)
+    device = choose_device(runtime.device, cards, needs_paddle=needs_paddle)
     settings = plan_environment(runtime, device, seed, os.environ, cpu_info(), physical_cores())
     if "paddle" in sys.modules:
         _require_in_effect(settings)

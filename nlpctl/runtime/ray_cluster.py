@@ -20,6 +20,7 @@ import nlpctl
 from nlpctl import spelling
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import NeedsRestart, NlpctlError, RunFailed, UserError
+from nlpctl.extras import install
 from nlpctl.names import counted
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.worker import (
@@ -35,7 +36,6 @@ from nlpctl.runtime.worker import (
     value_of,
 )
 
-INSTALL = "pip install 'nlpctl[cluster]'"
 OLDEST, NEWEST = (2, 40), (2, 99)  # releases of Ray; the extra in pyproject.toml asks for the same
 _ADDRESS = re.compile(r"auto|(ray://)?[\w.\-\[\]:]+:\d+")
 _ROOM_SECONDS = 20.0  # for a node to start a worker, which imports nlpctl; then another worker takes the job
@@ -394,7 +394,7 @@ def ray_cluster(address: str) -> Iterator[RayCluster]:
     try:
         import ray
     except ImportError:
-        raise UserError("Ray is not installed", _FLAG, f"{INSTALL}, on every node") from None
+        raise UserError("Ray is not installed", _FLAG, f"{install('ray')}, on every node") from None
     _refuse_release(ray.__version__)
     _refuse_unreachable(address)
     try:
@@ -431,4 +431,4 @@ def _refuse_release(version: str) -> None:
     found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if not OLDEST <= found <= NEWEST:
         message = f"Ray {version} is installed; nlpctl knows {'.'.join(map(str, OLDEST))} and later of Ray 2"
-        raise UserError(message, _FLAG, f"{INSTALL}, on every node")
+        raise UserError(message, _FLAG, f"{install('ray')}, on every node")

@@ -38,7 +38,7 @@ class Pin:
 
     package: str
     bounds: str
-    extra: str  # "" for what every installation needs
+    extra: str  # "" for the core, "train" for what everything that trains needs
 
     def allows(self, version: str) -> bool:
         """Whether `version` is within the bounds; release numbers only (Paddle's 2.6.2.post118 counts as 2.6.2)."""
@@ -49,12 +49,15 @@ class Pin:
 
 
 def pins() -> tuple[Pin, ...]:
-    """Every requirement of nlpctl, extras included, read from its metadata or from the checkout's pyproject.toml."""
-    return tuple(_parse_requirement(text) for text in _requirements())
+    """Every requirement of nlpctl, extras included, read from its metadata or from the checkout's pyproject.toml.
+
+    An extra that includes another one names nlpctl itself, which is left out here.
+    """
+    return tuple(each for text in _requirements() if (each := _parse_requirement(text)).package != "nlpctl")
 
 
 def pin(package: str) -> Pin:
-    """The pin of `package`. Raises KeyError for a package that nlpctl does not require."""
+    """The first pin of `package`. Raises KeyError for a package that nlpctl does not require."""
     for each in pins():
         if each.package == package:
             return each

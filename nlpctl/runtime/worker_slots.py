@@ -23,7 +23,7 @@ from nlpctl.runtime.worker import RemoteProcess, Worker
 
 def shares(runtime: RuntimeSection, workers: int) -> list[RuntimeSection]:
     """The runtime section of each of `workers` processes: its share of the cores, or its card, in turns."""
-    if choose_device(runtime.device, runtime.devices) == "gpu":
+    if choose_device(runtime.device, runtime.devices, needs_paddle=False) == "gpu":  # some answer an export
         cards = runtime.devices or tuple(range(usable_gpu().count))
         own_cards = [cards[number % len(cards)] for number in range(workers)]
         return [dataclasses.replace(runtime, device="gpu", devices=(card,)) for card in own_cards]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import logging
 import os
 import re
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.errors import UserError
+from nlpctl.extras import require
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.serve.settings import ServeSettings
 from nlpctl.serve.starting import bound_socket, url
@@ -31,8 +31,7 @@ def show_board(folder: Path, host: str, port: int) -> None:
 
     UserError if VisualDL is not installed, there are no curves, or the address is not available.
     """
-    if importlib.util.find_spec("visualdl") is None:
-        raise UserError("VisualDL is not installed", hint="pip install visualdl")
+    require("visualdl")
     _require_curves(folder)
     with bound_socket(ServeSettings(host=host, port=port)) as listening:
         with contextlib.redirect_stdout(sys.stderr):

@@ -140,7 +140,7 @@ def test_a_build_of_paddle_3_finds_its_libraries_itself():
 
 
 def test_paddle_missing_or_twice():
-    with pytest.raises(UserError, match=r"Paddle is not installed\n  -> pip install 'paddlepaddle==2.6.2'"):
+    with pytest.raises(UserError, match=r"Paddle is not installed\n  -> pip install 'nlpctl\[cpu\]'"):
         paddle_wheel(machine())
     with pytest.raises(UserError, match="both paddlepaddle and paddlepaddle-gpu"):
         paddle_wheel(machine("paddlepaddle", "paddlepaddle-gpu"))

@@ -17,7 +17,7 @@ from nlpctl.runtime.versions import Pin, installed_version, pin, pins, require_k
 
 def test_pins_of_the_checkout():
     declared = pins()
-    assert Pin("paddlenlp", "==2.8.1", "") in declared
+    assert Pin("paddlenlp", "==2.8.1", "train") in declared
     paddles = {each.extra: each for each in declared if each.package in WHEELS}
     assert paddles["cpu"] == pin("paddlepaddle") == Pin("paddlepaddle", "==2.6.2", "cpu")
     assert paddles["gpu"] == Pin("paddlepaddle-gpu", "==2.6.2", "gpu")

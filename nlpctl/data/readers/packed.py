@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from nlpctl.errors import UserError
+from nlpctl.extras import require
 
 PACKED = {".gz": "gzip", ".zst": "zstd"}  # ending -> the name of its compression
 
@@ -38,6 +39,7 @@ def unpacked(stream: BinaryIO, kind: str) -> Iterator[BinaryIO]:
         with gzip.GzipFile(fileobj=stream) as plain:
             yield cast(BinaryIO, plain)
         return
+    require("pyarrow")
     import pyarrow  # late: half a second
 
     # Its streams know neither read1 nor readline.

@@ -9,6 +9,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from nlpctl.extras import require
+
 _JOINER = "\u200d"  # zero width joiner: makes one picture of several emoji
 
 # Ideographs; kana and Hangul are written in words and stay together, as in BERT's tokenizers.
@@ -124,6 +126,7 @@ def load_jieba(kept_whole: tuple[str, ...] = ()) -> Any:
 
     `kept_whole`: words that it keeps whole besides those of its dictionary.
     """
+    require("jieba")
     import jieba
 
     # Its loading messages would go to stderr, between progress bars.
