@@ -6,18 +6,19 @@ import copy
 import errno
 import os
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import paddle
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.extras import install
 from nlpctl.files import staged_file
-from nlpctl.graphs.onnx_graph import read_graph
+from nlpctl.graphs.onnx_graph import name_nodes, read_graph, read_names
 from nlpctl.graphs.onnx_process import CANNOT_WRITE
 from nlpctl.models.networks.bigru import BiGRUForTokenClassification
 from nlpctl.runtime.versions import installed_version
@@ -73,6 +74,7 @@ _LOAD = "import sys, onnxruntime; onnxruntime.InferenceSession(sys.argv[1], prov
 
 def write_fp16(fp32: Path, out: Path) -> None:
     """Write weights and activations in fp16. Inputs and outputs keep their types; constants beyond 65,504 become that.
+    The angles of rotary positions stay in fp32: in fp16 no odd number follows 2,048.
 
     UserError if `fp32` is not an ONNX graph, RunFailed if ONNX Runtime cannot load the new one. `out` is written
     atomically.
@@ -82,7 +84,8 @@ def write_fp16(fp32: Path, out: Path) -> None:
     constants = {tensor.name for tensor in model.graph.initializer}
     # The converter would define an output that is a constant (the transitions of a CRF) twice.
     _replace(model.graph.output, [each for each in outputs if each.name not in constants])
-    model = convert_float_to_float16(model, keep_io_types=True)
+    model = convert_float_to_float16(model, keep_io_types=True, node_block_list=_angles(model.graph))
+    _drop_roundings(model.graph)
     _replace(model.graph.output, outputs)
     with staged_file(out) as stream:
         stream.write(model.SerializeToString())
@@ -92,7 +95,36 @@ def write_fp16(fp32: Path, out: Path) -> None:
         raise RunFailed(f"ONNX Runtime cannot load the fp16 graph ({how_ended(loaded.code)})", hint="use it in fp32")
 
 
-def _replace(field: Any, values: Iterable[Any]) -> None:
+def _angles(graph: onnx.GraphProto) -> list[str]:
+    """The names of the nodes that compute sines and cosines, and of those that these begin with."""
+    name_nodes(graph)
+    made_by = {name: node for node in graph.node for name in node.output}
+    found: dict[str, onnx.NodeProto] = {}
+    waiting = [node for node in graph.node if node.op_type in ("Cos", "Sin")]
+    while waiting:
+        node = waiting.pop()
+        if node.name not in found:
+            found[node.name] = node
+            waiting += [made_by[name] for name in node.input if name in made_by]
+    return list(found)
+
+
+def _drop_roundings(graph: onnx.GraphProto) -> None:
+    """Between two nodes that it leaves in fp32 the converter rounds to fp16: take these casts out."""
+    rounded = {node.output[0]: node.input[0] for node in graph.node if node.name.endswith("_cast_to_fp16_node")}
+    exact = {
+        node.output[0]: rounded[node.input[0]]
+        for node in graph.node
+        if node.name.endswith("_cast_to_fp32_node") and node.input[0] in rounded
+    }
+    for node in graph.node:
+        node.input[:] = [exact.get(name, name) for name in node.input]
+    for casts in (exact, rounded):
+        unread = casts.keys() - read_names(graph) - {output.name for output in graph.output}
+        _replace(graph.node, [node for node in graph.node if node.output[0] not in unread])
+
+
+def _replace(field: Any, values: Sequence[Any]) -> None:
     del field[:]
     field.extend(values)
 

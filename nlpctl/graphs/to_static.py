@@ -44,7 +44,7 @@ def write_paddle_graph(
     traced = user_layer(network)
     specs = static_inputs(traced, batch)
     try:
-        with warnings.catch_warnings(), first_token_only(network):
+        with warnings.catch_warnings(), first_token_only(network), _biases(network):
             warnings.simplefilter("ignore")  # names that operators of Paddle's own layers use
             static = paddle.jit.to_static(traced, input_spec=specs, full_graph=True)
             paddle.jit.save(static, str(prefix))
@@ -62,6 +62,22 @@ def write_paddle_graph(
     program, parameters = (prefix.with_name(name) for name in paddle_files(prefix.name))
     refuse_cut_parameters(program, parameters)
     return name_outputs(program, outputs)
+
+
+@contextlib.contextmanager
+def _biases(network: paddle.nn.Layer) -> Iterator[None]:
+    """Inside, linear layers without a bias have one of zeros.
+
+    Paddle Inference only makes a product with a bias its operator `fc`, which alone is computed in int8.
+    """
+    plain = [layer for layer in network.sublayers() if isinstance(layer, nn.Linear) and layer.bias is None]
+    try:
+        for layer in plain:
+            layer.bias = layer.create_parameter([layer.weight.shape[1]], is_bias=True)
+        yield
+    finally:
+        for layer in plain:
+            layer.bias = None
 
 
 def refuse_cut_parameters(program: Path, parameters: Path) -> None:

@@ -164,7 +164,7 @@ class ZeroMissingGradients(TrainerCallback):
 
 
 def _layer_rates(network: Any, trained: Iterable[str], decay: float | None) -> dict[str, float]:
-    """Name -> share of the learning rate: decay ** (number of layers above), 1 for head and pooler."""
+    """Name -> share of the learning rate: decay ** (number of layers above), 1 for head, pooler and a last norm."""
     if decay is None:
         return dict.fromkeys(trained, 1.0)
     prefix = f"{network.base_model_prefix}."
@@ -179,7 +179,7 @@ def _layer_rates(network: Any, trained: Iterable[str], decay: float | None) -> d
     top = max(layers.values()) + 1
     rates = {}
     for name in trained:
-        is_top = not name.startswith(prefix) or name.startswith(f"{prefix}pooler.")
+        is_top = not name.startswith(prefix) or name.startswith((f"{prefix}pooler.", f"{prefix}encoder.norm."))
         above = 0 if is_top else top - layers.get(name, -1)
         rates[name] = decay**above
     return rates

@@ -12,11 +12,13 @@ import paddle
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.config.schema import ModelSection
+from nlpctl.config.schema import ModelSection, OptimizerSection
 from nlpctl.engines.paddle_inference import PaddlePredictor
 from nlpctl.errors import UserError
 from nlpctl.graphs.graph_files import paddle_files
-from nlpctl.graphs.onnx import write_onnx_graph
+from nlpctl.graphs.onnx import write_fp16, write_onnx_graph
+from nlpctl.graphs.onnx_quantize import quantize_dynamic, quantize_static
+from nlpctl.graphs.ptq import quantize
 from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.models.families import Head, family_by_type
@@ -27,6 +29,7 @@ from nlpctl.models.networks.modernbert import GLOBAL, LOCAL
 from nlpctl.models.pruned import Kept, encoder_layers, keep_layers, prune
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.training.fast_cpu import fast_cpu
+from nlpctl.training.optimizer import settings
 
 RECORDED = Path(__file__).parent / "encoders" / "modernbert"
 LABELS = ("neg", "mid", "pos")
@@ -36,15 +39,8 @@ PAD = 3
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """The recorded network. Its ids are given here, so any vocabulary of its size will do."""
-    copy = tmp_path / "modernbert"
-    copy.mkdir()
-    for name in ("config.json", "model.safetensors"):
-        shutil.copy(RECORDED / name, copy / name)
-    words = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", *(f"w{index}" for index in range(5, 500))]
-    (copy / "vocab.txt").write_text("\n".join(words) + "\n")
-    (copy / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
-    return copy
+    """A copy of the recorded network, to be changed at will."""
+    return Path(shutil.copytree(RECORDED, tmp_path / "modernbert", ignore=shutil.ignore_patterns("*.npz")))
 
 
 def load(folder, head=CLASSIFIER, labels=LABELS, **config):
@@ -205,6 +201,16 @@ def test_fewer_layers_of_a_recipe(folder):
     np.testing.assert_array_equal(cut(ids).numpy(), cut.encoder.norm(every[2]).numpy())
 
 
+def test_learning_rates_by_layer(folder):
+    found = settings(load(folder).network, OptimizerSection(layer_decay=0.5), 1.0, 0.01)
+    rates = {name: setting.learning_rate for name, setting in found.items()}
+    assert rates["classifier.weight"] == rates["head.dense.weight"] == rates["modernbert.encoder.norm.weight"] == 1
+    assert rates["modernbert.encoder.layers.3.gate.weight"] == 1 / 2
+    assert rates["modernbert.encoder.layers.0.linear1.weight"] == 1 / 16
+    assert rates["modernbert.embeddings.layer_norm.weight"] == 1 / 32
+    assert found["modernbert.encoder.norm.weight"].weight_decay == 0
+
+
 def saved(model, folder):
     save_model_folder(folder, model.network, model.tokenizer, make_card(load_recipe("quickstart"), model.labels))
     again = load_trained(folder, CLASSIFIER)
@@ -238,23 +244,69 @@ def test_it_is_trained_to_the_same_weights_by_the_faster_functions(folder, tmp_p
         np.testing.assert_allclose(found[name], expected[name], atol=2e-4, err_msg=name)
 
 
-def test_graphs_of_it_take_any_length(folder, tmp_path):
-    """Window and positions are computed from the length of a batch."""
+@pytest.fixture
+def exported(folder, tmp_path):
+    """The network, and its graphs model.pdmodel and model.onnx in the folder."""
     network = load(folder).network
-    example = {"input_ids": some(2, 7)}
-    write_paddle_graph(network, example, ("logits",), tmp_path / "model")
+    write_paddle_graph(network, {"input_ids": some(2, 7)}, ("logits",), tmp_path / "model")
     write_onnx_graph(tmp_path / "model", tmp_path / "model.onnx", PAD)
-    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
-    graph = Graph("paddle", "fp32", paddle_files("model"))
+    return network, tmp_path
+
+
+def by_onnx_runtime(file, ids):
+    return onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"]).run(None, {"input_ids": ids})[0]
+
+
+def paddle_engine(folder, stem, precision):
+    graph = Graph("paddle", precision, paddle_files(stem))
     inputs = (TensorSpec("input_ids", "int64", (None, None)),)
     outputs = (TensorSpec("logits", "float32", (None, len(LABELS))),)
     manifest = ExportManifest("sequence_classification", inputs, outputs, 80, (graph,), 0, "", {})
-    engine = PaddlePredictor(tmp_path, manifest, graph, "fp32", ProcessSetup("cpu", threads=1, rank=0, world_size=1))
+    return PaddlePredictor(folder, manifest, graph, precision, ProcessSetup("cpu", threads=1, rank=0, world_size=1))
+
+
+def test_graphs_of_it_take_any_length(exported):
+    """Window and positions are computed from the length of a batch."""
+    network, folder = exported
+    engine = paddle_engine(folder, "model", "fp32")
     for rows, length in ((1, 1), (3, 70)):
-        batch = {"input_ids": some(rows, length)}
-        expected = network(paddle.to_tensor(batch["input_ids"])).numpy()
-        np.testing.assert_allclose(session.run(None, batch)[0], expected, atol=1e-5)
-        np.testing.assert_allclose(engine.outputs(batch)[0], expected, atol=1e-5)
+        ids = some(rows, length)
+        expected = network(paddle.to_tensor(ids)).numpy()
+        np.testing.assert_allclose(by_onnx_runtime(folder / "model.onnx", ids), expected, atol=1e-5)
+        np.testing.assert_allclose(engine.outputs({"input_ids": ids})[0], expected, atol=1e-5)
+    assert all(layer.bias is None for layer in network.sublayers() if type(layer) is paddle.nn.Linear and layer is not
+               network.classifier)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_positions_are_exact_in_16_bits(exported):
+    """In fp16 no odd number follows 2,048: angles must not be rounded, nor the distances of a window."""
+    network, folder = exported
+    write_fp16(folder / "model.onnx", folder / "fp16.onnx")
+    for length in (30, 3000):
+        ids = some(1, length)
+        expected = network(paddle.to_tensor(ids)).numpy()
+        found = by_onnx_runtime(folder / "fp16.onnx", ids)
+        assert 0 < np.abs(found - expected).max() < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("native_int8")
+def test_int8_graphs(exported):
+    """Every product with a weight but the last, though none has a bias."""
+    network, folder = exported
+    batches = [{"input_ids": some(8, 30, seed)} for seed in range(1, 9)]
+    assert len(quantize(folder / "model", folder / "ptq", batches)) == 4 * 7 + 1
+    ids = some(64, 20, 100)
+    expected = network(paddle.to_tensor(ids)).numpy()
+    engine = paddle_engine(folder, "ptq", "int8")
+    quantize_dynamic(folder / "model.onnx", folder / "dynamic.onnx")
+    quantize_static(folder / "model.onnx", folder / "static.onnx", batches)
+    found = [engine.outputs({"input_ids": ids})[0]]
+    found += [by_onnx_runtime(folder / f"{name}.onnx", ids) for name in ("dynamic", "static")]
+    for each in found:
+        assert np.abs(each - expected).max() > 1e-4
+        assert (each.argmax(1) == expected.argmax(1)).mean() > 0.85
 
 
 def test_another_task_needs_another_head():

@@ -300,13 +300,15 @@ class ModernBertModel(ModernBertPretrainedModel):
     def _views(self, real: paddle.Tensor) -> dict[str, View]:
         """By the kind of a layer, for any length; `real` float32 [batch, length]."""
         padding = ((1.0 - real) * _BLOCKED).unsqueeze([1, 2])
-        places = paddle.arange(real.shape[1], dtype="float32")
-        far = (paddle.abs(places.unsqueeze(0) - places.unsqueeze(1)) > self.window).astype("float32")
+        places = paddle.arange(real.shape[1])  # whole numbers, which no conversion of a graph rounds
+        apart = places.unsqueeze(0) - places.unsqueeze(1)
+        # Not abs: Paddle Inference fuses it with the subtraction before it, and fails on whole numbers.
+        far = (apart * apart > self.window**2).astype("float32")
         masks = {GLOBAL: padding, LOCAL: padding + far.unsqueeze([0, 1]) * _BLOCKED}
         views = {}
         with paddle.amp.auto_cast(enable=False):  # bfloat16 has no number between 256 and 258
             for kind in (GLOBAL, LOCAL):
-                angles = places.reshape([1, -1, 1, 1]) * paddle.to_tensor(self.rates[kind])
+                angles = places.astype("float32").reshape([1, -1, 1, 1]) * paddle.to_tensor(self.rates[kind])
                 views[kind] = View(masks[kind], paddle.cos(angles), paddle.sin(angles))
         return views
 
