@@ -13,14 +13,17 @@ from made_runs import make_run
 from nlpctl.compress.networks.prune_embeddings import _spelling, check, prune_vocabulary, used_ids, with_words
 from nlpctl.compress.networks.training import load_source, read_data
 from nlpctl.config.load import load_recipe
+from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.models.folder import read_card
+from nlpctl.models.load import load_to_train
 from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import make_task
 from nlpctl.training.train import train
+from tests.helpers.library_tokenizers import bytes_bpe, encoder, unigram
 
 ROWS = [("the room was clean", "x"), ("the bed was dirty", "y"), ("the staff view", "z"), ("very good", "x")]
 
@@ -112,6 +115,30 @@ def test_added_words_stay(few_words):
     small = with_words(model, ids, task, source)
     assert small.tokenizer.get_added_vocab().keys() == model.tokenizer.get_added_vocab().keys()
     assert len(small.tokenizer) == small.network.config.vocab_size < len(model.tokenizer)
+    for one, other in zip(outputs(model, texts), outputs(small, texts), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("kind", [unigram, bytes_bpe])
+def test_pieces_of_a_tokenizer_json(kind, tmp_path):
+    """Of a vocabulary of many languages most pieces are of no use: the rows of the others move, also the padding's."""
+    folder = encoder(tmp_path / "encoder", kind())
+    (tmp_path / "rows.jsonl").write_text('{"text": "the quick fox", "label": "x"}\n{"text": "酒店", "label": "y"}\n')
+    values = {
+        "task": "sequence_classification",
+        "model": {"name_or_path": str(folder)},
+        "data": {"train": str(tmp_path / "rows.jsonl"), "max_seq_length": 24},
+    }
+    (tmp_path / "recipe.yaml").write_text(json.dumps(values))
+    recipe = load_recipe(str(tmp_path / "recipe.yaml"))
+    task = make_task(recipe, LabelSet(("x", "y")))
+    model = load_to_train(recipe.model, task.head(recipe), task.labels.names, vocabulary_texts=None)
+    texts = ["the quick fox", "酒店"]
+    read = build_encoder(model.tokenizer, "auto")
+    ids = {index for each in read.encode(texts, None, 24) for index in each.input_ids}
+    small = with_words(model, ids, task, str(folder))
+    assert len(small.tokenizer) == small.network.config.vocab_size < len(model.tokenizer)
+    assert small.network.config.pad_token_id == small.tokenizer.pad_token_id
     for one, other in zip(outputs(model, texts), outputs(small, texts), strict=True):
         assert one.tobytes() == other.tobytes()
 

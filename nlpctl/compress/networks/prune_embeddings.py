@@ -44,6 +44,7 @@ from nlpctl.tasks.base import Task, make_task, task_class
 KEY = "compression.prune_embeddings"
 _IDS = ("input_ids", "pair_ids", "negative_ids")  # of a batch
 _BATCH, _AT_ONCE = 64, 4096
+WORD_BEGINS = ("Ġ", "▁")  # how tokenizers write the blank before a word
 _WORD_FILE, _ADDED_FILE = "vocab.txt", "added_tokens.json"
 
 
@@ -106,11 +107,14 @@ def with_words(model: LoadedModel, used: Collection[int], task: Task, source: st
     words = _words(tokenizer, source)
     needed = set(used) | special_ids(tokenizer) | {tokenizer.unk_token_id} | _spelling(words)
     kept = [index for index in range(len(words)) if index in needed]
-    if isinstance(tokenizer, UnitTokenizer):
+    rows = [*kept, *range(len(words), len(tokenizer))]  # added tokens stay
+    small: Any
+    if isinstance(tokenizer, LibraryTokenizer):
+        small, rows = tokenizer.reduced(needed)
+    elif isinstance(tokenizer, UnitTokenizer):
         small = UnitTokenizer([words[index] for index in kept], tokenizer.settings)
     else:
         small = _rewritten(tokenizer, words, kept, source)
-    rows = [*kept, *range(len(words), len(tokenizer))]  # added tokens stay
     console.note(f"{len(rows):,} of {len(tokenizer):,} vocabulary entries kept: of training texts, letters, marks")
     if len(rows) == len(tokenizer):
         console.warn("the training texts use the whole vocabulary: prune_embeddings has no effect")
@@ -122,10 +126,12 @@ def with_words(model: LoadedModel, used: Collection[int], task: Task, source: st
 
 
 def _words(tokenizer: Any, source: str) -> list[str]:
-    """The entries of vocab.txt in the order of their ids."""
+    """The entries of the vocabulary in the order of their ids."""
     if isinstance(tokenizer, UnitTokenizer):
         return list(tokenizer.vocabulary)
-    if isinstance(tokenizer, LibraryTokenizer) or list(tokenizer.resource_files_names.values()) != [_WORD_FILE]:
+    if isinstance(tokenizer, LibraryTokenizer):
+        return tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    if list(tokenizer.resource_files_names.values()) != [_WORD_FILE]:
         message = f"{type(tokenizer).__name__} builds words from pieces, so none can be dropped"
         raise UserError(message, source, "leave prune_embeddings out")
     words = tokenizer.convert_ids_to_tokens(list(range(tokenizer.vocab_size)))
@@ -139,7 +145,7 @@ def _spelling(words: Sequence[str]) -> set[int]:
 
     Excluded are ideographs and Hangul syllables: there are thousands.
     """
-    forms = [word.removeprefix("##") if word != "##" else word for word in words]
+    forms = [word.removeprefix("##").lstrip("".join(WORD_BEGINS)) or word for word in words]
     return {i for i, form in enumerate(forms) if len(form) == 1 and not is_ideograph(form) and not _is_hangul(form)}
 
 

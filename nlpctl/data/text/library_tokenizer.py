@@ -12,7 +12,7 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ _NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 _USUAL = {"unk": ("[UNK]", "<unk>"), "pad": ("[PAD]", "<pad>"), "mask": ("[MASK]", "<mask>")}
 # The classes of Transformers whose networks get no token types, whatever the template says.
 _WITHOUT_TYPES = ("XLMRoberta", "Roberta", "Camembert", "MPNet", "DistilBert", "Longformer", "GPT2")
+_BYTE = re.compile("<0x[0-9A-F]{2}>")  # what byte fallback calls a byte
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _TRIAL = "a b 1, 中国e\u0301!"  # shows before the work what the library cannot do
 _A, _B = "a", "b"  # the texts of a row of which the template is read
@@ -94,9 +95,6 @@ class LibraryTokenizer:
         self._library = _library(content, {self._ids[token]: token for token in self.all_special_tokens}, file)
         with silent_stderr:  # a panic of the library prints a trace
             self.split(_TRIAL)
-        for entry in _added(content):
-            if entry["content"] not in self.all_special_tokens:
-                self._require_id(entry["content"], entry["id"], file)
 
     def _special_names(self, model: Mapping[str, Any], ends: Sequence[int]) -> dict[str, str]:
         """pad, unk and so on to their tokens, as far as the vocabulary has them. UserError if there is no pad token."""
@@ -120,12 +118,6 @@ class LibraryTokenizer:
         # A vocabulary of bytes knows every text; the unknown token then stands for a text of which nothing is left.
         named.setdefault("unk", named.get("mask", named["pad"]))
         return named
-
-    def _require_id(self, token: str, id: int, file: str) -> None:
-        given = self._library.token_to_id(token)
-        if given != id:
-            message = f"the added token {token!r} has the id {id} in the file, but {given} for the tokenizers library"
-            raise UserError(message, file, _AGAIN)
 
     # -- tokens and ids ----------------------------------------------------------------------
 
@@ -262,6 +254,52 @@ class LibraryTokenizer:
             message = f"the ids of new tokens would not be {expected.start} and the next ones: the vocabulary has gaps"
             raise UserError(message, f"{self._where}/{TOKENIZER}", "leave model.add_tokens out")
         return LibraryTokenizer(library.to_str(), self.init_kwargs, self._where)
+
+    def reduced(self, wanted: Collection[int]) -> tuple[LibraryTokenizer, list[int]]:
+        """A tokenizer with the pieces `wanted` and what they need, and for each of its ids the one that it had.
+
+        Texts that are read as nothing but these are read so again. UserError if the model is neither Unigram nor BPE.
+        """
+        content = _parsed(self._text, self._where)
+        model = dict(content["model"])
+        if model["type"] not in ("Unigram", "BPE"):
+            message = f"no piece of a {model['type']} tokenizer can be dropped"
+            raise UserError(message, f"{self._where}/{TOKENIZER}", "leave prune_embeddings out")
+        added = {entry["id"] for entry in _added(content)}
+        kept = {*wanted, *added, *self.all_special_ids} & self._tokens.keys()
+        kept |= {id for id, token in self._tokens.items() if _BYTE.fullmatch(token)}
+        if model["type"] == "Unigram":
+            # What no piece has costs ten more than the worst piece: with that one it costs what it did.
+            kept.add(min(range(len(model["vocab"])), key=lambda id: model["vocab"][id][1]))
+            own = range(len(model["vocab"]))
+        else:
+            merges = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
+            parts: dict[str, list[list[str]]] = {}
+            for one, other in merges:
+                parts.setdefault(one + other, []).append([one, other])
+            # A merge that led to a kept piece stays, and so do the pieces that it joins.
+            waiting = [self._tokens[id] for id in kept]
+            while waiting:
+                for pair in parts.pop(waiting.pop(), ()):
+                    waiting += pair
+                    kept |= {model["vocab"][piece] for piece in pair}
+            names = {self._tokens[id] for id in kept}
+            model["merges"] = [pair for pair in merges if "".join(pair) in names]
+            own = model["vocab"].values()
+        # Added tokens that are no pieces stand behind these.
+        behind = added - set(own)
+        rows = [*sorted(kept - behind), *sorted(behind)]
+        places = {old: new for new, old in enumerate(rows)}
+        if model["type"] == "Unigram":
+            model["vocab"] = [model["vocab"][id] for id in sorted(kept - behind)]
+            model["unk_id"] = places.get(model.get("unk_id"))
+        else:
+            model["vocab"] = {piece: places[id] for piece, id in model["vocab"].items() if id in places}
+        content["model"] = model
+        content["added_tokens"] = [{**entry, "id": places[entry["id"]]} for entry in _added(content)]
+        content["post_processor"] = _renumbered(content.get("post_processor"), places)
+        small = LibraryTokenizer(json.dumps(content, ensure_ascii=False), self.init_kwargs, self._where, content)
+        return small, rows
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write tokenizer.json and tokenizer_config.json into `folder`."""
@@ -530,13 +568,20 @@ def _library(content: Mapping[str, Any], hidden: Mapping[int, str], file: str) -
             pieces = [(names.get(piece, piece), _finite(score)) for piece, score in model["vocab"]]
             library.model = Unigram(pieces, model.get("unk_id"), model.get("byte_fallback") is True)
             library.add_tokens([_added_token(entry) for entry in added])
-            return library
-        model["vocab"] = {names.get(token, token): id for token, id in model["vocab"].items()}
-        if model.get("unk_token") in names:
-            model["unk_token"] = names[model["unk_token"]]
-        if "dropout" in model:
-            model["dropout"] = None  # a text has one reading
-        return Tokenizer.from_str(json.dumps({**bare, "model": model, "added_tokens": added}, ensure_ascii=False))
+        else:
+            model["vocab"] = {names.get(token, token): id for token, id in model["vocab"].items()}
+            if model.get("unk_token") in names:
+                model["unk_token"] = names[model["unk_token"]]
+            if "dropout" in model:
+                model["dropout"] = None  # a text has one reading
+            whole = {**bare, "model": model, "added_tokens": added}
+            library = Tokenizer.from_str(json.dumps(whole, ensure_ascii=False))
+    for entry, theirs in zip(_added(content), added, strict=True):
+        given = library.token_to_id(theirs["content"])
+        if given != entry["id"]:
+            message = f"the added token {entry['content']!r} has the id {entry['id']}, but the library gives it {given}"
+            raise UserError(message, file, _AGAIN)
+    return library
 
 
 def _finite(score: Any) -> float:
@@ -593,6 +638,21 @@ def _flat(part: Any) -> Iterator[Mapping[str, Any]]:
                 yield from _flat(each)
         else:
             yield part
+
+
+def _renumbered(part: Any, places: Mapping[int, int]) -> Any:
+    """A post-processor with other ids of its special tokens."""
+    if isinstance(part, list):
+        return [_renumbered(each, places) for each in part]
+    if not isinstance(part, dict):
+        return part
+    changed = {name: _renumbered(value, places) for name, value in part.items()}
+    if isinstance(part.get("ids"), list):
+        changed["ids"] = [places[id] for id in part["ids"]]
+    for name in ("cls", "sep"):  # of BERT's and RoBERTa's
+        if isinstance(part.get(name), list):
+            changed[name] = [part[name][0], places[part[name][1]]]
+    return changed
 
 
 def _without_prefix(part: Any) -> Any:

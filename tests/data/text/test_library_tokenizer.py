@@ -175,6 +175,24 @@ def test_encoding_starts_no_threads(made):
     assert len(os.listdir("/proc/self/task")) == before
 
 
+@pytest.mark.parametrize("kind", [unigram, bytes_bpe, fallback_bpe])
+def test_without_the_pieces_that_no_text_has(kind, tmp_path):
+    """Texts that have the others are read as before, added tokens and all; other texts from smaller pieces."""
+    tokenizer = read_library_tokenizer(written(tmp_path, kind())).with_tokens(["格利泽", "fox trot"])
+    texts = [CORPUS[0], "a fox trot, the 酒店 格利泽", "quick bed"]
+    wanted = {id for text in texts for id in tokenizer.ids(text)}
+    small, rows = tokenizer.reduced(wanted)
+    assert len(small) == len(rows) < len(tokenizer) and wanted < set(rows)
+    assert small.convert_ids_to_tokens(range(len(small))) == tokenizer.convert_ids_to_tokens(rows)
+    for text in texts:
+        assert [rows[id] for id in small.ids(text)] == tokenizer.ids(text)
+    (row,) = LibraryEncoder(small).encode(["the bed"], ["fox"], 30)
+    (before,) = LibraryEncoder(tokenizer).encode(["the bed"], ["fox"], 30)
+    assert [rows[id] for id in row.input_ids if rows[id] < 3] == [id for id in before.input_ids if id < 3]
+    small.save_pretrained(tmp_path)
+    assert read_library_tokenizer(tmp_path).ids(texts[0]) == small.ids(texts[0])
+
+
 def test_masks_and_whole_words(made):
     _, encoder = made
     tokens = CorpusTokens(encoder, None, 30)
@@ -241,7 +259,7 @@ def doubled(content):
         (changed(lambda c: c["model"].update(unk_id=10**9)), "library cannot use it"),
         (changed(lambda c: c["model"]["vocab"].append(["x", float("nan")])), "a piece has the score nan"),
         (changed(lambda c: c["model"]["vocab"].append([None, 0.0])), "the token 'None'"),
-        (changed(lambda c: c.update(added_tokens=[{"id": 7, "content": "new"}])), "cannot use it|has the id 7"),
+        (changed(lambda c: c.update(added_tokens=[{"id": 7, "content": "new"}])), "has the id 7, but the library"),
         (changed(lambda c: c.update(added_tokens=[3])), "added_tokens is no list of tokens"),
         (changed(lambda c: c.update(post_processor={"type": "Neural"})), "library cannot use it"),
         (changed(lambda c: c["post_processor"]["special_tokens"]["<s>"].update(ids=[5000])), "the id 5000, which is"),
