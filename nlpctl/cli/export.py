@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import ModelArgument, load_command_recipe
 from nlpctl.cli.output import Json, give
 from nlpctl.config.positions import located
@@ -39,7 +40,12 @@ def export(
     ] = "fp32",
     layout: Annotated[
         str | None,
-        typer.Option("--layout", metavar="SERVER", help="Write a model repository instead: triton, paddle-serving."),
+        typer.Option(
+            "--layout",
+            metavar="NAME",
+            help="For other programs instead: a model repository of graphs (triton, paddle-serving), or weights that "
+            "they load (transformers, sentence-transformers, cross-encoder).",
+        ),
     ] = None,
     data: Annotated[
         Path | None,
@@ -85,7 +91,13 @@ def export(
         )
     if json:
         report = {"layout": layout} if layout is not None else read_json(result.folder / EXPORT_REPORT)
-        give({"folder": result.folder, **report})
+        left_out = {"left_out": result.left_out} if result.manifest is None else {}
+        give({"folder": result.folder, **report, **left_out})
+        return
+    if result.manifest is None:
+        console.note(f"{result.folder}: weights and tokenizer for {layout}, read again to the same bits")
+        for each in result.left_out:
+            console.warn(f"the layout does not hold {each}")
         return
     compared = [
         [graph.files[0], check.engine, check.precision, f"{check.difference:.2g}", f"{check.agreement:.2%}"]

@@ -18,6 +18,7 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import require_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
+from nlpctl.export.layouts.weights import WEIGHTS, is_weights_folder, refuse_task
 from nlpctl.export.request import ELSEWHERE, ExportRequest
 from nlpctl.files import staged_dir, writing
 from nlpctl.graphs.graph_files import OWN_GRAPHS
@@ -42,10 +43,11 @@ QUICK_ROWS = 32  # rows compared before another engine runs a model folder
 
 @dataclass(frozen=True)
 class ExportResult:
-    """The written folder and its manifest."""
+    """The written folder, and its manifest; None: it holds weights for other libraries, which `left_out` is not in."""
 
     folder: Path
-    manifest: ExportManifest
+    manifest: ExportManifest | None
+    left_out: tuple[str, ...] = ()
 
 
 def export(
@@ -60,10 +62,12 @@ def export(
     """Write graphs of the model that `find_trained_model` found as `source`, to `output` or into the run.
 
     Every graph is compared with the network. RunFailed, with nothing left behind, if a difference exceeds the tolerance
-    of the task. `layout`: arrange the export for another server; then `source` may be an export. UserError if the
-    model, the rows or the output folder is wrong.
+    of the task. `layout`: arrange the export for another server; then `source` may be an export; or write weights for
+    another library, without graphs. UserError if the model, the rows or the output folder is wrong.
     """
-    if layout is not None:
+    if layout in WEIGHTS:
+        _check_weights_layout(layout, recipe, source, request)
+    elif layout is not None:
         _check_layout(layout, source, request)
     elif resolve_source(source).kind == "export":
         hint = "give what it was made from: nlpctl export RUN; or arrange it for a server: @[layout]"
@@ -74,7 +78,27 @@ def export(
         return _export(recipe, source, request, final, layout)
 
 
+def _export_weights(recipe: Recipe, source: str, final: Path, layout: str) -> ExportResult:
+    set_up_process(recipe)
+    with sigterm_interrupts(), ExitStack() as stack:
+        with writing(final, ELSEWHERE):
+            folder = stack.enter_context(staged_dir(final))
+        from nlpctl.engines.engine import DygraphPredictor
+        from nlpctl.engines.trained import load_network
+        from nlpctl.export.layouts.hugging_face import write_weights
+
+        model = load_network(recipe, source)
+        assert isinstance(model.predictor, DygraphPredictor)
+        of_model = resolve_source(source).folder or Path(source)
+        with writing(final, ELSEWHERE):
+            network = model.predictor.network
+            left_out = write_weights(layout, recipe, model, network, folder, of_model, final.name)
+    return ExportResult(final, None, left_out)
+
+
 def _export(recipe: Recipe, source: str, request: ExportRequest, final: Path, layout: str | None) -> ExportResult:
+    if layout in WEIGHTS:
+        return _export_weights(recipe, source, final, layout)
     if request.data is not None:
         require_rows(task_rows(recipe.task, recipe.data), request.data)
     else:
@@ -93,10 +117,23 @@ def _export(recipe: Recipe, source: str, request: ExportRequest, final: Path, la
     return ExportResult(final, manifest)
 
 
+def _check_weights_layout(layout: str, recipe: Recipe, source: str, request: ExportRequest) -> None:
+    """UserError if what is asked for is not in a layout of weights, as far as that shows without the network."""
+    if resolve_source(source).kind == "export":
+        hint = "give the run or the model folder that it was made from"
+        raise UserError("this is an export: it has graphs, whose weights bear no names", source, hint)
+    if request.data is not None:
+        raise UserError("weights are compared bit by bit, which needs no rows", "@[data]", "leave it out")
+    if request.precisions != ("fp32",):
+        message = f"{layout} holds weights in fp32; {request.precisions[0]} is one of graphs"
+        raise UserError(message, "@[precisions]", "leave it out: these libraries round when they load")
+    refuse_task(layout, recipe)
+
+
 def _check_layout(name: str, source: str, request: ExportRequest) -> None:
     """UserError for an unknown layout, or if the exported formats do not include the layout's format."""
     if name not in layouts.LAYOUTS:
-        known = tuple(layouts.LAYOUTS)
+        known = (*layouts.LAYOUTS, *WEIGHTS)
         hint = f"of {', '.join(known)}"
         raise UserError(f"there is no layout {name!r}{did_you_mean(name, known)}", "@[layout]", hint)
     format, model = layouts.layout(name).FORMAT, resolve_source(source)
@@ -167,7 +204,10 @@ def _refuse_output(output: Path, source: str, layout: str | None, overwrite: boo
     if not overwrite:
         hint = "use @[overwrite=true], or name another folder: @[output]"
         raise UserError("already exists", where=str(output), hint=hint)
-    own = layouts.layout(layout).is_repository(output) if layout is not None else (output / EXPORT_MANIFEST).is_file()
+    if layout in WEIGHTS:
+        own = is_weights_folder(output)
+    else:
+        own = (output / EXPORT_MANIFEST).is_file() if layout is None else layouts.layout(layout).is_repository(output)
     if not own:
         raise UserError("is not an export and is not replaced", where=str(output), hint=ELSEWHERE)
     refuse_inputs(output)

@@ -203,7 +203,7 @@ def load_trained(
         head_may_be_fresh=False,
         layers_kept=None,
         tolerate_surplus=source.kind == "hub",
-        pooler_unused=head.predicts_words,
+        pooler_unused=head.predicts_words or head.name in ("TokenClassification", "QuestionAnswering"),
     )
     moved = head.labelled and labels != parts.labels
     loaded = _load(source, parts, head, labels, {}, rules, extends=moved)

@@ -230,6 +230,12 @@ class CardFacts:
     export: ExportManifest | None = None
     languages: Sequence[str] = ()
     license: str | None = None
+    library: str = "paddlenlp"  # that loads what the card is beside, as the hub calls it
+    use: str | None = None  # how, in Python; None: with nlpctl alone
+
+    def of_library(self, library: str, use: str) -> CardFacts:
+        """The facts for a folder in the layout of another library."""
+        return dataclasses.replace(self, library=library, use=use)
 
     @property
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
@@ -275,10 +281,11 @@ def _front_matter(facts: CardFacts) -> dict[str, Any]:
         head["language"] = list(facts.languages)
     if facts.license is not None:
         head["license"] = facts.license
-    head["library_name"] = "paddlenlp"
+    head["library_name"] = facts.library
     if info.pipeline is not None:
         head["pipeline_tag"] = info.pipeline
-    head["tags"] = ["paddlepaddle", "paddlenlp", "nlpctl", info.name.replace("_", "-")]
+    tags = ["paddlepaddle", "paddlenlp"] if facts.use is None else [facts.library]
+    head["tags"] = [*tags, "nlpctl", info.name.replace("_", "-")]
     if facts.record is not None and facts.recipe.data.dataset is not None:
         head["datasets"] = [facts.recipe.data.dataset]
     names = dict.fromkeys(name for report in facts.metrics.values() for name in without_counts(report))
@@ -538,6 +545,8 @@ def _limits(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
 
 
 def _how_to_run(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
+    if facts.use is not None:
+        yield Code(facts.use, "python")
     rows, name = task_rows(facts.recipe.task, facts.recipe.data), facts.name
     shell, exported = shlex.quote(name), shlex.quote(f"{name}-export")
     source = "texts.txt" if rows.plain_column is not None else "rows.jsonl"

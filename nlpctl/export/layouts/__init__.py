@@ -1,4 +1,5 @@
-"""Exports in the layout of other servers, one module each.
+"""Exports in the layout of other programs. Those of weights.py hold the network's weights (hugging_face.py), those of
+LAYOUTS the graphs of an export, for another server, one module each.
 
 A module of LAYOUTS has
 

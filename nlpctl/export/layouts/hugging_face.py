@@ -1,0 +1,286 @@
+"""Weights as Transformers and sentence-transformers load them, and with them text-embeddings-inference, vLLM, optimum.
+
+    config.json model.safetensors          under Hugging Face's keys and names (models/huggingface.py)
+    tokenizer.json tokenizer_config.json   the tokenizer; vocab.txt too for WordPiece
+    special_tokens_map.json
+    README.md                              the model card
+    modules.json 1_Pooling 2_Dense ...     sentence-transformers: how the vectors are made
+
+No graphs are in it: these programs have the networks. What was written is read again and compared bit by bit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+import nlpctl
+from nlpctl.config import sentence_folder
+from nlpctl.config.schema import Recipe
+from nlpctl.config.sentence_folder import ACTIVATIONS, DENSE, LENGTH, MODULES, NORMALIZE, PASSAGE_PROMPTS, POOLING
+from nlpctl.config.tasks import task_info
+from nlpctl.data.text.library_tokenizer import LibraryTokenizer
+from nlpctl.data.text.wordpiece import unsupported_reason
+from nlpctl.engines.trained import TrainedModel
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.export.layouts.weights import CROSS_ENCODER, MARK, SENTENCES, TRANSFORMERS
+from nlpctl.files import json_of, write_json_atomic, write_text_atomic
+from nlpctl.layout import CARD, CONFIG_FILES
+from nlpctl.models.assign import with_prefix
+from nlpctl.models.crf import CRF_SUFFIX
+from nlpctl.models.families import Head
+from nlpctl.models.huggingface import LAYOUTS, config_to_huggingface, to_huggingface, to_paddle
+from nlpctl.models.pruned import KEY as PRUNED
+from nlpctl.models.pruned import read_shape
+from nlpctl.models.simulated_int8 import KEY as SIMULATED
+from nlpctl.models.source import FAST_TOKENIZER
+from nlpctl.models.user_network import KEY as OWN_CLASS
+from nlpctl.models.weights import read_safetensors
+from nlpctl.names import and_more
+from nlpctl.runs.card import CardFacts, card_facts, card_page
+
+WEIGHTS = "model.safetensors"
+_GRAPHS = "export graphs, which hold every model: nlpctl export without @[layout]"
+_SIGMOID = "torch.nn.modules.activation.Sigmoid"
+# Heads of PaddleNLP that leave the encoder's pooler unused; the classes of Transformers have none.
+_WITHOUT_POOLER = ("TokenClassification", "QuestionAnswering", "MaskedLM")
+
+
+def write_weights(
+    layout: str, recipe: Recipe, model: TrainedModel, network: Any, folder: Path, source: Path, name: str
+) -> tuple[str, ...]:
+    """Fill the empty `folder`, which will be called `name`, with the network of `model`; returns what the layout cannot
+    hold, for people. `source`: the model folder, for the card.
+
+    UserError, before anything is written, if `layout` cannot hold it. RunFailed if what was written reads otherwise.
+    """
+    info, head = task_info(recipe.task), model.task.built_head(recipe).name
+    _refuse(model.task.built_head(recipe), network)
+    values = _config_values(network)
+    model_type, where = values["model_type"], str(source)
+    arrays = {name: np.asarray(value.numpy()) for name, value in network.state_dict().items()}
+    layers = {name: arrays.pop(name) for name in ("projection.weight", "projection.bias") if name in arrays}
+    if head in _WITHOUT_POOLER:
+        arrays = {name: array for name, array in arrays.items() if ".pooler." not in name}
+    if layout == CROSS_ENCODER and info.matches:
+        arrays, values = _with_one_logit(arrays, values, network.base_model_prefix)
+    config = config_to_huggingface(values, head, where)
+    if info.problem_type is not None:
+        config["problem_type"] = info.problem_type
+    if layout == CROSS_ENCODER and info.matches:
+        config["sentence_transformers"] = {"activation_fn": _SIGMOID, "version": "4.0.0"}
+    config[MARK] = {"version": nlpctl.__version__, "task": recipe.task, "layout": layout}
+
+    theirs = to_huggingface(arrays, model_type, head, where)
+    contiguous = {name: np.ascontiguousarray(array) for name, array in theirs.items()}
+    save_file(contiguous, str(folder / WEIGHTS), {"format": "pt"})
+    write_json_atomic(folder / CONFIG_FILES[0], config)
+    write_tokenizer(folder, model.encoder.tokenizer, recipe.data.max_seq_length)
+    if layout == SENTENCES:
+        _write_modules(folder, recipe, network.width, layers)
+    _compare(folder, arrays, model_type, head, network.base_model_prefix)
+    write_text_atomic(folder / CARD, _card(layout, recipe, model, source, name))
+    return tuple(_left_out(model))
+
+
+# -- what a layout cannot hold ---------------------------------------------------------------------
+
+
+def _refuse(head: Head, network: Any) -> None:
+    """UserError if Transformers has no network that computes what this one does."""
+    config, where = vars(network.config), "@[layout]"
+    kind = type(network).__name__
+    if config.get(OWN_CLASS) is not None:
+        raise UserError(f"{kind} is a class of your own, which Transformers does not know", where, _GRAPHS)
+    if network.config.model_type not in LAYOUTS:
+        families = ", ".join(LAYOUTS)
+        raise UserError(f"{kind} has no network of Transformers beside it, as {families} have", where, _GRAPHS)
+    if kind.endswith(CRF_SUFFIX):
+        hint = f"train with model.head: linear, or {_GRAPHS}"
+        raise UserError("Transformers has no CRF, which decides the tags of this model together", where, hint)
+    if head.adapt is not None and head.labelled:  # of few-shot classification: words at a mask, vectors of unit length
+        message = "what gives this model's labels is nlpctl's own, and no class of Transformers"
+        raise UserError(message, where, _GRAPHS)
+    if config.get(SIMULATED) is not None:
+        message = "this network was trained to be rounded to int8, which Transformers' network would not do"
+        raise UserError(message, where, _GRAPHS)
+    shape = read_shape(config, "config.json")
+    if shape is not None and (set(shape.heads) != {network.config.num_attention_heads} or len(set(shape.neurons)) > 1):
+        message = f"of {network.config.num_attention_heads} heads {_range(shape.heads)} are left in a layer, and"
+        message += f" {_range(shape.neurons)} neurons: networks of Transformers have as many in each, and all heads"
+        raise UserError(message, where, _GRAPHS)
+
+
+def _range(counts: tuple[int, ...]) -> str:
+    return str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
+
+
+def _left_out(model: TrainedModel) -> Iterator[str]:
+    """What decides or describes answers in nlpctl, and stays behind."""
+    task = model.task
+    if task.thresholds is not None:
+        values = [f"{name} {value:.3f}" for name, value in zip(task.labels.names, task.thresholds, strict=True)]
+        yield f"thresholds of labels ({and_more(values, 5)}): programs that load it take 0.5, or the largest"
+    if task.calibration is not None:
+        yield "the calibration: its probabilities are those of the network"
+    if task.recipe.decode.terms is not None:
+        yield "the dictionary of decode.terms"
+
+
+# -- config and weights ----------------------------------------------------------------------------
+
+
+def _config_values(network: Any) -> dict[str, Any]:
+    """The config of the network, under PaddleNLP's keys."""
+    config = network.config
+    values = {**config.to_dict(), "model_type": config.model_type}
+    values |= {key: getattr(config, key) for key in ("id2label", "label2id")}
+    shape = read_shape(vars(config), "config.json")
+    if shape is not None:  # all heads, and as many neurons in every layer
+        values["intermediate_size"] = shape.neurons[0]
+    values.pop(PRUNED, None)
+    return values
+
+
+def _with_one_logit(
+    arrays: Mapping[str, np.ndarray], values: Mapping[str, Any], prefix: str
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The head with the difference of its two logits: its sigmoid is the softmax of both."""
+    made = {
+        name: array[..., 1:] - array[..., :1] if not name.startswith(f"{prefix}.") and array.shape[-1] == 2 else array
+        for name, array in arrays.items()
+    }
+    return made, {**values, "id2label": {0: "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+
+
+def _compare(folder: Path, arrays: Mapping[str, np.ndarray], model_type: str, head: str, prefix: str) -> None:
+    """RunFailed if nlpctl would read other weights than were to be written."""
+    read = to_paddle(read_safetensors(folder / WEIGHTS), model_type, str(folder / WEIGHTS), head)
+    read = with_prefix(read, prefix, arrays.keys())
+    for name, array in read.items():
+        if name not in arrays or not np.array_equal(arrays[name], array):
+            message = f"{name} would be read otherwise than it is in the network"
+            raise RunFailed(message, str(folder / WEIGHTS), "this is a bug in nlpctl: please report it")
+
+
+# -- the tokenizer ---------------------------------------------------------------------------------
+
+
+def write_tokenizer(folder: Path, tokenizer: Any, longest: int) -> None:
+    """tokenizer.json, tokenizer_config.json and special_tokens_map.json for the tokenizers library.
+
+    UserError: the tokenizer is of a kind that it does not have.
+    """
+    if isinstance(tokenizer, LibraryTokenizer):
+        tokenizer.save_pretrained(folder)
+        settings = json_of(folder / "tokenizer_config.json")
+        special = {f"{name}_token": token for name, token in tokenizer.special_names.items()}
+    else:
+        settings, special = _write_wordpiece(folder, tokenizer), {}
+        for name in ("unk", "sep", "pad", "cls", "mask"):  # PaddleNLP complains where another one is asked for
+            token = getattr(tokenizer, f"{name}_token")
+            special |= {f"{name}_token": str(token)} if token is not None else {}
+    settings |= special | {"model_max_length": longest, "truncation_side": tokenizer.truncation_side}
+    settings["model_input_names"] = [*tokenizer.model_input_names, "attention_mask"]
+    settings.setdefault("tokenizer_class", "PreTrainedTokenizerFast")
+    write_json_atomic(folder / "tokenizer_config.json", settings)
+    write_json_atomic(folder / "special_tokens_map.json", special)
+
+
+def _write_wordpiece(folder: Path, tokenizer: Any) -> dict[str, Any]:
+    """vocab.txt and tokenizer.json of one of PaddleNLP's; returns what tokenizer_config.json says of it."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    reason = unsupported_reason(tokenizer)
+    if reason is not None:
+        raise UserError(f"its tokenizer cannot be written as {FAST_TOKENIZER}: {reason}", "@[layout]", _GRAPHS)
+    added = tokenizer.get_added_vocab()
+    pieces = {token: number for token, number in tokenizer.get_vocab().items() if token not in added}
+    longest = tokenizer.wordpiece_tokenizer.max_input_chars_per_word
+    wordpiece = models.WordPiece(pieces, unk_token=tokenizer.unk_token, max_input_chars_per_word=longest)
+    library = Tokenizer(wordpiece)
+    lowercase = bool(tokenizer.do_lower_case)
+    library.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece()
+    first, last = tokenizer.cls_token, tokenizer.sep_token
+    library.post_processor = processors.TemplateProcessing(
+        single=f"{first}:0 $A:0 {last}:0",
+        pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
+        special_tokens=[(first, tokenizer.cls_token_id), (last, tokenizer.sep_token_id)],
+    )
+    special = (tokenizer.unk_token, tokenizer.sep_token, tokenizer.pad_token, tokenizer.cls_token, tokenizer.mask_token)
+    library.add_special_tokens([str(token) for token in special if token is not None])
+    library.add_tokens(sorted(added.keys() - set(special), key=added.__getitem__))
+    library.save(str(folder / FAST_TOKENIZER))
+    ordered = sorted(pieces, key=pieces.__getitem__)
+    write_text_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece in ordered))
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase, "strip_accents": None}
+    return settings | {"tokenize_chinese_chars": True}
+
+
+# -- how sentence-transformers makes the vectors ---------------------------------------------------
+
+
+def _write_modules(folder: Path, recipe: Recipe, width: int, layers: Mapping[str, np.ndarray]) -> None:
+    """modules.json and what it names. The keys are those that sentence-transformers 2 to 6 read."""
+    retrieval, names = recipe.retrieval, [("", "Transformer"), (POOLING, "Pooling")]
+    (folder / POOLING).mkdir()
+    modes = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "weightedmean": "weightedmean_tokens"}
+    pooling = {f"pooling_mode_{key}": mode == retrieval.pooling for mode, key in modes.items()}
+    write_json_atomic(folder / POOLING / "config.json", {"word_embedding_dimension": width, **pooling})
+    if layers:
+        (folder / DENSE).mkdir()
+        weight, bias = layers["projection.weight"], layers["projection.bias"]
+        dense: dict[str, Any] = {"in_features": weight.shape[0], "out_features": weight.shape[1], "bias": True}
+        dense["activation_function"] = ACTIVATIONS[retrieval.activation]
+        write_json_atomic(folder / DENSE / "config.json", dense)
+        linear = {"linear.weight": np.ascontiguousarray(weight.T), "linear.bias": bias}
+        save_file(linear, str(folder / DENSE / WEIGHTS), {"format": "pt"})
+        names.append((DENSE, "Dense"))
+    if retrieval.normalize:
+        place = NORMALIZE if layers else f"2{NORMALIZE[1:]}"
+        (folder / place).mkdir()
+        names.append((place, "Normalize"))
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (path, kind) in enumerate(names)
+    ]
+    write_text_atomic(folder / MODULES, json.dumps(modules, indent=2) + "\n")
+    write_json_atomic(folder / LENGTH, {"max_seq_length": recipe.data.max_seq_length, "do_lower_case": False})
+    settings = {"prompts": _prompts(recipe), "default_prompt_name": retrieval.default_prompt}
+    settings |= {"similarity_fn_name": retrieval.similarity, "model_type": "SentenceTransformer"}
+    write_json_atomic(folder / sentence_folder.SETTINGS, settings)
+
+
+def _prompts(recipe: Recipe) -> dict[str, str]:
+    """The prompts, with that of passages as `document`, the first name that encode_document asks for."""
+    prompts = dict(recipe.retrieval.prompts)
+    passage = next((prompts[name] for name in PASSAGE_PROMPTS if prompts.get(name)), None)
+    return prompts if passage is None else {**prompts, PASSAGE_PROMPTS[0]: passage}
+
+
+# -- the card --------------------------------------------------------------------------------------
+
+
+def _card(layout: str, recipe: Recipe, model: TrainedModel, source: Path, name: str) -> str:
+    try:
+        facts = card_facts(source)
+    except UserError:  # a model that nlpctl did not train tells nothing more
+        facts = CardFacts(source.name, recipe, model.task.labels.names, model.task.thresholds)
+    library = TRANSFORMERS if layout == TRANSFORMERS else SENTENCES
+    return card_page(facts.of_library(library, _USES[layout].format(name, task_info(recipe.task).pipeline)), "en")
+
+
+_USES: Mapping[str, str] = {
+    TRANSFORMERS: 'from transformers import pipeline\n\nmodel = pipeline("{1}", "{0}")',
+    SENTENCES: "from sentence_transformers import SentenceTransformer\n\n"
+    'model = SentenceTransformer("{0}")\nvectors = model.encode(["..."])',
+    CROSS_ENCODER: "from sentence_transformers import CrossEncoder\n\n"
+    'model = CrossEncoder("{0}")\nscores = model.predict([["...", "..."]])',
+}

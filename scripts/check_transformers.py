@@ -1,0 +1,314 @@
+#!/usr/bin/env python
+"""Do Transformers and sentence-transformers load what `nlpctl export --layout` writes, and answer alike?
+
+Not part of the tests: it needs PyTorch, Transformers 5 and sentence-transformers 6, in an environment of their own.
+
+    python scripts/check_transformers.py /path/to/that/bin/python [--encoder FOLDER ...]
+
+Three steps, in turns by both interpreters, in one temporary folder:
+
+    1. theirs: small random networks of every family and head that nlpctl reads, saved by Transformers
+    2. ours:   each is read, exported (--layout), and computes; small models are trained and exported too
+    3. theirs: each export is loaded; token ids, outputs and answers are compared with ours
+
+`--encoder`: real encoders besides, whose vectors of 200 sentences are compared. Exit code 1 if anything differs by
+more than TOLERANCE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+TOLERANCE = 1e-5
+ROOT = Path(__file__).resolve().parent.parent
+FIXTURES = ROOT / "tests" / "models" / "encoders"  # of families that need a tokenizer of their own
+TEXTS = ["the room was good", "BAD food, clean staff!", "房间很干净，服务差", "Ünïcode ﬁne 123", "a", "good bad " * 30]
+LABELS = {0: "O", 1: "B-PART", 2: "I-PART"}
+HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MaskedLM")
+LENGTH = 32
+POOLINGS = ("cls", "mean", "max", "weightedmean")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("python", help="the interpreter that has PyTorch")
+    parser.add_argument("--encoder", type=Path, nargs="+", default=[], help="folders with real encoders")
+    parser.add_argument("--step", choices=("make", "check"))
+    parser.add_argument("--folder", type=Path)
+    asked = parser.parse_args()
+    if asked.step == "make":
+        return make(asked.folder)
+    if asked.step == "check":
+        return check(asked.folder)
+    from nlpctl.models.huggingface import LAYOUTS
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "families.json").write_text(json.dumps([layout.model_type for layout in LAYOUTS.values()]))
+        theirs = [asked.python, __file__, asked.python, "--folder", name, "--step"]
+        subprocess.run([*theirs, "make"], check=True)
+        ours(folder, asked.encoder)
+        raise SystemExit(subprocess.run([*theirs, "check"]).returncode)
+
+
+# -- 1. with PyTorch: networks of every family -----------------------------------------------------
+
+
+def make(folder: Path) -> None:
+    import torch
+    import transformers
+    from transformers import AutoConfig, AutoTokenizer, BertTokenizer, logging
+
+    logging.set_verbosity_error()
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ",", "!", "，", *letters, *(f"##{each}" for each in letters)]
+    words += ["the", "room", "was", "food", "good", "bad", "clean", "staff", *"房间很干净服务差"]
+    wordpiece = BertTokenizer(vocab={word: number for number, word in enumerate(words)})
+    for family in json.loads((folder / "families.json").read_text()):
+        fixture = next((each for each in FIXTURES.glob("*") if _type_of(each) == family), None)
+        if fixture is None:
+            sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+            sizes |= {"vocab_size": len(words), "max_position_embeddings": 64, "pad_token_id": 0}
+            config = AutoConfig.for_model(family, **sizes, initializer_range=0.2)
+            tokenizer = wordpiece
+        else:
+            config, tokenizer = AutoConfig.from_pretrained(fixture), AutoTokenizer.from_pretrained(fixture)
+        for head in ("Model", *HEADS):
+            labels = dict(LABELS) if head == "TokenClassification" else {0: "neg", 1: "pos"}
+            config.id2label, config.label2id = labels, {label: number for number, label in labels.items()}
+            kind = transformers.AutoModel if head == "Model" else getattr(transformers, f"AutoModelFor{head}")
+            torch.manual_seed(5)
+            try:
+                network = kind.from_config(config)
+            except ValueError as error:
+                print(f"{family} {head}: Transformers has none ({str(error).splitlines()[0][:60]})")
+                continue
+            made = folder / "made" / f"{family}-{head}"
+            network.save_pretrained(made)
+            tokenizer.save_pretrained(made)
+
+
+def _type_of(folder: Path) -> str:
+    file = folder / "config.json"
+    return str(json.loads(file.read_text()).get("model_type")) if file.is_file() else ""
+
+
+# -- 2. with nlpctl: read, trained, exported -------------------------------------------------------
+
+
+def ours(folder: Path, encoders: list[Path]) -> None:
+    import logging
+
+    from nlpctl.errors import UserError
+
+    for made in sorted((folder / "made").iterdir()):
+        head = made.name.rpartition("-")[2]
+        jobs = {"transformers": {}}
+        if head == "Model":
+            jobs = {f"sentence-transformers-{mode}": {"retrieval.pooling": mode} for mode in POOLINGS}
+        elif head == "SequenceClassification":
+            jobs["cross-encoder"] = {"task": "text_matching", "data.labels": ["neg", "pos"]}
+        for job, changes in jobs.items():
+            try:
+                _export(folder, made, job, changes)
+            except UserError as error:
+                print(f"{made.name} {job}: refused: {error.problems[0]}")
+    _train(folder)
+    for number, encoder in enumerate(encoders):
+        file = ROOT / "recipes" / "samples" / "pairs_dev.tsv"
+        cells = [cell for line in file.read_text(encoding="utf-8").splitlines()[1:] for cell in line.split("\t")]
+        texts = sorted({cell for cell in cells if len(cell) > 5})[:200]
+        job, changes = "sentence-transformers-mean", {"retrieval.pooling": "mean"}
+        _export(folder, encoder, job, changes, texts, name=f"real-{number}")
+    logging.shutdown()
+
+
+def _export(
+    folder: Path, source: Path, job: str, changes: dict[str, Any], texts: list[str] = TEXTS, name: str | None = None
+) -> None:
+    """Export `source` in the layout that `job` begins with, and keep what it computes beside it as expected.npz."""
+    import numpy as np
+
+    from nlpctl.cli.field_flags import overrides_of
+    from nlpctl.config.load import load_recipe
+    from nlpctl.engines.trained import load_network
+    from nlpctl.export.export import export
+    from nlpctl.export.request import ExportRequest
+
+    layout = next(each for each in ("transformers", "sentence-transformers", "cross-encoder") if job.startswith(each))
+    given = {"data.max_seq_length": LENGTH, "runtime.device": "cpu", **changes}
+    head = source.name.rpartition("-")[2]
+    given |= {"task": "masked_language_model"} if head == "MaskedLM" else {}
+    given |= {"data.columns.text_pair": "b"} if layout == "cross-encoder" else {}
+    given |= {"data.doc_stride": 8} if head in ("TokenClassification", "QuestionAnswering") else {}
+    if not (source / "recipe.yaml").is_file():
+        purpose = "embed" if layout == "sentence-transformers" else "apply"
+        recipe = load_recipe(source, overrides_of(given, {}), purpose)
+    else:
+        recipe = load_recipe(source, (), "apply")
+        source = source / "model"
+    target = folder / "exports" / f"{name or source.name}-{job}"
+    export(recipe, str(source), ExportRequest(), output=target, layout=layout)
+    model = load_network(recipe, str(source))
+    first = texts if layout != "cross-encoder" else [*texts[1:], texts[0]]
+    encoded = model.encoder.encode(texts, first if layout == "cross-encoder" else None, recipe.data.max_seq_length)
+    batch = model.task.collator(model.encoder, labelled=False).pad(encoded)
+    if head == "MaskedLM":  # scores of the token at one place
+        batch["masked_positions"] = np.ones((len(texts), 1), np.int64)
+    arrays = {f"output{place}": array for place, array in enumerate(model.predictor.outputs(batch))}
+    arrays |= {"pad_id": np.array(model.encoder.pad_id), **batch}
+    np.savez(folder / f"{target.name}.npz", **arrays)
+    facts = {"layout": layout, "head": head, "texts": texts, "pairs": first}
+    (folder / f"{target.name}.json").write_text(json.dumps(facts))
+
+
+SENTENCES = ["{0} was very {1}", "I found the {0} {1}", "the {0} is {1} today", "{1} {0}"]
+TRAINED = {"sequence_classification": "text-classification", "token_classification": "token-classification"}
+
+
+def _train(folder: Path) -> None:
+    """A classifier and a tagger that have learnt something, so that pipelines give answers that can be compared."""
+    import nlpctl
+
+    chance = random.Random(1)
+    rows, tagged = [], []
+    for _ in range(200):
+        label = chance.choice(("neg", "pos"))
+        thing = chance.choice(("room", "staff", "food", "view"))
+        how = chance.choice(("bad", "dirty") if label == "neg" else ("good", "clean"))
+        text = chance.choice(SENTENCES).format(thing, how)
+        rows.append({"text": text, "label": label})
+        words = text.split()
+        tagged.append({"tokens": words, "tags": ["B-PART" if word == thing else "O" for word in words]})
+    for task, data in zip(TRAINED, (rows, tagged), strict=True):
+        file = folder / f"{task}.jsonl"
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in data))
+        recipe = {
+            "task": task,
+            "model": {"from_scratch": {"vocab_size": 80, "min_frequency": 1, "hidden_size": 32, "num_hidden_layers": 1,
+                                       "intermediate_size": 64}},
+            "data": {"train": str(file), "max_seq_length": LENGTH},  # without dev nothing is calibrated
+            "training": {"learning_rate": 5e-3, "num_train_epochs": 4, "per_device_train_batch_size": 20},
+            "runtime": {"device": "cpu"},
+        }  # fmt: skip
+        recipe["data"] |= {"doc_stride": 8} if task == "token_classification" else {}
+        run = nlpctl.train(recipe, set={"training.output_dir": str(folder / task)})
+        texts = [row["text"] for row in rows[:20]]
+        answers = nlpctl.load(run.path).predict(texts)
+        _export(folder, folder / task, "transformers", {}, texts, name=task)
+        (folder / f"{task}-answers.json").write_text(json.dumps(answers, ensure_ascii=False))
+
+
+# -- 3. with PyTorch: what was exported ------------------------------------------------------------
+
+
+def check(folder: Path) -> None:
+    from transformers import logging
+
+    logging.set_verbosity_error()
+    failed = 0
+    for export in sorted((folder / "exports").iterdir()):
+        facts = json.loads((folder / f"{export.name}.json").read_text())
+        try:
+            found = _check_export(folder, export, facts)
+        except Exception as error:  # of these libraries, so that the others are checked too
+            found = f"FAILED: {type(error).__name__}: {str(error)[:200]}"
+        failed += "FAILED" in found
+        print(f"{export.name:58} {found}")
+    for task, kind in TRAINED.items():
+        found = _check_pipeline(folder, task, kind)
+        failed += "FAILED" in found
+        print(f"{f'pipeline({kind!r})':58} {found}")
+    print(f"{failed} failed" if failed else "all alike")
+    shutil.rmtree(folder / "exports")
+    raise SystemExit(1 if failed else 0)
+
+
+def _check_export(folder: Path, export: Path, facts: dict[str, Any]) -> str:
+    import numpy as np
+    import torch
+    import transformers
+    from transformers import AutoTokenizer
+
+    ours = np.load(folder / f"{export.name}.npz")
+    tokenizer = AutoTokenizer.from_pretrained(export)
+    pairs = facts["pairs"] if facts["layout"] == "cross-encoder" else None
+    encoded = tokenizer(facts["texts"], pairs, padding=True, truncation=True, return_tensors="pt")
+    if not np.array_equal(encoded["input_ids"].numpy(), ours["input_ids"]):
+        return "FAILED: token ids differ"
+    if facts["layout"] == "sentence-transformers":
+        from sentence_transformers import SentenceTransformer
+
+        return _told(ours["output0"], SentenceTransformer(str(export)).encode(facts["texts"]))
+    if facts["layout"] == "cross-encoder":
+        from sentence_transformers import CrossEncoder
+
+        scores = CrossEncoder(str(export)).predict(list(zip(facts["texts"], pairs, strict=True)))
+        logits = ours["output0"].astype(np.float64)
+        return _told(1 / (1 + np.exp(logits[:, 0] - logits[:, 1])), scores)
+    name = json.loads((export / "config.json").read_text())["architectures"][0]
+    network, report = getattr(transformers, name).from_pretrained(export, output_loading_info=True)
+    left = {key: sorted(map(str, names)) for key, names in report.items() if names}
+    if left:
+        return f"FAILED: {json.dumps(left)[:200]}"
+    with torch.no_grad():
+        outputs = network.eval()(**encoded)
+    logits = [outputs.start_logits, outputs.end_logits] if "start_logits" in outputs else [outputs.logits]
+    real = encoded["attention_mask"].numpy().astype(bool)
+    worst = 0.0
+    for place, theirs in enumerate(logits):
+        mine, other = ours[f"output{place}"], theirs.numpy()
+        if facts["head"] == "MaskedLM":  # the five most probable tokens
+            best = theirs.softmax(-1)[:, 1].topk(5)
+            mine, other = mine[:, 0], best.values.numpy()
+            if not np.array_equal(ours["output1"][:, 0], best.indices.numpy()):
+                return "FAILED: other words are the most probable"
+        if mine.ndim > 1 and mine.shape[:2] == real.shape:
+            mine, other = mine[real], other[real]
+        if mine.shape != other.shape:
+            return f"FAILED: {mine.shape} here, {other.shape} there"
+        worst = max(worst, float(np.abs(mine - other).max() / max(1.0, np.abs(mine).max())))
+    return f"{'FAILED: ' if worst > TOLERANCE else ''}largest difference {worst:.1e}"
+
+
+def _told(mine: Any, theirs: Any) -> str:
+    import numpy as np
+
+    if mine.shape != theirs.shape:
+        return f"FAILED: {mine.shape} here, {theirs.shape} there"
+    worst = float(np.abs(mine - theirs).max())
+    return f"{'FAILED: ' if worst > TOLERANCE else ''}largest difference {worst:.1e}"
+
+
+def _check_pipeline(folder: Path, task: str, kind: str) -> str:
+    from transformers import pipeline
+
+    export = folder / "exports" / f"{task}-transformers"
+    answers = json.loads((folder / f"{task}-answers.json").read_text())
+    texts = [answer["text"] for answer in answers]
+    if task == "sequence_classification":
+        for answer, found in zip(answers, pipeline(kind, str(export), top_k=None)(texts), strict=True):
+            shares = {each["label"]: each["score"] for each in found}
+            if found[0]["label"] != answer["label"]:
+                return f"FAILED: {answer} here, {found} there"
+            if any(abs(shares[label] - share) > TOLERANCE for label, share in answer["probabilities"].items()):
+                return f"FAILED: {answer} here, {found} there"
+        return f"{len(texts)} texts: the same labels, and probabilities"
+    counted = 0
+    for answer, found in zip(answers, pipeline(kind, str(export), aggregation_strategy="first")(texts), strict=True):
+        mine = [(each["start"], each["end"], each["type"]) for each in answer["entities"]]
+        if mine != [(each["start"], each["end"], each["entity_group"]) for each in found]:
+            return f"FAILED: {answer} here, {found} there"
+        counted += len(mine)
+    return f"{len(texts)} texts: the same {counted} entities"
+
+
+if __name__ == "__main__":
+    main()

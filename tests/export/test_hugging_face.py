@@ -1,0 +1,247 @@
+"""Weights as Transformers and sentence-transformers load them: read back by nlpctl to the same bits.
+
+scripts/check_transformers.py has these libraries load them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from tokenizers import Tokenizer
+
+from nlpctl.cli.app import main
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.config.sentence_folder import read_sentence_folder
+from nlpctl.data.rows.text_rows import TextExample
+from nlpctl.engines.trained import TrainedModel, load_network
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.export.export import export
+from nlpctl.export.layouts import hugging_face
+from nlpctl.export.layouts.weights import is_weights_folder
+from nlpctl.export.request import ExportRequest
+from nlpctl.models.find import find_trained_model
+
+MODELS = Path(__file__).parent.parent / "models"
+TEXTS = ["the room was good", "a bad bed, and dirty food!", "Ünïcode ﬁne 房间"]
+MADE = (
+    ("sequence_classification", "bert", "transformers"),
+    ("multi_label_classification", "ernie", "transformers"),
+    ("text_matching", "electra", "transformers"),
+    ("semantic_indexing", "roberta", "sentence-transformers"),
+    ("question_answering", "ernie", "transformers"),
+    ("token_classification", "roberta", "transformers"),
+    ("masked_language_model", "bert", "transformers"),
+)
+
+
+def exported(recipe: Recipe, target: Path, layout: str, **options: Any) -> Path:
+    export(recipe, find_trained_model(recipe), ExportRequest(), output=target, layout=layout, **options)
+    return target
+
+
+def outputs(model: TrainedModel, texts: list[str] = TEXTS) -> list[np.ndarray]:
+    batch = model.task.collator(model.encoder, labelled=False).pad(model.encoder.encode(texts, None, 16))
+    if model.task.name == "masked_language_model":
+        batch["masked_positions"] = np.ones((len(texts), 1), np.int64)
+    return list(model.predictor.outputs(batch))
+
+
+def read_again(recipe: Recipe, folder: Path) -> TrainedModel:
+    """The exported model, opened for the same task."""
+    return load_network(recipe, str(folder))
+
+
+@pytest.mark.parametrize(("task", "architecture", "layout"), MADE)
+def test_the_same_bits_come_back(made_run: Callable[..., Recipe], tmp_path: Path, task, architecture, layout):
+    recipe = made_run(task, architecture)
+    folder = exported(recipe, tmp_path / "there", layout)
+    before, after = load_network(recipe, str(recipe.run_dir)), read_again(recipe, folder)
+    for mine, back in zip(outputs(before), outputs(after), strict=True):
+        np.testing.assert_array_equal(mine, back)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["architectures"][0].lower().startswith(architecture)
+    assert (config.get("problem_type") == task) is (task == "multi_label_classification")
+    if task_labels := before.task.labels.names:
+        assert list(config["id2label"].values()) == list(task_labels)
+    assert layout in (folder / "README.md").read_text() and is_weights_folder(folder)
+    assert {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"} <= {f.name for f in folder.iterdir()}
+
+
+def test_tokenizer_json_gives_the_same_ids(made_run: Callable[..., Recipe], tmp_path: Path):
+    recipe = made_run("sequence_classification", "bert")
+    folder = exported(recipe, tmp_path / "there", "transformers")
+    library = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    encoder = load_network(recipe, str(recipe.run_dir)).encoder
+    texts = [*TEXTS, "THE BED", "bedbed", "", "[CLS] room", "the\u3000room\u00a0was", "good😀bad"]
+    for text in texts[: texts.index("[CLS] room")]:
+        (ours,) = encoder.encode([text], None, 64)
+        assert library.encode(text).ids == ours.input_ids, text
+    (ours,) = encoder.encode(["the room"], ["bad bed"], 64)
+    theirs = library.encode("the room", "bad bed")
+    assert (theirs.ids, theirs.type_ids) == (ours.input_ids, ours.token_type_ids)
+
+
+@pytest.mark.parametrize("name", ["mean", "cls-dense", "max-dot", "weightedmean-dense"])
+def test_a_folder_of_sentence_transformers_comes_back(tmp_path: Path, name: str):
+    source = MODELS / "sentence_folders" / name
+    recipe = load_recipe(source, purpose="embed")
+    folder = exported(recipe, tmp_path / "there", "sentence-transformers")
+    first, second = read_sentence_folder(source), read_sentence_folder(folder)
+    assert first is not None and second is not None
+    prompts = {**first.prompts, "document": "passage: "} if first.prompts else {}
+    assert second.prompts == prompts
+    dense = None if first.dense is None else dataclasses.replace(first.dense, folder=folder / "2_Dense", bias=True)
+    assert second == dataclasses.replace(first, dense=dense, prompts=prompts)
+    written = load_recipe(folder, purpose="embed")
+    mine, back = (load_network(each, find_trained_model(each)) for each in (recipe, written))
+    np.testing.assert_array_equal(outputs(mine)[0], outputs(back)[0])
+    assert written.data.max_seq_length == recipe.data.max_seq_length == 24
+
+
+def test_a_cross_encoder_has_one_logit(made_run: Callable[..., Recipe], tmp_path: Path):
+    recipe = made_run("text_matching", "bert")
+    folder = exported(recipe, tmp_path / "there", "cross-encoder")
+    arrays = load_file(folder / "model.safetensors")
+    assert arrays["classifier.weight"].shape == (1, 32) and arrays["classifier.bias"].shape == (1,)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["id2label"] == {"0": "LABEL_0"} and "Sigmoid" in config["sentence_transformers"]["activation_fn"]
+    before, after = load_network(recipe, str(recipe.run_dir)), read_again(recipe, folder)
+    examples = [TextExample(text, "the bed", None) for text in TEXTS]
+    scores = [[each["score"] for each in model.task.answers(examples, [[row] for row in outputs(model)[0]])]
+              for model in (before, after)]  # fmt: skip
+    np.testing.assert_allclose(*scores, atol=2e-6)
+    again = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, name_or_path=str(folder)))
+    export(again, str(folder), ExportRequest(), output=tmp_path / "again", layout="cross-encoder")
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("folder", sorted(path.name for path in (MODELS / "encoders").iterdir() if path.is_dir()))
+def test_encoders_of_every_family_come_back(tmp_path: Path, folder: str):
+    source = MODELS / "encoders" / folder
+    recipe = load_recipe(source, [Override("task", "semantic_indexing", "--set")], "embed")
+    target = exported(recipe, tmp_path / "there", "sentence-transformers")
+    mine, back = load_network(recipe, str(source)), load_network(recipe, str(target))
+    np.testing.assert_array_equal(outputs(mine)[0], outputs(back)[0])
+    first, second = load_file(source / "model.safetensors"), load_file(target / "model.safetensors")
+    for name, array in second.items():
+        prefixed = next((key for key in first if key == name or key.endswith(f".{name}")), None)
+        assert prefixed is not None, name
+        np.testing.assert_array_equal(first[prefixed], array)
+
+
+def test_the_command_and_what_stays_behind(classifier: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = Path(shutil.copytree(classifier.run_dir, tmp_path / "run"))
+    labels = run / "model" / "labels.json"
+    labels.write_text(json.dumps({**json.loads(labels.read_text()), "thresholds": [0.5, 0.25, 0.75]}))
+    (run / "model" / "manifest.json").unlink()
+    assert main(["export", str(run), "--layout", "transformers"]) == 0
+    assert "thresholds of labels (x 0.500, y 0.250, z 0.750)" in capsys.readouterr().err
+    assert main(["export", str(run), "--layout", "transformers"]) == 2
+    assert "already exists" in capsys.readouterr().err
+    assert main(["export", str(run), "--layout", "transformers", "--overwrite", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert result["folder"] == str(run / "transformers") and result["layout"] == "transformers"
+    assert len(result["left_out"]) == 1
+    (tmp_path / "texts.txt").write_text("the room was good\n")
+    assert main(["predict", str(run / "transformers"), str(tmp_path / "texts.txt")]) == 0
+    assert json.loads(capsys.readouterr().out)["label"] in ("x", "y", "z")
+
+
+@pytest.mark.parametrize(
+    ("task", "layout", "told"),
+    [
+        ("sequence_classification", "sentence-transformers", "makes no vectors of texts"),
+        ("sequence_classification", "cross-encoder", "reads pairs of texts, and this model reads one"),
+        ("semantic_indexing", "transformers", "is an encoder, which transformers has no head for"),
+        ("token_classification", "cross-encoder", "gives a pair of texts one answer"),
+        ("few_shot_classification", "transformers", "what gives this model's labels is nlpctl's own"),
+    ],
+)
+def test_layouts_that_a_task_has_not(made_run: Callable[..., Recipe], tmp_path: Path, task, layout, told):
+    with pytest.raises(UserError, match=told) as caught:
+        exported(made_run(task), tmp_path / "there", layout)
+    assert caught.value.problems[0].hint and not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("token_classification", "ernie", "crf"), "Transformers has no CRF"),
+        (("sequence_classification", "textcnn"), "TextCNNForSequenceClassification has no network of Transformers"),
+        (("token_classification", "bigru"), "BiGRUForTokenClassification has no network of Transformers"),
+    ],
+)
+def test_networks_that_transformers_has_not(made_run: Callable[..., Recipe], tmp_path: Path, words, told):
+    with pytest.raises(UserError, match=told):
+        exported(made_run(*words), tmp_path / "there", "transformers")
+    assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize(("heads", "neurons"), [([1, 2], [64, 64]), ([2, 2], [64, 32]), ([2, 2], [48, 48])])
+def test_pruned_networks(classifier: Recipe, tmp_path: Path, heads: list[int], neurons: list[int]):
+    from nlpctl.models.pruned import Kept, prune
+
+    model = load_network(classifier, str(classifier.run_dir))
+    network = model.predictor.network
+    whole = network.config.num_attention_heads // 2
+    kept = Kept(tuple(tuple(range(each * whole)) for each in heads), tuple(tuple(range(each)) for each in neurons))
+    prune(network, kept)
+    (tmp_path / "there").mkdir()
+    arguments = ("transformers", classifier, model, network, tmp_path / "there", Path("source"), "there")
+    if neurons[0] != neurons[1] or heads[0] != heads[1]:
+        with pytest.raises(UserError, match="networks of Transformers have as many in each"):
+            hugging_face.write_weights(*arguments)
+        assert not list((tmp_path / "there").iterdir())
+        return
+    hugging_face.write_weights(*arguments)
+    assert json.loads((tmp_path / "there" / "config.json").read_text())["intermediate_size"] == 48
+    back = load_network(classifier, str(tmp_path / "there"))
+    np.testing.assert_array_equal(outputs(model)[0], outputs(back)[0])
+
+
+def test_networks_that_simulate_int8(classifier: Recipe, tmp_path: Path):
+    model = load_network(classifier, str(classifier.run_dir))
+    model.predictor.network.config.simulated_int8 = {"weights": "abs_max"}
+    with pytest.raises(UserError, match="trained to be rounded to int8"):
+        hugging_face.write_weights(
+            "transformers", classifier, model, model.predictor.network, tmp_path, Path("source"), "there"
+        )
+
+
+def test_what_is_not_asked_of_weights(classifier: Recipe, tmp_path: Path):
+    source = find_trained_model(classifier)
+    for request, told in (
+        (ExportRequest(("onnx",), ("int8",)), "holds weights in fp32; int8 is one of graphs"),
+        (ExportRequest(data=tmp_path / "rows.tsv"), "which needs no rows"),
+    ):
+        with pytest.raises(UserError, match=told):
+            export(classifier, source, request, output=tmp_path / "there", layout="transformers")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="is not an export and is not replaced"):
+        exported(classifier, tmp_path / "mine", "transformers", overwrite=True)
+
+
+def test_weights_that_would_be_read_otherwise_are_a_failure(
+    classifier: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    plain = hugging_face.to_huggingface
+
+    def off(*arguments: Any) -> dict[str, np.ndarray]:
+        made = plain(*arguments)
+        wrong = next(name for name in made if name.endswith("pooler.dense.bias"))
+        return {**made, wrong: made[wrong] + 1}
+
+    monkeypatch.setattr(hugging_face, "to_huggingface", off)
+    with pytest.raises(RunFailed, match="would be read otherwise"):
+        exported(classifier, tmp_path / "there", "transformers")
+    assert not (tmp_path / "there").exists()
