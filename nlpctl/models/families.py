@@ -23,6 +23,16 @@ OWN: Mapping[str, str] = {
 }
 # Families of Transformers that PaddleNLP lacks, in the same place.
 ADDED: Mapping[str, str] = {"ModernBert": "modernbert"}
+# Families that are computed as Transformers computes them (nlpctl/models/networks/encoders.py): class prefix to
+# model_type. A folder in Hugging Face's layout gets these; PaddleNLP's hub has the classes without HF.
+ENCODERS: Mapping[str, str] = {
+    "HFAlbert": "hf_albert",
+    "HFConvBert": "hf_convbert",
+    "HFDebertaV2": "hf_deberta_v2",
+    "HFMPNet": "hf_mpnet",
+    "HFNezha": "hf_nezha",
+    "HFRoFormer": "hf_roformer",
+}
 
 
 @dataclass(frozen=True)
@@ -133,16 +143,18 @@ def _names() -> dict[str, str]:
     """Class prefix to module, for example Ernie: ernie."""
     from paddlenlp.transformers.auto.modeling import MAPPING_NAMES
 
-    return {**MAPPING_NAMES, **OWN, **ADDED}
+    return {**MAPPING_NAMES, **OWN, **ADDED, **ENCODERS}
 
 
 def _encoders() -> Iterator[Family]:
     """The families of text encoders, that is, those with a classifier; others generate text or read images."""
-    families = (_family(name) for name in _names() if name not in OWN)
+    families = (_family(name) for name in _names() if name not in OWN and name not in ENCODERS)
     return (family for family in families if family.has("SequenceClassification"))
 
 
 def _family(name: str) -> Family:
+    if name in ENCODERS:
+        return Family(name, ENCODERS[name], importlib.import_module("nlpctl.models.networks.encoders"))
     module = _names()[name]
     is_here = name in OWN or name in ADDED
     place = f"nlpctl.models.networks.{module}" if is_here else f"paddlenlp.transformers.{module}.modeling"

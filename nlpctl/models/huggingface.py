@@ -86,6 +86,9 @@ def _parameter(theirs: str, ours: str = "", *heads: str) -> Entry:
     return Entry(theirs, ours or theirs, alone=True, heads=heads)
 
 
+# What Transformers calls the approximation of GELU by tanh, in hidden_act.
+TANH_GELU = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh")
+
 _LABELLED = ("SequenceClassification", "TokenClassification", "MultipleChoice")
 _READER = "QuestionAnswering"
 _WORDS = "MaskedLM"
@@ -96,16 +99,24 @@ _EMBEDDINGS = (
     _module("embeddings.token_type_embeddings"),
     _module("embeddings.LayerNorm", "embeddings.layer_norm"),
 )
-_LAYERS = (
-    _linear("encoder.layer.*.attention.self.query", "encoder.layers.*.self_attn.q_proj"),
-    _linear("encoder.layer.*.attention.self.key", "encoder.layers.*.self_attn.k_proj"),
-    _linear("encoder.layer.*.attention.self.value", "encoder.layers.*.self_attn.v_proj"),
+_SELF, _ATTENTION = "encoder.layer.*.attention.self", "encoder.layers.*.self_attn"
+_OUTPUT = (
     _linear("encoder.layer.*.attention.output.dense", "encoder.layers.*.self_attn.out_proj"),
     _module("encoder.layer.*.attention.output.LayerNorm", "encoder.layers.*.norm1"),
+)
+_FEED_FORWARD = (
     _linear("encoder.layer.*.intermediate.dense", "encoder.layers.*.linear1"),
     _linear("encoder.layer.*.output.dense", "encoder.layers.*.linear2"),
     _module("encoder.layer.*.output.LayerNorm", "encoder.layers.*.norm2"),
 )
+_LAYERS = (
+    _linear(f"{_SELF}.query", f"{_ATTENTION}.q_proj"),
+    _linear(f"{_SELF}.key", f"{_ATTENTION}.k_proj"),
+    _linear(f"{_SELF}.value", f"{_ATTENTION}.v_proj"),
+    *_OUTPUT,
+    *_FEED_FORWARD,
+)
+_ALBERT = "encoder.albert_layer_groups.*.albert_layers.*"
 _POOLER = (_linear("pooler.dense"),)
 # PaddleNLP calls the head that reads answers as it calls a classifier's; only Hugging Face's names differ.
 _HEADS = (
@@ -123,6 +134,12 @@ _BERT_WORDS = (
     _parameter("cls.predictions.bias", "cls.predictions.decoder_bias", _WORDS),
 )
 _BERT_TIED = frozenset(("cls.predictions.decoder.weight", "cls.predictions.decoder.bias"))
+# Encoders of nlpctl (networks/encoders.py) call that head "cls".
+_OWN_BERT_WORDS = (
+    _linear("cls.predictions.transform.dense", "cls.transform", _WORDS),
+    _module("cls.predictions.transform.LayerNorm", "cls.layer_norm", _WORDS),
+    _parameter("cls.predictions.bias", "cls.decoder_bias", _WORDS),
+)
 _ROBERTA_WORDS = (
     _linear("lm_head.dense", "", _WORDS),
     _module("lm_head.layer_norm", "", _WORDS),
@@ -179,6 +196,7 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
     "roberta": Layout(
         "Roberta", "roberta", "roberta",
         (*_EMBEDDINGS, *_LAYERS, *_POOLER, *_HEADS, *_TWO_LAYERS, *_ROBERTA_WORDS), _SIZES | _EPSILON,
+        aliases=("xlm-roberta", "camembert"),
         tied=frozenset(("lm_head.decoder.weight", "lm_head.decoder.bias")),
         defaults={"type_vocab_size": 2, "pad_token_id": 1},
     ),
@@ -202,10 +220,136 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
         told_by=r"layers\.\d+\.attn\.", paddle_prefix="modernbert", tied=frozenset(("decoder.weight",)),
         fixed={"attention_norms": None},
     ),
+    "distilbert": Layout(
+        "DistilBert", "distilbert", "distilbert",
+        (
+            *_EMBEDDINGS,
+            _linear("transformer.layer.*.attention.q_lin", "encoder.layers.*.self_attn.q_proj"),
+            _linear("transformer.layer.*.attention.k_lin", "encoder.layers.*.self_attn.k_proj"),
+            _linear("transformer.layer.*.attention.v_lin", "encoder.layers.*.self_attn.v_proj"),
+            _linear("transformer.layer.*.attention.out_lin", "encoder.layers.*.self_attn.out_proj"),
+            _module("transformer.layer.*.sa_layer_norm", "encoder.layers.*.norm1"),
+            _linear("transformer.layer.*.ffn.lin1", "encoder.layers.*.linear1"),
+            _linear("transformer.layer.*.ffn.lin2", "encoder.layers.*.linear2"),
+            _module("transformer.layer.*.output_layer_norm", "encoder.layers.*.norm2"),
+            *_HEADS,
+            _linear("pre_classifier", "", "SequenceClassification"),
+        ),
+        {
+            "vocab_size": "vocab_size", "dim": "hidden_size", "n_layers": "num_hidden_layers",
+            "n_heads": "num_attention_heads", "hidden_dim": "intermediate_size", "activation": "hidden_act",
+            "dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob",
+            "max_position_embeddings": "max_position_embeddings", "initializer_range": "initializer_range",
+            "pad_token_id": "pad_token_id",
+        },
+        told_by=r"transformer\.layer\.\d+\.", defaults={"n_layers": 6},
+    ),
+    "hf_mpnet": Layout(
+        "MPNet", "mpnet", "mpnet",
+        (
+            *_EMBEDDINGS,
+            _linear("encoder.layer.*.attention.attn.q", "encoder.layers.*.self_attn.q_proj"),
+            _linear("encoder.layer.*.attention.attn.k", "encoder.layers.*.self_attn.k_proj"),
+            _linear("encoder.layer.*.attention.attn.v", "encoder.layers.*.self_attn.v_proj"),
+            _linear("encoder.layer.*.attention.attn.o", "encoder.layers.*.self_attn.out_proj"),
+            _module("encoder.layer.*.attention.LayerNorm", "encoder.layers.*.norm1"),
+            *_FEED_FORWARD,
+            _module("encoder.relative_attention_bias", "relative_attention_bias"),
+            *_POOLER, *_HEADS, *_TWO_LAYERS,
+            _linear("lm_head.dense", "cls.transform", _WORDS),
+            _module("lm_head.layer_norm", "cls.layer_norm", _WORDS),
+            _parameter("lm_head.bias", "cls.decoder_bias", _WORDS),
+        ),
+        {key: key for key in _SIZES if key != "type_vocab_size"} | _EPSILON | _same("relative_attention_num_buckets"),
+        defaults={"vocab_size": 30527},
+    ),
+    "hf_albert": Layout(
+        "Albert", "albert", "albert",
+        (
+            *_EMBEDDINGS,
+            _linear("encoder.embedding_hidden_mapping_in", "embeddings_project"),
+            _linear(f"{_ALBERT}.attention.query", "encoder.groups.*.*.self_attn.q_proj"),
+            _linear(f"{_ALBERT}.attention.key", "encoder.groups.*.*.self_attn.k_proj"),
+            _linear(f"{_ALBERT}.attention.value", "encoder.groups.*.*.self_attn.v_proj"),
+            _linear(f"{_ALBERT}.attention.dense", "encoder.groups.*.*.self_attn.out_proj"),
+            _module(f"{_ALBERT}.attention.LayerNorm", "encoder.groups.*.*.norm1"),
+            _linear(f"{_ALBERT}.ffn", "encoder.groups.*.*.linear1"),
+            _linear(f"{_ALBERT}.ffn_output", "encoder.groups.*.*.linear2"),
+            _module(f"{_ALBERT}.full_layer_layer_norm", "encoder.groups.*.*.norm2"),
+            _linear("pooler", "pooler.dense"),
+            *_HEADS,
+            _linear("predictions.dense", "cls.transform", _WORDS),
+            _module("predictions.LayerNorm", "cls.layer_norm", _WORDS),
+            _parameter("predictions.bias", "cls.decoder_bias", _WORDS),
+        ),
+        _SIZES | _EPSILON | _same("embedding_size", "num_hidden_groups", "inner_group_num"),
+        told_by=r"encoder\.albert_layer_groups\.",
+        defaults={
+            "embedding_size": 128, "hidden_size": 4096, "num_attention_heads": 64, "intermediate_size": 16384,
+            "hidden_act": "gelu_new", "vocab_size": 30000, "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0,
+        },
+    ),
+    "hf_deberta_v2": Layout(
+        "DebertaV2", "deberta-v2", "deberta",
+        (
+            *_EMBEDDINGS,
+            _linear("embeddings.embed_proj"),
+            _linear(f"{_SELF}.query_proj", f"{_ATTENTION}.q_proj"),
+            _linear(f"{_SELF}.key_proj", f"{_ATTENTION}.k_proj"),
+            _linear(f"{_SELF}.value_proj", f"{_ATTENTION}.v_proj"),
+            _linear(f"{_SELF}.pos_key_proj", f"{_ATTENTION}.pos_key_proj"),
+            _linear(f"{_SELF}.pos_query_proj", f"{_ATTENTION}.pos_query_proj"),
+            *_OUTPUT, *_FEED_FORWARD,
+            _module("encoder.rel_embeddings", "encoder.positions.embeddings"),
+            _module("encoder.LayerNorm", "encoder.positions.layer_norm"),
+            _module("encoder.conv.conv", "encoder.beside.conv"),
+            _module("encoder.conv.LayerNorm", "encoder.beside.layer_norm"),
+            _linear("pooler.dense", "", "SequenceClassification"),
+            *_HEADS,
+            # Microsoft's own files of v3; what is written is the entry below, which Transformers reads by default.
+            _linear("lm_predictions.lm_head.dense", "cls.transform", _WORDS),
+            _module("lm_predictions.lm_head.LayerNorm", "cls.layer_norm", _WORDS),
+            _parameter("lm_predictions.lm_head.bias", "cls.decoder_bias", _WORDS),
+            *_OWN_BERT_WORDS,
+        ),
+        _SIZES | _EPSILON | _same(
+            "relative_attention", "max_relative_positions", "position_buckets", "position_biased_input",
+            "pos_att_type", "share_att_key", "norm_rel_ebd", "conv_kernel_size", "conv_groups", "conv_act",
+            "pooler_dropout", "pooler_hidden_act", "embedding_size",
+        ),
+        defaults={"vocab_size": 128100, "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24,
+                  "intermediate_size": 6144},
+    ),
+    "hf_nezha": Layout(
+        "Nezha", "nezha", "nezha", (*_EMBEDDINGS, *_LAYERS, *_POOLER, *_HEADS, *_OWN_BERT_WORDS),
+        _SIZES | _EPSILON | _same("max_relative_position"),
+    ),
+    "hf_roformer": Layout(
+        "RoFormer", "roformer", "roformer",
+        (*_EMBEDDINGS, _linear("embeddings_project"), *_LAYERS, *_HEADS, *_TWO_LAYERS, *_OWN_BERT_WORDS),
+        _SIZES | _EPSILON | _same("embedding_size", "rotary_value"),
+    ),
+    "hf_convbert": Layout(
+        "ConvBert", "convbert", "convbert",
+        (
+            *_EMBEDDINGS, _linear("embeddings_project"), *_LAYERS,
+            _module(f"{_SELF}.key_conv_attn_layer", f"{_ATTENTION}.key_conv_attn_layer"),
+            _module(f"{_SELF}.key_conv_attn_layer.depthwise", f"{_ATTENTION}.key_conv_attn_layer.depthwise"),
+            _module(f"{_SELF}.key_conv_attn_layer.pointwise", f"{_ATTENTION}.key_conv_attn_layer.pointwise"),
+            _linear(f"{_SELF}.conv_kernel_layer", f"{_ATTENTION}.conv_kernel_layer"),
+            _linear(f"{_SELF}.conv_out_layer", f"{_ATTENTION}.conv_out_layer"),
+            *_HEADS, *_TWO_LAYERS,
+            _linear("generator_predictions.dense", "cls.transform", _WORDS),
+            _module("generator_predictions.LayerNorm", "cls.layer_norm", _WORDS),
+            _parameter("generator_lm_head.bias", "cls.decoder_bias", _WORDS),
+        ),
+        _SIZES | _EPSILON | _same("embedding_size", "head_ratio", "conv_kernel_size", "num_groups"),
+        defaults={"embedding_size": 768},
+    ),
 }  # fmt: skip
 
 # Kept in the file by PyTorch, computed by Paddle.
-_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids", "encoder.embed_positions.weight")
 # Older files spell LayerNorm's parameters as TensorFlow did.
 _OLD_SPELLING = {"gamma": "weight", "beta": "bias"}
 
@@ -339,11 +483,11 @@ def known_types() -> Iterator[str]:
 
 
 def config_to_paddle(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A config.json of Hugging Face under PaddleNLP's keys; one of an unknown family is left as it is.
+    """A config.json of Hugging Face under PaddleNLP's keys; one of an unknown family or of PaddleNLP is left as it is.
 
     What Transformers takes for a missing key is filled in where PaddleNLP would take something else.
     """
-    given = values.get("model_type")
+    given = None if "paddlenlp_version" in values else values.get("model_type")
     model_type = next((ours for ours, each in LAYOUTS.items() if given in (each.model_type, *each.aliases)), None)
     if model_type is None:
         return dict(values)

@@ -16,7 +16,7 @@ from nlpctl.errors import UserError
 NO_TARGET = -100  # pads `targets`; PaddleNLP's and PyTorch's mark for "not counted"
 
 # The layer that turns hidden states into scores, by the encoder's prefix. ELECTRA's lacks the last step, ModernBERT's
-# the first.
+# the first. Those of networks/encoders.py are named by the network.
 _HEADS = {
     "bert": "cls",
     "ernie": "cls",
@@ -48,7 +48,7 @@ class AtPositions:
         chosen = paddle.gather(hidden.reshape([-1, width]), (first + positions).reshape([-1]))
         if self.base_model_prefix == "modernbert":
             chosen = self._sub_layers["head"](chosen)
-        scores = self._sub_layers[_HEADS[self.base_model_prefix]](chosen)
+        scores = self._sub_layers[_head(type(self))](chosen)
         # PaddleNLP's generator head ends with the transform; its ForMaskedLM does the product with the table itself.
         if self.base_model_prefix == "electra":
             table = self.get_input_embeddings().weight
@@ -89,10 +89,14 @@ def mixed(mixin: type, network_class: Any) -> type:
     The name matters: save_pretrained writes it into config.json, where PaddleNLP must find its own.
     """
     prefix = network_class.base_model_prefix
-    if prefix not in _HEADS:
+    if _head(network_class) is None:
         raise UserError(
             f"masked language models of the family {prefix!r} are not known to nlpctl",
             where="model",
             hint=f"use a model of {', '.join(_HEADS)}",
         )
     return type(network_class.__name__, (mixin, network_class), {"__module__": network_class.__module__})
+
+
+def _head(network_class: Any) -> Any:
+    return getattr(network_class, "word_head", _HEADS.get(network_class.base_model_prefix))

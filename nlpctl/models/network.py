@@ -7,7 +7,8 @@ from typing import Any
 
 from nlpctl.config.user_code import describe_error
 from nlpctl.errors import Problem, UserError
-from nlpctl.models.families import Family, Head
+from nlpctl.models.families import ENCODERS, Family, Head
+from nlpctl.models.huggingface import TANH_GELU
 from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
 from nlpctl.models.simulated_int8 import read_simulation, simulate
@@ -70,7 +71,7 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
         _check_shares(config, where)
     activation = config.hidden_act if "hidden_act" in vars(config) else "gelu"
     # Paddle looks the activation up by getattr, deep inside a layer, where the message names no key.
-    if activation not in vars(paddle.nn.functional):
+    if activation not in vars(paddle.nn.functional) and not (family.name in ENCODERS and activation in TANH_GELU):
         hint = "hidden_act: gelu, relu, silu or tanh"
         raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
     if head.own is not None:
@@ -153,13 +154,14 @@ def _build_own(network_class: Any, name: str, config: Any) -> Any:
 def max_positions(network: Any) -> int | None:
     """The maximum sequence length in tokens; None for relative positions.
 
-    RoBERTa counts positions from pad_token_id + 1 on, so that many rows of its position embedding are unused.
+    RoBERTa and MPNet count positions from pad_token_id + 1 on, so that many rows of their position embedding are
+    unused.
     """
     config = vars(network.config)
     rows = config.get("max_position_embeddings")
     if rows is None or rows <= 0:
         return None
-    return rows - (config["pad_token_id"] + 1) if network.base_model_prefix == "roberta" else rows
+    return rows - (config["pad_token_id"] + 1) if network.base_model_prefix in ("roberta", "mpnet") else rows
 
 
 def _is_no_share(key: str, value: Any) -> bool:

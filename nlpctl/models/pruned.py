@@ -20,6 +20,7 @@ from nlpctl.errors import UserError
 
 KEY = "pruned"  # in config.json
 _HINT = "ERNIE, BERT, RoBERTa, ELECTRA, ModernBERT and what is built as they are can be pruned"
+_BY_HEAD = ("q_proj", "k_proj", "v_proj")  # of attention; DeBERTa has two more
 
 
 @dataclass(frozen=True)
@@ -96,13 +97,22 @@ def encoder_layers(network: Any, where: str = "model") -> list[Any]:
     return list(encoder.layers)
 
 
+def narrowable_layers(network: Any, where: str = "model") -> list[Any]:
+    """The layers of `encoder_layers`. UserError, blaming `where`: their heads cannot be removed one by one."""
+    layers = encoder_layers(network, where)
+    if any(getattr(layer.self_attn, "heads_differ", False) for layer in layers):
+        message = f"heads of a {type(network).__name__} cannot be removed: each has weights outside of its projections"
+        raise UserError(message, where=where, hint="use distill, with fewer layers; or ptq, ort-static, ort-dynamic")
+    return layers
+
+
 def prune(network: Any, kept: Kept, where: str = "model") -> None:
     """Removes, in place, all heads and neurons except those `kept`; updates the config.
 
     The kept ones compute the same as before. Parameters are new objects: make optimizers afterwards.
-    UserError, blaming `where`: `encoder_layers` knows none, or `kept` is of another network.
+    UserError, blaming `where`: `narrowable_layers` knows none, or `kept` is of another network.
     """
-    layers = encoder_layers(network, where)
+    layers = narrowable_layers(network, where)
     for layer, heads, neurons in zip(layers, kept.heads, kept.neurons, strict=True):
         attention = layer.self_attn
         if max(heads) >= attention.num_heads or max(neurons) >= layer.linear1.weight.shape[1]:
@@ -111,7 +121,9 @@ def prune(network: Any, kept: Kept, where: str = "model") -> None:
         size = attention.head_dim
         # Projections hold the heads side by side, head_dim columns each.
         places = [head * size + place for head in heads for place in range(size)]
-        for name in ("q_proj", "k_proj", "v_proj"):
+        for name in getattr(attention, "by_head", _BY_HEAD):
+            if name not in attention._sub_layers:
+                continue
             setattr(attention, name, _with_outputs(attention._sub_layers[name], places))
         attention.out_proj = _with_inputs(attention.out_proj, places)
         attention.num_heads = len(heads)
@@ -158,8 +170,12 @@ def _encoder(network: Any, where: str) -> Any:
     """The network's one TransformerEncoder, or ModernBERT's, made of layers that can be pruned."""
     import paddle
 
+    from nlpctl.models.networks.encoders import SharedLayers
     from nlpctl.models.networks.modernbert import ModernBertEncoder, ModernBertLayer
 
+    if any(isinstance(layer, SharedLayers) for layer in network.sublayers()):
+        message = "layers of ALBERT share their weights: none can be pruned or left out"
+        raise UserError(message, where=where, hint="use ptq, ort-static or ort-dynamic; or distil into another network")
     kinds = (paddle.nn.TransformerEncoder, ModernBertEncoder)
     encoders = [layer for layer in network.sublayers() if isinstance(layer, kinds)]
     known = (paddle.nn.TransformerEncoderLayer, ModernBertLayer)

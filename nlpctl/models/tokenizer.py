@@ -187,9 +187,10 @@ def check_vocabulary(entries: int, rows: int, where: str) -> None:
 
 
 def agree_on_inputs(tokenizer: Any, network: Any) -> None:
-    """Drops token_type_ids for an encoder without them (DistilBERT, MPNet), which PaddleNLP's tokenizer may return."""
+    """Drops token_type_ids for an encoder without them (DistilBERT, MPNet, DeBERTa-v3); its tokenizer may give some."""
     names = tokenizer.model_input_names
-    if "token_type_ids" in names and "token_type_ids" not in inspect.signature(network.base_model.forward).parameters:
+    named = "token_type_ids" in inspect.signature(network.base_model.forward).parameters
+    if "token_type_ids" in names and not (named and vars(network.config).get("type_vocab_size") != 0):
         tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # so that it is saved
 

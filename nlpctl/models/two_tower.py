@@ -14,6 +14,7 @@ from paddle import nn
 from nlpctl.config.sentence_folder import LENGTH, read_sentence_folder
 from nlpctl.errors import UserError
 from nlpctl.models.networks.common import Encoder
+from nlpctl.models.networks.encoders import EncoderModel
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS
 from nlpctl.models.weights import read_weights_file
 from nlpctl.upstream.pooler import drop_pooler
@@ -38,7 +39,7 @@ def two_tower(
     left out: nothing would train it.
     """
     # BertPretrainedModel of BertModel
-    parent: Any = next(each for each in encoder_class.__mro__[1:] if not issubclass(each, Encoder))
+    parent: Any = next(each for each in encoder_class.__mro__[1:] if not issubclass(each, Encoder | EncoderModel))
 
     class TwoTower(parent):
         config_class = encoder_class.config_class

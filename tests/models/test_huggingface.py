@@ -399,6 +399,8 @@ def test_every_parameter_of_every_head_has_a_name(family, kind):
     network_class = family_by_type(family, "")
     if not network_class.has(kind):
         return
+    if (family, kind) == ("distilbert", "MaskedLM"):  # PaddleNLP's output layer is not tied to the embedding
+        pytest.skip("models/masked_lm.py refuses it")
     config = network_class.config_class(**SMALL)
     network = network_class.network_class(Head(kind), "")(config)
     arrays = {name: array.numpy() for name, array in network.state_dict().items()}

@@ -191,7 +191,7 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     check_layer_losses(recipe, config.get("num_hidden_layers"))
     if not is_made_of_layers(section):
         return
-    if config.get("model_type") in OWN.values():
+    if config.get("model_type") in (*OWN.values(), "hf_albert"):  # ALBERT's share their weights
         message = f"{config['model_type']} has no layers that a student could take"
         raise UserError(message, "distillation.model", "describe one: distillation.model.from_scratch, or .student")
     if isinstance(config.get("num_hidden_layers"), int):

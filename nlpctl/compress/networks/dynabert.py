@@ -34,7 +34,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.families import OWN, Head, family_of_config
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import build_network, make_config
-from nlpctl.models.pruned import Kept, PrunedShape, encoder_layers, prune
+from nlpctl.models.pruned import Kept, PrunedShape, encoder_layers, narrowable_layers, prune
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, as_tuple, make_task
@@ -152,7 +152,7 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     family = family_of_config(config, "config.json")
     # One layer is enough to see of which kind the layers are, and is built in milliseconds.
     one_layer = make_config(family, {**config, "num_hidden_layers": 1}, (), {})
-    encoder_layers(build_network(family, Head("Model"), one_layer, "config.json"), _STRATEGY)
+    narrowable_layers(build_network(family, Head("Model"), one_layer, "config.json"), _STRATEGY)
 
 
 def train_width(recipe: Recipe, source: str, width: Fraction, run: RunDirectory, setup: ProcessSetup) -> Path:

@@ -1,0 +1,108 @@
+"""Every family in Hugging Face's layout through the command line: trained, resumed, exported, compressed."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from small_tasks import CASES, write
+
+ENCODERS = Path(__file__).parents[1] / "models" / "encoders"
+FAMILIES = (
+    "albert", "convbert", "deberta-v2", "deberta-v3", "distilbert", "mpnet", "nezha", "roformer", "xlm-roberta"
+)  # fmt: skip
+NO_DYNABERT = {
+    "albert": "layers of ALBERT share their weights",
+    "convbert": "heads of a HFConvBertModel cannot be removed",
+    "mpnet": "heads of a HFMPNetModel cannot be removed",
+}
+NO_WORDS = {"distilbert": "masked language models of the family 'distilbert' are not known"}
+
+
+def recipe_of(work, task: str, family: str) -> str:
+    """A recipe of small_tasks.py that starts from the small network of a family."""
+    recipe = write(work.folder, task)
+    text = re.sub(r"model: {.*}\n", f"model: {{name_or_path: {ENCODERS / family}}}\n", recipe.read_text(), count=1)
+    text = text.replace("max_steps: 10", "max_steps: 6").replace("max_seq_length: 16", "max_seq_length: 32")
+    named = recipe.with_name(f"{family}-{task}.yaml")
+    named.write_text(text.replace("doc_stride: 5", "doc_stride: 8"), encoding="utf-8")
+    return named.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_trained_killed_and_resumed(work, same_bits, family):
+    """As much is drawn, and as often, whichever attention a family has."""
+    recipe = recipe_of(work, "sequence_classification", family)
+    whole = work.train(f"{family}-whole", recipe=recipe)
+    killed = f"{family}-killed"
+    words = ("train", recipe, "--set", f"training.output_dir={killed}")
+    work.end(work.start(*words), (work / killed / "checkpoints" / "checkpoint-2").exists, signal.SIGKILL)
+    work.train(killed, "--resume", recipe=recipe)
+    assert same_bits(work / killed, whole)
+    slow = work.train(f"{family}-slow", "--set", "training.fast_cpu=false", recipe=recipe)
+    losses = [
+        [event["loss"] for event in work.events(name) if "loss" in event] for name in (whole.name, slow.name)
+    ]
+    assert len(losses[0]) >= 6 and losses[0][0] == pytest.approx(losses[1][0], rel=0.3)  # dropout is drawn otherwise
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "task",
+    ["sequence_classification", "token_classification", "question_answering", "semantic_indexing",
+     "masked_language_model"],
+)  # fmt: skip
+def test_tasks_and_engines(work, family, task):
+    """Trained, exported to both engines in fp32 and int8, asked in each."""
+    recipe, name = recipe_of(work, task, family), f"{family}-{task}"
+    if task == "masked_language_model" and family in NO_WORDS:
+        done = work.nlpctl("train", recipe, "--set", f"training.output_dir={name}")
+        assert done.returncode == 2 and NO_WORDS[family] in done.stderr
+        return
+    run = work.train(name, recipe=recipe)
+    done = work.nlpctl("export", run, "-o", f"{name}-export", "--precision", "fp32,int8", "--timing", "0")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((work / f"{name}-export" / "report.json").read_text())
+    checks = [check for graph in report["graphs"] for check in graph["checks"]]
+    fp32 = [check for check in checks if check["precision"] == "fp32"]
+    assert {check["engine"] for check in fp32} == {"paddle", "onnxruntime"}
+    assert all(check["relative_difference"] <= 1e-4 and check["agreement"] == 1 for check in fp32), fp32
+    int8 = {check["engine"] for check in checks if check["precision"] == "int8"}
+    assert int8 == {"paddle", "onnxruntime"} or report["refused"], report
+    for engine in ("paddle", "onnxruntime"):
+        words = (f"{name}-export", f"{task}-test.jsonl", "--engine", engine, "--precision", "fp32")
+        done = work.nlpctl("predict", *words)
+        assert done.returncode == 0, done.stderr
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+        assert len(answers) == 10
+        for answer in answers:
+            CASES[task][1](answer)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_compressed(work, family):
+    recipe = recipe_of(work, "sequence_classification", family)
+    run = work.train(f"{family}-to-compress", recipe=recipe)
+    strategies = ["ptq", "ort-dynamic", "ort-static", "qat", "distill", "dynabert+ort-dynamic"]
+    if family in NO_DYNABERT:
+        strategies.pop()
+        refuses(work, run, "dynabert", NO_DYNABERT[family])
+    if family == "albert":
+        strategies.pop()
+        refuses(work, run, "distill", "hf_albert has no layers that a student could take")
+    words = ("--strategy", ",".join(strategies), "--max-drop", "100", "--width_mult_list", "1/2")
+    done = work.nlpctl("compress", run, "-o", f"{family}-small", *words)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((work / f"{family}-small" / "report.json").read_text())
+    assert not report.get("failed"), report
+
+
+def refuses(work, run: Path, strategy: str, why: str) -> None:
+    done = work.nlpctl("compress", run, "-o", f"{run.name}-no", "--strategy", strategy)
+    assert done.returncode == 2 and why in done.stderr, done.stderr

@@ -1,0 +1,155 @@
+"""Every family in Hugging Face's layout against what Transformers computed (scripts/make_encoder_fixtures.py)."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import paddle
+import pytest
+
+from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.errors import UserError
+from nlpctl.models.assign import Rules, assign
+from nlpctl.models.families import Head, family_of_config
+from nlpctl.models.huggingface import config_to_huggingface, to_huggingface, to_paddle
+from nlpctl.models.load import load_trained
+from nlpctl.models.network import build_network, make_config
+from nlpctl.models.source import read_config
+from nlpctl.models.weights import read_weights_file
+
+ENCODERS = Path(__file__).parent / "encoders"
+FAMILIES = [  # test_modernbert.py has the other one
+    "albert", "convbert", "deberta-v2", "deberta-v3", "distilbert", "mpnet", "nezha", "roformer", "xlm-roberta"
+]  # fmt: skip
+LABELS = ("neg", "mid", "pos")
+CLASSIFIER = Head("SequenceClassification")
+STRICT = Rules(keep_head=True, head_may_be_fresh=False, layers_kept=None, tolerate_surplus=False)
+
+
+def network_of(folder, head=CLASSIFIER, arrays=None, rules=STRICT):
+    values = read_config(folder)
+    family = family_of_config(values, "config.json")
+    labels = LABELS if head.labelled else ()
+    network = build_network(family, head, make_config(family, values, labels, {}), "config.json")
+    stored = arrays or read_weights_file(folder / "model.safetensors").arrays
+    assign(network, family.prefix, to_paddle(stored, family.model_type, "", head.name), rules, "")
+    network.eval()
+    return network
+
+
+def expected_of(folder):
+    return dict(np.load(folder / "expected.npz"))
+
+
+def rows_of(ids, lengths):
+    return np.split(ids, np.cumsum(lengths)[:-1])
+
+
+def padded(rows, pad_id):
+    longest = max(map(len, rows))
+    return np.stack([np.pad(row, (0, longest - len(row)), constant_values=pad_id) for row in rows]).astype("int64")
+
+
+def hidden_of(network, ids):
+    states = network._sub_layers[network.base_model_prefix](paddle.to_tensor(ids))
+    return (states[0] if isinstance(states, tuple) else states).numpy()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_same_states_and_logits_as_transformers(name):
+    """Of 50 hard texts, all in one batch with padding: what Transformers computes of each alone."""
+    folder = ENCODERS / name
+    network, expected = network_of(folder), expected_of(folder)
+    ids = padded(rows_of(expected["ids"], expected["lengths"]), network.config.pad_token_id)
+    hidden = np.concatenate(
+        [states[:length] for states, length in zip(hidden_of(network, ids), expected["lengths"], strict=True)]
+    )
+    np.testing.assert_allclose(hidden, expected["hidden"], atol=1e-5)
+    np.testing.assert_allclose(network(paddle.to_tensor(ids)).numpy(), expected["logits"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_pairs_as_transformers(name):
+    folder = ENCODERS / name
+    network, expected = network_of(folder), expected_of(folder)
+    lengths = expected["pair_lengths"]
+    ids = padded(rows_of(expected["pair_ids"], lengths), network.config.pad_token_id)
+    inputs = {"input_ids": paddle.to_tensor(ids)}
+    if expected["pair_types"].any():
+        inputs["token_type_ids"] = paddle.to_tensor(padded(rows_of(expected["pair_types"], lengths), 0))
+    np.testing.assert_allclose(network(**inputs).numpy(), expected["pair_logits"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "distilbert"])
+def test_words_as_transformers(name):
+    """The masked language model on the same encoder."""
+    folder = ENCODERS / name
+    expected = expected_of(folder)
+    stored = dict(read_weights_file(folder / "model.safetensors").arrays)
+    encoder = {key: array for key, array in stored.items() if not key.startswith(("classifier.", "pooler."))}
+    head = dict(np.load(folder / "word_head.npz"))
+    network = network_of(folder, Head("MaskedLM", labelled=False, predicts_words=True), encoder | head)
+    rows = rows_of(expected["ids"], expected["lengths"])[4:6]
+    logits = [network(paddle.to_tensor(row[None].astype("int64"))).numpy()[0] for row in rows]
+    np.testing.assert_allclose(np.concatenate(logits), expected["word_logits"], atol=2e-5)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_ids_as_transformers(name):
+    """Of the same texts, from a folder that is loaded as any model is."""
+    folder, expected = ENCODERS / name, expected_of(ENCODERS / name)
+    texts = json.loads((ENCODERS / "texts.json").read_text(encoding="utf-8"))
+    model = load_trained(folder, CLASSIFIER)
+    assert model.labels == LABELS and not model.fresh
+    encoder = build_encoder(model.tokenizer, "auto")
+    rows = rows_of(expected["ids"], expected["lengths"])
+    assert len(texts) == len(rows) == 50
+    for text, row in zip(texts, rows, strict=True):
+        if text in SPELLED or (encoder.kind != "library" and text in OF_SYMBOLS):
+            continue
+        assert encoder.encode([text], None, 40)[0].input_ids == row.tolist(), text
+
+
+# What a text spells of special tokens is text here, and the token itself in Transformers.
+SPELLED = ("[CLS] [SEP] <s> </s> <mask>", "[MASK]")
+# PaddleNLP's WordPiece takes every symbol for a word.
+OF_SYMBOLS = ("e=mc²", "🙂🙂🙂", "👍🏽 great 👨\u200d👩\u200d👧", "🇨🇳 flag")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_back_in_the_layout_of_transformers(name):
+    """What Transformers wrote, read and written again, is the same: names, values, config."""
+    folder = ENCODERS / name
+    network = network_of(folder)
+    arrays = {key: array.numpy() for key, array in network.state_dict().items()}
+    family = read_config(folder)["model_type"]
+    written = to_huggingface(arrays, family, "SequenceClassification", "")
+    stored = read_weights_file(folder / "model.safetensors").arrays
+    assert written.keys() == stored.keys() - {"roformer.encoder.embed_positions.weight"}
+    for key, array in written.items():
+        np.testing.assert_array_equal(array, stored[key], err_msg=key)
+    config = config_to_huggingface(vars(network.config), "SequenceClassification", "")
+    values = json.loads((folder / "config.json").read_text())
+    if name == "xlm-roberta":  # the same network
+        values |= {"model_type": "roberta", "architectures": ["RobertaForSequenceClassification"]}
+    ours = {key: config[key] for key in config if key in values and key not in ("id2label", "label2id")}
+    assert ours == {key: values[key] for key in ours}
+    assert len(ours) > 12
+
+
+def test_camembert_is_xlm_roberta(tmp_path):
+    folder = Path(shutil.copytree(ENCODERS / "xlm-roberta", tmp_path / "model"))
+    values = json.loads((folder / "config.json").read_text())
+    classes = ["CamembertForSequenceClassification"]
+    (folder / "config.json").write_text(json.dumps(values | {"model_type": "camembert", "architectures": classes}))
+    assert read_config(folder) == {**read_config(ENCODERS / "xlm-roberta"), "architectures": classes}
+    network_of(folder)
+
+
+def test_grouped_feed_forward_of_convbert_is_refused(tmp_path):
+    folder = Path(shutil.copytree(ENCODERS / "convbert", tmp_path / "model"))
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(values | {"num_groups": 2}))
+    with pytest.raises(UserError, match="num_groups is 2: nlpctl knows ConvBERT with plain"):
+        network_of(folder)
