@@ -94,10 +94,11 @@ def trained(work):
     return train
 
 
-SOON = ("sequence_classification", "token_classification", "question_answering")
+SOON = ("token_classification", "question_answering")
 
 
 def later(values, soon):
+    """Parameters of which all but `soon` are slow."""
     return [pytest.param(each, marks=[pytest.mark.slow] * (each not in soon)) for each in values]
 
 
@@ -134,7 +135,8 @@ def test_an_export_carries_its_tokenizer_and_answers_alike(work, trained, task):
             assert got.get(key) == wanted.get(key)
 
 
-def test_added_tokens_are_kept_whole(work, trained, tmp_path):
+@pytest.mark.slow
+def test_added_tokens_are_kept_whole(work, trained):
     run = trained(unigram, "sequence_classification")
     recipe = next(work.folder.glob(f"{run.name}.yaml"))
     grown = work.train("grown", *TRAINED, "--set", "model.add_tokens=[格利泽, fine food]", recipe=recipe.name)

@@ -79,7 +79,8 @@ class LibraryTokenizer:
             token = self.special_names.get(name)
             setattr(self, f"{name}_token", token)
             setattr(self, f"{name}_token_id", None if token is None else self._ids[token])
-        self.all_special_tokens = list(dict.fromkeys(self.special_names.values()))
+        around = [self._tokens[id] for id, number, _ in self._pair if number is None]
+        self.all_special_tokens = list(dict.fromkeys([*self.special_names.values(), *around]))
         self.all_special_ids = [self._ids[token] for token in self.all_special_tokens]
         self.additional_special_tokens: list[str] = []
         names = settings.get("model_input_names")
@@ -241,6 +242,34 @@ class LibraryTokenizer:
         for _, number, _ in self._single if second is None else self._pair:
             mask += [1] if number is None else [0] * len(first if number == 0 else second or ())
         return mask
+
+    def pad(
+        self, rows: Sequence[Mapping[str, Any]], return_tensors: str | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """For collators of PaddleNLP: `rows` as one dict, their inputs padded on the right to the longest.
+
+        Of `options` those that choose another length have no effect. `return_tensors`: "pd" or "np", else lists.
+        """
+        longest = max(len(row["input_ids"]) for row in rows)
+        batch: dict[str, Any] = {}
+        for name in rows[0]:
+            padding = self.pad_token_id if name == "input_ids" else 0
+            values = [row[name] for row in rows]
+            if name in ("input_ids", "token_type_ids", "attention_mask"):
+                values = [[*value, *[padding] * (longest - len(value))] for value in values]
+            batch[name] = values
+        if options.get("return_attention_mask"):
+            ones = [[int(id != self.pad_token_id) for id in ids] for ids in batch["input_ids"]]
+            batch.setdefault("attention_mask", ones)
+        if return_tensors == "np":
+            import numpy as np
+
+            return {name: np.array(values) for name, values in batch.items()}
+        if return_tensors == "pd":
+            import paddle
+
+            return {name: paddle.to_tensor(values) for name, values in batch.items()}
+        return batch
 
     # -- changing and keeping ----------------------------------------------------------------
 

@@ -82,6 +82,12 @@ def test_what_spells_a_special_token_is_text(made):
         assert row.input_ids == encoder.assemble(ids).input_ids
 
 
+def test_what_stands_around_texts_is_special_whatever_the_settings_name(tmp_path):
+    tokenizer = read_library_tokenizer(written(tmp_path, bytes_bpe(), cls_token="<mask>", sep_token="<mask>"))
+    assert set(tokenizer.all_special_ids) == {0, 1, 2, 3, 4}
+    assert not {0, 2} & set(tokenizer.ids("</s><s>"))
+
+
 def test_spans_are_exact_or_coarse_never_wrong(made):
     """A piece, but for blanks and what stands for bytes, is in the normalised form of its span; spans only rise, and
     nothing but blanks lies between them."""
@@ -284,6 +290,18 @@ def test_a_damaged_table_of_a_normaliser_is_told(tmp_path, capfd):
     with pytest.raises(UserError, match="library cannot use it"):
         read_library_tokenizer(tmp_path)
     assert capfd.readouterr().err == ""
+
+
+def test_paddlenlps_collators_pad_with_it(tmp_path):
+    pytest.importorskip("paddlenlp")
+    from paddlenlp.data import DataCollatorWithPadding
+
+    tokenizer = read_library_tokenizer(written(tmp_path, unigram()))
+    rows = [{"input_ids": [0, 9, 2], "token_type_ids": [0, 0, 0], "label": 1}, {"input_ids": [0, 2], "label": 0}]
+    rows[1]["token_type_ids"] = [0, 0]
+    batch = DataCollatorWithPadding(tokenizer, return_tensors="np", return_attention_mask=True)(rows)
+    assert batch["input_ids"].tolist() == [[0, 9, 2], [0, 2, 1]] and batch["labels"].tolist() == [1, 0]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
 
 
 def test_bert_wordpiece_is_left_to_paddlenlp():
