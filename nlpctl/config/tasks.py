@@ -55,7 +55,6 @@ class TaskInfo:
     resolve_by_model: str | None = None  # a function (recipe) -> recipe with what the model's files decide; no Paddle
     window_frame: int | None = None  # least tokens next to the text where windows must overlap; None: nothing to check
 
-    imports_paddle: bool = False  # its code does, so that answering an export does not go without
 
     # -- what its scores and mistakes mean --
     falling: tuple[str, ...] = ("loss",)  # the scores of which less is better
@@ -318,7 +317,6 @@ MASKED_LANGUAGE_MODEL = TaskInfo(
     "Continues the pre-training of an encoder: words of plain text are hidden and predicted.",
     ("perplexity", "masked_accuracy", "loss"),
     task="nlpctl.tasks.masked_language_model:MaskedLanguageModel",
-    imports_paddle=True,
     rows="nlpctl.data.rows.corpus_rows:CorpusRows",
     pipeline="fill-mask",
     keys=("decode.n_best", "masking"),
@@ -400,7 +398,6 @@ FEW_SHOT_CLASSIFICATION = TaskInfo(
     "train a sentence encoder.",
     ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "loss"),
     task="nlpctl.tasks.few_shot_classification:FewShotClassification",
-    imports_paddle=True,
     rows="nlpctl.data.rows.text_rows:TextRows",
     pipeline="text-classification",
     keys=(

@@ -64,8 +64,8 @@ def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
     export = resolve_source(source).export
     if export is None:
         require("paddle", otherwise="give an export of the model, which ONNX Runtime answers")
-    imported = "paddle" in sys.modules or task_info(recipe.task).imports_paddle
-    if export is None or imported or needs_paddlenlp(export, recipe.data.tokenizer):
+    in_template = task_info(recipe.task).reads("prompt") and recipe.few_shot.method != "contrastive"  # by PaddleNLP
+    if export is None or "paddle" in sys.modules or in_template or needs_paddlenlp(export, recipe.data.tokenizer):
         return set_up_process(recipe)
     setup = prepare_process(one_process(recipe.runtime), recipe.training.seed, needs_paddle=False)
     if setup.device != "cpu":

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import paddle
 import paddle.nn.functional as F
 
+from nlpctl.data.text.masking import NO_TARGET
 from nlpctl.errors import UserError
-
-NO_TARGET = -100  # pads `targets`; PaddleNLP's and PyTorch's mark for "not counted"
 
 # The layer that turns hidden states into scores, by the encoder's prefix. ELECTRA's lacks the last step, ModernBERT's
 # the first. Those of networks/encoders.py are named by the network.

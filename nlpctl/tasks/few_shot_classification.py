@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import paddle
 
 from nlpctl import console
 from nlpctl.config.prompt_template import Part, parse_template
@@ -20,12 +20,13 @@ from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.data.text.encoder import Encoding, TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
-from nlpctl.models.load import LoadedModel
-from nlpctl.models.masked_lm import mixed
-from nlpctl.models.prompt import LabelWords, PromptClassifier, PromptEncoder
-from nlpctl.models.two_tower import sentence_classifier
 from nlpctl.tasks.base import Task, Texts
 from nlpctl.tasks.sequence_classification import SequenceClassification
+
+if TYPE_CHECKING:  # an export of a contrastive one is answered without Paddle
+    import paddle
+
+    from nlpctl.models.load import LoadedModel
 
 
 class FewShotClassification(SequenceClassification):
@@ -40,9 +41,14 @@ class FewShotClassification(SequenceClassification):
 
     @staticmethod
     def head(recipe: Recipe) -> Head:
+        from nlpctl.models.masked_lm import mixed
+        from nlpctl.models.prompt import PromptClassifier
+
         return Head("MaskedLM", adapt=functools.partial(mixed, PromptClassifier), predicts_words=True)
 
     def build_model(self, texts: Texts | None) -> LoadedModel:
+        from nlpctl.models.prompt import PromptEncoder
+
         model = super().build_model(texts)
         prefix = model.network.base_model_prefix
         untrained = [name for name in model.fresh if not name.startswith(f"{prefix}.pooler.")]
@@ -62,6 +68,8 @@ class FewShotClassification(SequenceClassification):
         return _with_words(super().load_trained(recipe, source), recipe)
 
     def overhead(self, encoder: TextEncoder, pair: bool) -> int:
+        from nlpctl.models.prompt import PromptEncoder
+
         parts = _template(self.recipe)
         return PromptEncoder(parts, encoder.tokenizer, self.data.max_seq_length).overhead
 
@@ -73,6 +81,8 @@ class PromptCollator(Collator):
     """Texts in the template, padded; labels where wanted."""
 
     def __init__(self, recipe: Recipe, encoder: TextEncoder, with_labels: bool):
+        from nlpctl.models.prompt import PromptEncoder
+
         super().__init__(encoder, recipe.data.max_seq_length, with_labels)
         self.prompt = PromptEncoder(_template(recipe), encoder.tokenizer, self.max_length)
 
@@ -88,6 +98,8 @@ def _template(recipe: Recipe) -> list[Part]:
 
 
 def _with_words(model: LoadedModel, recipe: Recipe) -> LoadedModel:
+    from nlpctl.models.prompt import LabelWords
+
     parts = _template(recipe)
     model.network.use_words(LabelWords(recipe.prompt.verbalizer, model.labels, parts, model.tokenizer))
     return model
@@ -113,6 +125,8 @@ class ContrastiveClassification(SequenceClassification):
 
     @staticmethod
     def head(recipe: Recipe) -> Head:
+        from nlpctl.models.two_tower import sentence_classifier
+
         few_shot = recipe.few_shot
         build = functools.partial(sentence_classifier, pooling=few_shot.pooling, layers=few_shot.layers)
         return Head("Model", adapt=build)
@@ -149,6 +163,8 @@ class ContrastiveClassification(SequenceClassification):
         """Of rows, the cross entropy of their labels; of pairs, `cosine_loss`."""
         if batch["labels"].ndim == 1:
             return super().loss(network, outputs, batch)
+        import paddle
+
         return cosine_loss(paddle.concat(outputs), batch["labels"].T.flatten())
 
     def fit_layers(self, network: paddle.nn.Layer, encoder: TextEncoder) -> None:
@@ -160,16 +176,18 @@ class ContrastiveClassification(SequenceClassification):
         network.classifier.weight.set_value(weight.astype(np.float32))
         network.classifier.bias.set_value(bias.astype(np.float32))
 
-    @paddle.no_grad()
     def _vectors(self, network: paddle.nn.Layer, encoder: TextEncoder) -> np.ndarray:
         """Unit vectors [rows, width] of the training rows."""
+        import paddle
+
         collate = Collator(encoder, self.data.max_seq_length, with_labels=False)
         was_training, vectors = network.training, []
         network.eval()
         for start in range(0, len(self.rows), _AT_ONCE):
             batch = collate.collate(self.rows[start : start + _AT_ONCE])
             inputs = {name: paddle.to_tensor(array) for name, array in batch.items()}
-            vectors.append(network.vectors(inputs["input_ids"], inputs.get("token_type_ids")).numpy())
+            with paddle.no_grad():
+                vectors.append(network.vectors(inputs["input_ids"], inputs.get("token_type_ids")).numpy())
         if was_training:
             network.train()
         return np.concatenate(vectors)
@@ -256,6 +274,8 @@ def cosine_loss(vectors: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
     All pairs of texts of the batch count, those with equal labels as much as those with different ones. `vectors`: unit
     vectors float32 [texts, width]; `labels`: int64 [texts].
     """
+    import paddle
+
     with paddle.amp.auto_cast(enable=False):
         cosines = paddle.matmul(vectors, vectors, transpose_y=True)
     equal = (labels.unsqueeze(0) == labels.unsqueeze(1)).astype("float32")

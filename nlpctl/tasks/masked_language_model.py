@@ -7,24 +7,26 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
-import paddle
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import Batch, Collator, padded
 from nlpctl.data.rows.corpus_rows import CorpusExample
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.text.encoder import Encoding, TextEncoder
-from nlpctl.data.text.masking import NO_WORD, CorpusTokens, WholeWords, Window, mask_words
+from nlpctl.data.text.masking import NO_TARGET, NO_WORD, CorpusTokens, WholeWords, Window, mask_words
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
-from nlpctl.models.load import LoadedModel
-from nlpctl.models.masked_lm import NO_TARGET, MaskedWords, mixed
 from nlpctl.tasks.base import Mistake, Task
 from nlpctl.tasks.tallies import Tallies, make_tallies
+
+if TYPE_CHECKING:  # an export is answered without Paddle
+    import paddle
+
+    from nlpctl.models.load import LoadedModel
 
 EVALUATION_SEED = 20190703  # masks of an evaluation depend on this and on the row, on nothing else
 
@@ -65,6 +67,8 @@ class MaskedLanguageModel(Task):
 
     @staticmethod
     def head(recipe: Recipe) -> Head:
+        from nlpctl.models.masked_lm import MaskedWords, mixed
+
         build = functools.partial(mixed, MaskedWords)
         return Head("MaskedLM", adapt=build, labelled=False, predicts_words=True)
 
@@ -120,7 +124,7 @@ class MaskedLanguageModel(Task):
     ) -> paddle.Tensor:
         """The mean over the hidden tokens of the batch, as BERT was trained: long rows weigh more."""
         losses, _, counted = outputs
-        return losses.sum() / paddle.clip(counted.sum(), min=1.0)
+        return losses.sum() / counted.sum().clip(min=1.0)
 
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[Window]) -> list[Guessed | Filled]:
         if len(outputs) == 2:

@@ -55,6 +55,12 @@ def test_an_export_is_served(core, work, exported):
         process.communicate(timeout=60)
 
 
+def test_every_task_is_imported_without_paddle(core, tmp_path):
+    code = "from nlpctl.config.tasks import known_tasks, load_class\nfor task in known_tasks(): load_class(task.task)"
+    done = subprocess.run([core, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_data_are_looked_at_and_the_doctor_is_content(run):
     code, out, err = run("data", "inspect", "recipe.yaml")
     assert code == 0 and "tokens are estimated" in err, err

@@ -147,6 +147,7 @@ def _window(ids: Sequence[int], words: Sequence[int], masks: Sequence[int] = ())
 
 
 NO_WORD = -1  # word id of special tokens and padding: never masked
+NO_TARGET = -100  # pads the right ids; PaddleNLP's and PyTorch's mark for "not counted"
 
 Span = tuple[int, int]
 
