@@ -223,7 +223,9 @@ def write_original(model: Model, folder: Path) -> None:
         {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{library}.Pooling"},
         {"idx": 2, "name": "2", "path": "2_Normalize", "type": f"{library}.Normalize"},
     ]
-    settings = {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": model.positions, "mask_token": MASK}
+    # Not XLMRobertaTokenizer, the original's: for it Transformers 5 drops the normaliser in tokenizer.json,
+    # unless it is a compiled table of sentencepiece.
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": model.positions, "mask_token": MASK}
     files = {
         "config.json": model.config(model.vocabulary, model.pad),
         "tokenizer.json": unigram(model),
