@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nlpctl import console
 from nlpctl.config.schema import ModelSection, ScratchSection
 from nlpctl.errors import UserError
 from nlpctl.models.add_tokens import (
@@ -409,6 +410,9 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
     family.network_class(head, str(folder / "config.json"))
     weights = weights_file(folder)
     assert weights is not None  # resolve_source refuses a folder without
+    if source.kind == "huggingface" and config.get("auto_map"):
+        message = f"{folder / 'config.json'} names code (auto_map), which is never run: the network is read as"
+        console.warn(f"{message} {family.name}, which is right only if that code computes the same")
     card = read_card(folder) if source.kind == "nlpctl" else None
     return _Parts(
         family,

@@ -184,6 +184,16 @@ def test_a_tokenizer_reads_the_vocabulary_of_its_folder(hugging_face, tmp_path, 
     assert "secret" not in saved and "nlpctl-tokenizer" not in saved, saved
 
 
+def test_code_that_a_config_names_is_told_and_not_run(hugging_face, capsys):
+    folder = hugging_face("bert-classifier")
+    (folder / "modeling.py").write_text("raise SystemExit('run')")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"auto_map": {"AutoModel": "modeling.Model"}}))
+    load_trained(folder, Head("SequenceClassification"))
+    warning = capsys.readouterr().err
+    assert "names code (auto_map), which is never run: the network is read as Bert, which is right only if" in warning
+
+
 def test_wrong_model_type_is_refused(hugging_face):
     folder = hugging_face("bert-classifier")
     config = json.loads((folder / "config.json").read_text())
