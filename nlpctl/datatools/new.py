@@ -17,6 +17,7 @@ from nlpctl.config.input_formats import INPUT_FORMATS, OF_DATA
 from nlpctl.config.load import load_recipe
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_text import named_from, recipe_text
+from nlpctl.config.sentence_folder import is_sentence_folder
 from nlpctl.config.tasks import Preset, TaskInfo, find_task, known_tasks, load_class, nearest_task
 from nlpctl.data.readers.packed import PACKED, stem_of, suffix_of
 from nlpctl.data.rows.task_rows import TaskRows
@@ -28,6 +29,7 @@ from nlpctl.datatools.task_fit import Match, match_task, matching_labels, task_r
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
 from nlpctl.models.pretrained import Encoder, available, language_of, named_encoder
+from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean, listed, nearest_file
 from nlpctl.outputs import refuse_output
 from nlpctl.runtime.device import usable_gpu
@@ -101,6 +103,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     left_out = _refuse_other_columns(previews, columns, task)
     gpu = _has_gpu()
     encoder, about = _encoder(given, ask, preview, columns, gpu)
+    own = _says_how_it_makes_vectors(encoder)
     output = _output(given, ask, files["train"])
     if encoder is not None and (folder := Path(encoder.name).expanduser()).is_dir():
         encoder = dataclasses.replace(encoder, name=named_from(output.parent, folder))
@@ -121,6 +124,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
             Preset("training.output_dir", f"outputs/{output.stem}"),
             *values.measured_presets(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths),
         ]
+        presets = [preset for preset in presets if not (own and preset.key.startswith("retrieval."))]
         return recipe_text(_head(output, task), values.in_order(presets), values.hints(task, seen, gpu))
 
     parts_folder = None if "dev" in previews else _parts_folder(given, ask, output)
@@ -373,6 +377,12 @@ def _output(given: Given, ask: Ask, train: Path) -> Path:
     text = str(given.output) if given.output is not None else None
     question = Question("@[output]", "Recipe file", f"{default}.yaml", check=checked)
     return checked(text if text is not None else ask(question))
+
+
+def _says_how_it_makes_vectors(encoder: Encoder | None) -> bool:
+    """Whether it comes with pooling and prompts, which section retrieval of a recipe would overrule."""
+    folder = None if encoder is None else resolve_source(encoder.name).folder
+    return folder is not None and is_sentence_folder(folder)
 
 
 def _parts_folder(given: Given, ask: Ask, output: Path) -> Path | None:

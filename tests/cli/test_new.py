@@ -387,6 +387,16 @@ def test_on_a_terminal_it_asks_until_the_answer_is_good(table, folder: Path) -> 
     assert load_recipe("mine.yaml").data.columns.label == "stars"
 
 
+def test_how_a_folder_makes_vectors_is_not_overruled(nlpctl, table, folder: Path) -> None:
+    rows = [(f"question {number}", f"the answer {number}") for number in range(20)]
+    table("pairs.tsv", ["question", "answer"], rows)
+    shutil.copytree(ROOT / "tests" / "models" / "sentence_folders" / "cls-dense", folder / "mine")
+    given = ("--task", "semantic_indexing", "--columns", "text=question,text_pair=answer", "--model", "mine")
+    assert nlpctl("new", "pairs.tsv", *given, "-o", "my.yaml").code == 0
+    retrieval = load_recipe("my.yaml").retrieval
+    assert (retrieval.pooling, retrieval.embedding_size, retrieval.activation) == ("cls", 12, "tanh")
+
+
 def test_a_folder_of_an_encoder_is_named_from_the_recipe(nlpctl, table, folder: Path) -> None:
     table("reviews.tsv", ["id", "review", "stars"], labelled())
     (folder / "mine").mkdir()
