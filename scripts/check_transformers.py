@@ -29,6 +29,7 @@ from typing import Any
 TOLERANCE = 1e-5
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "tests" / "models" / "encoders"  # of families that need a tokenizer of their own
+SENTENCE_FOLDERS = ROOT / "tests" / "models" / "sentence_folders"
 TEXTS = ["the room was good", "BAD food, clean staff!", "房间很干净，服务差", "Ünïcode ﬁne 123", "a", "good bad " * 30]
 LABELS = {0: "O", 1: "B-PART", 2: "I-PART"}
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MaskedLM")
@@ -120,6 +121,10 @@ def ours(folder: Path, encoders: list[Path]) -> None:
                 _export(folder, made, job, changes)
             except UserError as error:
                 print(f"{made.name} {job}: refused: {error.problems[0]}")
+    for source in sorted(SENTENCE_FOLDERS.iterdir()):
+        if (source / "1_Pooling").is_dir():
+            _export(folder, source, "sentence-transformers", {"data.max_seq_length": 24})
+            shutil.copyfile(source / "expected.json", folder / f"{source.name}-expected.json")
     _train(folder)
     for number, encoder in enumerate(encoders):
         file = ROOT / "recipes" / "samples" / "pairs_dev.tsv"
@@ -246,7 +251,14 @@ def _check_export(folder: Path, export: Path, facts: dict[str, Any]) -> str:
     if facts["layout"] == "sentence-transformers":
         from sentence_transformers import SentenceTransformer
 
-        return _told(ours["output0"], SentenceTransformer(str(export)).encode(facts["texts"]))
+        made = SentenceTransformer(str(export))
+        expected = folder / f"{export.name.removesuffix('-sentence-transformers')}-expected.json"
+        if not expected.is_file():
+            return _told(ours["output0"], made.encode(facts["texts"]))
+        told = json.loads(expected.read_text())  # of the folder that was read, with its prompts
+        ways = {"encode": made.encode, "query": made.encode_query, "document": made.encode_document}
+        mine = [np.array(told[way], np.float32) for way in ways]
+        return _told(np.stack(mine), np.stack([encode(told["texts"]) for encode in ways.values()]))
     if facts["layout"] == "cross-encoder":
         from sentence_transformers import CrossEncoder
 

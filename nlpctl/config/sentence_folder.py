@@ -45,15 +45,16 @@ _OLD_POOLINGS = {  # before version 6: a key for each
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
+_DENSE_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _COPY = "copy the whole folder again from where the model came from"
 _OTHER = "take another encoder, or its network alone: a copy of the folder without modules.json"
 
 
 @dataclass(frozen=True)
 class Dense:
-    """The linear layer over the pooled vector. `folder` holds its weights, linear.weight [outputs, inputs]."""
+    """The linear layer over the pooled vector. `weights`: its file, with linear.weight [outputs, inputs]."""
 
-    folder: Path
+    weights: Path
     inputs: int
     outputs: int
     bias: bool
@@ -206,6 +207,13 @@ def _dense(folder: Path, width: int | None) -> Dense:
     if width is not None and inputs != width:
         message = f"in_features: {inputs}, but the pooled vector has the width {width} (hidden_size in config.json)"
         raise UserError(message, str(file), _COPY)
+    weights = next((folder / name for name in _DENSE_WEIGHTS if (folder / name).is_file()), None)
+    if weights is None:
+        raise UserError(f"no weights in this folder: {' or '.join(_DENSE_WEIGHTS)}", str(folder), _COPY)
+    if inputs * outputs > weights.stat().st_size:  # before a network of such a size is built
+        size = f"{weights.stat().st_size:,} bytes"
+        message = f"{inputs} x {outputs} numbers cannot be in {weights.name}, which has {size}"
+        raise UserError(message, str(file), _COPY)
     by_class = {name: ours for ours, name in ACTIVATIONS.items()}
     activation = config.get("activation_function", ACTIVATIONS["tanh"])
     if activation not in by_class:
@@ -214,7 +222,7 @@ def _dense(folder: Path, width: int | None) -> Dense:
     if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
         message = "use_residual and module_input_name: nlpctl's linear layer reads the pooled vector, and that alone"
         raise UserError(message, str(file), _OTHER)
-    return Dense(folder, inputs, outputs, config.get("bias", True) is not False, by_class[activation])
+    return Dense(weights, inputs, outputs, config.get("bias", True) is not False, by_class[activation])
 
 
 def _similarity(settings: Mapping[str, Any], normalize: bool, file: Path) -> str:

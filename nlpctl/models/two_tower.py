@@ -15,7 +15,6 @@ from nlpctl.config.sentence_folder import LENGTH, read_sentence_folder
 from nlpctl.errors import UserError
 from nlpctl.models.networks.common import Encoder
 from nlpctl.models.networks.encoders import EncoderModel
-from nlpctl.models.source import HUGGINGFACE_WEIGHTS
 from nlpctl.models.weights import read_weights_file
 from nlpctl.upstream.pooler import drop_pooler
 
@@ -126,18 +125,14 @@ def vector_layers(folder: Path, network: Any, tokenizer: Any) -> dict[str, np.nd
     dense = made.dense
     if list(network.projection.weight.shape) != [dense.inputs, dense.outputs]:
         return {}
-    file = next((dense.folder / name for name in HUGGINGFACE_WEIGHTS if (dense.folder / name).is_file()), None)
-    if file is None:
-        hint = "copy the whole folder again from where the model came from"
-        raise UserError("no weights in this folder", str(dense.folder), hint)
-    arrays = read_weights_file(file).arrays
+    arrays = read_weights_file(dense.weights).arrays
     shapes: dict[str, tuple[int, ...]] = {"linear.weight": (dense.outputs, dense.inputs)}
     shapes |= {"linear.bias": (dense.outputs,)} if dense.bias else {}
     for name, shape in shapes.items():
         if name not in arrays or arrays[name].shape != shape:
             found = f"is {list(arrays[name].shape)}" if name in arrays else "is missing"
-            hint = f"{dense.folder.name}/config.json does not belong to these weights: copy the whole folder again"
-            raise UserError(f"{name} {found}, and must be {list(shape)}", str(file), hint)
+            hint = "the config.json beside it does not belong to these weights: copy the whole folder again"
+            raise UserError(f"{name} {found}, and must be {list(shape)}", str(dense.weights), hint)
     bias = arrays["linear.bias"] if dense.bias else np.zeros(dense.outputs, np.float32)
     return {"projection.weight": arrays["linear.weight"].T, "projection.bias": bias}
 

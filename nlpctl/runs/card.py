@@ -547,6 +547,7 @@ def _limits(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
 def _how_to_run(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     if facts.use is not None:
         yield Code(facts.use, "python")
+        return
     rows, name = task_rows(facts.recipe.task, facts.recipe.data), facts.name
     shell, exported = shlex.quote(name), shlex.quote(f"{name}-export")
     source = "texts.txt" if rows.plain_column is not None else "rows.jsonl"

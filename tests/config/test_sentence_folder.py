@@ -100,6 +100,7 @@ DENSE, POOLING = "2_Dense/config.json", "1_Pooling/config.json"
         (POOLING, {"embedding_dimension": 8}, "states of width 8, and those of the network have 16"),
         (DENSE, {"in_features": 8}, "in_features: 8, but the pooled vector has the width 16"),
         (DENSE, {"out_features": "12"}, "must be whole numbers"),
+        (DENSE, {"out_features": 10**12}, "numbers cannot be in model.safetensors, which has 968 bytes"),
         (DENSE, {"activation_function": "os.system"}, 'activation_function: "os.system" is none of'),
         (DENSE, {"use_residual": True}, "use_residual"),
         (CONFIG, {"similarity_fn_name": "manhattan"}, "similarity_fn_name"),
@@ -139,6 +140,12 @@ def test_modules_that_are_refused(folder: Path, place: int, values: dict, told: 
             load_recipe(folder, purpose=purpose)
         (problem,) = caught.value.problems
         assert told in problem.message and problem.where.endswith(MODULES) and problem.hint
+
+
+def test_a_dense_without_weights(folder: Path):
+    (folder / "2_Dense" / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="2_Dense: no weights in this folder: model.safetensors or pytorch_model.bin"):
+        load_recipe(folder, purpose="embed")
 
 
 def test_a_link_out_of_the_folder_is_none_of_its_modules(folder: Path, tmp_path: Path):

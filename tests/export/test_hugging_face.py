@@ -99,7 +99,8 @@ def test_a_folder_of_sentence_transformers_comes_back(tmp_path: Path, name: str)
     assert first is not None and second is not None
     prompts = {**first.prompts, "document": "passage: "} if first.prompts else {}
     assert second.prompts == prompts
-    dense = None if first.dense is None else dataclasses.replace(first.dense, folder=folder / "2_Dense", bias=True)
+    dense, file = first.dense, folder / "2_Dense" / "model.safetensors"
+    dense = None if dense is None else dataclasses.replace(dense, weights=file, bias=True)
     assert second == dataclasses.replace(first, dense=dense, prompts=prompts)
     written = load_recipe(folder, purpose="embed")
     mine, back = (load_network(each, find_trained_model(each)) for each in (recipe, written))
