@@ -106,7 +106,8 @@ def _task(config: Mapping[str, Any], file: Path) -> TaskInfo:
     name, kind = _class_name(config), _kind(config)
     known = [task for task in known_tasks() if kind is not None and task.network_class == kind]
     problem = config.get("problem_type")
-    if kind == "SequenceClassification" and problem != "regression" and _has_one_logit(config):
+    pair = kind == "SequenceClassification" and problem in (None, "single_label_classification")
+    if pair and _has_one_logit(config):
         return next(task for task in known_tasks() if task.matches)
     if known and problem != "regression":
         return next((task for task in known if task.problem_type == problem), known[0])

@@ -31,6 +31,8 @@ def folder(path: Path, name: str = "config.json", **config: object) -> Path:
         ({"architectures": ["BertForSequenceClassification"], "problem_type": "single_label_classification"},
          "sequence_classification", 512),
         ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}}, "text_matching", 512),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "toxic"},
+          "problem_type": "multi_label_classification"}, "multi_label_classification", 512),
     ],
 )  # fmt: skip
 def test_the_class_names_the_task(tmp_path: Path, config: dict, task: str, length: int) -> None:
