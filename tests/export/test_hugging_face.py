@@ -129,6 +129,10 @@ def test_a_cross_encoder_has_one_logit(made_run: Callable[..., Recipe], tmp_path
 def test_encoders_of_every_family_come_back(tmp_path: Path, folder: str):
     source = MODELS / "encoders" / folder
     recipe = load_recipe(source, [Override("task", "semantic_indexing", "--set")], "embed")
+    if folder == "roformer":
+        with pytest.raises(UserError, match="RoFormerTokenizer splits words by jieba"):
+            exported(recipe, tmp_path / "there", "sentence-transformers")
+        return
     target = exported(recipe, tmp_path / "there", "sentence-transformers")
     mine, back = load_network(recipe, str(source)), load_network(recipe, str(target))
     np.testing.assert_array_equal(outputs(mine)[0], outputs(back)[0])

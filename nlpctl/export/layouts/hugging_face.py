@@ -25,7 +25,6 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.sentence_folder import ACTIVATIONS, DENSE, LENGTH, MODULES, NORMALIZE, PASSAGE_PROMPTS, POOLING
 from nlpctl.config.tasks import task_info
 from nlpctl.data.text.library_tokenizer import LibraryTokenizer
-from nlpctl.data.text.wordpiece import unsupported_reason
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.layouts.weights import CROSS_ENCODER, MARK, SENTENCES, TRANSFORMERS
@@ -179,6 +178,8 @@ def write_tokenizer(folder: Path, tokenizer: Any, longest: int) -> None:
     if isinstance(tokenizer, LibraryTokenizer):
         tokenizer.save_pretrained(folder)
         settings = json_of(folder / "tokenizer_config.json")
+        # Classes such as XLMRobertaTokenizer of Transformers 5 make a normaliser of their own; this one reads the file.
+        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
         special = {f"{name}_token": token for name, token in tokenizer.special_names.items()}
     else:
         settings, special = _write_wordpiece(folder, tokenizer), {}
@@ -187,18 +188,20 @@ def write_tokenizer(folder: Path, tokenizer: Any, longest: int) -> None:
             special |= {f"{name}_token": str(token)} if token is not None else {}
     settings |= special | {"model_max_length": longest, "truncation_side": tokenizer.truncation_side}
     settings["model_input_names"] = [*tokenizer.model_input_names, "attention_mask"]
-    settings.setdefault("tokenizer_class", "PreTrainedTokenizerFast")
     write_json_atomic(folder / "tokenizer_config.json", settings)
     write_json_atomic(folder / "special_tokens_map.json", special)
 
 
 def _write_wordpiece(folder: Path, tokenizer: Any) -> dict[str, Any]:
     """vocab.txt and tokenizer.json of one of PaddleNLP's; returns what tokenizer_config.json says of it."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-    reason = unsupported_reason(tokenizer)
-    if reason is not None:
-        raise UserError(f"its tokenizer cannot be written as {FAST_TOKENIZER}: {reason}", "@[layout]", _GRAPHS)
+    kind = type(tokenizer).__name__
+    wordpiece_parts = {"basic_tokenizer", "wordpiece_tokenizer", "do_lower_case"} <= vars(tokenizer).keys()
+    if not wordpiece_parts or kind.startswith("RoFormer") or tokenizer.basic_tokenizer.never_split:
+        why = "splits words by jieba" if kind.startswith("RoFormer") else "is not a plain WordPiece tokenizer"
+        message = f"its tokenizer cannot be written as {FAST_TOKENIZER}: {kind} {why}"
+        raise UserError(message, "@[layout]", _GRAPHS)
     added = tokenizer.get_added_vocab()
     pieces = {token: number for token, number in tokenizer.get_vocab().items() if token not in added}
     longest = tokenizer.wordpiece_tokenizer.max_input_chars_per_word
@@ -208,20 +211,43 @@ def _write_wordpiece(folder: Path, tokenizer: Any) -> dict[str, Any]:
     library.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     library.decoder = decoders.WordPiece()
-    first, last = tokenizer.cls_token, tokenizer.sep_token
-    library.post_processor = processors.TemplateProcessing(
-        single=f"{first}:0 $A:0 {last}:0",
-        pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
-        special_tokens=[(first, tokenizer.cls_token_id), (last, tokenizer.sep_token_id)],
-    )
+    library.post_processor = _template(tokenizer)
     special = (tokenizer.unk_token, tokenizer.sep_token, tokenizer.pad_token, tokenizer.cls_token, tokenizer.mask_token)
     library.add_special_tokens([str(token) for token in special if token is not None])
     library.add_tokens(sorted(added.keys() - set(special), key=added.__getitem__))
     library.save(str(folder / FAST_TOKENIZER))
     ordered = sorted(pieces, key=pieces.__getitem__)
     write_text_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece in ordered))
-    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase, "strip_accents": None}
-    return settings | {"tokenize_chinese_chars": True}
+    for text in _TRIAL:
+        ours = tokenizer(text)["input_ids"]
+        if library.encode(text).ids != ours:
+            message = f"its tokenizer cannot be written as {FAST_TOKENIZER}: {kind} reads {text!r} otherwise"
+            raise UserError(message, "@[layout]", _GRAPHS)
+    plain = tokenizer.cls_token == "[CLS]" and tokenizer.sep_token == "[SEP]"
+    settings = {"tokenizer_class": "BertTokenizer" if plain else kind}  # MPNetTokenizer is one of Transformers' too
+    return settings | {"do_lower_case": lowercase, "strip_accents": None, "tokenize_chinese_chars": True}
+
+
+_TRIAL = ("The Café, good!", "房间很干净，服务差 2 naïve", "a-b_c ＡＢ", "")
+
+
+def _template(tokenizer: Any) -> Any:
+    """The special tokens around a text and a pair, as marker ids reveal them."""
+    from tokenizers import processors
+
+    def pieces(row: list[int], types: list[int]) -> str:
+        named = {-1: "$A", -2: "$B"}
+        tokens = [named[id] if id < 0 else tokenizer.convert_ids_to_tokens([id])[0] for id in row]
+        return " ".join(f"{token}:{kind}" for token, kind in zip(tokens, types, strict=True))
+
+    built, types = tokenizer.build_inputs_with_special_tokens, tokenizer.create_token_type_ids_from_sequences
+    single, pair = built([-1]), built([-1], [-2])
+    ids = {id for id in pair if id >= 0}
+    return processors.TemplateProcessing(
+        single=pieces(single, types([-1])),
+        pair=pieces(pair, types([-1], [-2])),
+        special_tokens=[(tokenizer.convert_ids_to_tokens([id])[0], id) for id in sorted(ids)],
+    )
 
 
 # -- how sentence-transformers makes the vectors ---------------------------------------------------
