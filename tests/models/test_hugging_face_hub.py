@@ -200,3 +200,13 @@ def test_a_run_can_be_repeated(tmp_path):
     assert again == f"hf:org/tiny@{second}" and second != first
     assert shown == f"hf:org/tiny@{second[:7]}"
     assert label in ("neg", "mid", "pos")
+
+
+def test_names_in_the_cache_complete(tmp_path, monkeypatch):
+    for name in ("models--org--tiny", "models--bert", "datasets--org--rows"):
+        (tmp_path / "hub" / name).mkdir(parents=True)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    line = {"COMP_WORDS": "nlpctl predict hf:", "COMP_CWORD": "2", "_NLPCTL_COMPLETE": "complete_bash"}
+    done = subprocess.run([sys.executable, "-m", "nlpctl"], env={**os.environ, **line}, capture_output=True, text=True)
+    assert done.stdout.split() == ["hf:bert", "hf:org/tiny"]
