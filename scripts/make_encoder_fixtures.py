@@ -8,8 +8,8 @@ Each folder is a classifier of two layers with random weights and a vocabulary l
 repository: config.json, model.safetensors, tokenizer.json and its settings. expected.npz has for the TEXTS below their
 token ids (`ids`, one after another, `lengths` of each), the last hidden state of every token (`hidden`), the logits
 (`logits`), and the ids and logits of pairs of them (`pair_ids`, `pair_types`, `pair_lengths`, `pair_logits`), all
-computed one text at a time, so without padding. word_head.npz is the head of a masked language model on the same
-encoder, and `word_logits` are its answers to the texts 4 and 5.
+computed one text at a time, so without padding, in 64 bits (files other than modernbert's: in 32). word_head.npz is the
+head of a masked language model on the same encoder, and `word_logits` are its answers to the texts 4 and 5.
 """
 
 import json
@@ -133,6 +133,21 @@ def deberta_tokenizer():
     return fast(tokenizer, BERT, "DebertaV2Tokenizer", True)
 
 
+def modernbert_tokenizer():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=WORDS,
+        special_tokens=["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    tokenizer.train_from_iterator(corpus(), trainer)
+    framed(tokenizer, "[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]")
+    return fast(tokenizer, BERT, "PreTrainedTokenizerFast", False)
+
+
 _V3 = {
     "relative_attention": True, "position_buckets": 8, "max_relative_positions": -1, "share_att_key": True,
     "norm_rel_ebd": "layer_norm", "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "type_vocab_size": 0,
@@ -162,6 +177,13 @@ FAMILIES = {
         "ConvBert", {"embedding_size": 8, "head_ratio": 2, "conv_kernel_size": 5, "num_attention_heads": 4},
         lambda: bert_tokenizer("ConvBertTokenizer"),
     ),
+    # Two layers that see everything, two that see four tokens on either side.
+    "modernbert": (
+        "ModernBert",
+        {"num_hidden_layers": 4, "local_attention": 8, "pad_token_id": 3, "bos_token_id": 1, "cls_token_id": 1,
+         "eos_token_id": 2, "sep_token_id": 2},
+        modernbert_tokenizer,
+    ),
     "nezha": ("Nezha", {"max_relative_position": 7}, lambda: bert_tokenizer("BertTokenizer")),
 }  # fmt: skip
 
@@ -189,7 +211,7 @@ def main(names: list[str]) -> None:
             for key, value in words.state_dict().items()
             if not key.startswith(f"{words.base_model_prefix}.") and value.data_ptr() != tied
         }
-        np.savez_compressed(folder / "expected.npz", **expected(network, words, tokenizer))
+        np.savez_compressed(folder / "expected.npz", **expected(network.double(), words.double(), tokenizer))
         np.savez_compressed(folder / "word_head.npz", **{key: value.numpy() for key, value in head.items()})
         print(name, sum(file.stat().st_size for file in folder.iterdir()) // 1024, "KiB")
 

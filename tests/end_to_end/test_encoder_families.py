@@ -12,7 +12,8 @@ from small_tasks import CASES, write
 
 ENCODERS = Path(__file__).parents[1] / "models" / "encoders"
 FAMILIES = (
-    "albert", "convbert", "deberta-v2", "deberta-v3", "distilbert", "mpnet", "nezha", "roformer", "xlm-roberta"
+    "albert", "convbert", "deberta-v2", "deberta-v3", "distilbert", "modernbert", "mpnet", "nezha", "roformer",
+    "xlm-roberta",
 )  # fmt: skip
 NO_DYNABERT = {
     "albert": "layers of ALBERT share their weights",

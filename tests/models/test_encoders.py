@@ -19,8 +19,9 @@ from nlpctl.models.source import read_config
 from nlpctl.models.weights import read_weights_file
 
 ENCODERS = Path(__file__).parent / "encoders"
-FAMILIES = [  # test_modernbert.py has the other one
-    "albert", "convbert", "deberta-v2", "deberta-v3", "distilbert", "mpnet", "nezha", "roformer", "xlm-roberta"
+FAMILIES = [
+    "albert", "convbert", "deberta-v2", "deberta-v3", "distilbert", "modernbert", "mpnet", "nezha", "roformer",
+    "xlm-roberta",
 ]  # fmt: skip
 LABELS = ("neg", "mid", "pos")
 CLASSIFIER = Head("SequenceClassification")

@@ -1,4 +1,4 @@
-"""ModernBERT against what Transformers computed (scripts/make_encoder_fixtures.py), and what is done to its layers."""
+"""ModernBERT: its config, its layers and its graphs; test_encoders.py compares it with Transformers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.models.families import Head, family_by_type
 from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.huggingface import config_to_huggingface, to_huggingface
 from nlpctl.models.load import load_to_train, load_trained
-from nlpctl.models.masked_lm import MaskedWords, mixed
 from nlpctl.models.networks.modernbert import GLOBAL, LOCAL
 from nlpctl.models.pruned import Kept, encoder_layers, keep_layers, prune
+from nlpctl.models.weights import read_weights_file
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.training.fast_cpu import fast_cpu
 from nlpctl.training.optimizer import settings
@@ -58,16 +59,6 @@ def rewrite(folder, **values):
     (folder / "config.json").write_text(json.dumps(kept))
 
 
-def recorded():
-    """The 50 texts as one padded batch of ids, and what Transformers computed of each alone."""
-    expected = np.load(RECORDED / "expected.npz")
-    ends = np.cumsum(expected["lengths"])
-    ids = np.full((len(ends), expected["lengths"].max()), PAD)
-    for row, part in enumerate(np.split(expected["ids"], ends[:-1])):
-        ids[row, : len(part)] = part
-    return paddle.to_tensor(ids.astype("int64")), expected
-
-
 def some(rows=3, length=40, seed=0):
     """Random ids, the second row half as long."""
     ids = np.random.default_rng(seed).integers(5, 500, (rows, length))
@@ -78,47 +69,17 @@ def some(rows=3, length=40, seed=0):
 # -- against Transformers ---------------------------------------------------------------------------------------------
 
 
-def test_same_outputs_as_transformers(folder):
-    model = load_trained(folder, CLASSIFIER)
-    assert model.labels == LABELS and model.fresh == () and model.ignored == ()
-    ids, expected = recorded()
-    model.network.eval()
-    hidden = model.network.base_model(ids).numpy()
-    np.testing.assert_allclose(hidden[ids.numpy() != PAD], expected["hidden"], atol=1e-5)
-    np.testing.assert_allclose(model.network(ids).numpy(), expected["logits"], atol=1e-5)
-
-
 def test_the_window_and_both_bases_of_positions_matter(folder):
-    """Otherwise the test above would not see them."""
-    ids, _ = recorded()
+    """Otherwise the tests of test_encoders.py would not see them."""
+    ids = paddle.to_tensor(some())
     before = load(folder).network(ids).numpy()
     for change in ({"local_attention": 128}, {"global_rope_theta": 500.0}, {"local_rope_theta": 160_000.0}):
         assert np.abs(load(folder, **change).network(ids).numpy() - before).max() > 1e-2
 
 
-def test_a_masked_word(folder):
-    """Its head stands on the same encoder; the last layer is the word embedding."""
-    network = load(folder, Head("MaskedLM", predicts_words=True, labelled=False), ()).network
-    head = np.load(RECORDED / "word_head.npz")
-    own = network.state_dict()
-    for name in head:
-        if name != "decoder.weight":
-            own[name].set_value(head[name].T if name == "head.dense.weight" else head[name])
-    ids, expected = recorded()
-    scores = network(ids[4:6]).numpy()[ids[4:6].numpy() != PAD]
-    np.testing.assert_allclose(scores, expected["word_logits"], atol=1e-5, rtol=1e-5)  # up to 6
-
-    masked = mixed(MaskedWords, type(network))(network.config)
-    masked.set_state_dict(own)
-    masked.eval()
-    _, best = masked(ids[4:6], masked_positions=paddle.to_tensor([[2, 5], [1, 3]]))
-    first = expected["word_logits"][[2, 5]].argmax(-1)
-    assert best.numpy()[0, :, 0].tolist() == first.tolist()
-
-
 def test_both_versions_of_config_json(folder):
     """Version 4 of Transformers writes two thetas and a number, version 5 a table and a list."""
-    ids, _ = recorded()
+    ids = paddle.to_tensor(some())
     rewrite(folder, layer_types=None, rope_parameters=None, global_attn_every_n_layers=2, global_rope_theta=300.0)
     rewrite(folder, local_rope_theta=20.0)
     old = load(folder).network
@@ -157,6 +118,30 @@ def test_pooling_ignores_padding(folder):
     together = network(paddle.to_tensor(ids)).numpy()
     np.testing.assert_allclose(together[1], network(paddle.to_tensor(ids[1:2, :20])).numpy()[0], atol=1e-5)
     assert np.abs(network(paddle.to_tensor(ids[:, :30])).numpy()[0] - together[0]).max() > 1e-3
+
+
+def test_back_in_hugging_faces_layout(folder):
+    """Names, values and config are those of Transformers; the thetas stand under the keys of version 4."""
+    network = load(folder).network
+    stored = read_weights_file(folder / "model.safetensors").arrays
+    arrays = {name: array.numpy() for name, array in network.state_dict().items()}
+    # As a file that sorts its names gives them.
+    written = to_huggingface(dict(sorted(arrays.items())), "modernbert", "SequenceClassification", "model")
+    assert written.keys() == stored.keys()
+    for name, array in stored.items():
+        np.testing.assert_array_equal(written[name], array, err_msg=name)
+    values = json.loads((folder / "config.json").read_text())
+    config = config_to_huggingface(vars(network.config), "SequenceClassification", "config.json")
+    assert config["global_rope_theta"] == values["rope_parameters"][GLOBAL]["rope_theta"] == 160_000
+    shared = config.keys() & values.keys() - {"label2id", "id2label"}
+    assert {key: config[key] for key in shared} == {key: values[key] for key in shared} and len(shared) > 25
+
+
+def test_a_network_that_transformers_cannot_hold(folder):
+    model = load(folder)
+    keep_layers(model.network, (1, 3))
+    with pytest.raises(UserError, match="attention_norms is .* networks of Transformers only have None"):
+        config_to_huggingface(vars(model.network.config), "SequenceClassification", "config.json")
 
 
 # -- layers -----------------------------------------------------------------------------------------------------------
