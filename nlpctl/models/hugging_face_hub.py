@@ -19,7 +19,7 @@ from nlpctl import console
 from nlpctl.config.hub_names import HF_PREFIX, HuggingFaceName
 from nlpctl.config.schema import Recipe, with_value
 from nlpctl.errors import UserError
-from nlpctl.files import json_of, write_text_atomic
+from nlpctl.files import json_of, write_json_atomic, write_text_atomic
 from nlpctl.layout import EXPORT_MANIFEST, TASK
 
 # What is read in the folder of a model, and in those of the layers that sentence-transformers puts behind it.
@@ -31,6 +31,8 @@ _SMALL = (
     *("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
 )
 _WEIGHTS = ("model.safetensors", "model_state.pdparams", "pytorch_model.bin")  # the first that is there
+# What a model folder or an export of nlpctl holds, beside weights: configs, tokenizer files, terms and words, graphs.
+_OWN = (".json", ".yaml", ".txt", ".tsv", ".dic", ".bpe", ".vocab", ".model", ".pdmodel", ".md")
 _LAYER = re.compile(r"\d+_\w+")  # a folder of sentence-transformers, such as 1_Pooling
 _ANSWER_SECONDS = 10.0  # for the hub to answer a question; downloads have the library's own limits
 
@@ -39,13 +41,15 @@ _ANSWER_SECONDS = 10.0  # for the hub to answer a question; downloads have the l
 def snapshot_folder(text: str) -> Path:
     """The folder of the files that `text` (hf:ORG/NAME@REVISION) names, in the cache. Downloads what is missing.
 
-    One process asks once for each name, so that all of it reads the same commit. A commit that is in the cache is not
-    asked for. Where the hub does not answer, the commit is taken that the cache knows the revision by.
+    One process asks once for each name, so that all of it reads the same commit. A commit that nlpctl has downloaded
+    is not asked for: what other programs leave in the cache may lack files, such as modules.json, without which vectors
+    are others. Where the hub does not answer, the commit is taken that the cache knows the revision by.
     UserError: no such name or revision, no access, no network, no weights.
     """
     name = HuggingFaceName.of(text)
-    if name.is_commit and (known := _cached(name)) is not None:
-        return known
+    cached = _cached(name)
+    if name.is_commit and cached is not None and _listed(cached):
+        return cached
     import huggingface_hub as hub
     from huggingface_hub import constants, errors, utils
 
@@ -56,34 +60,41 @@ def snapshot_folder(text: str) -> Path:
     except errors.RevisionNotFoundError as error:
         raise _unavailable(name, error) from error
     except Exception as error:  # of the library, its HTTP client or the system, by version and weather
-        if (known := _cached(name)) is not None:
-            if not constants.HF_HUB_OFFLINE:
-                console.warn(f"{name}: the hub did not answer ({_reason(error)}); the files in the cache are taken")
-            return known
-        raise _unavailable(name, error) from error
+        if cached is None:
+            raise _unavailable(name, error) from error
+        if not constants.HF_HUB_OFFLINE:
+            console.warn(f"{name}: the hub did not answer ({_reason(error)}); the files in the cache are taken")
+        if _listed(cached) is None:
+            console.warn(
+                f"{name}: nlpctl did not download it, or not to the end: files may be missing in the cache, such as "
+                "modules.json, which says how vectors are made; name it once while the hub answers"
+            )
+        return cached
     commit = str(info.sha)
-    files = wanted_files([each.rfilename for each in info.siblings or ()])
+    there = [each.rfilename for each in info.siblings or ()]
+    files = wanted_files(there)
     weights = [file for file in files if _is_weights(file)]
     if not any("/" not in file for file in weights) and EXPORT_MANIFEST not in files:
-        _refuse_without_weights(name, [each.rfilename for each in info.siblings or ()])
+        _refuse_without_weights(name, there)
     fixed = HuggingFaceName(name.repository, commit)
-    if _cached(fixed) is None:
+    folder = _cached(fixed)
+    if folder is None or not _listed(folder):
         console.note(f"downloading {fixed}")
-    # The weights come last: where they are whole, so is the rest.
-    _download(name, commit, [file for file in files if file not in weights])
-    folder = _download(name, commit, weights)
-    if not name.is_commit:  # by which the cache knows the revision when the hub does not answer
-        with contextlib.suppress(OSError):  # of a cache that is complete, and read-only
+        folder = _download(name, commit, files)
+    with contextlib.suppress(OSError):  # of a cache that is complete, and read-only
+        if not _listed(folder):
+            write_json_atomic(_list_of(folder), there)
+        if not name.is_commit:  # by which the cache knows the revision when the hub does not answer
             write_text_atomic(folder.parent.parent / "refs" / (name.revision or "main"), commit)
     return folder
 
 
 def wanted_files(files: Iterable[str]) -> list[str]:
-    """Those of a repository's files that are downloaded: of an export or a model of nlpctl all but code, else what a
-    model folder is read from, with its weights in one format."""
+    """Those of a repository's files that are downloaded: of an export or a model of nlpctl what those hold, else what
+    a model folder is read from, with its weights in one format. No code."""
     paths = sorted(file for file in files if ".." not in file.split("/") and not file.startswith(("/", ".")))
     if EXPORT_MANIFEST in paths or TASK in paths:
-        return [path for path in paths if not path.endswith((".py", ".ipynb", ".so", ".sh"))]
+        return [path for path in paths if path.endswith(_OWN) or _is_weights(path)]
     wanted = []
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         if folder and not _LAYER.fullmatch(folder):
@@ -119,20 +130,40 @@ def _download(name: HuggingFaceName, commit: str, files: list[str]) -> Path:
 
 
 def _cached(name: HuggingFaceName) -> Path | None:
-    """The folder of `name` in the cache; None if it is not there, or its weights are not whole."""
-    import huggingface_hub as hub
+    """The folder of `name` in the cache; None if it is not there, or known not to be whole."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
 
-    small = [*_SMALL, *(f"[0-9]_*/{file}" for file in _SMALL)]
+    # Not by snapshot_download: what it calls whole depends on its version and on the files that were asked for before.
+    repository = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name.repository, repo_type="model")
     try:
-        folder = hub.snapshot_download(
-            name.repository, revision=name.revision, allow_patterns=small, local_files_only=True
-        )
-    except Exception:  # LocalEntryNotFoundError, or whatever a version says of a part that is missing
+        revision = name.revision or "main"
+        commit = revision if name.is_commit else (repository / "refs" / revision).read_text().strip()
+    except OSError:
         return None
-    return Path(folder) if _is_whole(Path(folder)) else None
+    folder = repository / "snapshots" / commit
+    if not commit or not folder.is_dir():
+        return None
+    listed = _listed(folder)
+    return folder if (_has_weights(folder) if listed is None else listed) else None
 
 
-def _is_whole(folder: Path) -> bool:
+def _list_of(folder: Path) -> Path:
+    """Where all files of a commit are noted, once what nlpctl wants of them is in `folder`, its snapshot."""
+    return folder.parent.parent / "nlpctl" / f"{folder.name}.json"
+
+
+def _listed(folder: Path) -> bool | None:
+    """Whether all is in a snapshot that nlpctl wants of the commit; None if it never downloaded it."""
+    try:
+        there = [str(name) for name in json_of(_list_of(folder))]
+    except (OSError, ValueError, TypeError):
+        return None
+    return all((folder / file).is_file() for file in wanted_files(there))
+
+
+def _has_weights(folder: Path) -> bool:
+    """Whether the weights in a snapshot of another program, or of a download that broke off, are whole."""
     if (folder / EXPORT_MANIFEST).is_file():
         return any(_is_weights(file.name) for file in folder.iterdir())
     for whole in _WEIGHTS:

@@ -102,6 +102,37 @@ def test_what_a_hub_refuses(tmp_path):
     assert files_of(allowed) == files_of(gone_on) == TINY
 
 
+SENTENCES = files_of(Path(__file__).parent / "sentence_folders" / "cls-dense")
+del SENTENCES["expected.json"]
+NETWORK = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+
+
+def test_what_another_program_left_in_the_cache_is_completed(tmp_path):
+    with hugging_face_server() as hub:
+        repository = hub.add("org/enc", SENTENCES)
+        commit = repository.refs["main"]
+        cache = tmp_path / "hub" / "models--org--enc"
+        snapshot = cache / "snapshots" / commit
+        snapshot.mkdir(parents=True)
+        for name in NETWORK:  # as AutoModel.from_pretrained of Transformers leaves it
+            (snapshot / name).write_bytes(SENTENCES[name])
+        (cache / "refs").mkdir()
+        (cache / "refs" / "main").write_text(commit)
+        where = {"home": tmp_path, "endpoint": hub.endpoint}
+        (offline,), warned = resolved("hf:org/enc", **where, HF_HUB_OFFLINE="1")
+        assert offline == snapshot and "files may be missing" in warned and "modules.json" in warned
+        (folder,), _ = resolved(f"hf:org/enc@{commit}", **where)
+        assert folder == snapshot and files_of(folder) == SENTENCES
+
+        (snapshot / "2_Dense" / "model.safetensors").unlink()
+        (missing, branch), _ = resolved(f"hf:org/enc@{commit}", "hf:org/enc", **where, HF_HUB_OFFLINE="1")
+        assert "is not in the cache" in missing and "is not in the cache" in branch
+        (again,), _ = resolved(f"hf:org/enc@{commit}", **where)
+        assert files_of(again) == SENTENCES
+    (unasked,), silent = resolved(f"hf:org/enc@{commit}", home=tmp_path, endpoint="http://127.0.0.1:9")
+    assert unasked == snapshot and not silent
+
+
 def test_weights_in_shards(tmp_path):
     index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
     files = {name: content for name, content in TINY.items() if name != "model.safetensors"}
@@ -130,6 +161,7 @@ def test_weights_in_shards(tmp_path):
         ("../config.json 1_x/../config.json /config.json .gitattributes config.json", "config.json"),
         ("task.json own.txt model_state.pdparams run.py", "model_state.pdparams own.txt task.json"),
         ("export.json model.onnx setup.sh", "export.json model.onnx"),
+        ("task.json vocab.txt a.pkl b.exe c.pyc d.bash e.dll f", "task.json vocab.txt"),
     ],
 )  # fmt: skip
 def test_files_that_are_downloaded(there, wanted):
