@@ -44,6 +44,7 @@ class Head:
     `predicts_words`: it is a language model's, which any task may take from any file that has it. `own`: module:Class
     of the user's own (model.network), which is built in its place. `matches`: its two outputs say whether two texts
     match, so a head with one logit, as of a CrossEncoder, is taken for one with 0 beside it: softmax gives its sigmoid.
+    `projects_to`: the outputs of a linear layer over the encoder's states, where it adds one; else 0.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Head:
     predicts_words: bool = False
     own: str | None = None
     matches: bool = False
+    projects_to: int = 0
 
 
 @dataclass(frozen=True)

@@ -320,7 +320,8 @@ def _load(
     tokenizer = parts.tokenizer if added is None else added.tokenizer
     config = _config(parts.family, parts.config, labels, overrides, head)
     if not overrides and head.own is None:
-        refuse_unlike_file(config, weights_size(parts.weights_file), where)
+        projected = 0 if rules.head_may_be_fresh else head.projects_to
+        refuse_unlike_file(config, weights_size(parts.weights_file), where, projected)
     network = _build(parts.family, head, config, tokenizer, added, where)
     arrays = paddle_arrays(read_weights_file(parts.weights_file), parts.family, head)
     if makes_vectors(network) and source.folder is not None and source.kind != "nlpctl":

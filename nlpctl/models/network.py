@@ -113,10 +113,11 @@ def _refuse_too_large(config: Any, where: str) -> None:
         raise UserError(message, where=where, hint=hint)
 
 
-def refuse_unlike_file(config: Any, size: int, where: str) -> None:
+def refuse_unlike_file(config: Any, size: int, where: str, projected: int = 0) -> None:
     """UserError if a network is so large that its weights cannot be those of a file of `size` bytes, however it was
-    pruned: a config of a few lines can claim all the memory there is."""
-    numbers = _fewest_numbers(vars(config))
+    pruned: a config of a few lines can claim all the memory there is. `projected`: the outputs of a linear layer over
+    its states."""
+    numbers = _fewest_numbers(vars(config)) + projected * max(1, _size(vars(config), "hidden_size"))
     if numbers > _ALWAYS_BUILT + _MOST_PRUNED * size:
         message = f"the config describes a network of at least {numbers:,} weights, and its file has {size:,} bytes"
         raise UserError(message, where, "config.json and weights belong to different models: copy both again")

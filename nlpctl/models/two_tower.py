@@ -19,6 +19,7 @@ from nlpctl.models.weights import read_weights_file
 from nlpctl.upstream.pooler import drop_pooler
 
 Pooling = Literal["cls", "mean", "max", "weightedmean"]
+_CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZÄÉÑΩЖ"
 _NEVER_LARGEST = 1e9  # below all states that there are
 
 
@@ -116,7 +117,8 @@ def vector_layers(folder: Path, network: Any, tokenizer: Any) -> dict[str, np.nd
     made = read_sentence_folder(folder)
     if made is None:
         return {}
-    if made.lowercase and tokenizer("AB")["input_ids"] != tokenizer("ab")["input_ids"]:
+    # Letter by letter, since two words that are not in the vocabulary are the same token.
+    if made.lowercase and any(tokenizer.tokenize(letter) != tokenizer.tokenize(letter.lower()) for letter in _CAPITALS):
         message = "do_lower_case: its texts are lower-cased first, and the tokenizer in this folder does not do so"
         hint = "set it to false and give texts in lower case"
         raise UserError(message, str(folder / LENGTH), hint)

@@ -49,7 +49,7 @@ class SemanticIndexing(Task):
             activation=retrieval.activation,
             normalize=retrieval.normalize,
         )
-        return Head("Model", adapt=build, labelled=False)
+        return Head("Model", adapt=build, labelled=False, projects_to=retrieval.embedding_size or 0)
 
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> PairCollator:
         return PairCollator(encoder, self.data.max_seq_length, labelled, self.recipe.retrieval)

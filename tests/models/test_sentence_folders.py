@@ -10,13 +10,21 @@ import numpy as np
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Recipe, with_value
 from nlpctl.data.rows.retrieval_rows import RetrievalExample
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.engines.trained import load_network
 from nlpctl.errors import UserError
 from nlpctl.models.find import find_trained_model
-from nlpctl.tasks.semantic_indexing import PASSAGE_PROMPTS, QUERY_PROMPT, compared, with_default_prompt
+from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.load import load_trained
+from nlpctl.tasks.semantic_indexing import (
+    PASSAGE_PROMPTS,
+    QUERY_PROMPT,
+    SemanticIndexing,
+    compared,
+    with_default_prompt,
+)
 
 FOLDERS = Path(__file__).parent / "sentence_folders"
 VECTORS = ("mean", "cls-dense", "max-dot", "weightedmean-dense")
@@ -82,3 +90,18 @@ def test_what_only_the_weights_show(tmp_path: Path, file: str, change: dict, tol
             (folder / name).write_text(text.replace(f'"{key}": true', f'"{key}": false'))
     with pytest.raises(UserError, match=told):
         vectors(load_recipe(folder, purpose="embed"), ["a"])
+    if "do_lower_case" in change:  # the same with a tokenizer of the library's
+        settings = json.loads((folder / "tokenizer.json").read_text())
+        (folder / "tokenizer.json").write_text(json.dumps({**settings, "normalizer": {"type": "NFC"}}))
+        with pytest.raises(UserError, match=told):
+            vectors(load_recipe(folder, purpose="embed"), ["a"])
+
+
+def test_the_width_of_vectors_asks_for_no_more_memory_than_the_weights_of_a_model_fill(tmp_path: Path):
+    recipe = load_recipe(FOLDERS / "cls-dense", purpose="embed")
+    model = load_trained(FOLDERS / "cls-dense", SemanticIndexing.head(recipe))
+    wide = with_value(recipe, "retrieval.embedding_size", 60_000_000)
+    save_model_folder(tmp_path / "own", model.network, model.tokenizer, make_card(wide, ()))
+    opened = load_recipe(tmp_path / "own", purpose="embed")
+    with pytest.raises(UserError, match="describes a network of at least 960,0"):
+        load_network(opened, find_trained_model(opened))
