@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 import pytest
 
+from nlpctl.config.load import load_recipe
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.models.assign import Rules, assign
@@ -15,8 +16,10 @@ from nlpctl.models.families import Head, family_of_config
 from nlpctl.models.huggingface import config_to_huggingface, to_huggingface, to_paddle
 from nlpctl.models.load import load_trained
 from nlpctl.models.network import build_network, make_config
+from nlpctl.models.networks import encoders
 from nlpctl.models.source import read_config
 from nlpctl.models.weights import read_weights_file
+from nlpctl.training.fast_cpu import fast_cpu
 
 ENCODERS = Path(__file__).parent / "encoders"
 FAMILIES = [
@@ -154,3 +157,54 @@ def test_grouped_feed_forward_of_convbert_is_refused(tmp_path):
     (folder / "config.json").write_text(json.dumps(values | {"num_groups": 2}))
     with pytest.raises(UserError, match="num_groups is 2: nlpctl knows ConvBERT with plain"):
         network_of(folder)
+
+
+DEBERTA = [0, 1, 7, 8, 9, 15, 16, 31, 32, 63, 64, 127, 128, 129, 192, 192, 229, 255]
+MPNET = [0, 1, 7, 8, 8, 9, 10, 11, 12, 13, 14, 15, 15, 15, 15, 15, 15, 15]
+
+
+def test_distances_of_the_published_sizes():
+    """What Transformers counts as the same distance, at places where rounding decides."""
+    apart = np.arange(-511, 512)
+    at = [0, 1, 7, 8, 9, 15, 16, 31, 32, 63, 64, 127, 128, 129, 255, 256, 384, 511]
+    buckets = dict(zip(apart.tolist(), encoders._deberta_buckets(apart, 256, 512).tolist(), strict=True))
+    assert [buckets[distance] for distance in at] == DEBERTA
+    assert all(buckets[-distance] == -buckets[distance] for distance in at)
+    buckets = dict(zip(apart.tolist(), encoders._mpnet_buckets(apart).tolist(), strict=True))
+    assert [buckets[-distance] for distance in at] == MPNET
+    assert all(buckets[distance] == 16 + buckets[-distance] for distance in at[1:])
+
+
+# What a step computes with training.fast_cpu, and without: with dropout off the same.
+
+
+def gradients_of(network, ids):
+    network.train()
+    for layer in network.sublayers():
+        for name in ("p", "dropout"):
+            if isinstance(getattr(layer, name, None), float):
+                setattr(layer, name, 0.0)
+    logits = network(paddle.to_tensor(ids))
+    paddle.nn.functional.cross_entropy(logits, paddle.to_tensor([index % 3 for index in range(len(ids))])).backward()
+    return {name: each.grad.numpy() for name, each in network.named_parameters() if each.grad is not None}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_gradients_with_fast_functions(name, tmp_path):
+    (tmp_path / "train.tsv").write_text("text\tlabel\na\t0\n", encoding="utf-8")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "task: sequence_classification\nmodel: {from_scratch: {architecture: ernie}}\ndata: {train: train.tsv}\n",
+        encoding="utf-8",
+    )
+    folder, expected = ENCODERS / name, expected_of(ENCODERS / name)
+    network = network_of(folder)
+    ids = padded(rows_of(expected["ids"], expected["lengths"])[:12], network.config.pad_token_id)
+    paddles = gradients_of(network, ids)
+    network = network_of(folder)
+    with fast_cpu(load_recipe(recipe), "cpu", network):
+        found = gradients_of(network, ids)
+    assert found.keys() == paddles.keys() and len(found) > 30
+    for key, gradient in paddles.items():
+        assert np.abs(gradient).max() > 0 or key.endswith("k_proj.bias"), key
+        np.testing.assert_allclose(found[key], gradient, rtol=1e-3, atol=2e-5, err_msg=key)
