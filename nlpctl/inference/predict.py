@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from nlpctl import console, outputs
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Recipe, RetrievalSection
 from nlpctl.data.passthrough_columns import (
     BAD_ROW,
     KEEP_NONE,
@@ -154,11 +154,16 @@ def check_bad_row(row: BadRow, policy: str) -> None:
         raise UserError(row.reason, where=row.where, hint=hint)
 
 
+_FIRST = ("pooling", "embedding_size", "scale", "margin")  # keys of retrieval in the notes of older versions
+
+
 def answer_settings(recipe: Recipe) -> dict[str, Any]:
     """The settings that determine how a given model reads and answers a row."""
     least = recipe.inference.min_confidence
     own = {} if least is None else {"min_confidence": least}  # notes of older versions do not have it
-    return {**kept_values(recipe), "on_bad_row": recipe.data.on_bad_row, **own}
+    kept, plain = kept_values(recipe), vars(RetrievalSection())
+    retrieval = {name: value for name, value in kept["retrieval"].items() if name in _FIRST or value != plain[name]}
+    return {**kept, "retrieval": retrieval, "on_bad_row": recipe.data.on_bad_row, **own}
 
 
 class PeekedRows:
