@@ -487,12 +487,13 @@ def config_to_paddle(values: Mapping[str, Any]) -> dict[str, Any]:
 
     What Transformers takes for a missing key is filled in where PaddleNLP would take something else.
     """
-    given = None if "paddlenlp_version" in values else values.get("model_type")
-    model_type = next((ours for ours, each in LAYOUTS.items() if given in (each.model_type, *each.aliases)), None)
+    theirs = None if "paddlenlp_version" in values else values.get("model_type")
+    model_type = next((ours for ours, each in LAYOUTS.items() if theirs in (each.model_type, *each.aliases)), None)
     if model_type is None:
         return dict(values)
     layout = LAYOUTS[model_type]
-    named = {layout.keys.get(key, key): value for key, value in {**layout.defaults, **values}.items()}
+    given = {key: value for key, value in values.items() if key != "pad_token_id" or value is not None}
+    named = {layout.keys.get(key, key): value for key, value in {**layout.defaults, **given}.items()}
     return named | {"model_type": model_type}
 
 

@@ -44,6 +44,7 @@ from nlpctl.models.head_labels import (
 from nlpctl.models.hub import fetch
 from nlpctl.models.huggingface import is_huggingface_layout, to_paddle
 from nlpctl.models.network import build_network, make_config, refuse_unlike_file
+from nlpctl.models.padding import agree_on_padding, move_positions
 from nlpctl.models.scratch import fill_embedding, make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
@@ -322,8 +323,11 @@ def _load(
     if not overrides and head.own is None:
         projected = 0 if rules.head_may_be_fresh else head.projects_to
         refuse_unlike_file(config, weights_size(parts.weights_file), where, projected)
+    first = agree_on_padding(parts.family, config, tokenizer, str(parts.weights_file.parent / "config.json"))
     network = _build(parts.family, head, config, tokenizer, added, where)
     arrays = paddle_arrays(read_weights_file(parts.weights_file), parts.family, head)
+    if first.stored != first.ours:
+        arrays = move_positions(arrays, first)
     if makes_vectors(network) and source.folder is not None and source.kind != "nlpctl":
         arrays = {**arrays, **vector_layers(source.folder, network, parts.tokenizer)}
     if head.matches and source.kind != "nlpctl":

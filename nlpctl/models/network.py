@@ -155,14 +155,16 @@ def _build_own(network_class: Any, name: str, config: Any) -> Any:
 def max_positions(network: Any) -> int | None:
     """The maximum sequence length in tokens; None for relative positions.
 
-    RoBERTa and MPNet count positions from pad_token_id + 1 on, so that many rows of their position embedding are
-    unused.
+    RoBERTa and PaddleNLP's MPNet count positions from pad_token_id + 1 on, so that many rows of their position
+    embedding are unused; nlpctl's MPNet says which is the first.
     """
     config = vars(network.config)
     rows = config.get("max_position_embeddings")
     if rows is None or rows <= 0:
         return None
-    return rows - (config["pad_token_id"] + 1) if network.base_model_prefix in ("roberta", "mpnet") else rows
+    if network.base_model_prefix not in ("roberta", "mpnet"):
+        return rows
+    return rows - getattr(network.base_model, "first_position", config["pad_token_id"] + 1)
 
 
 def _is_no_share(key: str, value: Any) -> bool:

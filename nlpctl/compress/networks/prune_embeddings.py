@@ -35,6 +35,7 @@ from nlpctl.models.families import family_of_config
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import build_network
+from nlpctl.models.padding import FirstPosition, counts_from_padding, move_positions
 from nlpctl.models.source import read_config
 from nlpctl.models.tokenizer import load_tokenizer
 from nlpctl.runtime.process import ProcessSetup
@@ -182,9 +183,12 @@ def _with_rows(network: Any, rows: Sequence[int], task: Task, source: str) -> An
         if name.endswith("token_id") and isinstance(value, int):
             setattr(config, name, places.get(value, value))
     family = family_of_config(read_config(Path(source)), source)
+    arrays = {name: value.numpy() for name, value in network.state_dict().items()}
+    if counts_from_padding(family):
+        first = FirstPosition(network.config.pad_token_id + 1, config.pad_token_id + 1)
+        config.max_position_embeddings += first.ours - first.stored
+        arrays = move_positions(arrays, first)
     small = build_network(family, task.head(task.recipe), config, source)
-    before = network.state_dict()
     for name, parameter in small.state_dict().items():
-        value = before[name].numpy()
-        parameter.set_value(value[list(rows)] if name in axes else value)
+        parameter.set_value(arrays[name][list(rows)] if name in axes else arrays[name])
     return small

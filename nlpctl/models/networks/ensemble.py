@@ -23,6 +23,7 @@ from nlpctl.models.crf import with_crf
 from nlpctl.models.families import Head, family_of_config
 from nlpctl.models.network import build_layers, make_config
 from nlpctl.models.networks.common import NetworkConfig, NetworkModel
+from nlpctl.models.padding import counts_from_padding
 
 SHARES, ODDS, SCORES = "probabilities", "odds", "scores"
 LEAST = 1e-9  # probability whose logarithm is still taken, in float32
@@ -86,6 +87,8 @@ class EnsembleModel(NetworkModel):
         for values in config.members:
             where = "members of config.json"
             family = family_of_config(values, where)
+            if not (config.tables or counts_from_padding(family)):  # all read the ids of one tokenizer
+                values = {**values, "pad_token_id": config.pad_token_id}
             names = [config.id2label[i] for i in sorted(config.id2label)] if self.head != "QuestionAnswering" else []
             built.append(Member(build_layers(family, head, make_config(family, values, names, {}), where), entries))
         self.members = nn.LayerList(built)
