@@ -44,11 +44,6 @@ def test_trained_killed_and_resumed(work, same_bits, family):
     work.end(work.start(*words), (work / killed / "checkpoints" / "checkpoint-2").exists, signal.SIGKILL)
     work.train(killed, "--resume", recipe=recipe)
     assert same_bits(work / killed, whole)
-    slow = work.train(f"{family}-slow", "--set", "training.fast_cpu=false", recipe=recipe)
-    losses = [
-        [event["loss"] for event in work.events(name) if "loss" in event] for name in (whole.name, slow.name)
-    ]
-    assert len(losses[0]) >= 6 and losses[0][0] == pytest.approx(losses[1][0], rel=0.3)  # dropout is drawn otherwise
 
 
 @pytest.mark.slow
