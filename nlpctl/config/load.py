@@ -8,20 +8,20 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from nlpctl.config.checks import check
 from nlpctl.config.coerce import coerce_sections
 from nlpctl.config.interpolate import escape, interpolate
-from nlpctl.config.keys import find_key
+from nlpctl.config.keys import all_keys, find_key
 from nlpctl.config.opened_files import refuse_files_outside, with_copies, without_new_cache
 from nlpctl.config.paths import NAMES, absolute, inputs_of, resolve_paths
 from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, display, merge, parse_yaml
 from nlpctl.config.refused_keys import MANAGED
 from nlpctl.config.saved_model import sentence_values
-from nlpctl.config.schema import DataSection, ModelSection, Origin, Purpose, Recipe
+from nlpctl.config.schema import DataSection, ModelSection, Origin, Purpose, Recipe, RetrievalSection
 from nlpctl.config.sources import read_source, tree_of_values
 from nlpctl.config.task_file import TaskFile
 from nlpctl.config.tasks import find_task, known_tasks, nearest_task
@@ -79,7 +79,7 @@ def recipe_of_values(values: Mapping[str, Any]) -> Recipe:
 def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog) -> Recipe:
     """The recipe of a tree with everything laid over it. UserError with what `log` holds, and all that is found."""
     tree = _without_managed(tree, log)
-    tree = _with_sentence_folder(resolve_paths(interpolate(tree, log)), log)
+    tree = _with_vectors(resolve_paths(interpolate(tree, log)), path, purpose, log)
     _refuse_not_utf8(tree)
     task = _task(tree, log)
     sections = coerce_sections(tree, log)
@@ -107,18 +107,44 @@ def _as_trained(recipe: Recipe) -> Recipe:
     return dataclasses.replace(recipe, few_shot=dataclasses.replace(recipe.few_shot, method=method))
 
 
-def _with_sentence_folder(tree: TableNode, log: LoadLog) -> TableNode:
-    """`tree` over what a folder of sentence-transformers under model.name_or_path says of vectors, for the task that
-    makes them. The recipe of a run has said it already, and what it leaves out is the default."""
+def _with_vectors(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog) -> TableNode:
+    """`tree` over what is known of vectors, for the task that makes them: of a recipe that was run, what the model of
+    the run says, else what a folder of sentence-transformers under model.name_or_path says. The recipe.yaml of a run
+    has said it already, and what it leaves out is the default."""
     task, model = tree.entries.get("task"), tree.entries.get("model")
     named = model.entries.get("name_or_path") if isinstance(model, TableNode) else None
     info = find_task(task.text) if isinstance(task, ScalarNode) else None
     if info is None or not info.vectors or not isinstance(named, ScalarNode) or named.is_null:
         return tree
-    folder = Path(named.text).expanduser()
-    of_run = named.origin.opened is not None and named.origin.opened.absolute() != folder.absolute()
-    values = None if of_run or not folder.is_dir() else sentence_values(folder)
-    return tree if values is None else merge(interpolate(tree_of_values(values, Origin(display(folder))), log), tree)
+    folder, opened = Path(named.text).expanduser(), named.origin.opened
+    values, origin = None, Origin(display(folder))
+    if opened is None and path is not None and purpose != "train":  # such a recipe stands for its run
+        trained = _run_dir(tree) / MODEL
+        values, origin = _trained_vectors(trained), Origin(display(trained / TASK), opened=trained)
+    of_run = opened is not None and opened.absolute() != folder.absolute()
+    if values is None and not of_run and folder.is_dir():
+        values, origin = sentence_values(folder), Origin(display(folder))
+    return tree if values is None else merge(interpolate(tree_of_values(values, origin), log), tree)
+
+
+def _run_dir(tree: TableNode) -> Path:
+    """The run directory of a recipe that is not checked yet."""
+    training = tree.entries.get("training")
+    node = training.entries.get("output_dir") if isinstance(training, TableNode) else None
+    text = node.text if isinstance(node, ScalarNode) and node.text else all_keys()["training.output_dir"].default
+    return Path(absolute(text, Path.cwd()))
+
+
+def _trained_vectors(model: Path) -> dict[str, Any] | None:
+    """How a trained model makes vectors, by section; None if there is none. What an older version did not write down
+    was the default then."""
+    saved = TaskFile.load_if_valid(model / TASK)  # whoever opens the model says what is damaged
+    if saved is None:
+        return None
+    known = asdict(RetrievalSection())
+    kept = {key: value for key, value in saved.sections.get("retrieval", {}).items() if key in known}
+    length = {key: saved.data[key] for key in ("max_seq_length",) if key in saved.data}
+    return {"data": length, "retrieval": known | kept}
 
 
 def _refuse_not_utf8(node: Node, key: str = "") -> None:

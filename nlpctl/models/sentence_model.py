@@ -8,11 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nlpctl.config.hub_names import HF_PREFIX
+from nlpctl.config.keys import all_keys
 from nlpctl.config.saved_model import sentence_values
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.errors import UserError
 from nlpctl.models.source import PYTHON_PREFIX, resolve_source
+
+_KEYS = tuple(key for key in all_keys() if key.startswith("retrieval."))
 
 
 def take_sentence_model(recipe: Recipe) -> Recipe:
@@ -23,8 +26,8 @@ def take_sentence_model(recipe: Recipe) -> Recipe:
     name = recipe.model.name_or_path
     if name is None or not name.startswith((HF_PREFIX, PYTHON_PREFIX)) or not task_info(recipe.task).vectors:
         return recipe
-    origin = recipe.origins.get("model.name_or_path")
-    if origin is not None and origin.opened is not None:  # the recipe of a run has said it already
+    said = (recipe.origins.get(key) for key in ("model.name_or_path", *_KEYS))
+    if any(origin is not None and origin.opened is not None for origin in said):  # a run or its model has said it
         return recipe
     folder = resolve_source(name).folder
     values = None if folder is None else sentence_values(folder)

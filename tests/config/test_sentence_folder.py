@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.dump import dump_recipe
-from nlpctl.config.load import load_recipe
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.schema import RetrievalSection
 from nlpctl.config.sentence_folder import read_sentence_folder
 from nlpctl.errors import UserError
 from nlpctl.models.sentence_model import take_sentence_model
@@ -66,6 +67,26 @@ def test_a_folder_that_is_known_by_a_name(tmp_path: Path, monkeypatch: pytest.Mo
     assert (taken.retrieval.pooling, taken.retrieval.activation, taken.data.max_seq_length) == ("mean", "tanh", 24)
     with pytest.raises(UserError, match="has no prompt 'query'"):
         take_sentence_model(recipe_from("python:some_package/model", retrieval={"default_prompt": "query"}))
+
+
+@pytest.mark.parametrize("name", [str(FOLDERS / "weightedmean-dense"), "hf:org/encoder"])
+def test_a_recipe_that_was_run_answers_as_its_model_does(tmp_path: Path, name: str):
+    values = {"task": "semantic_indexing", "model": {"name_or_path": name}, "data": PAIRS}
+    values |= {"training": {"output_dir": str(tmp_path / "run")}, "retrieval": {"similarity": "dot"}}
+    (tmp_path / "my.yaml").write_text(json.dumps(values))
+    model = tmp_path / "run" / "model"
+    model.mkdir(parents=True)
+    # As a version wrote it that knew neither of modules.json nor of the keys that came with it.
+    card = {"format": 1, "task": "semantic_indexing", "trained": True, "data": {"max_seq_length": 20}}
+    (model / "task.json").write_text(json.dumps(card | {"retrieval": {"pooling": "cls", "scale": 5.0}}))
+    recipe = take_sentence_model(load_recipe(tmp_path / "my.yaml", purpose="apply"))
+    old = RetrievalSection(pooling="cls", scale=5.0, similarity="dot")
+    assert (recipe.retrieval, recipe.data.max_seq_length) == (old, 20)
+    if not name.startswith("hf:"):  # a new training, and another run
+        again = load_recipe({**values, "data": {**PAIRS, "train": str(tmp_path / "my.yaml")}})
+        elsewhere = load_recipe(tmp_path / "my.yaml", [Override("training.output_dir", "new", "--output_dir")], "apply")
+        assert again.retrieval.pooling == elsewhere.retrieval.pooling == "weightedmean"
+        assert elsewhere.retrieval.embedding_size == 20
 
 
 def test_other_folders_say_nothing(tmp_path: Path):
