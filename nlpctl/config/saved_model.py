@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import Purpose
-from nlpctl.config.sentence_folder import LENGTH, read_sentence_folder
+from nlpctl.config.sentence_folder import is_sentence_folder, length_file, read_sentence_folder
 from nlpctl.config.tasks import TaskInfo, known_tasks
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, read_json
 from nlpctl.layout import TASK, checkpoints_in, config_file, holds
 
-LONGEST = 512  # tokens that are read of a text, unless the network reads fewer
+LONGEST = 512  # tokens that are read of a text, unless the network reads fewer; sentence-transformers has no such bound
 _TASK_OF_CLASS = re.compile(r"For([A-Z]\w*)$")
 
 
@@ -142,15 +142,28 @@ def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _length(config: Mapping[str, Any], folder: Path) -> int:
-    """The longest sequence in tokens that the network and its tokenizer take, at most LONGEST."""
-    rows, pad = config.get("max_position_embeddings"), config.get("pad_token_id", 0)
-    # RoBERTa counts positions from pad_token_id + 1, so that the first rows of the table stand for no token.
-    roberta = any("Roberta" in str(name) for name in config.get("architectures") or ())
-    rows = rows - (pad + 1) if isinstance(rows, int) and isinstance(pad, int) and roberta else rows
+    """The longest sequence in tokens that the network and its tokenizer take, at most LONGEST.
+
+    A folder of sentence-transformers has a length of its own, which is cut at the network's positions only.
+    """
+    rows = config.get("max_position_embeddings")
+    names = " ".join(map(str, config.get("architectures") or ()))
+    # These count positions from the id of padding + 1, so that the first rows of the table stand for no token. That id
+    # is 1 for most of them, also where their config.json says 0.
+    if type(rows) is int and any(name in names for name in ("Roberta", "RoBERTa", "Camembert", "MPNet")):
+        pad = config.get("pad_token_id")
+        rows -= 1 + (max(1, pad) if type(pad) is int else 1)
     tokenizer = _content(folder / "tokenizer_config.json")
     limit = tokenizer.get("model_max_length", tokenizer.get("max_len"))
-    trained = _content(folder / LENGTH).get("max_seq_length")
-    return min(each for each in (rows, limit, trained, LONGEST) if isinstance(each, int) and each > 0)
+    limit = limit if type(limit) is int and 0 < limit < _NO_LIMIT else None
+    own = length_file(folder)
+    of_library = own is not None or is_sentence_folder(folder)
+    told = None if own is None else _content(own).get("max_seq_length")  # in place of the tokenizer's
+    limits = (rows, told if type(told) is int and told > 0 else limit, None if of_library else LONGEST)
+    return min((each for each in limits if type(each) is int and each > 0), default=LONGEST)
+
+
+_NO_LIMIT = 1_000_000  # tokens; Transformers writes 1e30 for a tokenizer that has none
 
 
 def _content(file: Path) -> dict[str, Any]:

@@ -4,7 +4,8 @@
     1_Pooling/config.json             which states of the tokens make the vector
     2_Dense/config.json, weights      a linear layer behind it, and what is applied to its output
     config_sentence_transformers.json what stands before texts (prompts), and how vectors are compared
-    sentence_bert_config.json         the longest text in tokens; since version 6 tokenizer_config.json has it
+    sentence_bert_config.json         the longest text in tokens; since version 6 tokenizer_config.json has it. In old
+                                      folders its name has the network, such as sentence_roberta_config.json
 
 The names are those of sentence-transformers 2 to 6. What a folder says beyond this is refused; its classes are never
 imported. Imports neither Paddle nor NumPy.
@@ -24,7 +25,9 @@ from nlpctl.layout import is_inside
 
 MODULES = "modules.json"
 SETTINGS = "config_sentence_transformers.json"
-LENGTH = "sentence_bert_config.json"
+_NETWORKS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+LENGTHS = tuple(f"sentence_{network}_config.json" for network in _NETWORKS)  # the first that is there is read
+LENGTH = LENGTHS[0]
 POOLING, DENSE, NORMALIZE = "1_Pooling", "2_Dense", "3_Normalize"  # as sentence-transformers calls the folders
 
 POOLINGS = ("cls", "mean", "max", "weightedmean")  # of those that sentence-transformers knows
@@ -96,6 +99,11 @@ def is_sentence_folder(folder: Path) -> bool:
     return (folder / MODULES).is_file() or (folder / POOLING / "config.json").is_file()
 
 
+def length_file(folder: Path) -> Path | None:
+    """The file that sentence-transformers wrote about the texts of its network; None if there is none."""
+    return next((folder / name for name in LENGTHS if (folder / name).is_file()), None)
+
+
 def read_sentence_folder(folder: Path) -> SentenceFolder | None:
     """How `folder` makes vectors; None for any other folder, and for a CrossEncoder, which makes none.
 
@@ -112,7 +120,8 @@ def read_sentence_folder(folder: Path) -> SentenceFolder | None:
     normalize = any(kind == "Normalize" for kind, _ in rest)
     prompts, default = _prompts(settings, folder / SETTINGS)
     similarity = _similarity(settings, normalize, folder / SETTINGS)
-    of_texts = read_json(folder / LENGTH) if (folder / LENGTH).is_file() else {}
+    length = length_file(folder)
+    of_texts = {} if length is None else read_json(length)
     lowercase = of_texts.get("do_lower_case") is True
     return SentenceFolder(mode, dense, normalize, similarity, prompts, default, lowercase)
 

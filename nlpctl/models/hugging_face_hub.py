@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 from nlpctl import console
 from nlpctl.config.hub_names import HF_PREFIX, HuggingFaceName
 from nlpctl.config.schema import Recipe, with_value
+from nlpctl.config.sentence_folder import LENGTHS
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
 from nlpctl.layout import EXPORT_MANIFEST, TASK
@@ -28,7 +29,7 @@ _SMALL = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt"),
     *("spiece.model", "spm.model", "sentencepiece.bpe.model", "tokenizer.model"),
-    *("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json"),
+    *("modules.json", "config_sentence_transformers.json", *LENGTHS),
 )
 _WEIGHTS = ("model.safetensors", "model_state.pdparams", "pytorch_model.bin")  # the first that is there
 # What a model folder or an export of nlpctl holds, beside weights: configs, tokenizer files, terms and words, graphs.

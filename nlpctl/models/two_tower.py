@@ -11,7 +11,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from nlpctl.config.sentence_folder import LENGTH, read_sentence_folder
+from nlpctl.config.sentence_folder import length_file, read_sentence_folder
 from nlpctl.errors import UserError
 from nlpctl.models.networks.common import Encoder
 from nlpctl.models.networks.encoders import EncoderModel
@@ -121,7 +121,7 @@ def vector_layers(folder: Path, network: Any, tokenizer: Any) -> dict[str, np.nd
     if made.lowercase and any(tokenizer.tokenize(letter) != tokenizer.tokenize(letter.lower()) for letter in _CAPITALS):
         message = "do_lower_case: its texts are lower-cased first, and the tokenizer in this folder does not do so"
         hint = "set it to false and give texts in lower case"
-        raise UserError(message, str(folder / LENGTH), hint)
+        raise UserError(message, str(length_file(folder)), hint)
     if made.dense is None or network.projection is None:
         return {}
     dense = made.dense

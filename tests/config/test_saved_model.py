@@ -79,6 +79,31 @@ def test_what_sentence_transformers_says(tmp_path: Path) -> None:
     assert load_recipe(tmp_path, purpose="embed").retrieval.pooling == "mean"
 
 
+@pytest.mark.parametrize(
+    ("name", "own", "config", "limit", "length"),
+    [
+        ("sentence_bert_config.json", 8192, {"max_position_embeddings": 8192}, 8192, 8192),
+        ("sentence_bert_config.json", 8192, {"max_position_embeddings": 600}, 8192, 600),
+        ("sentence_bert_config.json", 700, {"max_position_embeddings": 8192}, 512, 700),  # in place of the tokenizer's
+        ("sentence_roberta_config.json", 128, {}, 512, 128),
+        ("sentence_xlm-roberta_config.json", 8194,
+         {"architectures": ["XLMRobertaModel"], "max_position_embeddings": 8194, "pad_token_id": 1}, 512, 8192),
+        ("modules.json", None, {"max_position_embeddings": 8192}, 4096, 4096),
+        ("modules.json", None, {"max_position_embeddings": 8192}, 10**30, 8192),
+        ("modules.json", None, {}, 10**30, 512),
+        ("other.json", None, {"max_position_embeddings": 8192}, 8192, 512),  # not of sentence-transformers
+    ],
+)  # fmt: skip
+def test_the_length_of_a_folder_of_sentence_transformers(
+    tmp_path: Path, name: str, own: int | None, config: dict, limit: int, length: int
+) -> None:
+    folder(tmp_path, **{"architectures": ["BertModel"], **config})
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": limit}))
+    transformer = [{"path": "", "type": "sentence_transformers.models.Transformer"}]
+    (tmp_path / name).write_text(json.dumps(transformer if own is None else {"max_seq_length": own}))
+    assert load_recipe(tmp_path, purpose="embed").data.max_seq_length == length
+
+
 def test_another_task_by_name(tmp_path: Path) -> None:
     folder(tmp_path, architectures=["BertModel"])
     recipe = load_recipe(tmp_path, [Override("task", "semantic_indexing", "--set task")], "apply")

@@ -158,6 +158,8 @@ def test_weights_in_shards(tmp_path):
          "pytorch_model-00001-of-00001.bin pytorch_model.bin.index.json"),
         ("modules.json 1_Pooling/config.json 2_Dense/model.safetensors 2_Dense/pytorch_model.bin openvino/config.json",
          "1_Pooling/config.json 2_Dense/model.safetensors modules.json"),
+        ("config.json sentence_xlm-roberta_config.json sentence_x_config.json",
+         "config.json sentence_xlm-roberta_config.json"),
         ("../config.json 1_x/../config.json /config.json .gitattributes config.json", "config.json"),
         ("task.json own.txt model_state.pdparams run.py", "model_state.pdparams own.txt task.json"),
         ("export.json model.onnx setup.sh", "export.json model.onnx"),
