@@ -17,6 +17,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import regular
 
 _MOST_BYTES = 64 << 20  # of a model; that of 250,000 pieces has 5 MB
+_MOST_PIECES = 2_000_000
 _AGAIN = "copy it again from where the model came from"
 _UNIGRAM, _UNKNOWN = 1, 2  # TrainerSpec.ModelType, ModelProto.SentencePiece.Type
 
@@ -141,11 +142,13 @@ def _read(file: Path) -> tuple[list[tuple[str, float]], int, bytes]:
             if number == 1:
                 if inner.get(3, 1) == _UNKNOWN:
                     unknown = len(pieces)
-                pieces.append((bytes(inner[1]).decode(), struct.unpack("<f", inner.get(2, bytes(4)))[0]))
+                pieces.append((str(_bytes(inner[1]), "utf-8"), struct.unpack("<f", _bytes(inner.get(2, bytes(4))))[0]))
+                if len(pieces) > _MOST_PIECES:
+                    raise ValueError(f"it has more than {_MOST_PIECES:,} pieces")
             elif number == 2:
                 kind = inner.get(3, _UNIGRAM)
             elif number == 3:
-                charsmap = bytes(inner.get(2, b""))
+                charsmap = bytes(_bytes(inner.get(2, b"")))
         if not pieces:
             raise ValueError("it holds no pieces")
     except (OSError, ValueError, KeyError, TypeError, IndexError, struct.error) as error:
@@ -154,6 +157,13 @@ def _read(file: Path) -> tuple[list[tuple[str, float]], int, bytes]:
         hint = "save it with Transformers (AutoTokenizer.from_pretrained, save_pretrained), which writes tokenizer.json"
         raise UserError("is a sentencepiece model of another kind than Unigram", str(file), hint)
     return pieces, unknown, charsmap
+
+
+def _bytes(value: Any) -> memoryview | bytes:
+    """`value` if it is bytes. Of a number bytes() would make that many zeros."""
+    if isinstance(value, int):
+        raise ValueError("it is damaged")
+    return value
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, Any]]:
