@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.data.text.library_tokenizer import is_plain_wordpiece, read_library_tokenizer
+from nlpctl.data.text.library_tokenizer import read_library_tokenizer
 from nlpctl.data.text.stored_tokenizer import FILE as STORED
 from nlpctl.data.text.stored_tokenizer import read_stored_tokenizer
 from nlpctl.data.text.units import UnitTokenizer
@@ -32,7 +32,7 @@ _BESIDE = ("special_tokens_map.json", "added_tokens.json", FAST_TOKENIZER)  # wh
 
 def load_tokenizer(folder: Path, family: Family) -> Any:
     """The tokenizer of `folder`: of its tokenizer.json or sentencepiece model, else PaddleNLP's, of the class that
-    tokenizer_config.json names, else by the family. A plain WordPiece vocabulary is always read by PaddleNLP's.
+    tokenizer_config.json names, else by the family. BERT's own WordPiece is always read by PaddleNLP's.
 
     A folder of nlpctl's own networks has a UnitTokenizer, unless it is an ensemble of others. UserError when a file is
     missing or damaged.
@@ -56,7 +56,8 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
         )
     try:
         with _own_files(folder, config, present) as place:
-            return keep_resources(tokenizer_class.from_pretrained(str(place), **_plain_specials(config)))
+            options = _plain_specials(config) | _lowercase(folder, config)
+            return keep_resources(tokenizer_class.from_pretrained(str(place), **options))
     except Exception as error:  # PaddleNLP lets anything through here, from KeyError to AssertionError
         raise UserError(
             f"the tokenizer cannot be loaded ({type(error).__name__}: {error})",
@@ -130,13 +131,24 @@ def _config(folder: Path) -> dict[str, Any]:
     return read_json(folder / _TOKENIZER_CONFIG) if (folder / _TOKENIZER_CONFIG).is_file() else {}
 
 
-def _word_pieces(folder: Path) -> tuple[list[str], bool | None] | None:
-    """The pieces in tokenizer.json, index = id, and whether text is lower-cased; None where it holds no WordPiece."""
+def _lowercase(folder: Path, config: Mapping[str, Any]) -> dict[str, bool]:
+    """do_lower_case of the tokenizer.json, where Transformers goes by that alone; other classes have it in `config`."""
     file = folder / FAST_TOKENIZER
-    content = read_json(file) if file.is_file() else {}
-    model, normal = content.get("model"), content.get("normalizer")
-    if not is_plain_wordpiece(content) or not isinstance(model, dict) or not isinstance(model.get("vocab"), dict):
+    if config.get("tokenizer_class") not in ("PreTrainedTokenizerFast", "TokenizersBackend") or not file.is_file():
+        return {}
+    return {"do_lower_case": read_json(file)["normalizer"]["lowercase"]}
+
+
+def _word_pieces(folder: Path) -> tuple[list[str], bool] | None:
+    """The pieces in tokenizer.json, index = id, and whether text is lower-cased; None where there is none.
+
+    It is a WordPiece of BERT's kind: every other is a LibraryTokenizer.
+    """
+    file = folder / FAST_TOKENIZER
+    if not file.is_file():
         return None
+    content = read_json(file)
+    model = content["model"]
     ids = {index: piece for piece, index in model["vocab"].items()}
     if sorted(ids) != list(range(len(model["vocab"]))):
         hint = "copy tokenizer.json again, or give vocab.txt"
@@ -145,15 +157,15 @@ def _word_pieces(folder: Path) -> tuple[list[str], bool | None] | None:
     if broken is not None:  # all ids behind it would be those of other pieces
         hint = "write it without; a text has no such piece, since it is cut at white space"
         raise UserError(f"the piece {broken!r} has a line break, and vocab.txt a line for each", str(file), hint)
-    return [ids[index] for index in range(len(ids))], normal.get("lowercase") if isinstance(normal, dict) else None
+    return [ids[index] for index in range(len(ids))], content["normalizer"]["lowercase"]
 
 
-def _of_pieces(tokenizer_class: Any, config: Mapping[str, Any], pieces: list[str], lowercase: bool | None) -> Any:
+def _of_pieces(tokenizer_class: Any, config: Mapping[str, Any], pieces: list[str], lowercase: bool) -> Any:
     """PaddleNLP's tokenizer over `pieces`, as if they stood in a vocab.txt next to tokenizer_config.json."""
     with tempfile.TemporaryDirectory(prefix="nlpctl-vocabulary-") as name:
         write_text_atomic(Path(name) / "vocab.txt", "".join(f"{piece}\n" for piece in pieces))
         kept = {key: value for key, value in config.items() if not _names_files(key)} | _plain_specials(config)
-        kept |= {"do_lower_case": lowercase} if lowercase is not None else {}
+        kept |= {"do_lower_case": lowercase}
         write_json_atomic(Path(name) / _TOKENIZER_CONFIG, kept)
         return keep_resources(tokenizer_class.from_pretrained(name))
 

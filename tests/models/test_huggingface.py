@@ -8,6 +8,11 @@ import numpy as np
 import paddle
 import pytest
 from safetensors.numpy import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing
 
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
@@ -141,10 +146,10 @@ def test_a_folder_with_nothing_but_tokenizer_json(hugging_face, lowercase):
     before = load_trained(folder, HEAD).tokenizer
     pieces = (folder / "vocab.txt").read_text().split()
     (folder / "vocab.txt").unlink()
-    fast = {
-        "model": {"type": "WordPiece", "vocab": {piece: number for number, piece in enumerate(pieces)}},
-        "normalizer": {"type": "BertNormalizer", "lowercase": lowercase},
-    }
+    made = Tokenizer(WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = BertNormalizer(lowercase=lowercase), BertPreTokenizer()
+    made.post_processor = BertProcessing(("[SEP]", pieces.index("[SEP]")), ("[CLS]", pieces.index("[CLS]")))
+    fast = json.loads(made.to_str())
     del settings["do_lower_case"]
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     (folder / "tokenizer.json").write_text(json.dumps(fast))
@@ -165,6 +170,24 @@ def test_a_folder_with_nothing_but_tokenizer_json(hugging_face, lowercase):
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE"}}))
     with pytest.raises(UserError, match="model.vocab holds no pieces"):
         load_trained(folder, HEAD)
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_a_class_of_no_kind_goes_by_tokenizer_json(hugging_face, lowercase):
+    """PreTrainedTokenizerFast has no do_lower_case, whatever stands in tokenizer_config.json beside vocab.txt."""
+    folder = hugging_face("bert-classifier")
+    pieces = (folder / "vocab.txt").read_text().split()
+    made = Tokenizer(WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = BertNormalizer(lowercase=lowercase), BertPreTokenizer()
+    made.post_processor = BertProcessing(("[SEP]", pieces.index("[SEP]")), ("[CLS]", pieces.index("[CLS]")))
+    made.save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": not lowercase}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    tokenizer = load_trained(folder, HEAD).tokenizer
+    assert type(tokenizer).__name__ == "BertTokenizer"
+    assert tokenizer("A B cab")["input_ids"] == made.encode("A B cab").ids
+    tokenizer.save_pretrained(str(folder / "saved"))
+    assert json.loads((folder / "saved" / "tokenizer_config.json").read_text())["do_lower_case"] is lowercase
 
 
 @pytest.mark.parametrize("named", [{"vocab_file": "SECRET"}, {"init_args": ["SECRET"]}, {"vocab_file": "gone.txt"}])

@@ -6,6 +6,7 @@ from the template in the file. Special tokens are hidden from the library, so th
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import json
@@ -33,7 +34,11 @@ CONFIG = "config.json"
 _AGAIN = "copy the tokenizer files again from where the model came from"
 _MOST_BYTES = 128 << 20  # of tokenizer.json; the largest vocabularies of today, of 256,000 pieces, have some 35 MB
 _MOST_ID = 10_000_000
-_MOST_GROWTH = 100  # times that a text may grow by replacements in the file
+_MOST_GROWTH = 5000  # times that a text may grow; ALBERT's normaliser could make 2,592 characters of one
+# Characters that other parts may make of one, such as 18 of U+FDFA.
+_GROWTH = {"NFKC": 18, "NFKD": 18, "NFC": 3, "NFD": 4, "Lowercase": 2, "BertNormalizer": 3, "ByteLevel": 4,
+           "Metaspace": 2}  # fmt: skip
+_PARTS = ("normalizer", "pre_tokenizer", "decoder")
 _KINDS = ("Unigram", "BPE", "WordPiece", "WordLevel")
 _NAMES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 # Where neither tokenizer_config.json nor special_tokens_map.json names one.
@@ -71,7 +76,8 @@ class LibraryTokenizer:
         self._size = max(self._tokens) + 1
         self._single, self._pair = _templates(content.get("post_processor"), file)
         ends = [id for id, number, _ in self._single if number is None]
-        outside = next((id for id, number, _ in self._pair if number is None and id not in self._tokens), None)
+        around = [*ends, *(id for id, number, _ in self._pair if number is None)]
+        outside = next((id for id in around if id not in self._tokens), None)
         if outside is not None:
             raise UserError(f"its post_processor has the id {outside}, which is no token", file, _AGAIN)
         self.special_names = self._special_names(content["model"], ends)
@@ -79,8 +85,8 @@ class LibraryTokenizer:
             token = self.special_names.get(name)
             setattr(self, f"{name}_token", token)
             setattr(self, f"{name}_token_id", None if token is None else self._ids[token])
-        around = [self._tokens[id] for id, number, _ in self._pair if number is None]
-        self.all_special_tokens = list(dict.fromkeys([*self.special_names.values(), *around]))
+        named = [*self.special_names.values(), *(self._tokens[id] for id in around)]
+        self.all_special_tokens = list(dict.fromkeys(named))
         self.all_special_ids = [self._ids[token] for token in self.all_special_tokens]
         self.additional_special_tokens: list[str] = []
         names = settings.get("model_input_names")
@@ -88,14 +94,14 @@ class LibraryTokenizer:
         typed = "token_type_ids" in names if isinstance(names, list) else kind not in _WITHOUT_TYPES
         self.model_input_names = ["input_ids", "token_type_ids"] if typed else ["input_ids"]
         self.truncation_side = "left" if settings.get("truncation_side") == "left" else "right"
-        # How the file writes a blank before a piece.
-        self.blank = "Ġ" if any(each.get("type") == "ByteLevel" for each in _parts(content)) else "▁"
         self._blanks: dict[str, bool] = {}
         self._added = [entry["content"] for entry in _added(content)]
         self._lstrip = {entry["content"] for entry in _added(content) if entry.get("lstrip") is True}
         self._library = _library(content, {self._ids[token]: token for token in self.all_special_tokens}, file)
-        with silent_stderr:  # a panic of the library prints a trace
-            self.split(_TRIAL)
+        # How the file writes a blank before a piece.
+        self.blank = "Ġ" if any(each["type"] == "ByteLevel" for each in _parts(self._library, *_PARTS)) else "▁"
+        with _told(file), silent_stderr:  # a panic of the library prints a trace
+            self._library.encode(_TRIAL)
 
     def _special_names(self, model: Mapping[str, Any], ends: Sequence[int]) -> dict[str, str]:
         """pad, unk and so on to their tokens, as far as the vocabulary has them. UserError if there is no pad token."""
@@ -185,8 +191,7 @@ class LibraryTokenizer:
     @functools.cached_property
     def _continuing(self) -> Tokenizer:
         """The same tokenizer, but a text does not begin like a word."""
-        content = _parsed(self._text, self._where)
-        parts = {name: _without_prefix(content.get(name)) for name in ("normalizer", "pre_tokenizer")}
+        parts = {name: _without_prefix(_state(self._library, name)) for name in ("normalizer", "pre_tokenizer")}
         components = Tokenizer.from_str(json.dumps({**_EMPTY, **parts}))
         library = Tokenizer(self._library.model)
         if parts["normalizer"] is not None:
@@ -295,7 +300,8 @@ class LibraryTokenizer:
             message = f"no piece of a {model['type']} tokenizer can be dropped"
             raise UserError(message, f"{self._where}/{TOKENIZER}", "leave prune_embeddings out")
         added = {entry["id"] for entry in _added(content)}
-        kept = {*wanted, *added, *self.all_special_ids} & self._tokens.keys()
+        unknown = model.get("unk_id") if model["type"] == "Unigram" else self._ids.get(str(model.get("unk_token")))
+        kept = {*wanted, *added, *self.all_special_ids, unknown} & self._tokens.keys()
         kept |= {id for id, token in self._tokens.items() if _BYTE.fullmatch(token)}
         if model["type"] == "Unigram":
             # What no piece has costs ten more than the worst piece: with that one it costs what it did.
@@ -303,9 +309,11 @@ class LibraryTokenizer:
             own = range(len(model["vocab"]))
         else:
             merges = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
+            # Pieces inside a word begin with it; joining takes it off.
+            mark = len(model.get("continuing_subword_prefix") or "")
             parts: dict[str, list[list[str]]] = {}
             for one, other in merges:
-                parts.setdefault(one + other, []).append([one, other])
+                parts.setdefault(one + other[mark:], []).append([one, other])
             # A merge that led to a kept piece stays, and so do the pieces that it joins.
             waiting = [self._tokens[id] for id in kept]
             while waiting:
@@ -313,7 +321,7 @@ class LibraryTokenizer:
                     waiting += pair
                     kept |= {model["vocab"][piece] for piece in pair}
             names = {self._tokens[id] for id in kept}
-            model["merges"] = [pair for pair in merges if "".join(pair) in names]
+            model["merges"] = [[one, other] for one, other in merges if one + other[mark:] in names]
             own = model["vocab"].values()
         # Added tokens that are no pieces stand behind these.
         behind = added - set(own)
@@ -462,8 +470,8 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
     file, where = folder / TOKENIZER, str(folder)
     if file.is_file():
         text = _file_text(file)
-        content = _parsed(text, where)
-        return None if is_plain_wordpiece(content) else LibraryTokenizer(text, read_settings(folder), where, content)
+        content, settings = _parsed(text, where), read_settings(folder)
+        return None if is_plain_wordpiece(content, settings) else LibraryTokenizer(text, settings, where, content)
     # Models that nlpctl trained with PaddleNLP's tokenizer over such a file go on reading texts with that.
     if not any((folder / name).is_file() for layout in LAYOUTS for name in layout.files) or (folder / TASK).is_file():
         return None
@@ -480,14 +488,39 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
     return LibraryTokenizer(text, {**named, **settings}, where, content)
 
 
-def is_plain_wordpiece(content: Mapping[str, Any]) -> bool:
-    """Whether a tokenizer.json is what BERT's tokenizers make of a vocab.txt."""
-    model, normal, words = content.get("model"), content.get("normalizer"), content.get("pre_tokenizer")
-    if not isinstance(model, dict) or model.get("type") != "WordPiece":
+def is_plain_wordpiece(content: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    """Whether a tokenizer.json says what PaddleNLP's tokenizers of BERT's kind do with its vocabulary.
+
+    Whether they lower-case is up to them. `settings`: tokenizer_config.json.
+    """
+    model, normal = content.get("model"), content.get("normalizer")
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict) or not isinstance(normal, dict):
         return False
-    kinds = [part.get("type") if isinstance(part, dict) else None for part in (normal, words)]
-    prefix = model.get("continuing_subword_prefix", "##")
-    return kinds[0] in ("BertNormalizer", None) and kinds[1] in ("BertPreTokenizer", None) and prefix == "##"
+    ids, lowercase, accents = model["vocab"], normal.get("lowercase"), normal.get("strip_accents")
+    named = {name: settings.get(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "sep", "pad", "cls", "mask")}
+    named = {name: token.get("content") if isinstance(token, dict) else token for name, token in named.items()}
+    usual = {"type": "WordPiece", "unk_token": named["unk"], "continuing_subword_prefix": "##",
+             "max_input_chars_per_word": 100}  # fmt: skip
+    cleans = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+    splits = settings.get("do_basic_tokenize") is not False and not settings.get("never_split")
+    if {**usual, "vocab": ids} != model or content.get("pre_tokenizer") != {"type": "BertPreTokenizer"} or \
+       {**cleans, "lowercase": lowercase, "strip_accents": accents} != normal or not splits or \
+       not isinstance(lowercase, bool) or accents not in (None, lowercase):  # fmt: skip
+        return False
+    try:
+        added = {entry["content"]: entry["id"] for entry in _added(content)}
+        if not added.keys() <= set(named.values()) or any(ids.get(token) != id for token, id in added.items()):
+            return False
+        single, pair = _templates(content.get("post_processor"), TOKENIZER)
+    except (KeyError, TypeError, AttributeError, UserError):  # a LibraryTokenizer tells what is wrong with it
+        return False
+    first, last = ids.get(named["cls"]), ids.get(named["sep"])
+    rows = [[first, 0, last], [first, 0, last, 1, last]]
+    kinds = [0, 0, 0, 1, 1]
+    if str(settings.get("tokenizer_class")).removesuffix("Fast") == "MPNetTokenizer":
+        rows[1], kinds = [first, 0, last, last, 1, last], [0] * 6
+    return rows == [[id if number is None else number for id, number, _ in row] for row in (single, pair)] and \
+        kinds == [kind for _, _, kind in pair]  # fmt: skip
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -584,8 +617,6 @@ def _templates(post_processor: Any, file: str) -> tuple[_Template, _Template]:
 
 def _library(content: Mapping[str, Any], hidden: Mapping[int, str], file: str) -> Tokenizer:
     """The tokenizer of the library. `hidden`: the special tokens by id, which get names that no text can spell."""
-    for name in ("normalizer", "decoder"):
-        _refuse_growth(content.get(name), f"{file}:{name}")
     model = dict(content["model"])
     secret = secrets.token_hex(16)
     names = {token: f"{secret}-{id}" for id, token in hidden.items()}
@@ -605,6 +636,7 @@ def _library(content: Mapping[str, Any], hidden: Mapping[int, str], file: str) -
                 model["dropout"] = None  # a text has one reading
             whole = {**bare, "model": model, "added_tokens": added}
             library = Tokenizer.from_str(json.dumps(whole, ensure_ascii=False))
+    _refuse_growth(library, file)
     for entry, theirs in zip(_added(content), added, strict=True):
         given = library.token_to_id(theirs["content"])
         if given != entry["id"]:
@@ -630,7 +662,7 @@ def _added_token(entry: Mapping[str, Any]) -> AddedToken:
 
 def _encode(library: Tokenizer, text: str, where: str) -> LibraryEncoding:
     """`encode`, not `encode_batch`: the latter starts threads, which a fork would lose."""
-    with _told(where):
+    with _told(where, f"read the text {text[:40]!r}"):
         try:
             return library.encode(text, add_special_tokens=False)
         except TypeError:  # half of a surrogate pair, which UTF-8 does not have
@@ -642,7 +674,7 @@ def _plain(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _told(where: str) -> Iterator[None]:
+def _told(where: str, what: str = "use it") -> Iterator[None]:
     """UserError for what the library raises, also a panic, which Python does not count as an Exception."""
     try:
         yield
@@ -650,23 +682,27 @@ def _told(where: str) -> Iterator[None]:
         panic = type(error).__name__ == "PanicException"
         if isinstance(error, UserError) or not (isinstance(error, Exception) or panic):
             raise
-        raise UserError(f"the tokenizers library cannot use it ({str(error)[:200]})", where, _AGAIN) from None
+        raise UserError(f"the tokenizers library cannot {what} ({str(error)[:200]})", where, _AGAIN) from None
 
 
-def _parts(content: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The normalisers, pre-tokenizers and decoders of the file, those in sequences one by one."""
-    for name in ("normalizer", "pre_tokenizer", "decoder"):
-        yield from _flat(content.get(name))
+def _parts(library: Tokenizer, *names: str) -> Iterator[dict[str, Any]]:
+    """The parts of the normaliser, the pre-tokenizer or the decoder, those in sequences one by one."""
+    for name in names:
+        yield from _flat(_state(library, name))
 
 
-def _flat(part: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(part, dict):
-        inner = next((part[name] for name in ("normalizers", "pretokenizers", "decoders") if name in part), None)
-        if isinstance(inner, list):
-            for each in inner:
-                yield from _flat(each)
-        else:
-            yield part
+def _state(library: Tokenizer, name: str) -> dict[str, Any] | None:
+    """A part as the library has understood it: a file may leave out types, or say more than the library reads."""
+    part = getattr(library, name)
+    return None if part is None else json.loads(part.__getstate__())
+
+
+def _flat(part: Any) -> Iterator[dict[str, Any]]:
+    if part is not None and part["type"] == "Sequence":
+        for each in next(part[name] for name in ("normalizers", "pretokenizers", "decoders") if name in part):
+            yield from _flat(each)
+    elif part is not None:
+        yield part
 
 
 def _renumbered(part: Any, places: Mapping[int, int]) -> Any:
@@ -675,6 +711,10 @@ def _renumbered(part: Any, places: Mapping[int, int]) -> Any:
         return [_renumbered(each, places) for each in part]
     if not isinstance(part, dict):
         return part
+    named = part.get("special_tokens")
+    if isinstance(named, dict):  # one that no template uses may be of a piece that is no more
+        named = {name: each for name, each in named.items() if places.keys() >= {*each["ids"]}}
+        part = {**part, "special_tokens": named}
     changed = {name: _renumbered(value, places) for name, value in part.items()}
     if isinstance(part.get("ids"), list):
         changed["ids"] = [places[id] for id in part["ids"]]
@@ -694,24 +734,32 @@ def _without_prefix(part: Any) -> Any:
     if part.get("type") == "Prepend":
         return None
     if part.get("type") == "Metaspace":
-        return {**{key: value for key, value in part.items() if key != "add_prefix_space"}, "prepend_scheme": "never"}
+        return {**part, "prepend_scheme": "never"}
     if part.get("type") == "ByteLevel":
         return {**part, "add_prefix_space": False}
     return part
 
 
-def _refuse_growth(part: Any, where: str) -> None:
+def _refuse_growth(library: Tokenizer, file: str) -> None:
     """UserError if replacements, one after the other, could make a short text fill the memory."""
-    growth = 1.0
-    for each in _flat(part):
-        if each.get("type") in ("Replace", "Prepend"):
-            pattern = each.get("pattern")
-            pattern = pattern.get("String") if isinstance(pattern, dict) else None
-            # A regular expression may match a single character, or even nothing.
-            shortest = len(pattern) if isinstance(pattern, str) and pattern else 0.5
-            growth *= max(1.0, len(str(each.get("content", each.get("prepend", "")))) / shortest)
-    if growth > _MOST_GROWTH:
-        raise UserError("its replacements make texts more than a hundred times as long", where, _AGAIN)
+    for names in (("normalizer", "pre_tokenizer"), ("decoder",)):
+        if math.prod(map(_growth, _parts(library, *names))) > _MOST_GROWTH:
+            message = f"its replacements make texts more than {_MOST_GROWTH:,} times as long"
+            raise UserError(message, f"{file}:{names[0]}", _AGAIN)
+
+
+def _growth(part: Mapping[str, Any]) -> float:
+    """How many characters a part may make of one."""
+    if part["type"] in ("Replace", "Prepend"):
+        pattern = part.get("pattern", {}).get("String")
+        # A regular expression may match a single character, or even nothing.
+        shortest = len(pattern) if pattern else 0.5
+        return max(1.0, len(part.get("content", part.get("prepend", ""))) / shortest)
+    if part["type"] == "Precompiled":  # a table of places, behind its size, and the forms at these, each up to a zero
+        table = base64.b64decode(part["precompiled_charsmap"])
+        forms = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
+        return max(1, *(len(form.decode(errors="replace")) for form in forms))
+    return _GROWTH.get(part["type"], 1)
 
 
 @functools.cache

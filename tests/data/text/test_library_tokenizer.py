@@ -8,13 +8,15 @@ import json
 import os
 import pickle
 import random
+import struct
 import unicodedata
 
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from nlpctl.data.text.library_tokenizer import (
     LibraryEncoder,
+    LibraryTokenizer,
     is_plain_wordpiece,
     read_library_tokenizer,
 )
@@ -199,6 +201,21 @@ def test_without_the_pieces_that_no_text_has(kind, tmp_path):
     assert read_library_tokenizer(tmp_path).ids(texts[0]) == small.ids(texts[0])
 
 
+def test_a_bpe_with_a_mark_of_what_goes_on_can_be_reduced():
+    """Joining two pieces takes the mark off the second one."""
+    pieces = ["[PAD]", "[UNK]", "a", "b", "##b", "ab", "##c", "abc", "c", "x"]
+    made = Tokenizer(models.BPE({piece: id for id, piece in enumerate(pieces)}, [("a", "##b"), ("ab", "##c")],
+                                unk_token="[UNK]", continuing_subword_prefix="##"))  # fmt: skip
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    # A token that no template uses, of a piece that goes.
+    made.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B", special_tokens=[("x", 9)])
+    tokenizer = LibraryTokenizer(made.to_str(), {"pad_token": "[PAD]"}, "folder")
+    assert tokenizer.tokenize("abc ab") == ["abc", "ab"]
+    small, rows = tokenizer.reduced(set(tokenizer.ids("abc ab")))
+    assert small.tokenize("abc ab x") == ["abc", "ab", "[UNK]"]
+    assert [pieces[row] for row in rows] == ["[PAD]", "[UNK]", "a", "##b", "ab", "##c", "abc"]
+
+
 def test_masks_and_whole_words(made):
     _, encoder = made
     tokens = CorpusTokens(encoder, None, 30)
@@ -244,6 +261,35 @@ def changed(change):
     return json.dumps(content)
 
 
+LONG = {"pattern": {"String": "a"}, "content": "b" * 100_000}
+STRANGE = [{"SpecialToken": {"id": "X", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+NINE = {"X": {"id": "X", "ids": [9999], "tokens": ["X"]}} | {
+    token: {"id": token, "ids": [id], "tokens": [token]} for token, id in (("<s>", 0), ("</s>", 2))
+}
+
+
+def long_table(length):
+    """A normaliser that makes an a `length` letters, as sentencepiece writes tables: a trie, and what it points to."""
+    units = [0] * 1200
+    units[0] = 256 << 10
+    units[256 ^ 97] = 97 | 1 << 8 | 512 << 10
+    trie = struct.pack(f"<{len(units)}I", *units)
+    table = struct.pack("<I", len(trie)) + trie + b"b" * length + b"\0"
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(table).decode()}
+
+
+def alternating():
+    """Every blank becomes one character, and that four words with three blanks."""
+    both = [{"type": "Replace", "pattern": {"String": " "}, "content": "\ufdfa"}, {"type": "NFKC"}]
+    return {"type": "Sequence", "normalizers": both * 3}
+
+
+def bytes_of_bytes():
+    """Bytes become characters of two bytes, which again become characters."""
+    part = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    return {"type": "Sequence", "pretokenizers": [part] * 7}
+
+
 def doubled(content):
     double = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
     content["normalizer"] = {"type": "Sequence", "normalizers": [double] * 40}
@@ -269,9 +315,18 @@ def doubled(content):
         (changed(lambda c: c.update(added_tokens=[3])), "added_tokens is no list of tokens"),
         (changed(lambda c: c.update(post_processor={"type": "Neural"})), "library cannot use it"),
         (changed(lambda c: c["post_processor"]["special_tokens"]["<s>"].update(ids=[5000])), "the id 5000, which is"),
+        (changed(lambda c: c["post_processor"].update(single=STRANGE, special_tokens=NINE)), "the id 9999, which is"),
         (changed(lambda c: c["post_processor"].update(single=[])), "does not give a text"),
         (changed(lambda c: c.update(normalizer={"type": "Neural"})), "library cannot use it"),
-        (changed(doubled), "a hundred times as long"),
+        (changed(doubled), "tokenizer.json:normalizer: its replacements make texts more than 5,000 times as long"),
+        # The library takes parts without a type, and leaves out what a part of that type does not have.
+        (changed(lambda c: c.update(normalizer=LONG)), "5,000 times as long"),
+        (changed(lambda c: c.update(normalizer={**LONG, "type": "Replace", "normalizers": []})), "5,000 times as long"),
+        (changed(lambda c: c.update(normalizer={"type": "Sequence", "normalizers": [LONG]})), "5,000 times as long"),
+        (changed(lambda c: c.update(decoder={"type": "Sequence", "decoders": [LONG]})), "decoder: its replacements"),
+        (changed(lambda c: c.update(normalizer=long_table(6000))), "5,000 times as long"),
+        (changed(lambda c: c.update(normalizer=alternating())), "5,000 times as long"),
+        (changed(lambda c: c.update(pre_tokenizer=bytes_of_bytes())), "5,000 times as long"),
         (changed(lambda c: c.update(pre_tokenizer={"type": "FixedLength", "length": 0})), "cannot use it"),
     ],
 )  # fmt: skip
@@ -304,10 +359,118 @@ def test_paddlenlps_collators_pad_with_it(tmp_path):
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
 
 
-def test_bert_wordpiece_is_left_to_paddlenlp():
-    model = {"type": "WordPiece", "vocab": {"[PAD]": 0}}
-    assert is_plain_wordpiece({"model": model, "normalizer": {"type": "BertNormalizer"}})
-    assert not is_plain_wordpiece({"model": model, "normalizer": {"type": "NFC"}})
+def test_what_usual_normalisers_could_make_of_a_character_is_allowed(tmp_path):
+    """The most that a known file has: ALBERT's."""
+    spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+    parts = [{"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"}, long_table(18), spaces]
+    changes = {"normalizer": {"type": "Sequence", "normalizers": parts}}
+    (tmp_path / "tokenizer.json").write_text(changed(lambda content: content.update(changes)))
+    assert "bbbb" in "".join(read_library_tokenizer(tmp_path).tokenize("xa"))
+
+
+def test_a_text_that_the_library_gives_up_is_told(tmp_path):
+    pattern = {"type": "Split", "pattern": {"Regex": "(x|x|xx)+b"}, "behavior": "Isolated", "invert": False}
+    (tmp_path / "tokenizer.json").write_text(changed(lambda content: content.update(pre_tokenizer=pattern)))
+    tokenizer = read_library_tokenizer(tmp_path)
+    with pytest.raises(UserError, match="cannot read the text 'xxxx"):
+        tokenizer.ids("x" * 40)
+
+
+def test_other_special_tokens_are_what_texts_mark_with_them(tmp_path):
+    """Only those that stand around texts, or have a name, are hidden from texts."""
+    library = unigram()
+    library.add_special_tokens(["[E1]"])
+    tokenizer = read_library_tokenizer(written(tmp_path, library))
+    assert tokenizer.tokenize("the [E1] dog [E1]").count("[E1]") == 2
+    assert tokenizer.get_added_vocab() == {"[E1]": len(tokenizer) - 1}
+    assert "</s>" not in tokenizer.tokenize("the </s> dog")
+
+
+def bert():
+    """tokenizer.json and tokenizer_config.json as Transformers writes them for BERT."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = [*specials, *"hello cafe new york a ##a b 中 国 中国 Hello café".split()]
+    library = Tokenizer(models.WordPiece({piece: id for id, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    library.normalizer = normalizers.BertNormalizer()
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.add_special_tokens(specials)
+    library.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
+    return json.loads(library.to_str()), {"tokenizer_class": "BertTokenizer", "do_lower_case": True, **names}
+
+
+def template(first, pair):
+    special = {token: {"id": token, "ids": [id], "tokens": [token]} for token, id in (("[CLS]", 2), ("[SEP]", 3))}
+    parts = [
+        [{"Sequence": {"id": part[0], "type_id": int(part[1])}} if len(part) == 2 else
+         {"SpecialToken": {"id": part[:5], "type_id": int(part[5])}} for part in row.split()]
+        for row in (first, pair)
+    ]  # fmt: skip
+    return {"type": "TemplateProcessing", "single": parts[0], "pair": parts[1], "special_tokens": special}
+
+
+PAIR = "[CLS]0 A0 [SEP]0 B1 [SEP]1"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content, settings: None,
+        lambda content, settings: content["normalizer"].update(lowercase=False),
+        lambda content, settings: content["normalizer"].update(strip_accents=True),
+        lambda content, settings: content.update(post_processor=template("[CLS]0 A0 [SEP]0", PAIR)),
+        lambda content, settings: content.update(added_tokens=[], truncation={"max_length": 9}, decoder=None),
+        lambda content, settings: settings.update(cls_token={"content": "[CLS]"}, strip_accents=None),
+        lambda content, settings: settings.clear(),
+    ],
+)
+def test_berts_own_wordpiece_is_left_to_paddlenlp(change):
+    content, settings = bert()
+    change(content, settings)
+    assert is_plain_wordpiece(content, settings)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda content, settings: content.update(normalizer=None), "Hello"),
+        (lambda content, settings: content.update(normalizer={"type": "Lowercase"}), "中国"),
+        (lambda content, settings: content["normalizer"].update(strip_accents=False), "café"),
+        (lambda content, settings: content["normalizer"].update(lowercase=False, strip_accents=True), "Hello café"),
+        (lambda content, settings: content["normalizer"].update(handle_chinese_chars=False), "中国"),
+        (lambda content, settings: content["normalizer"].update(clean_text=False), "a\u200bb"),
+        (lambda content, settings: content.update(pre_tokenizer={"type": "WhitespaceSplit"}), "a,b"),
+        (lambda content, settings: content["model"].update(max_input_chars_per_word=200), "a" * 120),
+        (lambda content, settings: content["model"].update(continuing_subword_prefix="@@"), "aa"),
+        (lambda content, settings: content["model"].update(unk_token="b"), "x"),
+        (lambda content, settings: content["added_tokens"].append(added(17, "new york")), "a new york"),
+        (lambda content, settings: content["added_tokens"].append(added(5, "hello")), "ahello"),
+        (lambda content, settings: content.update(post_processor=None), "a"),
+        (lambda content, settings: content.update(post_processor=template("[CLS]0 A0", PAIR)), "a"),
+        (lambda content, settings: content.update(
+            post_processor=template("[CLS]0 A0 [SEP]0", PAIR.replace("1", "0"))), "a"),
+        (lambda content, settings: settings.update(sep_token="[MASK]"), "a"),
+        (lambda content, settings: settings.update(do_basic_tokenize=False), "a,b"),
+        (lambda content, settings: settings.update(never_split=["Hello"]), "Hello"),
+    ],
+)  # fmt: skip
+def test_any_other_wordpiece_is_read_as_its_file_says(change, text, tmp_path):
+    content, settings = bert()
+    change(content, settings)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    library = Tokenizer.from_str(json.dumps(content))
+    encoder = LibraryEncoder(read_library_tokenizer(tmp_path))
+    for second in (None, "b"):
+        (row,) = encoder.encode([text], None if second is None else [second], 200)
+        expected = library.encode(text, second)
+        assert (row.input_ids, row.token_type_ids) == (expected.ids, expected.type_ids)
+
+
+def added(id, content):
+    return {"id": id, "content": content, "special": False, "normalized": True} | dict.fromkeys(
+        ("single_word", "lstrip", "rstrip"), False
+    )
 
 
 # -- sentencepiece models ---------------------------------------------------------------------------------------------
@@ -356,7 +519,24 @@ def test_a_sentencepiece_model_gives_its_own_ids(model_type, tmp_path):
     assert tokenizer.mask_token_id < len(tokenizer)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x0a" + b"\xff" * 11, b"no model", b"\x0a\x03\x0a\x01"])
+def field(number, value):
+    """A field of a protobuf message: bytes, or a number."""
+    if isinstance(value, bytes):
+        return bytes([number << 3 | 2, len(value)]) + value
+    low = [value >> shift & 127 | 128 for shift in range(0, 70, 7)]
+    return bytes([number << 3, *low[:-1], low[-1] & 127])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"\x0a" + b"\xff" * 11, b"no model", b"\x0a\x03\x0a\x01"),
+        # A number where bytes should be: that many zeros would be made.
+        *(field(1, field(1, number)) for number in (1 << 40, 1 << 66)),
+        field(1, field(1, b"a")) + field(3, field(2, 1 << 40)),
+        field(1, field(1, b"a") + field(2, 1 << 40)),
+    ],
+)
 def test_a_damaged_sentencepiece_model_is_told(content, tmp_path):
     (tmp_path / "spm.model").write_bytes(content)
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "DebertaV2TokenizerFast"}')
