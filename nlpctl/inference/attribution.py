@@ -22,7 +22,7 @@ import paddle
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.text.library_tokenizer import LibraryTokenizer
 from nlpctl.data.text.units import UnitTokenizer, special_ids
-from nlpctl.data.text.word_spans import is_ideograph
+from nlpctl.data.text.word_spans import WORD_BEGINS, is_ideograph
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import as_tuple
 from nlpctl.upstream.input_gradient import differentiable
@@ -36,7 +36,7 @@ MOST_STEPS = 1024
 TOLERANCE = 0.05  # relative to the difference that the contributions should add up to
 NEGLIGIBLE = 1e-3  # a gap in log odds that needs no further steps
 BATCH = 32  # rows per batch
-WORD_BEGINS, WORD_GOES_ON = ("Ġ", "▁"), "##"  # how tokenizers write pieces of words
+WORD_GOES_ON = "##"  # how WordPiece writes what does not begin a word
 
 
 @dataclass(frozen=True)

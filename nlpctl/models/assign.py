@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.errors import UserError
+from nlpctl.models.huggingface import untied
 from nlpctl.models.weights import to_float32
 from nlpctl.names import and_more, counted, subject
 
@@ -47,7 +48,7 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
     """Set the parameters of `network` from `arrays` (PaddleNLP's names, with or without `prefix`).
 
     Raises UserError when an encoder parameter is missing from the file, has another shape, is not
-    finite, or when the file has encoder parameters that the network lacks.
+    finite, when two names of a tied parameter differ, or the file has encoder parameters that the network lacks.
     """
     parameters = dict(network.state_dict())
     arrays = with_prefix(arrays, prefix, parameters)
@@ -76,8 +77,12 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
         # state_dict also returns buffers; position ids must stay integers.
         is_index = "int" in str(parameters[name].dtype)  # a buffer, such as position ids
         parameters[name].set_value(arrays[name].astype("int64") if is_index else to_float32(arrays[name]))
-    # A second name of a tied parameter with the same values is no leftover; with other values it is reported.
-    copies = {name for name in in_file - used if np.array_equal(arrays[name], arrays[values[id(parameters[name])]])}
+    # A second name of a tied parameter is no leftover, but it must have the same values.
+    copies = in_file - used
+    for name in sorted(copies):
+        first = values[id(parameters[name])]
+        if not np.array_equal(arrays[name], arrays[first]):
+            raise untied(name, first, where)
     return Assigned(fresh, tuple(sorted(arrays.keys() - used - copies)))
 
 

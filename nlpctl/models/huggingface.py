@@ -86,8 +86,26 @@ def _parameter(theirs: str, ours: str = "", *heads: str) -> Entry:
     return Entry(theirs, ours or theirs, alone=True, heads=heads)
 
 
-# What Transformers calls the approximation of GELU by tanh, in hidden_act.
+# Values of hidden_act: those that Paddle and Transformers call alike, and what Transformers calls the approximation of
+# GELU by tanh.
+ACTIVATIONS = ("gelu", "relu", "relu6", "silu", "swish", "mish", "tanh", "sigmoid")
 TANH_GELU = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh")
+# Under Hugging Face's keys: what changes the arithmetic of Transformers' encoders, and the only value that is computed.
+_ONLY: Mapping[str, Any] = {
+    "is_decoder": False,
+    "add_cross_attention": False,
+    "position_embedding_type": "absolute",
+    "rope_scaling": None,
+}
+# Hugging Face's names of the layer that scores words, which is the word embedding where a language model is tied.
+_WORD_TABLES = (
+    "cls.predictions.decoder.weight",
+    "lm_head.decoder.weight",
+    "generator_lm_head.weight",
+    "predictions.decoder.weight",
+    "lm_predictions.lm_head.decoder.weight",
+    "decoder.weight",
+)
 
 _LABELLED = ("SequenceClassification", "TokenClassification", "MultipleChoice")
 _READER = "QuestionAnswering"
@@ -390,7 +408,24 @@ def to_paddle(
             for place, ours in enumerate(parts):
                 part = array[place * size : (place + 1) * size] if entry.more else array
                 converted[prefix + _renamed(bare, ours, entry)] = _turned(part, entry, bare)
+    if head == _WORDS:
+        _refuse_untied(converted, where)
     return converted
+
+
+def _refuse_untied(arrays: Mapping[str, np.ndarray], where: str) -> None:
+    """UserError if words are scored by other weights than their embedding: no network here does so."""
+    import numpy as np
+
+    table = next((each for name, each in arrays.items() if name.endswith("embeddings.word_embeddings.weight")), None)
+    for name in _WORD_TABLES:
+        if table is not None and name in arrays and not np.array_equal(arrays[name], table):
+            raise untied(name, "the word embedding", where)
+
+
+def untied(name: str, other: str, where: str) -> UserError:
+    message = f"{name} has other values than {other}, and the network has one parameter for both"
+    return UserError(message, where, "take a model whose output layer is its embedding (tie_word_embeddings)")
 
 
 def to_huggingface(
@@ -482,16 +517,21 @@ def known_types() -> Iterator[str]:
         yield from (layout.model_type, *layout.aliases)
 
 
-def config_to_paddle(values: Mapping[str, Any]) -> dict[str, Any]:
+def config_to_paddle(values: Mapping[str, Any], where: str = "config.json") -> dict[str, Any]:
     """A config.json of Hugging Face under PaddleNLP's keys; one of an unknown family or of PaddleNLP is left as it is.
 
-    What Transformers takes for a missing key is filled in where PaddleNLP would take something else.
+    What Transformers takes for a missing key is filled in where PaddleNLP would take something else. UserError: the
+    config asks for something that no network here computes.
     """
     theirs = None if "paddlenlp_version" in values else values.get("model_type")
     model_type = next((ours for ours, each in LAYOUTS.items() if theirs in (each.model_type, *each.aliases)), None)
     if model_type is None:
         return dict(values)
     layout = LAYOUTS[model_type]
+    for key, only in _ONLY.items():
+        if values.get(key) not in (None, only):
+            message = f"{key} is {values[key]!r}: the {layout.name} network here computes as with {only!r} only"
+            raise UserError(message, where, "take another model: this one would answer otherwise than it was trained")
     given = {key: value for key, value in values.items() if key != "pad_token_id" or value is not None}
     named = {layout.keys.get(key, key): value for key, value in {**layout.defaults, **given}.items()}
     return named | {"model_type": model_type}

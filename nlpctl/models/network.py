@@ -8,7 +8,7 @@ from typing import Any
 from nlpctl.config.user_code import describe_error
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import ENCODERS, Family, Head
-from nlpctl.models.huggingface import TANH_GELU
+from nlpctl.models.huggingface import ACTIVATIONS, TANH_GELU
 from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
 from nlpctl.models.simulated_int8 import read_simulation, simulate
@@ -42,6 +42,8 @@ def make_config(
         # Without its label entries: if they disagree, PaddleNLP warns and uses the first that it finds.
         left_out = ("num_labels", "num_classes", "id2label", "label2id", "torch_dtype", "dtype")
         config = family.config_class.from_dict({key: value for key, value in values.items() if key not in left_out})
+    except UserError:
+        raise
     except Exception as error:  # it takes any values, and fails on some
         reason = (str(error).splitlines() or [""])[0][:200]
         message = f"the config describes no {family.name} network ({type(error).__name__}: {reason})"
@@ -64,15 +66,13 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     simulates int8 (models/simulated_int8.py).
     Raises UserError when the config describes no network (heads that do not divide the width, ...).
     """
-    import paddle
-
     if head.own is None:
         _refuse_too_large(config, where)
         _check_shares(config, where)
     activation = config.hidden_act if "hidden_act" in vars(config) else "gelu"
-    # Paddle looks the activation up by getattr, deep inside a layer, where the message names no key.
-    if activation not in vars(paddle.nn.functional) and not (family.name in ENCODERS and activation in TANH_GELU):
-        hint = "hidden_act: gelu, relu, silu or tanh"
+    # Paddle looks the activation up by getattr, deep inside a layer: what is there computes all kinds of things.
+    if activation not in ACTIVATIONS and not (family.name in ENCODERS and activation in TANH_GELU):
+        hint = f"hidden_act: {', '.join(ACTIVATIONS)}"
         raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
     if head.own is not None:
         return _build_own(family.network_class(head, where), head.own, config)

@@ -143,7 +143,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         hint = "copy config.json from where the model came from"
         raise UserError("no config.json here", where=str(folder), hint=hint)
     values, weights = read_json(file), weights_file(folder)
-    return values if weights is None or weights.name in PADDLE_WEIGHTS else config_to_paddle(values)
+    return values if weights is None or weights.name in PADDLE_WEIGHTS else config_to_paddle(values, str(file))
 
 
 _COPY_AGAIN = "copy or download the model folder again"

@@ -20,13 +20,15 @@ from nlpctl.data.text.wordpiece import character_table
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.layout import is_inside
-from nlpctl.models.families import OWN, Family, family_of_config
+from nlpctl.models.families import ADDED, ENCODERS, OWN, Family, family_of_config
 from nlpctl.models.source import FAST_TOKENIZER, read_config
 from nlpctl.runtime.process import import_paddlenlp
 from nlpctl.upstream.tokenizer_files import keep_resources
 
 _PADDING = 64  # rows of an embedding that are often more than its entries, and more in large ones
 _TOKENIZER_CONFIG = "tokenizer_config.json"
+# PaddleNLP's classes for vocabularies of WordPiece, where a family of nlpctl has another than BERT's.
+_OF_OURS = {"HFConvBert": "ConvBertTokenizer", "HFMPNet": "MPNetTokenizer", "HFRoFormer": "RoFormerTokenizer"}
 _BESIDE = ("special_tokens_map.json", "added_tokens.json", FAST_TOKENIZER)  # what PaddleNLP reads besides vocabularies
 
 
@@ -212,7 +214,9 @@ def _tokenizer_class(folder: Path, family: Family, config: Mapping[str, Any]) ->
     from paddlenlp import transformers
 
     declared = config.get("tokenizer_class") or config.get("init_class") or ""
-    for name in (str(declared).removesuffix("Fast"), f"{family.name}Tokenizer"):
+    is_ours = family.name in ENCODERS or family.name in ADDED
+    usual = _OF_OURS.get(family.name, "BertTokenizer") if is_ours else f"{family.name}Tokenizer"
+    for name in (str(declared).removesuffix("Fast"), usual):
         if name == "RobertaTokenizer":  # two classes behind one name: by the files
             # Chinese RoBERTa uses BERT's WordPiece vocabulary; the English one is byte-level BPE and has merges.txt.
             name = "RobertaBPETokenizer" if (folder / "merges.txt").is_file() else "RobertaChineseTokenizer"
@@ -221,7 +225,7 @@ def _tokenizer_class(folder: Path, family: Family, config: Mapping[str, Any]) ->
     raise UserError(
         f"PaddleNLP has no tokenizer class {declared!r}",
         where=str(folder / _TOKENIZER_CONFIG),
-        hint=f"set tokenizer_class to a class of PaddleNLP, such as {family.name}Tokenizer or BertTokenizer",
+        hint="set tokenizer_class to a class of PaddleNLP, such as BertTokenizer",
     )
 
 

@@ -18,6 +18,7 @@ from nlpctl.models.load import load_trained
 from nlpctl.models.network import build_network, make_config
 from nlpctl.models.networks import encoders
 from nlpctl.models.source import read_config
+from nlpctl.models.tokenizer import load_tokenizer
 from nlpctl.models.weights import read_weights_file
 from nlpctl.training.fast_cpu import fast_cpu
 
@@ -208,3 +209,72 @@ def test_gradients_with_fast_functions(name, tmp_path):
     for key, gradient in paddles.items():
         assert np.abs(gradient).max() > 0 or key.endswith("k_proj.bias"), key
         np.testing.assert_allclose(found[key], gradient, rtol=1e-3, atol=2e-5, err_msg=key)
+
+
+@pytest.mark.parametrize("name", ["convbert", "deberta-v2", "modernbert", "mpnet", "nezha", "roformer"])
+@pytest.mark.parametrize("declared", [{}, {"tokenizer_class": "PreTrainedTokenizerFast"}])
+def test_tokenizer_without_a_class(name, declared, tmp_path):
+    """Of a vocabulary of WordPiece: by the family."""
+    family = family_of_config(read_config(ENCODERS / name), "")
+    words = ENCODERS / ("nezha" if name == "modernbert" else name)  # some are trained with a vocabulary of BERT
+    right = load_tokenizer(words, family)
+    shutil.copyfile(words / "tokenizer.json", tmp_path / "tokenizer.json")
+    settings = json.loads((words / "tokenizer_config.json").read_text())
+    settings.pop("tokenizer_class")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | declared))
+    found = load_tokenizer(tmp_path, family)
+    for text in ("the quick brown fox", "Good GOOD bad"):
+        ids = [build_encoder(each, "auto").encode([text], None, 30)[0].input_ids for each in (found, right)]
+        assert ids[0] == ids[1] and len(ids[0]) > 4
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"is_decoder": True}, "is_decoder is True: the Bert network here computes as with False only"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type is 'relative_key'.*'absolute' only"),
+        ({"rope_scaling": {"type": "linear", "factor": 2}}, "rope_scaling is .* as with None only"),
+        ({"add_cross_attention": True}, "add_cross_attention is True"),
+        ({"hidden_act": "softmax"}, "(?s)no activation 'softmax'.*gelu, relu"),
+    ],
+)
+def test_what_computes_otherwise_in_transformers_is_refused(values, told, tmp_path):
+    folder = Path(shutil.copytree(Path(__file__).parent / "huggingface" / "bert-classifier", tmp_path / "model"))
+    before = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(before | values))
+    with pytest.raises(UserError, match=told):
+        load_trained(folder, CLASSIFIER)
+
+
+TABLES = {
+    "albert": "predictions.decoder.weight", "convbert": "generator_lm_head.weight", "modernbert": "decoder.weight",
+    "mpnet": "lm_head.decoder.weight", "nezha": "cls.predictions.decoder.weight",
+    "xlm-roberta": "lm_head.decoder.weight",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_language_model_that_is_not_tied(name):
+    """Words are scored by their embedding: other weights for that are refused, the same ones are no leftover."""
+    folder = ENCODERS / name
+    stored = dict(read_weights_file(folder / "model.safetensors").arrays)
+    encoder = {key: array for key, array in stored.items() if not key.startswith(("classifier.", "pooler."))}
+    arrays = encoder | dict(np.load(folder / "word_head.npz"))
+    embedding = ("word_embeddings.weight", "tok_embeddings.weight")
+    table = next(array for key, array in stored.items() if key.endswith(embedding))
+    head = Head("MaskedLM", labelled=False, predicts_words=True)
+    network_of(folder, head, arrays | {TABLES[name]: table})
+    with pytest.raises(UserError, match=f"{TABLES[name]} has other values than the word embedding"):
+        network_of(folder, head, arrays | {TABLES[name]: table + 5})
+
+
+def test_a_tied_layer_of_paddlenlp_with_values_of_its_own(paddle_folder):
+    folder = paddle_folder("Roberta", "ForMaskedLM")
+    arrays = dict(read_weights_file(folder / "model_state.pdparams").arrays)
+    family = family_of_config(read_config(folder), "")
+    network = family.network_class(Head("MaskedLM"), "")(make_config(family, read_config(folder), (), {}))
+    name = "lm_head.decoder.weight"
+    arrays[name] = np.array(arrays["roberta.embeddings.word_embeddings.weight"])
+    assert name not in assign(network, "roberta", arrays, STRICT, "").ignored
+    with pytest.raises(UserError, match=f"{name} has other values than roberta.embeddings.word_embeddings.weight"):
+        assign(network, "roberta", arrays | {name: arrays[name] + 1}, STRICT, "")

@@ -25,7 +25,7 @@ from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.library_tokenizer import LibraryTokenizer
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.units import UnitTokenizer, special_ids
-from nlpctl.data.text.word_spans import is_ideograph
+from nlpctl.data.text.word_spans import WORD_BEGINS, is_ideograph
 from nlpctl.data.training_data import TrainingData
 from nlpctl.engines.parity import batches_of
 from nlpctl.errors import UserError
@@ -45,7 +45,6 @@ from nlpctl.tasks.base import Task, make_task, task_class
 KEY = "compression.prune_embeddings"
 _IDS = ("input_ids", "pair_ids", "negative_ids")  # of a batch
 _BATCH, _AT_ONCE = 64, 4096
-WORD_BEGINS = ("Ġ", "▁")  # how tokenizers write the blank before a word
 _WORD_FILE, _ADDED_FILE = "vocab.txt", "added_tokens.json"
 
 

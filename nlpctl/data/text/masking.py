@@ -18,10 +18,8 @@ import numpy as np
 from nlpctl.data.readers.lines import decode, numbered_lines
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.library_tokenizer import LibraryEncoder, LibraryTokenizer
-from nlpctl.data.text.word_spans import is_ideograph, load_jieba, word_spans
+from nlpctl.data.text.word_spans import WORD_BEGINS, is_ideograph, load_jieba, word_spans
 from nlpctl.errors import Problem, UserError
-
-_WORD_BEGINS = ("Ġ", "▁")  # how BPE and sentencepiece vocabularies write a blank before a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ class CorpusTokens:
         ids = self._tokenizer.convert_tokens_to_ids(tokens)
         number, numbers = 0, []
         for token in tokens:
-            number += token.startswith(_WORD_BEGINS)
+            number += token.startswith(WORD_BEGINS)
             numbers.append(number)
         return [[i for i, _ in word] for _, word in groupby(zip(ids, numbers, strict=True), key=lambda pair: pair[1])]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from nlpctl.extras import require
 
+WORD_BEGINS = ("Ġ", "▁")  # how BPE and sentencepiece vocabularies write the blank before a word
 _JOINER = "\u200d"  # zero width joiner: makes one picture of several emoji
 
 # Ideographs; kana and Hangul are written in words and stay together, as in BERT's tokenizers.

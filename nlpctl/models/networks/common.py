@@ -7,13 +7,36 @@ result, so an answer does not depend on the batch it was computed in.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import paddle
 import paddle.nn as nn
+import paddle.nn.functional as F
 from paddlenlp.transformers import PretrainedConfig, PretrainedModel
 
+from nlpctl.errors import UserError
+from nlpctl.models.huggingface import ACTIVATIONS, TANH_GELU
+
 INITIAL_RANGE = 0.1  # of embeddings: uniform in +-0.1, as Paddle's lexical analyser was initialised
+
+
+def activation(key: str, name: str) -> Callable[[paddle.Tensor], paddle.Tensor]:
+    """The function that Transformers calls `name`. UserError, blaming `key` of config.json: there is none."""
+    if name in TANH_GELU:
+        return _tanh_gelu
+    if name not in ACTIVATIONS:
+        hint = f"{key}: one of {', '.join((*ACTIVATIONS, *TANH_GELU))}"
+        raise UserError(f"{key} is {name!r}, which is no activation here", "config.json", hint)
+    return vars(F)[name]  # F.gelu is the exact one, as Transformers' "gelu"
+
+
+def _tanh_gelu(x: paddle.Tensor) -> paddle.Tensor:
+    if paddle.in_dynamic_mode():
+        return F.gelu(x, approximate=True)
+    # Spelled out in graphs: paddle2onnx takes F.gelu for the exact one, which differs by up to 5e-4.
+    return 0.5 * x * (1.0 + paddle.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
 class NetworkConfig(PretrainedConfig):

@@ -14,7 +14,6 @@ what equals pad_token_id; it never reaches the states of other tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,22 +24,9 @@ from paddle.distributed.fleet.utils import recompute
 from paddlenlp.transformers import PretrainedConfig
 
 from nlpctl.errors import UserError
-from nlpctl.models.huggingface import TANH_GELU
-from nlpctl.models.networks.common import NetworkModel
+from nlpctl.models.networks.common import NetworkModel, activation
 
 MASKED = -1e4  # added to the score of a token that is not looked at, as in PaddleNLP's encoders
-
-
-def activation(name: str) -> Callable[[paddle.Tensor], paddle.Tensor]:
-    """The function that Transformers calls `name`. AttributeError: Paddle has none."""
-    return _tanh_gelu if name in TANH_GELU else getattr(F, name)
-
-
-def _tanh_gelu(x: paddle.Tensor) -> paddle.Tensor:
-    if paddle.in_dynamic_mode():
-        return F.gelu(x, approximate=True)
-    # Spelled out in graphs: paddle2onnx takes F.gelu for the exact one, which differs by up to 5e-4.
-    return 0.5 * x * (1.0 + paddle.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
 
 
 class EncoderConfig(PretrainedConfig):
@@ -169,7 +155,7 @@ def make_layer(config: EncoderConfig) -> nn.TransformerEncoderLayer:
 
 def finish_layer(layer: nn.TransformerEncoderLayer, config: EncoderConfig) -> None:
     """What Paddle's layer cannot be told: the activations that Transformers has beside Paddle's, and the epsilon."""
-    layer.activation = activation(config.hidden_act)
+    layer.activation = activation("hidden_act", config.hidden_act)
     layer.norm1._epsilon = layer.norm2._epsilon = config.layer_norm_eps
 
 
@@ -186,10 +172,10 @@ def run_layer(layer: nn.Layer, states: paddle.Tensor, mask: paddle.Tensor, again
 class Pooler(nn.Layer):
     """The state of the first token through a linear layer: [batch, hidden_size]."""
 
-    def __init__(self, config: EncoderConfig, act: str, dropout: float = 0.0):
+    def __init__(self, config: EncoderConfig, act: str, key: str = "hidden_act", dropout: float = 0.0):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.activation = activation(act)
+        self.activation = activation(key, act)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, states: paddle.Tensor) -> paddle.Tensor:
@@ -279,7 +265,7 @@ class TwoLayerClassifier(_Head):
         self.classifier = nn.Layer()
         self.classifier.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.classifier.out_proj = nn.Linear(config.hidden_size, config.num_labels)
-        self.activation = activation(self.between or config.hidden_act)
+        self.activation = activation("hidden_act", self.between or config.hidden_act)
 
     def forward(self, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None = None) -> paddle.Tensor:
         first = self.dropout(self.states(input_ids, token_type_ids)[:, 0])
@@ -335,7 +321,7 @@ class WordScores(nn.Layer):
     def __init__(self, config: EncoderConfig, encoder: EncoderModel, act: str):
         super().__init__()
         self.transform = nn.Linear(config.hidden_size, config.embedding_size)
-        self.activation = activation(act)
+        self.activation = activation("hidden_act", act)
         self.layer_norm = nn.LayerNorm(config.embedding_size, epsilon=config.layer_norm_eps)
         self.decoder_bias = self.create_parameter([config.vocab_size], is_bias=True)
         self._encoder = (encoder,)  # in a tuple, or it would become a layer of this one
@@ -684,7 +670,7 @@ class ConvolutionBeside(nn.Layer):
         self.conv = nn.Conv1D(width, width, size, padding=(size - 1) // 2, groups=groups)
         self.layer_norm = nn.LayerNorm(width, epsilon=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        self.activation = activation(config.conv_act)
+        self.activation = activation("conv_act", config.conv_act)
 
     def forward(self, embedded: paddle.Tensor, states: paddle.Tensor, real: paddle.Tensor) -> paddle.Tensor:
         """`real` [batch, length, 1]: 0 for padding, which stays 0."""
@@ -740,7 +726,7 @@ class HFDebertaV2ForSequenceClassification(PooledClassifier, HFDebertaV2Pretrain
 
     def __init__(self, config: HFDebertaV2Config):
         super().__init__(config)
-        self.pooler = Pooler(config, config.pooler_hidden_act, config.pooler_dropout)
+        self.pooler = Pooler(config, config.pooler_hidden_act, "pooler_hidden_act", config.pooler_dropout)
 
     def pool(self, states: paddle.Tensor) -> paddle.Tensor:
         return self.pooler(states)

@@ -14,7 +14,7 @@ what prunes, compares and trains layers finds them (models/pruned.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -24,10 +24,11 @@ import paddle.nn.functional as F
 from paddle.distributed.fleet.utils import recompute
 from paddlenlp.transformers import PretrainedConfig
 
-from nlpctl.models.networks.common import NetworkModel
+from nlpctl.errors import UserError
+from nlpctl.models.networks.common import NetworkModel, activation
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"  # kinds of layers, as in `layer_types`
-ACTIVATIONS = ("gelu", "relu", "silu", "tanh")  # F.gelu is the exact one, as Transformers' "gelu"
+_UNSTRETCHED = "take a model that was trained with as many positions as you need"
 _BLOCKED = -1e4  # added to the scores of keys that are not seen; the sum of two of them still fits into float16
 
 
@@ -79,10 +80,14 @@ class ModernBertConfig(PretrainedConfig):
     ):
         super().__init__(pad_token_id=pad_token_id, tie_word_embeddings=tie_word_embeddings, **kwargs)
         if rope_scaling is not None:
-            raise ValueError("rope_scaling is not supported")
+            raise UserError("rope_scaling: stretched positions are not supported", "config.json", _UNSTRETCHED)
         for kind, values in (rope_parameters or {}).items():  # version 5
+            if kind not in (GLOBAL, LOCAL) or not isinstance(values, Mapping):
+                message = f"rope_parameters must hold {GLOBAL} and {LOCAL}, each with its rope_theta"
+                raise UserError(message, "config.json", "or give global_rope_theta and local_rope_theta instead")
             if values.get("rope_type", "default") != "default":
-                raise ValueError(f"rope_type {values['rope_type']!r} is not supported: only 'default' is")
+                message = f"rope_type {values['rope_type']!r} is not supported: only 'default' is"
+                raise UserError(message, "config.json", _UNSTRETCHED)
             if kind == GLOBAL:
                 global_rope_theta = values.get("rope_theta", global_rope_theta)
             else:
@@ -200,7 +205,7 @@ class ModernBertLayer(nn.Layer):
         width, inner = config.hidden_size, config.intermediate_size
         self.kind = kind
         self.dropout = config.mlp_dropout
-        self.activation = _activation("hidden_activation", config.hidden_activation)
+        self.activation = activation("hidden_activation", config.hidden_activation)
         self.norm1 = Norm(config) if norm else nn.Identity()
         self.self_attn = ModernBertAttention(config)
         self.norm2 = Norm(config)
@@ -319,7 +324,7 @@ class PredictionHead(nn.Layer):
     def __init__(self, config: ModernBertConfig):
         super().__init__()
         self.dense = _linear(config.hidden_size, config.hidden_size, _outer(config), config.classifier_bias)
-        self.activation = _activation("classifier_activation", config.classifier_activation)
+        self.activation = activation("classifier_activation", config.classifier_activation)
         self.norm = Norm(config)
 
     def forward(self, states: paddle.Tensor) -> paddle.Tensor:
@@ -439,9 +444,3 @@ def _outer(config: ModernBertConfig) -> float:
 def _linear(inputs: int, outputs: int, deviation: float, bias: bool) -> nn.Linear:
     weight = paddle.ParamAttr(initializer=nn.initializer.TruncatedNormal(std=deviation))
     return nn.Linear(inputs, outputs, weight_attr=weight, bias_attr=None if bias else False)
-
-
-def _activation(key: str, name: str) -> Callable[[paddle.Tensor], paddle.Tensor]:
-    if name not in ACTIVATIONS:
-        raise ValueError(f"{key} must be one of {', '.join(ACTIVATIONS)}, not {name!r}")
-    return vars(F)[name]
