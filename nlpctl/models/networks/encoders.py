@@ -315,7 +315,7 @@ class Reader(_Head):
         return begin, end
 
 
-class WordScores(nn.Layer):
+class WordHead(nn.Layer):
     """Logits [..., vocabulary] of states [..., hidden_size], by the table of the word embeddings."""
 
     def __init__(self, config: EncoderConfig, encoder: EncoderModel, act: str):
@@ -341,7 +341,7 @@ class LanguageModel(_Head):
     def __init__(self, config: EncoderConfig):
         super().__init__(config)
         encoder = self._sub_layers[self.base_model_prefix]
-        self.cls = WordScores(config, encoder, self.word_activation or config.hidden_act)
+        self.cls = WordHead(config, encoder, self.word_activation or config.hidden_act)
 
     def forward(self, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None = None) -> paddle.Tensor:
         return self.cls(self.states(input_ids, token_type_ids))
