@@ -49,7 +49,7 @@ def main() -> None:
         return make(asked.folder)
     if asked.step == "check":
         return check(asked.folder)
-    from nlpctl.models.huggingface import LAYOUTS
+    from nlpctl.models.huggingface_layout import LAYOUTS
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

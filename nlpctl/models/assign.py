@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.errors import UserError
-from nlpctl.models.huggingface import untied
+from nlpctl.models.huggingface_layout import untied
 from nlpctl.models.weights import to_float32
 from nlpctl.names import and_more, counted, subject
 

@@ -41,10 +41,10 @@ from nlpctl.models.head_labels import (
     tell_unnamed,
     written_class,
 )
-from nlpctl.models.hub import fetch
-from nlpctl.models.huggingface import is_huggingface_layout, to_paddle
+from nlpctl.models.huggingface_layout import is_huggingface_layout, to_paddle
 from nlpctl.models.network import build_network, make_config, refuse_unlike_file
 from nlpctl.models.padding import agree_on_padding, move_positions
+from nlpctl.models.paddlenlp_hub import fetch
 from nlpctl.models.scratch import fill_embedding, make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer

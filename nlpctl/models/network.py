@@ -8,7 +8,7 @@ from typing import Any
 from nlpctl.config.user_code import describe_error
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import ENCODERS, Family, Head
-from nlpctl.models.huggingface import ACTIVATIONS, TANH_GELU
+from nlpctl.models.huggingface_layout import ACTIVATIONS, TANH_GELU
 from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
 from nlpctl.models.simulated_int8 import read_simulation, simulate

@@ -35,7 +35,7 @@ from nlpctl.layout import (
     real_path,
 )
 from nlpctl.models.hugging_face_hub import snapshot_folder
-from nlpctl.models.huggingface import config_to_paddle
+from nlpctl.models.huggingface_layout import config_to_paddle
 from nlpctl.runtime.run_directory import RunDirectory
 
 Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl", "export"]

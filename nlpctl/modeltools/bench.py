@@ -292,7 +292,7 @@ def _set_up(recipe: Recipe, source: str) -> ProcessSetup:
 def _fetched(name: str, recipe: Recipe) -> Path:
     """The weights file of a model of PaddleNLP's hub, downloaded if it is not on this machine."""
     _set_up(recipe, name)
-    from nlpctl.models.hub import fetch
+    from nlpctl.models.paddlenlp_hub import fetch
 
     return fetch(name).weights_file
 

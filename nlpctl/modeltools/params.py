@@ -363,7 +363,7 @@ def read_parameters(model: str, *, trust_edits: bool = False) -> Mapping[str, np
 def _arrays_of(source: ModelSource, trust_edits: bool) -> Mapping[str, np.ndarray]:
     if source.folder is None:
         _prepare()
-        from nlpctl.models.hub import fetch
+        from nlpctl.models.paddlenlp_hub import fetch
 
         model = fetch(source.name)
         return _named_as_in_recipes(read_weights_file(model.weights_file), model.family)

@@ -13,7 +13,7 @@ from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.models.assign import Rules, assign
 from nlpctl.models.families import Head, family_of_config
-from nlpctl.models.huggingface import config_to_huggingface, to_huggingface, to_paddle
+from nlpctl.models.huggingface_layout import config_to_huggingface, to_huggingface, to_paddle
 from nlpctl.models.load import load_trained
 from nlpctl.models.network import build_network, make_config
 from nlpctl.models.networks import encoders

@@ -18,7 +18,7 @@ from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.assign import with_prefix
 from nlpctl.models.families import Head, family_by_type, family_of_config
-from nlpctl.models.huggingface import (
+from nlpctl.models.huggingface_layout import (
     LAYOUTS,
     config_to_huggingface,
     config_to_paddle,

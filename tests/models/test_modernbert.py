@@ -23,7 +23,7 @@ from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.models.families import Head, family_by_type
 from nlpctl.models.folder import make_card, save_model_folder
-from nlpctl.models.huggingface import config_to_huggingface, to_huggingface
+from nlpctl.models.huggingface_layout import config_to_huggingface, to_huggingface
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.networks.modernbert import GLOBAL, LOCAL
 from nlpctl.models.pruned import Kept, encoder_layers, keep_layers, prune

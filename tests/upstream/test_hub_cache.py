@@ -14,7 +14,9 @@ except OSError:
 
 
 def test_a_cached_community_tokenizer_still_needs_the_network(tmp_path):
-    """PaddleNLP 2.8.1, transformers/tokenizer_utils_base.py:1488: it asks for optional files too. See models/hub.py."""
+    """PaddleNLP 2.8.1, transformers/tokenizer_utils_base.py:1488: it asks for optional files too.
+
+    See models/paddlenlp_hub.py."""
     folder = tmp_path / "models" / "somebody" / "cached"
     folder.mkdir(parents=True)
     (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n")

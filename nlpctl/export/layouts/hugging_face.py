@@ -1,6 +1,6 @@
 """Weights as Transformers and sentence-transformers load them, and with them text-embeddings-inference, vLLM, optimum.
 
-    config.json model.safetensors          under Hugging Face's keys and names (models/huggingface.py)
+    config.json model.safetensors          under Hugging Face's keys and names (models/huggingface_layout.py)
     tokenizer.json tokenizer_config.json   the tokenizer; vocab.txt too for WordPiece
     special_tokens_map.json
     README.md                              the model card
@@ -33,7 +33,7 @@ from nlpctl.layout import CARD, CONFIG_FILES
 from nlpctl.models.assign import with_prefix
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.families import Head
-from nlpctl.models.huggingface import LAYOUTS, config_to_huggingface, to_huggingface, to_paddle
+from nlpctl.models.huggingface_layout import LAYOUTS, config_to_huggingface, to_huggingface, to_paddle
 from nlpctl.models.pruned import KEY as PRUNED
 from nlpctl.models.pruned import read_shape
 from nlpctl.models.simulated_int8 import KEY as SIMULATED

@@ -17,7 +17,7 @@ import paddle.nn.functional as F
 from paddlenlp.transformers import PretrainedConfig, PretrainedModel
 
 from nlpctl.errors import UserError
-from nlpctl.models.huggingface import ACTIVATIONS, TANH_GELU
+from nlpctl.models.huggingface_layout import ACTIVATIONS, TANH_GELU
 
 INITIAL_RANGE = 0.1  # of embeddings: uniform in +-0.1, as Paddle's lexical analyser was initialised
 
