@@ -176,8 +176,8 @@ def write(folder: Path, files: Mapping[str, Any], arrays: Mapping[str, np.ndarra
 def unigram(model: Model) -> dict[str, Any]:
     """tokenizer.json of the original."""
     vocabulary = [list(piece) for piece in model.pieces]
-    vocabulary += [[f"<unused{number}>", -99.0] for number in range(len(vocabulary), model.vocabulary - 1)]
-    ids = {piece: number for number, (piece, _) in enumerate(model.pieces)} | {MASK: model.vocabulary - 1}
+    vocabulary += [[f"<unused{number}>", -99.0] for number in range(len(vocabulary), model.vocabulary)]
+    ids = {piece: number for number, (piece, _) in enumerate(model.pieces)}
     added = [
         {"id": ids[token], "content": token, "single_word": False, "lstrip": token == MASK, "rstrip": False,
          "normalized": False, "special": True}
@@ -249,8 +249,8 @@ def is_symbol(character: str) -> bool:
 def word_pieces(model: Model) -> dict[str, int]:
     """The pieces of Chinese and of lower-case Latin text in WordPiece's spelling, with the rows of their embeddings."""
     ids = {piece: number for number, (piece, _) in enumerate(model.pieces)}
-    rows = {"[PAD]": ids["<pad>"], "[UNK]": ids["<unk>"], "[CLS]": ids["<s>"], "[SEP]": ids["</s>"]}
-    rows["[MASK]"] = model.vocabulary - 1
+    special = {"[PAD]": "<pad>", "[UNK]": "<unk>", "[CLS]": "<s>", "[SEP]": "</s>", "[MASK]": MASK}
+    rows = {ours: ids[theirs] for ours, theirs in special.items()}
     plain = set(string.ascii_lowercase + string.digits)
     for piece, number in ids.items():
         bare = piece.removeprefix(BEGINS)

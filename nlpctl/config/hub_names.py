@@ -33,6 +33,11 @@ def hub_names() -> frozenset[str]:
     return frozenset(json.loads((DATA / FILE).read_text(encoding="utf-8"))["names"])
 
 
+def is_repository(text: str) -> bool:
+    """Whether `text` can be ORG/NAME, or NAME, of the Hugging Face hub."""
+    return _REPOSITORY.fullmatch(text) is not None
+
+
 @dataclass(frozen=True)
 class HuggingFaceName:
     """`revision`: a branch, tag or commit; None: the branch main."""
@@ -52,7 +57,7 @@ class HuggingFaceName:
     def of(cls, text: str) -> HuggingFaceName:
         """`text`: begins with HF_PREFIX. UserError: it cannot be such a name."""
         repository, at, revision = text.removeprefix(HF_PREFIX).partition("@")
-        if not _REPOSITORY.fullmatch(repository) or (at and not _REVISION.fullmatch(revision)):
+        if not is_repository(repository) or (at and not _REVISION.fullmatch(revision)):
             hint = "such as hf:BAAI/bge-small-zh-v1.5 or hf:BAAI/bge-small-zh-v1.5@main"
             raise UserError("must be hf:ORG/NAME or hf:ORG/NAME@REVISION", where=text, hint=hint)
         return cls(repository, revision if at else None)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.hub_names import hub_names
+from nlpctl.config.hub_names import HF_PREFIX, hub_names, is_repository
 from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_recipes
 from nlpctl.config.positions import (
     ListNode,
@@ -167,11 +167,12 @@ def _locate(source: str) -> Path | None:
     names = [recipe.name for recipe in shipped_recipes()]
     # There are hundreds of hub names, and they are long and alike.
     near = path.parent / beside if beside else nearest(source, names) or nearest(source, hub_names(), cutoff=0.8)
-    raise UserError(
-        "no such recipe, run directory or model folder",
-        where=source or "(empty)",
-        hint=f"did you mean {near}?" if near else "`nlpctl recipe ls` lists the recipes that come with nlpctl",
-    )
+    hint = "`nlpctl recipe ls` lists the recipes that come with nlpctl"
+    if near:
+        hint = f"did you mean {near}?"
+    elif source.count("/") == 1 and is_repository(source) and not path.parent.is_dir():
+        hint = f"did you mean {HF_PREFIX}{source}, of the Hugging Face hub? Otherwise, {hint}"
+    raise UserError("no such recipe, run directory or model folder", where=source or "(empty)", hint=hint)
 
 
 def _loadable(folder: Path) -> list[str]:

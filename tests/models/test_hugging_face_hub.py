@@ -236,6 +236,18 @@ def test_a_run_can_be_repeated(tmp_path):
     assert label in ("neg", "mid", "pos")
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("somebody/encoder", "hf:somebody/encoder"), ("outputs/run", None), ("a/b/c", None)]
+)
+def test_a_name_of_the_hub_without_its_prefix(name, meant, tmp_path, monkeypatch):
+    (tmp_path / "outputs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="no such recipe, run directory or model folder") as caught:
+        load_recipe(name, (), "apply")
+    assert (f"did you mean {meant}" in str(caught.value)) == (meant is not None)
+    assert ("hf:" in str(caught.value)) == (meant is not None)
+
+
 def test_names_in_the_cache_complete(tmp_path, monkeypatch):
     for name in ("models--org--tiny", "models--bert", "datasets--org--rows"):
         (tmp_path / "hub" / name).mkdir(parents=True)
