@@ -7,7 +7,8 @@
     {"text": "...", "annotations": [{"start_offset": 0, "end_offset": 5, "label_name": "PER"}]}     older
 
 Spans are counted in UTF-16 units, as its editor counts them. A project that counts grapheme clusters cannot be told
-from one that does not; they differ in texts with emoji and combining marks alone.
+from one that does not, nor a program that counts code points and writes the same form; they differ in texts with emoji,
+rare characters and combining marks alone, of which a warning tells.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
                 labels.append(entry["label_name"])
             elif entry is not None:
                 raise ValueError(f"bad label: {entry!r} is neither a label nor [start, end, label]")
+    if any(to_utf16(text, mark.end) != mark.end for mark in marks):
+        _warn_of_units()
     return Annotated(values, bool(given), tuple(("label", label) for label in labels), tuple(sorted(set(marks))), TEXT)
 
 
@@ -90,6 +93,15 @@ def _has_a_meaning(name: str, value: Any) -> bool:
 def _tell(names: tuple[str, ...]) -> None:
     """Once, however many rows have them."""
     console.note(f"not written, since doccano takes it for its own: {', '.join(names)}")
+
+
+@functools.cache
+def _warn_of_units() -> None:
+    """Once, of however many rows: nothing in a file tells who counted."""
+    console.warn(
+        "spans behind an emoji or a rare character are read as doccano counts: such a character is two UTF-16 units\n"
+        "  -> if a program counted characters, labels are shifted: write them as CLUENER has them, with the words"
+    )
 
 
 def _mark(text: str, point: Any, span: Any) -> Mark:
