@@ -1,9 +1,11 @@
-"""Names of models on hubs. Asking a hub, or a library that knows it, is slow, and a mistyped name must be told at once.
+"""Names of models on hubs and in packages. Asking a hub, or a library that knows it, is slow, and a mistyped name must
+be told at once.
 
     ernie-3.0-medium-zh       a text encoder that is built into PaddleNLP; scripts/update_catalogue.py writes the list.
                               Models that others put on its hub (somebody/model) are not in it: a recipe names them, as
                               model.name_or_path.
     hf:ORG/NAME@REVISION      a repository of the Hugging Face hub (models/hugging_face_hub.py)
+    python:PACKAGE/PATH       a folder inside an installed package (models/source.py)
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from nlpctl.errors import UserError
 
 FILE = "hub_names.json"
 HF_PREFIX = "hf:"
+PYTHON_PREFIX = "python:"
+PREFIXES = (HF_PREFIX, PYTHON_PREFIX)  # of names that have no folder before their files are looked for
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.\-]*(/[A-Za-z0-9][\w.\-]*)?", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][\w.\-]*(/[A-Za-z0-9][\w.\-]*)*", re.ASCII)

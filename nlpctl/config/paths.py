@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.coerce import resolve_scalar
 from nlpctl.config.distributions import is_distribution
+from nlpctl.config.hub_names import PREFIXES
 from nlpctl.config.keys import keys_with_path
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 from nlpctl.config.schema import ModelSection
@@ -150,4 +151,4 @@ def _is_path(text: str, folder: Path) -> bool:
     if text.startswith(("./", "../", "~", "/")) or text in (".", ".."):
         return True
     # A hub name such as bert-base-chinese and a folder look alike; a folder that exists wins.
-    return not text.startswith(("python:", "hf:")) and (folder / text).is_dir()
+    return not text.startswith(PREFIXES) and (folder / text).is_dir()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.config.hub_names import PREFIXES
 from nlpctl.config.input_formats import ANNOTATED, TAGGED
 from nlpctl.config.keys import find_key
 from nlpctl.config.prompt_template import parse_template
@@ -54,7 +55,6 @@ class TaskInfo:
     tags: bool = False  # it labels words, not texts
     resolve_by_model: str | None = None  # a function (recipe) -> recipe with what the model's files decide; no Paddle
     window_frame: int | None = None  # least tokens next to the text where windows must overlap; None: nothing to check
-
 
     # -- what its scores and mistakes mean --
     falling: tuple[str, ...] = ("loss",)  # the scores of which less is better
@@ -194,7 +194,7 @@ TEXT_MATCHING = TaskInfo(
 def _default_prompt(recipe: Recipe) -> Iterator[Finding]:
     name, prompts, model = recipe.retrieval.default_prompt, recipe.retrieval.prompts, recipe.model.name_or_path or ""
     # A model that is known by a name alone may have more of them: models/sentence_model.py asks again.
-    if name is not None and name not in prompts and not model.startswith(("hf:", "python:")):
+    if name is not None and name not in prompts and not model.startswith(PREFIXES):
         message = f"there is no prompt {name!r} in retrieval.prompts"
         near = nearest(name, prompts)
         hint = f"did you mean {near}?" if near else f"one of {', '.join(prompts) or '(none)'}; or write it there"

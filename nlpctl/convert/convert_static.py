@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl.config.hub_names import PYTHON_PREFIX
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import Problem, RunFailed, UserError
@@ -186,7 +187,7 @@ def _have_no_effect(conversion: Conversion, parameters: Sequence[TargetParameter
 def _source_path(source: str) -> Path:
     from nlpctl.models.source import package_folder
 
-    return package_folder(source) if source.startswith("python:") else Path(source).expanduser()
+    return package_folder(source) if source.startswith(PYTHON_PREFIX) else Path(source).expanduser()
 
 
 def _with_files(target: Target, labels: Path | None, vocabulary: Path | None) -> Target:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.hub_names import PYTHON_PREFIX
 from nlpctl.config.schema import Recipe
 from nlpctl.data.readers.lines import read_lines
 from nlpctl.errors import UserError
@@ -70,7 +71,7 @@ def target_folder(to: str) -> Path | None:
     UserError: `to` is a run or a package without a model.
     """
     path = Path(to).expanduser()
-    if not path.is_dir() and not to.startswith("python:"):
+    if not path.is_dir() and not to.startswith(PYTHON_PREFIX):
         return None
     folder = _model_folder(to, path)
     return folder if (folder / TASK).is_file() else None
@@ -83,7 +84,7 @@ def find_target(to: str, class_name: str | None, own: Recipe | None = None) -> T
     `target_folder` of `to`, where it has one. UserError: there is no such thing.
     """
     path = Path(to).expanduser()
-    if path.is_dir() or to.startswith("python:"):
+    if path.is_dir() or to.startswith(PYTHON_PREFIX):
         return _of_folder(to, _model_folder(to, path), class_name, own)
     if path.is_file():
         return _of_config(to, _config_of_file(path, class_name), class_name)
@@ -149,7 +150,7 @@ def _of_folder(to: str, folder: Path, class_name: str | None, own: Recipe | None
 
 def _model_folder(to: str, path: Path) -> Path:
     """The folder with the config: of a run its model/, of a package what python: names."""
-    if to.startswith("python:") or (path / MANIFEST).is_file() or weights_file(path) is not None:
+    if to.startswith(PYTHON_PREFIX) or (path / MANIFEST).is_file() or weights_file(path) is not None:
         folder = resolve_source(to).folder
         assert folder is not None  # as `to` is a folder or a package
         return folder

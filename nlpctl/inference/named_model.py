@@ -13,13 +13,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.hub_names import HF_PREFIX, hub_names
+from nlpctl.config.hub_names import HF_PREFIX, PYTHON_PREFIX, hub_names
 from nlpctl.config.library import is_recipe
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.errors import UserError
 from nlpctl.models.hugging_face_hub import snapshot_folder
 from nlpctl.models.ready_models import PREFIX, ready_model
-from nlpctl.models.source import PYTHON_PREFIX, ModelSource, package_folder, resolve_source
+from nlpctl.models.source import ModelSource, package_folder, resolve_source
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nlpctl.config.hub_names import HF_PREFIX
+from nlpctl.config.hub_names import PREFIXES
 from nlpctl.config.keys import all_keys
 from nlpctl.config.saved_model import sentence_values
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.errors import UserError
-from nlpctl.models.source import PYTHON_PREFIX, resolve_source
+from nlpctl.models.source import resolve_source
 
 _KEYS = tuple(key for key in all_keys() if key.startswith("retrieval."))
 
@@ -24,7 +24,7 @@ def take_sentence_model(recipe: Recipe) -> Recipe:
     UserError: there is no such folder, or it makes vectors as nlpctl cannot.
     """
     name = recipe.model.name_or_path
-    if name is None or not name.startswith((HF_PREFIX, PYTHON_PREFIX)) or not task_info(recipe.task).vectors:
+    if name is None or not name.startswith(PREFIXES) or not task_info(recipe.task).vectors:
         return recipe
     said = (recipe.origins.get(key) for key in ("model.name_or_path", *_KEYS))
     if any(origin is not None and origin.opened is not None for origin in said):  # a run or its model has said it

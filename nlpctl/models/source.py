@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.checksums import sha256_of
-from nlpctl.config.hub_names import HF_PREFIX
+from nlpctl.config.hub_names import HF_PREFIX, PYTHON_PREFIX
 from nlpctl.documents import Document
 from nlpctl.errors import UserError
 from nlpctl.files import read_json
@@ -60,7 +60,6 @@ VOCABULARY_FILES = (
 )
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
-PYTHON_PREFIX = "python:"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from paddle import nn
 
 from nlpctl.config.sentence_folder import length_file, read_sentence_folder
 from nlpctl.errors import UserError
-from nlpctl.models.networks.common import Encoder
+from nlpctl.models.networks.common import Encoder, mean_over_units
 from nlpctl.models.networks.encoders import EncoderModel
 from nlpctl.models.weights import read_weights_file
 from nlpctl.upstream.pooler import drop_pooler
@@ -97,7 +97,7 @@ def two_tower(
                 return (hidden * mask + (mask - 1) * _NEVER_LARGEST).max(1)
             if self.pooling == "weightedmean":
                 mask = mask * mask.cumsum(1)  # padding is on the right, so this counts positions from 1
-            return (hidden * mask).sum(1) / mask.sum(1).clip(min=1.0)
+            return mean_over_units(hidden, mask)
 
     TwoTower.__name__ = TwoTower.__qualname__ = encoder_class.__name__.removesuffix("Model") + "TwoTower"
     return TwoTower

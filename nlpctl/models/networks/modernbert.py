@@ -25,7 +25,7 @@ from paddle.distributed.fleet.utils import recompute
 from paddlenlp.transformers import PretrainedConfig
 
 from nlpctl.errors import UserError
-from nlpctl.models.networks.common import NetworkModel, activation
+from nlpctl.models.networks.common import NetworkModel, activation, mean_over_units
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"  # kinds of layers, as in `layer_types`
 _UNSTRETCHED = "take a model that was trained with as many positions as you need"
@@ -388,8 +388,7 @@ class ModernBertForSequenceClassification(_Labelled):
         if not self.pools_mean:
             return self.scores(states[:, 0])
         real = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask
-        real = real.astype(states.dtype).unsqueeze(-1)
-        return self.scores((states * real).sum(axis=1) / paddle.clip(real.sum(axis=1), min=1.0))
+        return self.scores(mean_over_units(states, real.astype(states.dtype).unsqueeze(-1)))
 
 
 class ModernBertForTokenClassification(_Labelled):
