@@ -14,15 +14,9 @@ import paddle.nn.functional as F
 from nlpctl.data.text.masking import NO_TARGET
 from nlpctl.errors import UserError
 
-# The layer that turns hidden states into scores, by the encoder's prefix. ELECTRA's lacks the last step, ModernBERT's
-# the first. Those of networks/encoders.py are named by the network.
-_HEADS = {
-    "bert": "cls",
-    "ernie": "cls",
-    "roberta": "lm_head",
-    "electra": "generator_predictions",
-    "modernbert": "decoder",
-}
+# PaddleNLP's layer that turns hidden states into scores, by the encoder's prefix. ELECTRA's lacks the last step.
+# nlpctl's own language models have a method for it, `score_words`.
+_HEADS = {"bert": "cls", "ernie": "cls", "roberta": "lm_head", "electra": "generator_predictions"}
 
 
 class AtPositions:
@@ -34,6 +28,7 @@ class AtPositions:
         get_input_embeddings: Any
         generator_lm_head_bias: paddle.Tensor
         register_buffer: Any
+        score_words: Any
 
     def scores_at(
         self, positions: paddle.Tensor, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None
@@ -45,9 +40,10 @@ class AtPositions:
         batch, length, width = hidden.shape
         first = paddle.arange(batch).unsqueeze(-1) * length
         chosen = paddle.gather(hidden.reshape([-1, width]), (first + positions).reshape([-1]))
-        if self.base_model_prefix == "modernbert":
-            chosen = self._sub_layers["head"](chosen)
-        scores = self._sub_layers[_head(type(self))](chosen)
+        if hasattr(self, "score_words"):
+            scores = self.score_words(chosen)
+        else:
+            scores = self._sub_layers[_HEADS[self.base_model_prefix]](chosen)
         # PaddleNLP's generator head ends with the transform; its ForMaskedLM does the product with the table itself.
         if self.base_model_prefix == "electra":
             table = self.get_input_embeddings().weight
@@ -88,14 +84,10 @@ def mixed(mixin: type, network_class: Any) -> type:
     The name matters: save_pretrained writes it into config.json, where PaddleNLP must find its own.
     """
     prefix = network_class.base_model_prefix
-    if _head(network_class) is None:
+    if not hasattr(network_class, "score_words") and prefix not in _HEADS:
         raise UserError(
             f"masked language models of the family {prefix!r} are not known to nlpctl",
             where="model",
-            hint=f"use a model of {', '.join(_HEADS)}",
+            hint=f"use a model of {', '.join((*_HEADS, 'modernbert'))}",
         )
     return type(network_class.__name__, (mixin, network_class), {"__module__": network_class.__module__})
-
-
-def _head(network_class: Any) -> Any:
-    return getattr(network_class, "word_head", _HEADS.get(network_class.base_model_prefix))

@@ -335,7 +335,6 @@ class WordHead(nn.Layer):
 class LanguageModel(_Head):
     """Logits [batch, length, vocabulary]; models/masked_lm.py asks at masked positions only."""
 
-    word_head = "cls"
     word_activation: ClassVar[str | None] = None  # None: that of the encoder
 
     def __init__(self, config: EncoderConfig):
@@ -344,7 +343,11 @@ class LanguageModel(_Head):
         self.cls = WordHead(config, encoder, self.word_activation or config.hidden_act)
 
     def forward(self, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None = None) -> paddle.Tensor:
-        return self.cls(self.states(input_ids, token_type_ids))
+        return self.score_words(self.states(input_ids, token_type_ids))
+
+    def score_words(self, states: paddle.Tensor) -> paddle.Tensor:
+        """[..., vocabulary] of states [..., hidden_size]."""
+        return self.cls(states)
 
 
 # -- tables of distances ----------------------------------------------------------------------------------------------

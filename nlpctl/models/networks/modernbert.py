@@ -356,7 +356,11 @@ class ModernBertForMaskedLM(ModernBertPretrainedModel):
         self.decoder = WordScores(config, self.modernbert.get_input_embeddings())
 
     def forward(self, input_ids: paddle.Tensor, attention_mask: paddle.Tensor | None = None) -> paddle.Tensor:
-        return self.decoder(self.head(self.modernbert(input_ids, attention_mask)))
+        return self.score_words(self.modernbert(input_ids, attention_mask))
+
+    def score_words(self, states: paddle.Tensor) -> paddle.Tensor:
+        """[..., vocabulary] of states [..., width]."""
+        return self.decoder(self.head(states))
 
 
 class _Labelled(ModernBertPretrainedModel):
