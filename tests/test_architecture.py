@@ -505,16 +505,23 @@ def code_blocks(text: str) -> list[str]:
     return ["\n".join(re.sub(r"\s*#.*", "", line) for line in block.splitlines()) for block in blocks]
 
 
+def shown(name: str) -> set[str]:
+    """The commands in the code blocks of a page."""
+    blocks = code_blocks((ROOT / name).read_text(encoding="utf-8"))
+    return {found for block in blocks for found in re.findall(r"(?:^|\| )nlpctl ([a-z][\w-]*)", block, flags=re.M)}
+
+
 @pytest.mark.parametrize("name", READMES)
 def test_readme_commands_exist(name: str) -> None:
-    known = {command.name for command in COMMANDS}
-    used = {
-        match
-        for block in code_blocks((ROOT / name).read_text(encoding="utf-8"))
-        for match in re.findall(r"(?:^|\| )nlpctl ([a-z][\w-]*)", block, flags=re.M)
-    }
-    assert used <= known, f"no such command: {used - known}"
-    assert used == known, f"not shown: {known - used}"
+    unknown = shown(name) - {command.name for command in COMMANDS}
+    assert not unknown, "no such command"
+
+
+@pytest.mark.parametrize("name", ["docs/commands.md", "docs/zh-CN/commands.md"])
+def test_the_page_of_commands_lists_and_shows_each(name: str) -> None:
+    listed = re.findall(r"^\| `nlpctl ([a-z][\w-]*)", (ROOT / name).read_text(encoding="utf-8"), flags=re.M)
+    assert sorted(listed) == sorted(command.name for command in COMMANDS)
+    assert shown(name) == set(listed)
 
 
 @pytest.mark.parametrize("name", [*READMES, *(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md"))])

@@ -118,6 +118,15 @@ class Reader:
             target = Path(params["output"] or Path(params["model"], params.get("layout") or FOLDERS[name]))
             must(name == "compress" or not fresh or not target.exists(), f"{target} exists")
             _touch(target / "best" / "export.json" if name == "compress" else target / "export.json")
+        elif name == "new" and params["output"] is not None:
+            train, output = Path(params["train"]), Path(params["output"])
+            recipe = {
+                "task": "sequence_classification",
+                "model": {"from_scratch": {}},
+                "data": {"train": str(train / "train.tsv" if train.is_dir() else train)},
+                "training": {"output_dir": f"outputs/{output.stem}"},
+            }
+            output.write_text(to_yaml(recipe), encoding="utf-8")
         elif params.get("output") is not None:
             _touch(Path(params["output"]))
         for written in filter(None, (params.get("html"), params.get("embeddings"))):
