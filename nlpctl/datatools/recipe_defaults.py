@@ -26,7 +26,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.pretrained import Encoder
 from nlpctl.names import counted
 from nlpctl.report.model import percent
-from nlpctl.runtime.machine import physical_cores
+from nlpctl.runtime.machine import cpu_info, physical_cores
 
 BASE, ON_GPU = "nlpctl:configs/base.yaml", "nlpctl:configs/device/gpu.yaml"
 METRIC = "training.metric_for_best_model"
@@ -40,6 +40,7 @@ _LONGEST = {"cpu": 256, "gpu": 512}
 _LONGEST_WINDOW, _LONGEST_QUESTION = 256, 384
 _BATCH, _LEAST_BATCH, _BATCH_TOKENS = 32, 8, 8192
 _FEW_UPDATES = 20  # per epoch
+_LEAST_DEV, _DEV_BATCH = 500, 64  # rows of dev that select a checkpoint; of a batch of them, as in BASE
 _FAR_UNEVEN = 3.0
 
 
@@ -147,7 +148,8 @@ def measured_presets(task: TaskInfo, seen: DataSummary, *, gpu: bool, scratch: b
         length,
         *bad_row_presets(seen),
         *training_presets(seen, length.value, scratch),
-        *([metric_preset(task, seen)] if dev else no_dev_presets()),
+        *([] if gpu else bfloat16_presets(scratch)),
+        *([*few_dev_presets(seen), metric_preset(task, seen)] if dev else no_dev_presets()),
         *own,
     ]
 
@@ -178,6 +180,27 @@ def training_presets(seen: DataSummary, length: int, scratch: bool) -> list[Pres
         Preset("training.num_train_epochs", epochs, "few rows need more epochs" if updates < 50 else ""),
         Preset("training.per_device_train_batch_size", batch, f"{more}{updates:,} updates per epoch"),
     ]
+
+
+def bfloat16_presets(scratch: bool) -> list[Preset]:
+    """training.bf16 for encoders, on a processor that computes so: its gain has been measured (docs/benchmarks.md)."""
+    if scratch or not cpu_info().trains_in_bfloat16:
+        return []
+    why = "of encoders on a processor like this one, about 1.5 times as fast (docs/benchmarks.md); others refuse it"
+    return [Preset("training.bf16", True, why)]
+
+
+def few_dev_presets(seen: DataSummary) -> list[Preset]:
+    """During the training, so many rows of dev that scoring them after every epoch takes about a seventh of the time:
+    a row takes about a third of what it takes to train with one."""
+    train, dev = (len(seen.splits[name].good) if name in seen.splits else 0 for name in ("train", "dev"))
+    if train + seen.splits["train"].bad.total() >= _MOST:  # there are more, nobody knows how many
+        return []
+    batches = -(-max(train // 2, _LEAST_DEV) // _DEV_BATCH)
+    if batches * _DEV_BATCH >= dev:
+        return []
+    why = f"batches of {_DEV_BATCH} rows from all over dev after each epoch; all of it, at the end"
+    return [Preset("training.max_evaluate_steps", batches, why)]
 
 
 def metric_preset(task: TaskInfo, seen: DataSummary) -> Preset:

@@ -564,7 +564,8 @@ class RecipeTrainer(GuardedTrainer):
         assert dev is not None, "config/checks.py refuses evaluations without dev data"
         if limit <= 0:
             return dev
-        return ExampleList(dev[: limit * self.args.eval_batch_size * self.args.dataset_world_size])
+        rows = min(len(dev), limit * self.args.eval_batch_size * max(self.args.dataset_world_size, 1))
+        return ExampleList(dev[i * len(dev) // rows] for i in range(rows))  # a file may be sorted by label
 
     # -- checkpoints and resume --------------------------------------------------------------
 

@@ -20,8 +20,10 @@ from nlpctl.config.recipe_text import recipe_text
 from nlpctl.config.tasks import Preset
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import read_training_data
+from nlpctl.datatools import recipe_defaults
 from nlpctl.datatools.new import Given, new_recipe
 from nlpctl.models import pretrained
+from nlpctl.runtime.machine import CpuInfo
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 REVIEWS = [f"the {word} of room {number} was {word}" for number in range(20) for word in ("food", "view", "bed")]
@@ -406,6 +408,27 @@ def test_a_folder_of_an_encoder_is_named_from_the_recipe(nlpctl, table, folder: 
     assert ended.code == 0, ended.err
     recipe = load_recipe("recipes/my.yaml")
     assert recipe.model.name_or_path == str(folder / "mine") and recipe.training.learning_rate == 5e-5
+
+
+def test_what_this_machine_does_best_is_proposed(nlpctl, table, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """bf16 for an encoder on a processor that computes so, and no more rows of a large dev than training can afford."""
+    table("train.tsv", ["id", "review", "stars"], labelled())
+    table("dev.tsv", ["id", "review", "stars"], labelled() * 10)
+    (folder / "mine").mkdir()
+    for name, text in (("config.json", '{"hidden_size": 32}'), ("vocab.txt", "[UNK]"), ("model.safetensors", "x")):
+        (folder / "mine" / name).write_text(text, encoding="utf-8")
+    for sets, model, expected in (
+        (("avx512f", "avx512_bf16"), "mine", True),
+        (("avx512f",), "mine", False),
+        (("avx512_bf16",), "scratch", False),
+    ):
+        monkeypatch.setattr(recipe_defaults, "cpu_info", lambda sets=sets: CpuInfo("", "", sets))
+        ended = nlpctl("new", "train.tsv", "--model", model, "-o", "my.yaml", "--overwrite")
+        training = load_recipe("my.yaml").training
+        assert ended.code == 0 and training.bf16 is expected, ended.err
+        assert training.max_evaluate_steps == 8  # of 64 rows: 500 or some more of the 600
+    assert nlpctl("new", "train.tsv", "--dev", "train.tsv", "--model", "scratch", "-o", "small.yaml").code == 0
+    assert load_recipe("small.yaml").training.max_evaluate_steps == -1
 
 
 def test_the_encoder_fits_the_language(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.batches.batching import LengthGroupedBatchSampler
 from nlpctl.errors import RunFailed
 from nlpctl.training.batches import SKIPPED, ResumableBatches, ResumableStream, step_seed
+from nlpctl.training.trainer import RecipeTrainer
 
 
 class Loader:
@@ -90,3 +91,11 @@ def test_a_step_seed_never_changes():
 
 
 PINNED = [1964636152, 2063974790, 1035497373]
+
+
+@pytest.mark.parametrize("processes, expected", [(1, [0, 2, 5, 7]), (3, [*range(10)])])
+def test_a_part_of_dev_comes_from_all_over_it(processes, expected):
+    """A file may be sorted by label. Where it is smaller than the part, all of it is taken."""
+    args = SimpleNamespace(max_evaluate_steps=2, eval_batch_size=2, dataset_world_size=processes)
+    trainer = SimpleNamespace(args=args, data=SimpleNamespace(dev=list(range(10))))
+    assert RecipeTrainer._dev_examples(trainer) == expected
