@@ -15,13 +15,13 @@ from nlpctl.cli.options import ModelArgument, RecipeCommand, flags_of, load_comm
 from nlpctl.cli.output import Json, give
 from nlpctl.cli.predict import check_format
 from nlpctl.config.positions import display, located
+from nlpctl.config.schema import SPLITS
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
 
 MEASURES = ("margin", "entropy")
-SPLITS = ("train", "dev", "test")
 METHODS = ("synonym", "insert", "swap", "delete")
 TEXT_WIDTH = 60  # characters of a text in a table
 ROWS_PER_TABLE = 5

@@ -23,9 +23,9 @@ from nlpctl.compress.strategies import FEWER_WORDS, FEWER_WORDS_NAME, FP32_EXPOR
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.keys import use_of
 from nlpctl.config.paths import dataset_files
-from nlpctl.config.schema import ModelSection, Recipe
+from nlpctl.config.schema import SPLITS, ModelSection, Recipe
 from nlpctl.config.user_code import module_file
-from nlpctl.data.open_split import SPLITS, files_of
+from nlpctl.data.open_split import files_of
 from nlpctl.documents import Document
 from nlpctl.errors import UserError
 from nlpctl.export.strategies import (

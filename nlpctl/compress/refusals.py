@@ -31,7 +31,7 @@ from nlpctl.compress.strategies import Distill, every_strategy
 from nlpctl.compress.user_code import check_user_code
 from nlpctl.config.checks import check, refuse_half_precision_on_cpu
 from nlpctl.config.opened_files import refuse_files_outside
-from nlpctl.config.schema import ModelSection, Recipe
+from nlpctl.config.schema import SPLITS, ModelSection, Recipe
 from nlpctl.config.user_code import refuse_unnamed, require_rows_named
 from nlpctl.data.open_split import files_of, has_split, open_split
 from nlpctl.data.rows.task_rows import task_rows
@@ -169,7 +169,7 @@ def refuse_missing_files(request: CompressRequest) -> None:
     for strategy in request.strategies:
         strategy.refuse_missing_data(recipe)
     # A missing test file would otherwise fail at the very end.
-    for split in ("train", "dev", "test") if _reads_train(request) else ("dev", "test"):
+    for split in SPLITS if _reads_train(request) else ("dev", "test"):
         if files_of(recipe.data, split):
             open_split(task_rows(recipe.task, recipe.data), split)
 

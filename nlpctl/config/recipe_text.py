@@ -17,7 +17,7 @@ import yaml
 from nlpctl.config.dump import to_yaml
 from nlpctl.config.library import shipped_root
 from nlpctl.config.positions import display
-from nlpctl.config.schema import Recipe, SplitFilesSection
+from nlpctl.config.schema import SPLITS, Recipe, SplitFilesSection
 from nlpctl.config.tasks import Preset
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic
@@ -262,7 +262,7 @@ def refuse_rewriting(recipe: Recipe) -> None:
         if getattr(recipe.data, key) is not None:
             message = f"the recipe reads its rows by data.{key}, not from files"
             raise UserError(message, where=recipe.where(f"data.{key}"), hint=f"leave out @[write=true]; {_PASTE}")
-    for part in ("train", "dev", "test"):
+    for part in SPLITS:
         if getattr(recipe.data.by_split, part) != SplitFilesSection():
             message = f"the new {part} file would be read by this, and is like the training files"
             hint = f"leave out @[write=true]; {_PASTE}, and set it anew"

@@ -664,6 +664,9 @@ class ColumnsSection:
     )
 
 
+SPLITS = ("train", "dev", "test")
+
+
 @dataclass(frozen=True)
 class SplitsSection:
     """Names of the splits inside `data.dataset`."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.open_split import SPLITS, with_names
+from nlpctl.config.schema import SPLITS
+from nlpctl.data.open_split import with_names
 from nlpctl.data.readers.json_rows import json_bytes
 from nlpctl.data.readers.row import BadRow, Row, missing_key
 from nlpctl.data.rows.labels import label_names

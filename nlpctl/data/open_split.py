@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.input_formats import PLAIN
-from nlpctl.config.schema import DataSection, SplitFilesSection
+from nlpctl.config.schema import SPLITS, DataSection, SplitFilesSection
 from nlpctl.config.user_code import describe_error, import_function, require_rows_named
 from nlpctl.data.changed_rows import ChangedRows, unmapped_source
 from nlpctl.data.readers.annotated import AnnotatedTask, OnlyAnnotated
@@ -25,7 +25,6 @@ from nlpctl.outputs import note_inputs
 
 _AS_ALL = SplitFilesSection()
 _LOOKED_AT, _LONGEST = 10, 1 << 16  # lines that tell the format, and bytes of each
-SPLITS = ("train", "dev", "test")
 
 
 def has_split(data: DataSection, split: str) -> bool:

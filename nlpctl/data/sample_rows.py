@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.data.open_split import SPLITS, has_split, open_files, open_split
+from nlpctl.config.schema import SPLITS
+from nlpctl.data.open_split import has_split, open_files, open_split
 from nlpctl.data.readers.row import BadRow, Row, RowSource
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows

@@ -18,14 +18,14 @@ import numpy as np
 from nlpctl import console
 from nlpctl.checksums import sha256_of
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.changed_rows import unmapped_source
 from nlpctl.data.inspection.duplicates import find_duplicates
 from nlpctl.data.inspection.lengths import EstimatedTokens
 from nlpctl.data.inspection.report import shortened
 from nlpctl.data.inspection.rows import InspectedRow, inspect_split
-from nlpctl.data.open_split import SPLITS, FileRows, has_split, open_split
+from nlpctl.data.open_split import FileRows, has_split, open_split
 from nlpctl.data.readers.packed import packing
 from nlpctl.data.readers.row import place
 from nlpctl.data.rows.tag_scheme import detect_scheme

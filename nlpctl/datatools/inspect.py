@@ -10,12 +10,12 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.checksums import AlteredFiles
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.data.inspection.lengths import CountedTokens, EstimatedTokens, TokenCounter
 from nlpctl.data.inspection.page import Extent, all_tables, current_folder, inspection_page
 from nlpctl.data.inspection.report import Inspection, advice, inspect_rows
 from nlpctl.data.inspection.rows import inspect_split, rows_with_repeated_keys
-from nlpctl.data.open_split import SPLITS, has_split, open_split
+from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.readers.row import RowSource
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.training_data import resolve_labels

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.positions import display
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.changed_rows import warn_of_labels
 from nlpctl.data.inspection.report import shortened
-from nlpctl.data.open_split import SPLITS, has_split
+from nlpctl.data.open_split import has_split
 from nlpctl.data.passthrough_columns import GIVEN
 from nlpctl.data.predict_input import PredictInput, ReadPosition, rows_at
 from nlpctl.data.readers.row import BadRow, Row, place

@@ -10,12 +10,12 @@ from typing import Any
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.keys import SECTIONS
 from nlpctl.config.load import load_recipe
-from nlpctl.config.schema import ColumnsSection
+from nlpctl.config.schema import SPLITS, ColumnsSection
 from nlpctl.config.tasks import Preset, TaskInfo
 from nlpctl.data.inspection.lengths import EstimatedTokens, Lengths, measure
 from nlpctl.data.inspection.report import UNEVEN
 from nlpctl.data.inspection.rows import InspectedSplit, inspect_split
-from nlpctl.data.open_split import SPLITS, has_split, open_split
+from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.readers.annotation_rows import recognised_format
 from nlpctl.data.readers.conll import TAGS, TOKENS
 from nlpctl.data.readers.packed import suffix_of

@@ -7,11 +7,11 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.tasks import resolve_by_model
 from nlpctl.console import display_width
 from nlpctl.data.inspection.lengths import CountedTokens
-from nlpctl.data.open_split import SPLITS, has_split, open_split
+from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.readers.row import place
 from nlpctl.data.rows.examples import BadRowLog, ExampleReader, good_rows
 from nlpctl.data.rows.task_rows import task_rows

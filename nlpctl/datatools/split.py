@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.data.changed_rows import unmapped_source
 from nlpctl.data.inspection.duplicates import NEAR
-from nlpctl.data.open_split import SPLITS, open_split
+from nlpctl.data.open_split import open_split
 from nlpctl.data.partition import as_written, cut, label_counts, no_row_left, read_split_rows
 from nlpctl.data.records import Records
 from nlpctl.data.rows.task_rows import task_rows

@@ -88,8 +88,8 @@ def ensemble(
     if replaced is not None:
         raise UserError("the ensemble would replace one of its models", replaced, "name another folder: @[output]")
     info = task_info(parts[0].recipe.task)
-    if info.pool is None:
-        known = ", ".join(task.name for task in known_tasks() if task.pool is not None)
+    if info.ensemble_average is None:
+        known = ", ".join(task.name for task in known_tasks() if task.ensemble_average is not None)
         raise UserError(f"answers of {info.name} cannot be averaged", _FLAG, f"it is for {known}")
     _refuse_unlike(parts)
     recipe = _recipe(parts, models, output, given)
@@ -102,8 +102,9 @@ def ensemble(
 
     data = _data(recipe)
     loaded = [_load(part) for part in parts]
-    network, tokenizer = join(loaded, [part.name for part in parts], info.pool, crf=recipe.model.head == "crf")
-    facts = {**OF_ENSEMBLE, "device": setup.device, "processes": 1, "members": [each.name for each in parts]}
+    names, crf = [part.name for part in parts], recipe.model.head == "crf"
+    network, tokenizer = join(loaded, names, info.ensemble_average, crf=crf)
+    facts = {**OF_ENSEMBLE, "device": setup.device, "processes": 1, "members": names}
     facts[MEMBER_RUNS] = runs = [str(part.folder.parent) for part in parts if is_run(part.folder.parent)]
     begin_run(recipe, run, facts, data, command=command, resume=False, overwrite=overwrite)
     with run.recorded():

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.recipe_of import with_reading
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.tasks import task_info
-from nlpctl.data.open_split import SPLITS, has_split, open_split
+from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.rows.examples import ExampleList, ExampleReader, places
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.text.truncated import warn_of_truncated

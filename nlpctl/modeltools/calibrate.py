@@ -10,9 +10,9 @@ from nlpctl import console
 from nlpctl.checksums import sha256_of
 from nlpctl.compress.report import read_compression
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.tasks import known_tasks, task_info
-from nlpctl.data.open_split import SPLITS, has_split
+from nlpctl.data.open_split import has_split
 from nlpctl.data.rows.examples import ExampleList
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows

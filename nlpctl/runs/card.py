@@ -17,7 +17,7 @@ import nlpctl
 from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.paths import TEXT_PATHS, holds_path
 from nlpctl.config.recipe_of import recipe_of
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import UserError
@@ -376,7 +376,7 @@ def _data(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     rows["train"] = steps.get("examples") if isinstance(steps, Mapping) else None
     known = {split: count for split, count in rows.items() if isinstance(count, int)}
     if known:
-        splits = [split for split in ("train", "dev", "test") if split in known]
+        splits = [split for split in SPLITS if split in known]
         yield Table([say["split"], say["rows"]], [[split, known[split]] for split in splits])
     files = [[plain(facts.public(file)), f"`{digest}`"] for file, digest in manifest["data"].items()]
     if files:

@@ -22,7 +22,7 @@ from nlpctl.serve.settings import ServeSettings
 from nlpctl.serve.starting import bound_socket
 
 SETTINGS = ServeSettings(
-    port=0, batch_size=4, queue=8, max_wait=1e9, max_rows=6, max_body=2000, body_seconds=5, drain=0.1
+    port=0, batch_size=4, queue=8, max_wait=1e9, max_rows=6, max_body=2000, body_seconds=5, drain=0
 )
 
 
@@ -81,8 +81,12 @@ def echo(rows: list[Any]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def running() -> Callable[..., Any]:
-    """`async with running(answer, queue=...) as up`: a service that listens; it is stopped at the end."""
+def running(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`async with running(answer, queue=...) as up`: a service that listens; it is stopped at the end.
+
+    It stops without waiting for requests that are on their way; tests/serve/test_server.py has it wait as it does.
+    """
+    monkeypatch.setattr("nlpctl.serve.server.QUIET", 0.01)
 
     @contextlib.asynccontextmanager
     async def run(

@@ -10,8 +10,15 @@ import threading
 import pytest
 
 from nlpctl.errors import UserError
+from nlpctl.serve.server import QUIET
 from nlpctl.serve.settings import ServeSettings
 from nlpctl.serve.starting import bound_socket, cannot_listen, url
+
+
+@pytest.fixture(autouse=True)
+def patient(running, monkeypatch):
+    """It waits for requests that are on their way, unlike in the tests of other files."""
+    monkeypatch.setattr("nlpctl.serve.server.QUIET", QUIET)
 
 
 class Gate:
