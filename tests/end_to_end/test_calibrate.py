@@ -191,8 +191,9 @@ def test_unsure_answers_are_withheld_in_every_engine(work, sure, sure_export, ba
     texts = work / "some.txt"
     texts.write_text("".join(f"{text}\n" for text, _ in sentences(30, 5)) + "\nvery the a\n")
     whole = answers(work, "sure", "some.txt")
-    for words in (("sure",), ("sure-export", "--engine", "onnxruntime"), ("sure-export", "--engine", "paddle")):
-        found = answers(work, *words, "some.txt", "--min-confidence", "0.9")
+    engines = ((), ("--engine", "onnxruntime", "--precision", "fp32"), ("--engine", "paddle", "--precision", "fp32"))
+    for engine in engines:
+        found = answers(work, "sure-export" if engine else "sure", "some.txt", "--min-confidence", "0.9", *engine)
         assert [each["text"] for each in found] == [each["text"] for each in whole]
         for each, other in zip(found, whole, strict=True):
             shares = other["probabilities"]

@@ -61,6 +61,15 @@ def hidden_of(network, ids):
     return (states[0] if isinstance(states, tuple) else states).numpy()
 
 
+def tolerance(name):
+    """The largest difference that the order of sums makes, which depends on the processor.
+
+    Some states of the small ModernBERT have little variance before they are normalised: weights that differ by half a
+    unit of their last bit move these by 1e-5, and processors of AMD by 1.8e-5.
+    """
+    return 4e-5 if name == "modernbert" else 1e-5
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_same_states_and_logits_as_transformers(name):
     """Of 50 hard texts, all in one batch with padding: what Transformers computes of each alone."""
@@ -70,8 +79,8 @@ def test_same_states_and_logits_as_transformers(name):
     hidden = np.concatenate(
         [states[:length] for states, length in zip(hidden_of(network, ids), expected["lengths"], strict=True)]
     )
-    np.testing.assert_allclose(hidden, expected["hidden"], atol=1e-5)
-    np.testing.assert_allclose(network(paddle.to_tensor(ids)).numpy(), expected["logits"], atol=1e-5)
+    np.testing.assert_allclose(hidden, expected["hidden"], atol=tolerance(name))
+    np.testing.assert_allclose(network(paddle.to_tensor(ids)).numpy(), expected["logits"], atol=tolerance(name))
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -83,7 +92,7 @@ def test_pairs_as_transformers(name):
     inputs = {"input_ids": paddle.to_tensor(ids)}
     if expected["pair_types"].any():
         inputs["token_type_ids"] = paddle.to_tensor(padded(rows_of(expected["pair_types"], lengths), 0))
-    np.testing.assert_allclose(network(**inputs).numpy(), expected["pair_logits"], atol=1e-5)
+    np.testing.assert_allclose(network(**inputs).numpy(), expected["pair_logits"], atol=tolerance(name))
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "distilbert"])
