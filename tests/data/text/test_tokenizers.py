@@ -86,9 +86,9 @@ def assert_equal(tokenizer, texts, pairs=None, max_length=UNCUT):
 def test_equal_on_real_text(name, vocabulary, request, tmp_path_factory):
     if not REAL_DATA.is_dir():
         pytest.skip(f"no real data at {REAL_DATA}")
-    # Every row once; a part where PaddleNLP is slow or the rows were seen with the other vocabulary.
+    # A part of the rows, since PaddleNLP is slow.
     # scripts/bench_tokenize.py compares all of them with all vocabularies.
-    rows = real_text.SETS[name](REAL_DATA)[:: 1 if vocabulary == "english" and name != "cmrc2018" else 7]
+    rows = real_text.SETS[name](REAL_DATA)[:: 4 if vocabulary == "english" and name != "cmrc2018" else 7]
     assert len(rows) > 250
     if vocabulary == "english":
         tokenizer = request.getfixturevalue("english")
