@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import io
 import json
 import math
 import os
 import sys
+import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,24 +28,39 @@ from nlpctl.spelling import spelled
 
 PLAIN_PROGRESS_SECONDS = 10.0
 JSON_PROGRESS_SECONDS = 1.0
+DRAWING_SECONDS = 0.1
+BAR_COLUMNS = 20
 MOST_PROBLEMS = 20  # so many are all shown
 FIRST_PROBLEMS = 10  # of more, as of thousands of wrong entries, so many
 STANDARD_OUTPUT = "standard output"
 PROGRESS = "NLPCTL_PROGRESS"  # "json": a program reads standard error
 
 _RED, _YELLOW, _RESET = "\033[31m", "\033[33m", "\033[0m"
+_TO_THE_END = "\033[K"  # clears the rest of a line
 
 
 def set_up_streams() -> None:
-    """Make every text printable: a pipe or file gets UTF-8, a terminal of another encoding gets "?"."""
+    """Make every text printable: a pipe or file gets UTF-8, a terminal of another encoding gets "?". On a terminal,
+    what is written from here on comes above a progress bar."""
     _replace_closed()
-    for stream in (sys.stdout, sys.stderr):
-        if not hasattr(stream, "reconfigure"):  # a test's or notebook's stand-in
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, _AboveTheBar) or not hasattr(stream, "reconfigure"):  # a test's or notebook's stand-in
             continue
         if stream.isatty():
-            stream.reconfigure(errors="replace")
+            stream.flush()
+            setattr(sys, name, _AboveTheBar(stream.buffer, stream.encoding, "replace", line_buffering=True))
         else:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+class _AboveTheBar(io.TextIOWrapper):
+    """A terminal. Loggers keep the stream that they find when they are made, so it is there from the start."""
+
+    def write(self, text: str) -> int:
+        with _bar.taken_off():
+            _bar.may_be_drawn = text.endswith(("\n", _TO_THE_END))  # print() writes a line and its end apart
+            return super().write(text)
 
 
 def _replace_closed() -> None:
@@ -181,7 +198,10 @@ def json_ready(value: Any) -> Any:
 
 
 class Progress:
-    """Something that is counted: `done` of `total` (None if unknown), and how long it took. A sink shows it."""
+    """Something that is counted: `done` of `total` (None if unknown), and how long it took. A sink shows it.
+
+    `about`: what a bar shows besides. `within`: what it is a part of. `part`: what goes on as a part of it now.
+    """
 
     def __init__(
         self,
@@ -192,25 +212,37 @@ class Progress:
         *,
         begun: int = 0,
         left: Callable[[int], float | None] | None = None,
+        within: Progress | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
         """`begun`: how many were done before. `left`: the seconds left after so many, where the rate alone does not
         tell. Without a `sink` only the lines given to `report` are shown, or events where these are wanted."""
         self.what, self.total, self.unit, self.begun, self.done = what, total, unit, begun, begun
+        self.about = ""
+        self.within = within
+        self.part: Progress | None = None
+        if within is not None:
+            within.part = self
         self._given_left, self._clock = left, clock
         self._started = clock()
         self._sink = sink or (EventSink() if json_lines() and is_main_rank() else ProgressSink())
         self._sink.start(self)
 
-    def advance(self, count: int = 1) -> None:
-        """`count` more are done."""
+    def advance(self, count: int = 1, about: str | None = None, figures: Mapping[str, Any] | None = None) -> None:
+        """`count` more are done. `about`: for a bar; `figures`: for an event."""
         self.done += count
-        self._sink.advance(self)
+        self.about = self.about if about is None else about
+        self._sink.advance(self, figures or {})
+        if self.within is not None:  # its time left changes, too
+            self.within.advance(0)
 
-    def report(self, done: int, line: str, **figures: Any) -> None:
-        """So many are `done`: `line`, or where events are wanted one with `figures`."""
+    def report(
+        self, done: int, line: str, *, lasting: bool = False, figures: Mapping[str, Any] | None = None
+    ) -> None:
+        """So many are `done`: `line`, or where events are wanted one with `figures`. A bar says itself what is not
+        `lasting`."""
         self.done = done
-        self._sink.report(self, line, figures)
+        self._sink.report(self, line, lasting, figures or {})
 
     def finish(self) -> None:
         """All is done that will be done; not called where an error ends it."""
@@ -224,6 +256,10 @@ class Progress:
         """Seconds since it began here."""
         return self._clock() - self._started
 
+    def rate(self) -> str:
+        """How many a second are done here, in words."""
+        return f"{(self.done - self.begun) / max(self.seconds(), 1e-9):,.1f} {self.unit}/s"
+
     def left(self, done: int | None = None) -> float | None:
         """The seconds left after `done` (by default: now), as given or at the rate so far; None if that is unknown."""
         done = self.done if done is None else done
@@ -233,15 +269,25 @@ class Progress:
             return None
         return self.seconds() / (done - self.begun) * (self.total - done)
 
+    def left_in_words(self, done: int | None = None) -> str:
+        """Such as "0m40s left (sweep: 12m10s)", with what it is a part of; "" if nothing is known."""
+        left, whole = self.left(done), self.within
+        told = [] if left is None else [f"{duration(left)} left"]
+        while whole is not None:
+            left = whole.left()
+            told += [] if left is None else [f"({whole.what}: {duration(left)})"]
+            whole = whole.within
+        return " ".join(told)
+
 
 class ProgressSink:
     """Shows the lines that are given to `report`, and nothing of its own."""
 
     def start(self, progress: Progress) -> None: ...
 
-    def advance(self, progress: Progress) -> None: ...
+    def advance(self, progress: Progress, figures: Mapping[str, Any]) -> None: ...
 
-    def report(self, progress: Progress, line: str, figures: Mapping[str, Any]) -> None:
+    def report(self, progress: Progress, line: str, lasting: bool, figures: Mapping[str, Any]) -> None:
         note(line)
 
     def finish(self, progress: Progress) -> None: ...
@@ -259,7 +305,7 @@ class LineSink(ProgressSink):
     def start(self, progress: Progress) -> None:
         self._last_line = progress.now()
 
-    def advance(self, progress: Progress) -> None:
+    def advance(self, progress: Progress, figures: Mapping[str, Any]) -> None:
         if progress.now() - self._last_line < PLAIN_PROGRESS_SECONDS:
             return
         self._last_line = progress.now()
@@ -268,35 +314,33 @@ class LineSink(ProgressSink):
             total = counted(progress.total, progress.unit)
             state = f"{progress.done:,}/{total} ({progress.done / progress.total:.0%})"
         time_left = f", {duration(left)} left" if left is not None and left > 0 else ""
-        self._write(progress, f"{state}, {self._rate(progress)}{time_left}")
+        self._write(progress, f"{state}, {progress.rate()}{time_left}")
 
     def finish(self, progress: Progress) -> None:
         number = counted(progress.done, progress.unit)
-        self._write(progress, f"{number} in {progress.seconds():.1f} s, {self._rate(progress)}")
-
-    def _rate(self, progress: Progress) -> str:
-        return f"{progress.done / max(progress.seconds(), 1e-9):,.1f} {progress.unit}/s"
+        self._write(progress, f"{number} in {progress.seconds():.1f} s, {progress.rate()}")
 
     def _write(self, progress: Progress, text: str) -> None:
-        self._stream.write(visible(f"{progress.what}: {text}") + "\n")
-        self._stream.flush()
+        with _bar.taken_off():
+            self._stream.write(visible(f"{progress.what}: {text}") + "\n")
+            self._stream.flush()
 
 
 class EventSink(ProgressSink):
     """JSON events (docs/json.md): at the start and the end, each line that is reported, and else one a second at most.
     """
 
-    _last = 0.0
-
     def start(self, progress: Progress) -> None:
+        self._last = progress.now()
         self._write(progress, "started")
 
-    def advance(self, progress: Progress) -> None:
+    def advance(self, progress: Progress, figures: Mapping[str, Any]) -> None:
         if progress.now() - self._last >= JSON_PROGRESS_SECONDS:
             self._last = progress.now()
-            self._write(progress, "progress")
+            self._write(progress, "progress", **({"figures": figures} if figures else {}))
 
-    def report(self, progress: Progress, line: str, figures: Mapping[str, Any]) -> None:
+    def report(self, progress: Progress, line: str, lasting: bool, figures: Mapping[str, Any]) -> None:
+        self._last = progress.now()
         self._write(progress, "progress", figures=figures)
 
     def finish(self, progress: Progress) -> None:
@@ -309,50 +353,128 @@ class EventSink(ProgressSink):
         _write_event(kind, **counts, **seconds, **more)
 
 
+class _Bar:
+    """The last line of a terminal: the innermost of what goes on. It is taken off before anything else is written, and
+    drawn again when something advances."""
+
+    def __init__(self) -> None:
+        self.may_be_drawn = True
+        self._lock = threading.RLock()  # workers' threads write, too
+        self._shown, self._drawn = False, 0.0
+
+    @contextlib.contextmanager
+    def taken_off(self) -> Iterator[None]:
+        """Inside the context the terminal is at the beginning of a line, and nothing is drawn."""
+        with self._lock:
+            if self._shown:
+                self._shown, self._drawn = False, 0.0
+                self._write("\r" + _TO_THE_END)
+            yield
+
+    def draw(self, progress: Progress, at_once: bool = False) -> None:
+        """Draw it, ten times a second at most, but for `at_once`."""
+        while progress.part is not None:
+            progress = progress.part
+        with self._lock:
+            if self.may_be_drawn and (at_once or progress.now() - self._drawn >= DRAWING_SECONDS):
+                self._write("\r" + visible(_bar_line(progress, _columns() - 1)) + _TO_THE_END)
+                self._shown, self._drawn = True, progress.now()
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # a terminal that has gone is told by what else is written
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+_bar = _Bar()
+
+
+def _columns() -> int:
+    """The width of the terminal that standard error is."""
+    with contextlib.suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    return 80
+
+
+def _bar_line(progress: Progress, width: int) -> str:
+    """Such as: train ━━━━━─────────────── 30/120  1m10s left  epoch 0.75  loss 0.4312"""
+    count = f"{progress.done:,}/{progress.total:,}" if progress.total else counted(progress.done, progress.unit)
+    rate = progress.rate() if progress.done > progress.begun else ""
+    told = "  ".join(filter(None, (count, progress.left_in_words(), progress.about or rate)))
+    if not progress.total:
+        return shortened(f"{progress.what}  {told}", width)
+    full, empty = "━─" if (sys.stderr.encoding or "").lower().startswith("utf") else "=-"
+    columns = min(BAR_COLUMNS, max(5, width - display_width(f"{progress.what}  {told}")))
+    done = round(columns * min(1.0, progress.done / progress.total))
+    return shortened(f"{progress.what} {full * done}{empty * (columns - done)} {told}", width)
+
+
 class BarSink(ProgressSink):
-    """A bar on a terminal."""
+    """A bar on a terminal. `lines`: at its end a line stays, which says how many there were and how long that took."""
+
+    def __init__(self, lines: bool):
+        self._lines = lines
 
     def start(self, progress: Progress) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
+        _bar.draw(progress, at_once=True)
 
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}", markup=False),
-            TimeRemainingColumn(),
-        )
-        self._bars = Bars(*columns, console=Console(file=sys.stderr))
-        self._bars.start()
-        self._task = self._bars.add_task(visible(progress.what), total=progress.total, rate="")
+    def advance(self, progress: Progress, figures: Mapping[str, Any]) -> None:
+        _bar.draw(progress)
 
-    def advance(self, progress: Progress) -> None:
-        task = self._bars.tasks[0]
-        self._bars.advance(self._task, progress.done - task.completed)
-        speed = task.speed
-        self._bars.update(self._task, rate=f"{speed:,.1f} {progress.unit}/s" if speed else "")
+    def report(self, progress: Progress, line: str, lasting: bool, figures: Mapping[str, Any]) -> None:
+        if lasting:
+            note(line)
+        _bar.draw(progress)
+
+    def finish(self, progress: Progress) -> None:
+        _bar.draw(progress, at_once=True)
+        if self._lines:
+            LineSink(sys.stderr).finish(progress)
 
     def close(self) -> None:
-        self._bars.stop()
+        with _bar.taken_off():
+            pass
+
+
+_going_on: list[Progress] = []  # the innermost last
 
 
 @contextlib.contextmanager
-def progress(total: int | None, what: str, unit: str = "rows") -> Iterator[Progress]:
+def progress(
+    total: int | None,
+    what: str,
+    unit: str = "rows",
+    *,
+    begun: int = 0,
+    left: Callable[[int], float | None] | None = None,
+    lines: bool = True,
+) -> Iterator[Progress]:
     """Show the progress of `what` on stderr: a bar on a terminal, else lines, or events with NLPCTL_PROGRESS=json.
 
-    `total`: the number of `unit` to expect, None if unknown. Ranks other than 0 show nothing.
+    `total`: the number of `unit` to expect, None if unknown. `begun`, `left`: as of `Progress`. `lines`: False if a log
+    gets none but those that are reported. Ranks other than 0 show nothing. Within another one, it is a part of that.
     """
     sink = ProgressSink()
     if is_main_rank():
-        sink = EventSink() if json_lines() else BarSink() if sys.stderr.isatty() else LineSink(sys.stderr)
-    counting = Progress(what, total, unit, sink)
+        log = LineSink(sys.stderr) if lines else ProgressSink()
+        sink = EventSink() if json_lines() else BarSink(lines) if _draws() else log
+    within = _going_on[-1] if _going_on else None
+    counting = Progress(what, total, unit, sink, begun=begun, left=left, within=within)
+    _going_on.append(counting)
     try:
         yield counting
         counting.finish()
     finally:
+        _going_on.remove(counting)
         sink.close()
+        if within is not None:
+            within.part = None
+            within.advance(0)
+
+
+def _draws() -> bool:
+    """Whether standard error is a terminal on which a line can be drawn anew."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def duration(seconds: float) -> str:
@@ -404,8 +526,9 @@ def unread_dropped() -> Iterator[None]:
 
 def _line(text: str) -> None:
     try:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        with _bar.taken_off():
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
     except OSError as error:
         if not _dropping:
             raise

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
 import pty
+import re
+import struct
 import subprocess
 import sys
+import termios
 
 import pytest
+from terminal import screen
 
 from nlpctl import console
 from nlpctl.errors import Problem, UserError
@@ -123,9 +128,10 @@ console.error(Problem("broken"))
 """
 
 
-def on_terminal(script: str) -> str:
-    """What a terminal gets of a script in Python."""
+def on_terminal(script: str, columns: int = 80, code: int = 0) -> str:
+    """What a terminal gets of a script in Python, which ends with `code`."""
     controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     env = {**os.environ, "TERM": "xterm"}
     child = subprocess.Popen([sys.executable, "-c", script], stdout=terminal, stderr=terminal, env=env)
     os.close(terminal)
@@ -139,7 +145,7 @@ def on_terminal(script: str) -> str:
             break
         shown += block
     os.close(controller)
-    assert child.wait() == 0
+    assert child.wait() == code
     return shown.decode()
 
 
@@ -147,6 +153,79 @@ def test_terminal_draws_and_takes_brackets_literally():
     text = on_terminal(TERMINAL_SCRIPT)
     assert "[red]good" in text and "scores [x]" in text and "━" in text and "3/3" in text
     assert "\033[31merror:\033[0m broken" in text
+
+
+WRITERS = """
+import logging, sys, time, warnings
+from nlpctl import console
+console.set_up_streams()
+logger = logging.getLogger("library")
+logger.addHandler(logging.StreamHandler())  # made before there is a bar, it keeps the stream
+warnings.formatwarning = lambda message, *others, **more: f"{message}\\n"
+LONG = "".join(f"word{i} " for i in range(30))
+with console.progress(40, "train", "steps", left=lambda done: 90.0, lines=False) as bar:
+    bar.advance(10, "loss 0.4312  210.5 samples/s")
+    console.note(f"note {LONG}")
+    bar.advance(0)
+    warnings.warn(f"python {LONG}")
+    bar.advance(0)
+    logger.error(f"logged {LONG}")
+    bar.advance(0)
+    print("printed in ", end="", file=sys.stderr)
+    bar.advance(0)
+    print("two parts", file=sys.stderr)
+    bar.advance(0)
+    console.result(f"result {LONG}")
+    with console.progress(8, "dev", lines=False) as part:
+        part.advance(2)
+        console.warn("in a part")
+    END
+"""
+
+
+@pytest.mark.parametrize("columns", [40, 120])
+@pytest.mark.parametrize(
+    ("end", "code", "last"),
+    [("bar.advance(30)", 0, []), ("console.error('broken'); sys.exit(1)", 1, ["error: broken"])],
+)
+def test_what_is_written_stands_whole_above_a_bar(columns, end, code, last):
+    """Also where the terminal breaks a long line; and nothing is left of the bar."""
+    text = on_terminal(WRITERS.replace("END", end), columns, code)
+    assert "━" in text and "10/40" in text and "1m30s left" in text and "dev" in text and "2/8" in text
+    assert ("loss 0.4312" in text and "0m90s" not in text) or columns == 40
+    long = "".join(f"word{i} " for i in range(30))
+    written = [f"{kind} {long}" for kind in ("note", "python", "logged")]
+    written += ["printed in two parts", f"result {long}", "warning: in a part", *last]
+    assert [line for line in screen(text) if line] == [line.rstrip() for line in written]
+
+
+def test_a_bar_fits_into_its_line_and_ends_with_ctrl_c():
+    script = """
+import os, signal, time
+from nlpctl import console
+console.set_up_streams()
+try:
+    with console.progress(40, "sweep", "trials", left=lambda done: 3700.0) as whole:
+        with console.progress(1000, "训练" * 9, "steps", left=lambda done: 59.0) as bar:
+            for _ in range(500):
+                bar.advance(1, "epoch 1.00  loss 0.4312")
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+except KeyboardInterrupt:
+    console.error(console.Problem("interrupted"))
+"""
+    for columns in (30, 60, 200):
+        text = on_terminal(script, columns)
+        drawn = re.findall(r"\r([^\r\n]+)\033\[K", text)
+        assert drawn and all(console.display_width(line) < columns for line in drawn), drawn
+        assert [line for line in screen(text) if line] == ["error: interrupted"]
+    assert "0m59s left (sweep: 1h01m)" in text and "loss 0.4312" in text
+
+
+def test_a_terminal_that_knows_no_codes_gets_lines():
+    text = on_terminal("import os; os.environ['TERM'] = 'dumb'" + TERMINAL_SCRIPT)
+    assert "\r" not in text.replace("\r\n", "") and "read: 3 rows in" in text
 
 
 def test_importing_the_console_does_not_import_rich():

@@ -64,13 +64,19 @@ def by_length(lengths: Sequence[Sequence[int]]) -> list[FeatureIndex]:
     return sorted(places, key=lambda place: lengths[place[0]][place[1]])
 
 
+def begun(places: Sequence[FeatureIndex]) -> int:
+    """How many examples have their first feature here: over all batches as many as there are examples."""
+    return sum(part == 0 for _, part in places)
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """A task with a network that answers: from examples to predictions, in order.
 
     `collate` may keep labels; then `run` gets them too. Another thread reads the arrays that `run` returns, so `run`
     must not reuse them. `context`: open while many batches are computed. `streams`: of the engine, for `stream`:
-    if there are several, `run` is called in several threads at once.
+    if there are several, `run` is called in several threads at once. `done`: hears after each batch how many examples
+    it has begun, in the thread that reads its outputs.
     """
 
     task: Task
@@ -79,6 +85,7 @@ class Pipeline:
     run: Run
     context: AbstractContextManager[Any] = nullcontext()
     streams: Streams = ONE_STREAM
+    done: Callable[[int], object] | None = None
 
     def predictions(self, examples: Sequence[Any], batch_size: int, watch: OnBatch | None = None) -> Predictions:
         """Per example the predictions of its features, batched by length, computed in this thread.
@@ -245,6 +252,8 @@ class Pipeline:
         refuse_nan(outputs)
         for (owner, part), prediction in zip(step.places, self.task.predictions(outputs, step.features), strict=True):
             step.window.predictions[owner][part] = prediction
+        if self.done is not None:
+            self.done(begun(step.places))
 
 
 def refuse_nan(outputs: Iterable[np.ndarray]) -> None:

@@ -7,7 +7,7 @@ The process must be set up before (runtime/process.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,18 @@ class TrainedModel:
         return evaluation_pipeline(self.task.measured(), self.encoder, self.predictor).lengths(examples)
 
     def predictions(
-        self, examples: Sequence[Any], batch_size: int, chosen: Sequence[FeatureIndex] | None = None
+        self,
+        examples: Sequence[Any],
+        batch_size: int,
+        chosen: Sequence[FeatureIndex] | None = None,
+        done: Callable[[int], object] | None = None,
     ) -> Predictions:
         """The predictions for labelled examples, in order, of the `measured` task; one per feature of an example.
 
         `chosen`: of examples of one window, the features that are computed; the predictions of the others are None.
+        `done`: as of `Pipeline`.
         """
-        pipeline = evaluation_pipeline(self.task.measured(), self.encoder, self.predictor)
+        pipeline = replace(evaluation_pipeline(self.task.measured(), self.encoder, self.predictor), done=done)
         predictions = Predictions()
         rows = windows(examples, window_of(batch_size))
         for of_window in pipeline.stream(rows, batch_size, lambda _, predicted: predicted, chosen):

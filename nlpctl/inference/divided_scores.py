@@ -43,8 +43,10 @@ class DividedModel:
         """What each worker has done."""
         return tuple(self._pool.stats)
 
-    def predictions(self, examples: Sequence[Any], batch_size: int) -> Predictions:
-        """As of `TrainedModel`."""
+    def predictions(
+        self, examples: Sequence[Any], batch_size: int, done: Callable[[int], object] | None = None
+    ) -> Predictions:
+        """As of `TrainedModel`, but that `done` hears of pieces."""
         from nlpctl.engines.pipeline import window_of
         from nlpctl.tasks.base import Predictions
 
@@ -58,15 +60,15 @@ class DividedModel:
             pieces = self._cut(examples, windows, batch_size, count)
         jobs = ((ShardWorker.score, [examples[i] for i in piece.rows], piece.chosen, self._engine) for piece in pieces)
         collected = Predictions([] for _ in examples)
-        with console.progress(len(examples), "score") as bar:
-            for job, predictions, worker in self._pool.results(jobs):
-                rows = 0
-                for place, parts in zip(pieces[job].rows, predictions, strict=True):
-                    rows += bool(parts) and parts[0] is not None
-                    collected[place] = merged(collected[place], parts)
-                collected.truncated.update(pieces[job].rows[place] for place in predictions.truncated)
-                self._pool.stats[worker].rows += rows
-                bar.advance(rows)
+        for job, predictions, worker in self._pool.results(jobs):
+            rows = 0
+            for place, parts in zip(pieces[job].rows, predictions, strict=True):
+                rows += bool(parts) and parts[0] is not None
+                collected[place] = merged(collected[place], parts)
+            collected.truncated.update(pieces[job].rows[place] for place in predictions.truncated)
+            self._pool.stats[worker].rows += rows
+            if done is not None:
+                done(rows)
         return collected
 
     @property

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.recipe_of import with_reading
 from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.tasks import task_info
@@ -192,9 +193,12 @@ def _scored(
     wanted = tuple(dict.fromkeys((*wanted, *more)))
     scored = {}
     with _opened(recipe, source, rows, wanted, parallel) as model, sigterm_interrupts():
-        for split in wanted:
-            examples, _, _ = read_labelled_split(rows, split, model.task.labels)
-            predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
+        read = {split: read_labelled_split(rows, split, model.task.labels)[0] for split in wanted}
+        with console.progress(sum(len(examples) for examples in read.values()), "score") as bar:
+            size = recipe.training.per_device_eval_batch_size
+            predicted = {split: model.predictions(examples, size, done=bar.advance) for split, examples in read.items()}
+        for split, examples in read.items():
+            predictions = predicted.pop(split)
             groups = groups_of(rows, split, model.task.labels, len(examples))
             report, tallies = full_report(model.task, examples, predictions, groups)
             warn_of_truncated(recipe, report.get(TRUNCATED, 0), len(examples), split=split)

@@ -29,7 +29,8 @@ class TimeShares:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter):
         self.seconds: dict[str, float] = dict.fromkeys(TITLES, 0.0)
-        self.begun: dict[str, int] = dict.fromkeys(TITLES, 0)  # how often each phase began
+        self.ended: dict[str, int] = dict.fromkeys(TITLES, 0)  # how often each phase ended
+        self._whole: dict[str, float] = dict.fromkeys(TITLES, 0.0)  # what those took that ended
         self._clock = clock
         self._phases: list[str] = []  # the innermost last
         self._since = 0.0
@@ -55,16 +56,26 @@ class TimeShares:
         self._count()
         return self.seconds[DATA] + self.seconds[COMPUTE]
 
+    def usual(self, phase: str) -> float | None:
+        """Seconds of a phase, in the mean of those that ended; None before one has."""
+        return self._whole[phase] / self.ended[phase] if self.ended[phase] else None
+
+    def so_far(self, phase: str) -> float | None:
+        """Seconds that a phase has taken which goes on now; None if none does."""
+        self._count()
+        return self.seconds[phase] - self._whole[phase] if phase in self._phases else None
+
     @contextmanager
     def _phase(self, phase: str) -> Iterator[None]:
         self._count()
-        self.begun[phase] += 1
         self._phases.append(phase)
         try:
             yield
         finally:
             self._count()
             self._phases.pop()
+            self.ended[phase] += 1
+            self._whole[phase] = self.seconds[phase]
 
     def _count(self) -> None:
         now = self._clock()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,42 +13,37 @@ from paddlenlp.trainer import TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl import console
-from nlpctl.config.tasks import scores
 from nlpctl.data.batches.batching import TokenBatchSampler
 from nlpctl.errors import Pruned, RunFailed, UserError
 from nlpctl.layout import MANIFEST
 from nlpctl.names import counted, listed
-from nlpctl.runs.time_shares import EVALUATE, LOG, SAVE, TimeShares
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.training.batches import step_seed
 from nlpctl.training.checkpoints import record_save
 from nlpctl.training.early_stopping import Patience, TrialPruner, patience_of
+from nlpctl.training.progress import NOT_SCORES, TRAIN_FIGURES, TrainingProgress
 
 if TYPE_CHECKING:
     from nlpctl.training.trainer import RecipeTrainer
 
-TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
-_NOT_SCORES = ("eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
-_FORWARD = 1 / 3  # the share of a training step that scoring as many rows takes, before an evaluation was timed
 
-
-def standard_callbacks(trainer: RecipeTrainer, pruner: TrialPruner | None = None) -> list[TrainerCallback]:
+def standard_callbacks(
+    trainer: RecipeTrainer, progress: TrainingProgress, pruner: TrialPruner | None = None
+) -> list[TrainerCallback]:
     """All that watches the training of `trainer`, in the order in which it is called.
 
     PaddleNLP's own come before these: its control of logs, evaluations and saves, and the curves of VisualDL
     (training.report_to). MLflow is sent by a process of its own, which reads events.jsonl (runs/tracking.py). A
     watchdog, a clock and the wait for memory are around the loop, not in it (training/train.py, training/trainer.py).
     """
-    data = trainer.data
-    left = TimeLeft(trainer.times, *(0 if split is None else len(split) for split in (data.dev, data.test)))
+    progress.watch(trainer)
     patience = patience_of(trainer.recipe)
     return [
         SeedEveryStep(),
         trainer.guard,  # stops an update by a loss or gradient that is not finite or explodes
         trainer.reached,  # gives a gradient of zeros to what had one in earlier steps
-        left,
-        EventRecorder(trainer.events, left),
-        ProgressLines(scores(trainer.task.name), left),
+        progress,  # before the next one, which writes the time left
+        EventRecorder(trainer.events, progress),
         StepLogger(trainer),
         *([] if patience is None else [EarlyStopping(patience)]),
         *([] if pruner is None else [PruneTrial(pruner)]),
@@ -65,69 +60,14 @@ class SeedEveryStep(TrainerCallback):
         paddle.seed(step_seed(args.seed, state.global_step, args.dataset_rank))
 
 
-class TimeLeft(TrainerCallback):
-    """The seconds until the training ends and its model is scored: steps, evaluations and saves to come, and the final
-    scores, each by what it has taken so far in this process."""
-
-    def __init__(self, times: TimeShares, dev: int, test: int):
-        """`times`: of this process. `dev`, `test`: the rows of the splits, 0 without one."""
-        self._times, self._dev, self._final = times, dev, dev + test
-
-    def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        train_dataloader: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        self._args, self._begun, self._total = args, state.global_step, state.max_steps
-        # It begins again after out-of-memory, with other micro-batches.
-        self._taken, self._before = self._of_steps(), dict(self._times.begun)
-        sampler = getattr(train_dataloader, "sampler", None)
-        per_epoch = None if sampler is None else sampler.updates
-        steps = per_epoch, self._begun, self._total
-        self._evaluations = _planned(args.evaluation_strategy.value, args.eval_steps, *steps) if self._dev else 0
-        self._saves = _planned(args.save_strategy.value, args.save_steps, *steps)
-
-    def after(self, step: int) -> float | None:
-        """The seconds left after `step` completed steps; None before the first of this process."""
-        if step <= self._begun:
-            return None
-        times, args, processes = self._times, self._args, max(self._args.dataset_world_size, 1)
-        pace = (self._of_steps() - self._taken) / (step - self._begun)
-        most = args.max_evaluate_steps * args.eval_batch_size * processes
-        rows = (min(self._dev, most) if most > 0 else self._dev) / processes  # of an evaluation, in this process
-        per_row = _FORWARD * pace / (args.per_device_train_batch_size * args.gradient_accumulation_steps)
-        if times.begun[EVALUATE] and rows:
-            per_row = times.seconds[EVALUATE] / times.begun[EVALUATE] / rows
-        save = times.seconds[SAVE] / times.begun[SAVE] if times.begun[SAVE] else 0.0
-        evaluations = max(0, self._evaluations - times.begun[EVALUATE] + self._before[EVALUATE])
-        saves = max(0, self._saves - times.begun[SAVE] + self._before[SAVE])
-        steps = pace * (self._total - step)
-        return steps + evaluations * per_row * rows + saves * save + self._final * per_row
-
-    def _of_steps(self) -> float:
-        return self._times.of_steps() + self._times.seconds[LOG]
-
-
-def _planned(strategy: str, every: int, per_epoch: int | None, begun: int, total: int) -> int:
-    """How many evaluations or saves follow steps after `begun`, up to `total`. `per_epoch`: None for a stream."""
-    if strategy == "steps" and every > 0:
-        return total // every - begun // every
-    if strategy == "epoch" and total > begun:
-        return 1 if per_epoch is None else -(-total // per_epoch) - begun // per_epoch  # the last may be cut off
-    return 0
-
-
 class EventRecorder(TrainerCallback):
     """Write each log, evaluation and save to events.jsonl (process 0 only).
 
     RunFailed if somebody has deleted the run directory: without its manifest the run could not end.
     """
 
-    def __init__(self, log: EventLog, left: TimeLeft):
-        self.log, self.left = log, left
+    def __init__(self, log: EventLog, progress: TrainingProgress):
+        self.log, self.progress = log, progress
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -146,7 +86,7 @@ class EventRecorder(TrainerCallback):
     ) -> None:
         if state.is_world_process_zero and "loss" in logs:
             figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
-            left = self.left.after(state.global_step)
+            left = self.progress.left()
             figures |= {} if left is None else {"left": round(left, 3)}
             self.log.append("log", state.global_step, epoch=round(state.epoch, 4), **figures)
 
@@ -167,59 +107,6 @@ class EventRecorder(TrainerCallback):
     ) -> None:
         if state.is_world_process_zero:
             record_save(self.log, state)
-
-
-class ProgressLines(TrainerCallback):
-    """One line per log and evaluation on stderr, with step, loss, speed and time left.
-
-    `figures`: the task's scores, of which the first two are shown.
-    """
-
-    def __init__(self, figures: Sequence[str], left: TimeLeft):
-        self.figures, self.left = figures[:2], left
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        left = self.left.after
-        self.progress = console.Progress("train", state.max_steps, "steps", begun=state.global_step, left=left)
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: Mapping[str, float],
-        **kwargs: Any,
-    ) -> None:
-        if "loss" not in logs:
-            return
-        left = self.progress.left(state.global_step) or 0
-        line = (
-            f"step {state.global_step}/{state.max_steps}  epoch {state.epoch:.2f}  loss {logs['loss']:.4f}  "
-            f"lr {logs['learning_rate']:.2e}  {logs['interval_samples_per_second']:.1f} samples/s  "
-            f"{console.duration(left)} left"
-        )
-        figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
-        self.progress.report(state.global_step, line, epoch=round(state.epoch, 4), **figures)
-
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        self.progress.finish()
-
-    def on_evaluate(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        metrics: Mapping[str, float],
-        **kwargs: Any,
-    ) -> None:
-        scores = [name for name in metrics if name.startswith("eval_") and name not in _NOT_SCORES]
-        figures = {name: metrics[name] for name in ("eval_loss", *scores[:3])}
-        listed_scores = "  ".join(f"{name[5:]} {value:.4f}" for name, value in figures.items())
-        self.progress.report(state.global_step, f"dev at step {state.global_step}: {listed_scores}", **figures)
 
 
 class StepLogger(TrainerCallback):
@@ -398,7 +285,7 @@ class PruneTrial(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         if self.metric not in metrics:
-            known = listed(name[5:] for name in metrics if name.startswith("eval_") and name not in _NOT_SCORES)
+            known = listed(name[5:] for name in metrics if name.startswith("eval_") and name not in NOT_SCORES)
             raise UserError(f"there is no score {self.pruner.metric!r}", "search.metric", f"the scores are {known}")
         number = sum(self.metric in entry for entry in state.log_history)  # a checkpoint keeps this list
         worth = self.pruner.worth(number, float(metrics[self.metric]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from nlpctl.config.tasks import task_info
 from nlpctl.config.user_code import import_code, kind_of_code, user_code_blamed
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.engines.pipeline import FeatureIndex, Pipeline
+from nlpctl.engines.pipeline import FeatureIndex, Pipeline, begun
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.user_loss import Loss, criterion_labels, plain
@@ -134,10 +134,12 @@ class DevScores:
         self.pipeline = Pipeline(task, encoder, task.collator(encoder, labelled=True), self._run)
         self._loss, self._rows = 0.0, 0
 
-    def score(self, examples: Sequence[Any], batch_size: int) -> tuple[list[list[Any]], float, dict[str, float]]:
+    def score(
+        self, examples: Sequence[Any], batch_size: int, done: Callable[[int], object] | None = None
+    ) -> tuple[list[list[Any]], float, dict[str, float]]:
         """Predictions of every example, in order, the mean loss over the rows, and the scores of `metrics`.
 
-        The same on every process.
+        The same on every process. `done`: hears after each batch how many examples of this process it has begun.
         """
         was_training = self.network.training
         self.network.eval()
@@ -146,8 +148,13 @@ class DevScores:
             rank, world = 0, 1
         self._loss, self._rows = 0.0, 0
         seen: dict[Any, Any] = {}
-        metrics = self.metrics
-        watch = None if metrics is None else lambda *step: seen.update(metrics.rows(*step))
+
+        def watch(places: Sequence[FeatureIndex], batch: Batch, outputs: tuple[np.ndarray, ...]) -> None:
+            if self.metrics is not None:
+                seen.update(self.metrics.rows(places, batch, outputs))
+            if done is not None:
+                done(begun(places))
+
         # Every world-th example: shares of equal size and mixed length, put back by the same stride below.
         mine = self.pipeline.predictions(examples[rank::world], batch_size, watch)
         if was_training:

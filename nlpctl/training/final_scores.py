@@ -63,7 +63,10 @@ def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_
     splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
     if not splits:
         return {}
-    predictions = {name: model.predictions(examples, batch_size) for name, examples in splits.items()}
+    with console.progress(sum(map(len, splits.values())), "score", lines=False) as bar:
+        predictions = {
+            name: model.predictions(examples, batch_size, done=bar.advance) for name, examples in splits.items()
+        }
     task = model.task
     if data.dev is not None:
         task = task.tuned(data.dev, predictions["dev"])

@@ -81,6 +81,7 @@ class StepGuard(TrainerCallback):
         self.section = section
         self.parts: list[StepPart] = []
         self.monitor, self._on_plateau = monitor, on_plateau
+        self.last_loss: float | None = None  # of the last step, of this process's rows; None: not looked at
         self.unreached: list[str] | None = None  # trained parameters without a gradient in the first step
         self._losses, self._norms = RunningMedian(), RunningMedian()
 
@@ -121,7 +122,7 @@ class StepGuard(TrainerCallback):
         step = state.global_step + 1
         # Of this process's own rows, which are more or fewer than its share in the last step of an epoch.
         share = statistics.fmean(part.weight for part in self.parts)
-        loss = summed / share if share else None
+        loss = self.last_loss = summed / share if share else None
         if loss is not None:
             self._judge(step, "loss", loss, self._losses, section.loss_factor)
         if scaler is None:  # fp16: the scaler itself finds overflowing gradients and skips their updates

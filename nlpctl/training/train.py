@@ -42,6 +42,7 @@ from nlpctl.upstream.parameter_names import fresh_parameter_names
 if TYPE_CHECKING:
     from nlpctl.engines.trained import TrainedModel
     from nlpctl.training.prepare import PreparedTraining
+    from nlpctl.training.progress import TrainingProgress
     from nlpctl.training.trainer import RecipeTrainer, TrainingLoss
 
 
@@ -152,18 +153,20 @@ def train_and_score(
     """
     from nlpctl.training.final_scores import score_best_model
     from nlpctl.training.optimizer import parameter_report
+    from nlpctl.training.progress import TrainingProgress
 
     if prepared.setup.rank == 0:
         run.update_manifest(parameters=parameter_report(prepared.model, prepared.recipe))
     checkpoint = run.last_checkpoint() if from_checkpoint else None
     if checkpoint is not None:
         console.note(f"resuming from {checkpoint}")
-    _fine_tune(prepared, run, checkpoint, loss, pruner)
-    if prepared.setup.rank != 0:
-        return None
-    if finish is not None:
-        finish(run.model)
-    return score_best_model(prepared, run)  # from disk, so that scores equal those of `nlpctl eval`
+    with TrainingProgress(prepared.task.name) as progress:
+        _fine_tune(prepared, run, checkpoint, loss, progress, pruner)
+        if prepared.setup.rank != 0:
+            return None
+        if finish is not None:
+            finish(run.model)
+        return score_best_model(prepared, run)  # from disk, so that scores equal those of `nlpctl eval`
 
 
 def _fine_tune(
@@ -171,6 +174,7 @@ def _fine_tune(
     run: RunDirectory,
     checkpoint: Path | None,
     loss: TrainingLoss | None,
+    progress: TrainingProgress,
     pruner: TrialPruner | None,
 ) -> None:
     """Train from `checkpoint`, or from the start; then `run.model` holds the best model. When this returns, nothing
@@ -179,7 +183,7 @@ def _fine_tune(
     from nlpctl.training.checkpoints import keep_best_model
     from nlpctl.training.trainer import RecipeTrainer
 
-    callbacks = functools.partial(standard_callbacks, pruner=pruner)
+    callbacks = functools.partial(standard_callbacks, progress=progress, pruner=pruner)
     trainer = RecipeTrainer(prepared, run, checkpoint, callbacks, loss)
     with trainer.facts_recorded():
         if trainer.go_on():

@@ -547,7 +547,9 @@ class RecipeTrainer(GuardedTrainer):
         examples = self._dev_examples()
         self.fit_layers()
         scorer = DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, self.user_code.metrics)
-        predictions, loss, own = scorer.score(examples, self.args.per_device_eval_batch_size)
+        share = -(-len(examples) // max(self.args.dataset_world_size, 1))  # of this process
+        with console.progress(share, "dev", lines=False) as bar:
+            predictions, loss, own = scorer.score(examples, self.args.per_device_eval_batch_size, bar.advance)
         report = self.task.tuned(examples, predictions).report(examples, predictions)  # as in the final model
         figures = (name for name in task_info(self.task.name).metrics if name in report)
         # A task whose loss is not a mean over rows reports it itself.
@@ -558,6 +560,16 @@ class RecipeTrainer(GuardedTrainer):
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    def seconds_to_score_some(self) -> tuple[int, float]:
+        """Score two batches of rows from all over dev in this process: how many rows, and what that takes."""
+        dev, size = self.data.dev, self.args.per_device_eval_batch_size
+        assert dev is not None
+        count = min(len(dev), 2 * size)
+        rows = [dev[i * len(dev) // count] for i in range(count)]
+        started = time.perf_counter()
+        DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, None, alone=True).score(rows, size)
+        return count, time.perf_counter() - started
 
     def _dev_examples(self) -> ExampleList:
         limit, dev = self.args.max_evaluate_steps, self.data.dev
@@ -578,13 +590,16 @@ class RecipeTrainer(GuardedTrainer):
         the time, with evaluations and saves, and take every step for a full one."""
         (before, began), self.timed = self.timed, (self.state.global_step, self.times.of_steps())
         steps, seconds = self.state.global_step - before, max(self.times.of_steps() - began, 1e-9)
-        args, done = self.args, range(before, self.state.global_step)
-        if isinstance(self.batches, ResumableStream):  # its batches are always full
-            rows = steps * args.train_batch_size * args.gradient_accumulation_steps * args.dataset_world_size
-        else:
-            rows = sum(self.batches.sampler.rows_of(step) for step in done)
+        rows = self.rows_of(range(before, self.state.global_step))
         figures = {"runtime": seconds, "samples_per_second": rows / seconds, "steps_per_second": steps / seconds}
         return {f"interval_{name}": round(value, 4) for name, value in figures.items()}
+
+    def rows_of(self, steps: range) -> int:
+        """The rows of these steps, over all processes."""
+        args = self.args
+        if isinstance(self.batches, ResumableStream):  # its batches are always full
+            return len(steps) * args.train_batch_size * args.gradient_accumulation_steps * args.dataset_world_size
+        return sum(self.batches.sampler.rows_of(step) for step in steps)
 
     def _save_checkpoint(self, model: paddle.nn.Layer, metrics: dict[str, float] | None = None) -> None:
         with self.times.spent(SAVE):

@@ -167,7 +167,7 @@ def test_progress_as_json_lines(capsys, monkeypatch) -> None:
     console.note("a note")
     course = console.Progress("train", 10, "steps", begun=4)
     now[0] += 3
-    course.report(7, "step 7/10", loss=0.5)
+    course.report(7, "step 7/10", figures={"loss": 0.5})
     course.finish()
     started, *between, finished, note, begun, step, ended = events(capsys.readouterr().err)
     assert (started["event"], started["total"], started["left"]) == ("started", 100, None)

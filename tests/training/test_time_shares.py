@@ -12,6 +12,7 @@ import nlpctl  # noqa: F401  before paddle
 # isort: split
 from paddlenlp.trainer import IntervalStrategy
 
+from nlpctl import console
 from nlpctl.config.load import recipe_of_values
 from nlpctl.runs.time_shares import (
     COMPUTE,
@@ -27,7 +28,7 @@ from nlpctl.runs.time_shares import (
 )
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.sequence_classification import SequenceClassification
-from nlpctl.training.callbacks import TimeLeft, _planned
+from nlpctl.training.progress import TimeLeft, planned
 
 
 class Clock:
@@ -112,37 +113,101 @@ def test_one_process_that_waits_holds_up_the_others():
     assert "33%" in told[0] and "dataloader_num_workers to 6 (now 3)" in told[0] and "nvidia-smi" in told[1]
 
 
+def arguments(**changed):
+    given = {
+        "dataset_world_size": 1,
+        "max_evaluate_steps": -1,
+        "eval_batch_size": 8,
+        "evaluation_strategy": IntervalStrategy.EPOCH,
+        "eval_steps": 0,
+        "save_strategy": IntervalStrategy.EPOCH,
+        "save_steps": 0,
+        "per_device_train_batch_size": 4,
+        "gradient_accumulation_steps": 1,
+    }
+    return SimpleNamespace(**given | changed)
+
+
 def test_the_time_left_has_evaluations_saves_and_the_final_scores(clock):
     times = TimeShares(clock)
-    left = TimeLeft(times, dev=30, test=60)
-    args = SimpleNamespace(
-        dataset_world_size=2,
-        max_evaluate_steps=-1,
-        eval_batch_size=8,
-        evaluation_strategy=IntervalStrategy.STEPS,
-        eval_steps=5,
-        save_strategy=IntervalStrategy.EPOCH,
-        save_steps=0,
-        per_device_train_batch_size=4,
-        gradient_accumulation_steps=3,
-    )
-    batches = SimpleNamespace(sampler=SimpleNamespace(updates=6))
+    left = TimeLeft(times, dev=30, test=60, clock=clock)
+    steps = {"evaluation_strategy": IntervalStrategy.STEPS, "eval_steps": 5}
+    args = arguments(dataset_world_size=2, gradient_accumulation_steps=3, **steps)
     with times.measured():
-        left.on_train_begin(args, SimpleNamespace(global_step=2, max_steps=20), None, train_dataloader=batches)
-        assert left.after(2) is None
-        clock.now += 36  # 3 steps of 12 s, which is 1 s a row of this process
+        left.begin(args, 2, 20, 6)
+        assert left.left(2) is None
+        clock.now += 50  # the first step, which is no measure
+        left.after_step(3)
+        assert left.left(3) is None
+        clock.now += 24  # 2 steps of 12 s, which is 1 s a row of this process
         # 15 steps; 4 evaluations of 15 rows and the final scores of 90, each row as a third of one in training
-        assert left.after(5) == pytest.approx(15 * 12 + 4 * 15 / 3 + 90 / 3)
+        assert left.left(5) == pytest.approx(15 * 12 + 4 * 15 / 3 + 90 / 3)
+        with times.spent(LOG):
+            clock.now += 5
+        left.sampled(10, 5.0)
+        assert left.left(5) == pytest.approx(15 * 12 + 4 * 15 * 0.5 + 90 * 0.5)
         with times.spent(EVALUATE):
-            clock.now += 30
+            scored = console.Progress("dev", 15, "rows", console.ProgressSink())
+            clock.now += 10
+            scored.advance(5)  # 2 s a row: of this evaluation 20 s are to come
+            assert left.left(5, scored) == pytest.approx(15 * 12 + 20 + 3 * 30 + 90 * 2)
+            clock.now += 20
+            left.evaluated()
         clock.now += 12
         with times.spent(SAVE):
             clock.now += 7
         # 3 evaluations, saves after steps 12, 18 and the last, which cuts the epoch off, and 2 s a row
-        assert left.after(6) == pytest.approx(14 * 12 + 3 * 30 + 3 * 7 + 90 * 2)
+        assert left.left(6) == pytest.approx(14 * 12 + 3 * 30 + 3 * 7 + 90 * 2)
         with times.spent(EVALUATE):
             clock.now += 10
-        assert left.after(6) == pytest.approx(14 * 12 + 2 * 20 + 3 * 7 + 90 * 20 / 15)
+            left.evaluated()
+        assert left.left(6) == pytest.approx(14 * 12 + 2 * 20 + 3 * 7 + 90 * 20 / 15)
+
+
+@pytest.mark.parametrize("forward", [0.2, 1 / 3, 0.5])  # a step, of which scoring as many rows is this share
+@pytest.mark.parametrize("sampled", [True, False])
+def test_told_and_true(clock, forward, sampled):
+    """A training at constant speed: within a fifth of the truth from the first tenth on, and exact once all was timed.
+
+    600 steps of 4 rows and 1 s, the first of 3 s; dev and test of 80 rows each, saves of 2 s.
+    """
+    times, told = TimeShares(clock), []
+    left = TimeLeft(times, dev=80, test=80, clock=clock)
+    per_row = forward / 4
+    with times.measured():
+        left.begin(arguments(), 0, 600, 200)
+        for step in range(1, 601):
+            clock.now += 3.0 if step == 1 else 1.0
+            left.after_step(step)
+            if sampled and step == 3:
+                with times.spent(LOG):
+                    clock.now += 16 * per_row
+                left.sampled(16, 16 * per_row)
+            if step > 1:
+                told.append((clock.now, left.left(step)))
+            if step % 200 == 0:
+                with times.spent(EVALUATE):
+                    scored = console.Progress("dev", 80, "rows", console.ProgressSink())
+                    for _ in range(10):
+                        clock.now += 8 * per_row
+                        scored.advance(8)
+                        told.append((clock.now, left.left(step, scored)))
+                    left.evaluated()
+                with times.spent(SAVE):
+                    clock.now += 2.0
+                told.append((clock.now, left.left(step)))
+    left.trained()
+    scored = console.Progress("score", 160, "rows", console.ProgressSink(), clock=clock)
+    for _ in range(20):
+        told.append((clock.now, left.left(600, scored)))
+        clock.now += 8 * per_row
+        scored.advance(8)
+    begun, end = told[0][0], clock.now
+    for now, seconds in told:
+        if now - begun >= (end - begun) / 10:
+            assert seconds == pytest.approx(end - now, rel=0.2, abs=1e-6), now
+        if now > 350:  # after the first epoch
+            assert seconds == pytest.approx(end - now, abs=2.0 + 1e-6), now  # a save that goes on is not known
 
 
 @pytest.mark.parametrize(
@@ -157,8 +222,8 @@ def test_the_time_left_has_evaluations_saves_and_the_final_scores(clock):
         ("no", 5, 6, (0, 20), 0),
     ],
 )
-def test_what_is_planned(strategy, every, per_epoch, steps, expected):
-    assert _planned(strategy, every, per_epoch, *steps) == expected
+def test_what_isplanned(strategy, every, per_epoch, steps, expected):
+    assert planned(strategy, every, per_epoch, *steps) == expected
 
 
 def test_the_speed_is_of_the_training_steps(tiny, monkeypatch):

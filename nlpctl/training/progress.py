@@ -1,0 +1,238 @@
+"""What a training shows of its course, from the first step to the final scores: a bar or lines, and the time left."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from paddlenlp.trainer import TrainerCallback, TrainingArguments
+from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
+
+from nlpctl import console
+from nlpctl.config.tasks import scores
+from nlpctl.runs.time_shares import EVALUATE, LOG, SAVE, TimeShares
+
+if TYPE_CHECKING:
+    from nlpctl.training.trainer import RecipeTrainer
+
+TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
+NOT_SCORES = ("eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+RECENT = 20  # steps whose mean loss and speed a bar shows
+_FORWARD = 1 / 3  # the share of a training step that scoring as many rows takes, before that was timed
+_SAMPLED_AFTER, _SAMPLED_IF = 3, 30  # steps here until scoring is timed, if there are at least so many to come
+
+
+class TimeLeft:
+    """The seconds until a training ends and its model is scored: the steps, evaluations and saves to come and the final
+    scores, each by what it has taken so far in this process.
+
+    Steps count from the second one: the first has the longest rows, and prepares what is computed with. Before the
+    first evaluation, a few rows or a share of a step tell what scoring a row takes; in it, the rows that are scored.
+    """
+
+    def __init__(self, times: TimeShares, dev: int, test: int, clock: Callable[[], float] = time.perf_counter):
+        """`times`: of this process. `dev`, `test`: the rows of the splits, 0 without one."""
+        self._times, self._dev, self._final, self._clock = times, dev, dev + test, clock
+        self._sampled: float | None = None  # seconds that scoring a row of dev took
+        self._evaluated: list[float] = []  # seconds of each evaluation here
+        self._trained: float | None = None  # when the last step had ended
+
+    def begin(self, args: TrainingArguments, begun: int, total: int, per_epoch: int | None) -> None:
+        """The training begins at step `begun`; also again after out-of-memory, with other micro-batches."""
+        self._args, self._begun, self._total = args, begun, total
+        self._from, self._taken = begun, self._of_steps()
+        self._before = dict(self._times.ended)
+        steps = per_epoch, begun, total
+        self._evaluations = planned(args.evaluation_strategy.value, args.eval_steps, *steps) if self._dev else 0
+        self._saves = planned(args.save_strategy.value, args.save_steps, *steps)
+
+    def after_step(self, step: int) -> None:
+        """A step has ended."""
+        if step == self._begun + 1:
+            self._from, self._taken = step, self._of_steps()
+
+    def sampled(self, rows: int, seconds: float) -> None:
+        """So many rows of dev were scored to see what that takes; this was counted as LOG."""
+        self._sampled = seconds / rows
+        self._taken += seconds
+
+    def evaluated(self) -> None:
+        """An evaluation has ended, in its phase."""
+        self._evaluated.append(self._times.so_far(EVALUATE) or 0.0)
+
+    def trained(self) -> None:
+        """The last step has ended, and all that follows it but the final scores."""
+        self._trained = self._clock()
+
+    def left(self, step: int, scored: console.Progress | None = None) -> float | None:
+        """The seconds left after `step` completed steps; None before the second of this process. `scored`: the rows of
+        the evaluation that goes on, or of the final scores."""
+        counted = step - self._from
+        if counted <= 0 and self._trained is None:
+            return None
+        times, args, processes = self._times, self._args, max(self._args.dataset_world_size, 1)
+        pace = (self._of_steps() - self._taken) / max(counted, 1)
+        most = args.max_evaluate_steps * args.eval_batch_size * processes
+        rows = (min(self._dev, most) if most > 0 else self._dev) / processes  # of an evaluation, in this process
+        going_on = times.so_far(EVALUATE)
+        per_row = _FORWARD * pace / (args.per_device_train_batch_size * args.gradient_accumulation_steps)
+        if self._evaluated and rows:
+            per_row = sum(self._evaluated) / len(self._evaluated) / rows
+        elif going_on is not None and scored is not None and scored.done:
+            per_row = going_on / scored.done
+        elif self._sampled is not None:
+            per_row = self._sampled
+        if self._trained is not None:
+            of_scores = None if scored is None else scored.left()
+            since = self._clock() - self._trained
+            return max(0.0, self._final * per_row - since) if of_scores is None else of_scores
+        evaluations = self._evaluations - times.ended[EVALUATE] + self._before[EVALUATE]
+        saves = self._saves - times.ended[SAVE] + self._before[SAVE]
+        expected = max(0, evaluations) * per_row * rows
+        if going_on is not None:  # it is one of those to come
+            expected -= min(going_on, per_row * rows)
+        return (
+            pace * (self._total - step)
+            + max(0.0, expected)
+            + max(0, saves) * (times.usual(SAVE) or 0.0)
+            + self._final * per_row
+        )
+
+    def _of_steps(self) -> float:
+        return self._times.of_steps() + self._times.seconds[LOG]
+
+
+def planned(strategy: str, every: int, per_epoch: int | None, begun: int, total: int) -> int:
+    """How many evaluations or saves follow steps after `begun`, up to `total`. `per_epoch`: None for a stream."""
+    if strategy == "steps" and every > 0:
+        return total // every - begun // every
+    if strategy == "epoch" and total > begun:
+        return 1 if per_epoch is None else -(-total // per_epoch) - begun // per_epoch  # the last may be cut off
+    return 0
+
+
+class TrainingProgress(TrainerCallback):
+    """Shows the course of a training. Use it as a context around the steps and the final scores.
+
+    On a terminal a bar has the step, the epoch, the mean loss and the speed of the last RECENT steps, and the time left
+    of all. In a log there is a line per log and evaluation, with the first two of the task's scores.
+    """
+
+    def __init__(self, task: str):
+        self._figures = scores(task)[:2]
+        self._stack = contextlib.ExitStack()
+        self._bar: console.Progress | None = None
+        self._recent: deque[tuple[float, int, float]] = deque(maxlen=RECENT + 1)  # loss, rows, seconds of all steps
+
+    def __enter__(self) -> TrainingProgress:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def watch(self, trainer: RecipeTrainer) -> None:
+        """Of this training. The trainer is forgotten when it has ended, so that its memory is free for the scores."""
+        data = trainer.data
+        self._trainer: RecipeTrainer | None = trainer
+        dev, test = (0 if split is None else len(split) for split in (data.dev, data.test))
+        self._left = TimeLeft(trainer.times, dev, test)
+
+    def left(self) -> float | None:
+        """Seconds left of all; None if that is unknown."""
+        return None if self._bar is None else self._bar.left()
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        train_dataloader: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        sampler = getattr(train_dataloader, "sampler", None)
+        self._left.begin(args, state.global_step, state.max_steps, None if sampler is None else sampler.updates)
+        if self._bar is None:
+            bar = console.progress(
+                state.max_steps,
+                "train",
+                "steps",
+                begun=state.global_step,
+                left=lambda step: self._left.left(step, self._bar and self._bar.part),
+                lines=False,
+            )
+            self._bar = self._stack.enter_context(bar)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        trainer, bar, step = self._trainer, self._bar, state.global_step
+        assert trainer is not None and bar is not None, "on_train_begin came before"
+        self._left.after_step(step)
+        if (
+            console.is_main_rank()
+            and trainer.data.dev is not None
+            and step == bar.begun + _SAMPLED_AFTER
+            and state.max_steps - step >= _SAMPLED_IF
+        ):
+            with trainer.times.spent(LOG):
+                self._left.sampled(*trainer.seconds_to_score_some())
+        rows = trainer.rows_of(range(step - 1, step))
+        loss = trainer.guard.last_loss
+        self._recent.append((float("nan") if loss is None else loss, rows, trainer.times.of_steps()))
+        figures: dict[str, float] = {"epoch": round(state.epoch, 4)}
+        about = [f"epoch {state.epoch:.2f}"]
+        if loss is not None:
+            recent = list(self._recent)[-RECENT:]
+            figures["loss"] = round(sum(each for each, _, _ in recent) / len(recent), 8)
+            about.append(f"loss {figures['loss']:.4f}")
+        if len(self._recent) > 1:
+            seconds = max(self._recent[-1][2] - self._recent[0][2], 1e-9)
+            speed = sum(rows for _, rows, _ in list(self._recent)[1:]) / seconds
+            figures["interval_samples_per_second"] = round(speed, 4)
+            about.append(f"{speed:,.1f} samples/s")
+        bar.advance(step - bar.done, "  ".join(about), figures)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, float],
+        **kwargs: Any,
+    ) -> None:
+        if "loss" not in logs or self._bar is None:
+            return
+        line = (
+            f"step {state.global_step}/{state.max_steps}  epoch {state.epoch:.2f}  loss {logs['loss']:.4f}  "
+            f"lr {logs['learning_rate']:.2e}  {logs['interval_samples_per_second']:.1f} samples/s  "
+            f"{self._bar.left_in_words(state.global_step)}"
+        )
+        figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
+        self._bar.report(state.global_step, line, figures={"epoch": round(state.epoch, 4), **figures})
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: Mapping[str, float],
+        **kwargs: Any,
+    ) -> None:
+        self._left.evaluated()
+        shown = [name for name in metrics if name.startswith("eval_") and name not in NOT_SCORES]
+        figures = {name: metrics[name] for name in ("eval_loss", *shown[:3])}
+        listed_scores = "  ".join(f"{name[5:]} {value:.4f}" for name, value in figures.items())
+        if self._bar is not None:
+            line = f"dev at step {state.global_step}: {listed_scores}"
+            self._bar.report(state.global_step, line, lasting=True, figures=figures)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._left.trained()
+        self._trainer = None
+        if self._bar is not None:
+            self._bar.advance(state.global_step - self._bar.done, "scoring the best model")
