@@ -218,11 +218,20 @@ def remove_leftovers(folder: Path) -> None:
         for old in aside.iterdir():
             if old.name not in busy and not (folder / old.name).exists():
                 os.replace(old, folder / old.name)
-    for path in folder.glob(f"{STAGING_PREFIX}*"):
-        if any(_belongs(path, name) for name in busy):
-            continue
-        if path.is_dir() or not path.name.startswith(LOCK_PREFIX):
-            _remove(path)
+    for path in leftovers(folder):
+        remove_leftover(path)
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """What `remove_leftovers` would delete; not an older output that it would put back."""
+    busy = _locked_names(folder)
+    return [
+        path
+        for path in sorted(folder.glob(f"{STAGING_PREFIX}*"))
+        if not any(_belongs(path, name) for name in busy)
+        and (path.is_dir() or not path.name.startswith(LOCK_PREFIX))
+        and not (path.name.startswith(_OLD_PREFIX) and any(not (folder / old.name).exists() for old in path.iterdir()))
+    ]
 
 
 def remove_leftovers_of(output: Path) -> None:
@@ -237,7 +246,7 @@ def remove_leftovers_of(output: Path) -> None:
             shutil.rmtree(doomed, ignore_errors=True)
     for path in output.parent.glob(f"{STAGING_PREFIX}*"):
         if _is_staged(path, output.name):
-            _remove(path)
+            remove_leftover(path)
 
 
 def _is_staged(path: Path, name: str) -> bool:
@@ -246,7 +255,8 @@ def _is_staged(path: Path, name: str) -> bool:
     return path.name.startswith(prefix) and _STAGED.fullmatch(path.name[len(prefix) :]) is not None
 
 
-def _remove(path: Path) -> None:
+def remove_leftover(path: Path) -> None:
+    """Delete one of `leftovers`."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

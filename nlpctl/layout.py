@@ -43,14 +43,23 @@ REPORTS = (EXPORT_REPORT, "report.md")  # for people; not among the checksums
 # What `nlpctl index build` writes, next to a recipe and a manifest
 INDEX_VECTORS, INDEX_TEXTS = "index.faiss", "texts.jsonl"
 
-# What `nlpctl compress` adds to a run directory
+# What `nlpctl compress` adds to a run directory: what the best was chosen from, and the best
 COMPRESS = "compress"
+NETWORKS: Final = "networks"
+EXPORTS: Final = "exports"
+CANDIDATES: Final = "candidates"
+BEST_EXPORT, COMPRESS_REPORT = "best", "report.json"
+UNMADE: Final = "not made yet: run the same command again, and it goes on"  # in the report of an interrupted command
+
+# What `nlpctl sweep` writes: its trials, and what they gave
+TRIALS, SWEEP_RESULT = "trials", "sweep.json"
 
 _WEIGHTS = (".pdparams", ".pdopt", ".safetensors", ".bin", ".pdiparams", ".onnx")
 _PROGRESS = (CHECKPOINTS, MODEL)
 RUN_FILES = (MANIFEST, RECIPE, EVENTS, METRICS, MISTAKES)
 _MARKS = {"export": (EXPORT_MANIFEST,), "model": (TASK, CONFIG_FILES[0]), "index": (INDEX_VECTORS, MANIFEST)}
 _CHECKPOINT = "checkpoint-"
+DAMAGED: Final = "damaged-"  # before the name of a checkpoint that was moved aside
 
 
 def is_series(folder: Path) -> bool:
@@ -72,6 +81,11 @@ def checkpoints_in(checkpoints: Path) -> list[Path]:
     """The checkpoints, oldest first. A checkpoint is complete or absent; other names are ignored."""
     found = [path for path in checkpoints.glob(f"{_CHECKPOINT}*") if path.is_dir()]
     return sorted((path for path in found if path.name.removeprefix(_CHECKPOINT).isdecimal()), key=checkpoint_step)
+
+
+def moved_aside(checkpoints: Path) -> list[Path]:
+    """The damaged checkpoints that a resumed training has moved aside."""
+    return sorted(path for path in checkpoints.glob(f"{DAMAGED}*") if path.is_dir())
 
 
 def holds(folder: Path, *patterns: str) -> bool:

@@ -280,6 +280,7 @@ data retag out/lexical_analysis lexical_analysis_train.jsonl -o out/retagged.txt
 runs ls out --sort name
 runs ls out --sort name --json
 runs ls out --watch --json
+runs clean out
 runs show {R}
 runs show {R} --json
 runs diff {R} out/other

@@ -50,7 +50,7 @@ HELP = {
     "logging_steps": "Log every this many steps.",
     "save_strategy": "When to save a checkpoint.",
     "save_steps": "Save a checkpoint every this many steps, with save_strategy: steps.",
-    "save_total_limit": "Keep at most this many checkpoints; older ones are deleted. Default: all.",
+    "save_total_limit": "Keep at most this many checkpoints; model/ is one of them in the end. Default: all.",
     "bf16": "Mixed precision with bfloat16 (GPU of the Ampere generation or newer, or CPU with AVX512-BF16 or AMX).",
     "fp16_opt_level": "Mixed-precision level.",
     "amp_master_grad": "With level O2: keep float32 gradients for clipping, weight decay and the update.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
@@ -14,10 +15,11 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.output import Json, give, score_tables
+from nlpctl.config.positions import display
 from nlpctl.errors import UserError
-from nlpctl.layout import CONFIDENCE
+from nlpctl.layout import BEST_EXPORT, CONFIDENCE
 from nlpctl.names import counted, did_you_mean
-from nlpctl.report.model import Table
+from nlpctl.report.model import Number, Table
 from nlpctl.report.score_tables import format_ece
 from nlpctl.report.text import show_table, watch_table
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 SORTS = ("name", "started", "dev", "test")
 WATCH_SECONDS = 2.0
+MB = 1 << 20  # bytes
 WIDTH = 60  # characters of a value in a table
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
@@ -200,6 +203,70 @@ def board(
     from nlpctl.ui.board import show_board
 
     show_board(folder, host, port)
+
+
+@app.command("clean", context_settings=SETTINGS)
+def clean(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FOLDER...]", help="Runs, or folders of runs; default: outputs.")
+    ] = None,
+    only: Annotated[str | None, typer.Option("--only", metavar="KIND,...", help="Only these kinds.")] = None,
+    keep: Annotated[
+        int, typer.Option("--keep", metavar="N", help="Checkpoints that a finished run keeps; --continue needs one.")
+    ] = 1,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without a question.")] = False,
+    json: Json = False,
+) -> None:
+    """List what finished runs need no more, with sizes; delete it once you agree.
+
+    Kinds: checkpoints of finished runs but the newest; doubles, weights that a checkpoint and the model both hold;
+    leftovers of killed commands; candidates that compress chose best/ from; trials, the models of a finished sweep
+    but the best. Models, exports, best/, scores and logs stay, and so do runs in progress and what --resume needs.
+    Links are not followed.
+
+    Examples:
+
+      nlpctl runs clean
+
+      nlpctl runs clean outputs/quickstart outputs/sweep --only checkpoints,leftovers --yes
+    """
+    from nlpctl.runs.clean import CANDIDATE, KINDS, Cleaning, delete
+
+    names = [word.strip() for word in (only or "").split(",")]
+    for name in names if only is not None else ():
+        if name not in KINDS:
+            raise UserError(f"there is no kind {name!r}{did_you_mean(name, KINDS)}", "--only", f"of {', '.join(KINDS)}")
+    if keep < 0:
+        raise UserError(f"{keep} is no number of checkpoints", where="--keep", hint="give 0 or more")
+    cleaning = Cleaning(KINDS if only is None else names, keep)
+    places = folders or [Path("outputs")]
+    found = [each for folder in places for each in cleaning.find(folder)]
+    for busy in cleaning.busy:
+        console.note(f"{display(busy)} is left alone: a command works there, or it cannot be locked")
+    lines = [(each.kind, display(each.path), each.size) for each in found]
+    if found:
+        total = ("total", "", sum(each.size for each in found))
+        rows = [[kind, path, Number(f"{size / MB:,.1f}")] for kind, path, size in (*lines, total)]
+        show_table(Table(["kind", "path", "MB"], rows))
+    if any(each.kind == CANDIDATE for each in found):
+        console.note(f"{CANDIDATE}: `nlpctl compress` would make them again, trainings too; {BEST_EXPORT}/ stays")
+    asks = sys.stdin.isatty() and not json
+    gone = delete(cleaning, places, found) if found and (yes or (asks and _agrees())) else []
+    listed, deleted = ([each.to_json() for each in items] for items in (found, gone))
+    give({"found": listed, "deleted": deleted, "busy": cleaning.busy})
+    if not found:
+        console.note("there is nothing to delete")
+    elif gone:
+        console.note(f"{sum(each.size for each in gone) / MB:,.1f} MB are free")
+    else:
+        console.note("nothing was deleted" + ("" if asks else "; --yes deletes what is listed"))
+
+
+def _agrees() -> bool:
+    """Whether a person at the terminal wants what is listed deleted; only yes is yes."""
+    sys.stderr.write("delete this? [y/N]: ")  # not input(), whose prompt is standard output
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 @app.command("send", context_settings=SETTINGS)

@@ -46,8 +46,9 @@ from nlpctl.config.recipe_of import with_settings, with_student
 from nlpctl.config.schema import Recipe, parse_budget
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.export.request import ELSEWHERE
-from nlpctl.export.strategies import CANDIDATES, EXPORTS, NETWORKS, Step
+from nlpctl.export.strategies import Step
 from nlpctl.files import remove_dir, writing
+from nlpctl.layout import BEST_EXPORT, CANDIDATES, EXPORTS, NETWORKS, UNMADE
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.names import counted
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -57,8 +58,7 @@ from nlpctl.runtime.work_folder import WorkFolder
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
 from nlpctl.tasks.degenerate import degenerate_reason, warn_of_degenerate
 
-SCORES, BEST = "scores", "best"
-UNMADE = "not made yet: run the same command again, and it goes on"
+SCORES = "scores"
 AT_THE_END = 2  # scorings reserved in the budget: at the end the best and the uncompressed network are scored on test
 
 
@@ -111,7 +111,7 @@ def _locked_folder(folder: Path, overwrite: bool, plan: CompressionPlan) -> Iter
         with writing(folder, ELSEWHERE):
             if overwrite:
                 # Networks last: as long as they are there, what else is left is known to be of a training.
-                made = (folder / name for name in (BEST, SCORES, CANDIDATES, EXPORTS, NETWORKS, TIMES))
+                made = (folder / name for name in (BEST_EXPORT, SCORES, CANDIDATES, EXPORTS, NETWORKS, TIMES))
                 work.remove((*made, *folder.glob("worker-*.log")))  # a log is only added to
             for path in (folder / NETWORKS).glob("*/manifest.json"):
                 if not has_learned(path.parent):  # its start may come from other settings
@@ -394,7 +394,7 @@ class _Compression:
         best = select(rows, self.reference, self.metric, self.objective, speeds)
         if best.name != self.best_written:
             with writing(self.folder, FREE_SPACE):
-                write_best(best, self.folder / BEST)
+                write_best(best, self.folder / BEST_EXPORT)
             self.best_written = best.name
         test = self.score_on_test(best) if on_test else None
         failures = [failure for failures in self.failures.values() for failure in failures]

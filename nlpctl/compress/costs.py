@@ -12,7 +12,8 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.documents import Document, Finite, whole_content
-from nlpctl.export.strategies import CANDIDATES, EXPORTS, CalibratedInt8, Step, Strategy
+from nlpctl.export.strategies import CalibratedInt8, Step, Strategy
+from nlpctl.layout import CANDIDATES, EXPORTS
 
 TIMES = "times.json"
 # By kind of folder: in how many engines and precisions it is scored, and how many of these are in the last round.

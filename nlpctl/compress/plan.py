@@ -29,10 +29,7 @@ from nlpctl.data.open_split import files_of
 from nlpctl.documents import Document
 from nlpctl.errors import UserError
 from nlpctl.export.strategies import (
-    CANDIDATES,
-    EXPORTS,
     KEY,
-    NETWORKS,
     ORIGINAL,
     GraphStrategy,
     NetworkStrategy,
@@ -41,7 +38,7 @@ from nlpctl.export.strategies import (
     StrategyKind,
 )
 from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
-from nlpctl.layout import COMPRESS, EXPORT, MODEL, PLAN, RECIPE
+from nlpctl.layout import CANDIDATES, COMPRESS, EXPORT, EXPORTS, MODEL, NETWORKS, PLAN, RECIPE
 from nlpctl.models.model_manifest import is_part, parts_of
 from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean, differing

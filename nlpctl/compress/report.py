@@ -19,7 +19,7 @@ from nlpctl.compress.timing import RelativeSpeed, RelativeSpeeds
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
 from nlpctl.inference.timed_process import timing_conditions
-from nlpctl.layout import COMPRESS
+from nlpctl.layout import COMPRESS, COMPRESS_REPORT
 from nlpctl.models.export_folder import POINT
 from nlpctl.report.markdown import markdown_page
 from nlpctl.report.model import BulletList, Figure, KeyFigures, Number, Part, Report, Section, SideBySide, Table
@@ -29,7 +29,7 @@ from nlpctl.runs.runs import RunRecord
 from nlpctl.spelling import spelled
 
 FORMAT = 2
-JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
+JSON, MARKDOWN, HTML = COMPRESS_REPORT, "report.md", "report.html"
 PARTS = ("engine", "precision", "compression")  # fields of RelativeSpeed whose product is its `whole`
 
 _OF_CANDIDATES = (

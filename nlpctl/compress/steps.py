@@ -28,9 +28,9 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
 from nlpctl.errors import NlpctlError, RunFailed, UserError, of_the_machine
 from nlpctl.export.request import ROWS, ExportRequest
-from nlpctl.export.strategies import BY_STRATEGY, EXPORTS, ORIGINAL, GraphBuildContext, Step, StepContext
+from nlpctl.export.strategies import BY_STRATEGY, ORIGINAL, GraphBuildContext, Step, StepContext
 from nlpctl.files import remove_leftovers_of, staged_dir, staging_prefix, writing
-from nlpctl.layout import MODEL
+from nlpctl.layout import EXPORTS, MODEL
 from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
 from nlpctl.models.source import resolve_source
 from nlpctl.runtime.interrupt import STOP_SECONDS

@@ -14,9 +14,7 @@ from nlpctl.config.schema import Recipe, parse_width
 from nlpctl.data.open_split import has_split
 from nlpctl.errors import UserError
 from nlpctl.export.strategies import (
-    CANDIDATES,
     GRAPH_STRATEGIES,
-    NETWORKS,
     ORIGINAL,
     SMALLER_TRAININGS,
     Fp32Export,
@@ -30,6 +28,7 @@ from nlpctl.export.strategies import (
     rows_read,
 )
 from nlpctl.graphs.graph_files import INT8_PREFIX, paddle_files
+from nlpctl.layout import CANDIDATES, NETWORKS
 from nlpctl.models.export_folder import Graph
 
 if TYPE_CHECKING:

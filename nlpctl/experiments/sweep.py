@@ -30,28 +30,21 @@ from nlpctl.data.training_data import read_training_data
 from nlpctl.documents import Document
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.experiments.best_recipe import best_text, own_text
-from nlpctl.experiments.series import (
-    FREE_SPACE,
-    data_files,
-    finish,
-    missing_runs,
-    open_folder,
-    refuse_early,
-    resolve_values,
-)
+from nlpctl.experiments.series import FREE_SPACE, data_files, finish, open_folder, refuse_early, resolve_values
 from nlpctl.experiments.study import FINISHED, RUNNING, Study, TrialRecord, require_optuna
-from nlpctl.experiments.sweep_result import BEST, TRIALS, SweepResult, sweep_page
+from nlpctl.experiments.sweep_result import BEST, SweepResult, sweep_page
 from nlpctl.experiments.trials import Trials, ranking, watched_metric
 from nlpctl.files import write_json_atomic, write_text_atomic, writing
-from nlpctl.layout import LOGS, RECIPE, REPORT
+from nlpctl.layout import LOGS, RECIPE, REPORT, SWEEP_RESULT, TRIALS
 from nlpctl.names import counted
 from nlpctl.runs.runs import open_run, paired
 from nlpctl.runtime.process import prepare_process
+from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
 
 KIND = "sweep"
-JOURNAL, RESULT, GIVEN = "study.journal", "sweep.json", "given.yaml"
-OWN = (TRIALS, LOGS, JOURNAL, f"{JOURNAL}.lock", RESULT, GIVEN, BEST, REPORT)
+JOURNAL, GIVEN = "study.journal", "given.yaml"
+OWN = (TRIALS, LOGS, JOURNAL, f"{JOURNAL}.lock", SWEEP_RESULT, GIVEN, BEST, REPORT)
 EVALUATES_NEVER = "no"
 
 
@@ -118,7 +111,7 @@ def _sweep(
         best = best_text(original, text, result.best.values, _comments(result), folder / BEST, Path(f"{folder}-best"))
         write_text_atomic(folder / BEST, best)
         write_text_atomic(folder / REPORT, sweep_page(result, best, (folder / RECIPE).read_text(encoding="utf-8")))
-        write_json_atomic(folder / RESULT, console.json_ready(result.to_json()))  # the last, see _refuse_done
+        write_json_atomic(folder / SWEEP_RESULT, console.json_ready(result.to_json()))  # the last, see _refuse_done
         finish(folder, runs=[f"{TRIALS}/{each.name}" for each in result.ranking])
     return result
 
@@ -168,8 +161,9 @@ def _files(recipe: Recipe) -> tuple[Path, ...]:
 
 def _refuse_missing(study: Study, folder: Path) -> None:
     """UserError if a finished trial, with which the others are compared, is not there any more."""
-    finished = [f"{TRIALS}/{each.name}" for each in study.trials() if each.state == FINISHED]
-    if missing := missing_runs(folder, finished):
+    runs = [f"{TRIALS}/{each.name}" for each in study.trials() if each.state == FINISHED]
+    # What is compared are scores; `nlpctl runs clean` may have deleted the model.
+    if missing := [run for run in runs if not RunDirectory(folder / run).manifest_file.is_file()]:
         hint = "restore its folder, or begin again with @[overwrite=true]"
         raise UserError("this trial is finished, and its run is not there any more", str(folder / missing[0]), hint)
 
@@ -194,7 +188,7 @@ class SweepFile(Document):
 
 def _reported_trials(folder: Path) -> int:
     """How many trials sweep.json tells of: fewer where a command was killed before it wrote them."""
-    written = SweepFile.load_if_valid(folder / RESULT)  # a damaged one is written anew
+    written = SweepFile.load_if_valid(folder / SWEEP_RESULT)  # a damaged one is written anew
     return 0 if written is None else len(written.trials)
 
 
@@ -234,7 +228,7 @@ def _on_test(recipe: Recipe, folder: Path, best: TrialRecord) -> dict[str, Any] 
 
 def _known_on_test(folder: Path, best: TrialRecord) -> dict[str, Any] | None:
     """The report of `best` on test from before more trials were asked for."""
-    before = SweepFile.load_if_valid(folder / RESULT)  # a damaged one is written anew
+    before = SweepFile.load_if_valid(folder / SWEEP_RESULT)  # a damaged one is written anew
     return before.test if before is not None and before.best == best.name else None
 
 

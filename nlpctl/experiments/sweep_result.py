@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.recipe_text import value_text
 from nlpctl.config.schema import SearchSection
 from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, TrialRecord
-from nlpctl.layout import REPORT
+from nlpctl.layout import REPORT, TRIALS
 from nlpctl.names import counted
 from nlpctl.report.html import element
 from nlpctl.report.model import Code, Figure, KeyFigures, Number, Part, Report, Section, Table
@@ -22,7 +22,7 @@ from nlpctl.report.score_tables import single_scores
 if TYPE_CHECKING:
     from nlpctl.tasks.intervals import Comparison
 
-TRIALS, BEST = "trials", "best.yaml"
+BEST = "best.yaml"
 
 
 def short_names(keys: Sequence[str]) -> list[str]:

@@ -20,8 +20,8 @@ from nlpctl.config.tasks import greater_is_better, scores
 from nlpctl.errors import OF_THE_MACHINE, Interrupted, NlpctlError, Problem, Pruned, RunFailed, remedy
 from nlpctl.experiments.series import AGAIN
 from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, Study, Trial, TrialRecord
-from nlpctl.experiments.sweep_result import TRIALS
 from nlpctl.experiments.training_pool import training_pool
+from nlpctl.layout import TRIALS
 from nlpctl.report.score_tables import single_scores
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import LET_GO, wait_until_free

@@ -30,13 +30,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.extras import is_installed
 from nlpctl.graphs.calibration import PtqSettings
 from nlpctl.graphs.graph_files import INT8_PREFIX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
+from nlpctl.layout import CANDIDATES, EXPORTS, NETWORKS
 from nlpctl.models.export_folder import Graph
 
 if TYPE_CHECKING:
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
 
 KEY = "compression.strategy"
 BY_STRATEGY = (KEY, "leave the strategies for ONNX Runtime out")  # who asks for ONNX graphs, and the alternative
-NETWORKS: Final = "networks"
-EXPORTS: Final = "exports"
-CANDIDATES: Final = "candidates"
 FP32, FP16, INT8 = "fp32", "fp16", "int8"
 ORIGINAL = "original"  # the export of the source itself
 

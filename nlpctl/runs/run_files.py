@@ -96,7 +96,7 @@ def is_run(folder: Path) -> bool:
 
     An index too has a manifest.json and a recipe.yaml.
     """
-    if "state" in _content(folder / MANIFEST):
+    if "state" in content_of(folder / MANIFEST):
         return True
     signs = [(folder / name).exists() for name in (MANIFEST, RECIPE, EVENTS, CHECKPOINTS)]
     return other_kind(folder) is None and (signs[0] or signs[1]) and sum(signs) > 1
@@ -115,7 +115,8 @@ def other_kind(folder: Path) -> tuple[str, str] | None:
     return None
 
 
-def _content(file: Path) -> Mapping[str, Any]:
+def content_of(file: Path) -> Mapping[str, Any]:
+    """The JSON object of `file`; empty where there is none that can be read."""
     try:
         value = json_of(file)
     except (OSError, ValueError):

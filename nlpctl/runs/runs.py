@@ -72,8 +72,7 @@ class RunRecord:
     @property
     def state(self) -> str:
         """finished, failed, interrupted, pruned, running, KILLED, or DAMAGED if the manifest has no valid state."""
-        state, here = self.manifest["state"], self.manifest["host"] == socket.gethostname()
-        return KILLED if state == "running" and here and not is_alive(self.manifest["pid"] or 0) else state
+        return state_of(self.manifest["state"], self.manifest["host"], self.manifest["pid"])
 
     @property
     def model(self) -> str:
@@ -167,6 +166,12 @@ class RunRecord:
             "incidents": self.incidents(),
             "manifest": dict(self.manifest),
         }
+
+
+def state_of(state: str, host: str | None, process: int | None) -> str:
+    """The state in a manifest, or KILLED where it says running, and its process, on this machine, is gone."""
+    gone = state == "running" and host == socket.gethostname() and not is_alive(process or 0)
+    return KILLED if gone else state
 
 
 def open_run(path: Path) -> RunRecord:

@@ -29,7 +29,16 @@ from nlpctl.documents import Count, DamagedDocument, Document, whole_content
 from nlpctl.errors import Problem, RunFailed, UserError
 from nlpctl.files import remove_dir, staged_dir
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
-from nlpctl.layout import MANIFEST, checkpoint_path, checkpoint_step, checkpoints_in, link_out, real_path
+from nlpctl.layout import (
+    DAMAGED,
+    MANIFEST,
+    checkpoint_path,
+    checkpoint_step,
+    checkpoints_in,
+    link_out,
+    moved_aside,
+    real_path,
+)
 from nlpctl.models.source import WEIGHTS
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
@@ -50,7 +59,6 @@ MASTER_WEIGHTS = "master_weights"  # in the state of an optimizer of half precis
 
 _PICKLED = ("*.pdparams", "*.pdopt")
 _TOGETHER = (OPTIMIZER, SCHEDULER)  # both exist, or neither (training.ignore_save_lr_and_optim)
-_ASIDE = "damaged-"
 _AGAIN = "train again with @[overwrite=true]"
 
 
@@ -253,7 +261,11 @@ def set_damaged_aside(run: RunDirectory, *, keeps_best: bool) -> None:
     """
     damaged: list[tuple[Path, str]] = []
     for checkpoint in reversed(checkpoints_in(run.checkpoints)):
-        damage = damage_of(checkpoint) or (_damage_of_best(checkpoint) if keeps_best else None)
+        damage = damage_of(checkpoint)
+        if damage is None and not (checkpoint / STATE).is_file():
+            damage = "it is a model alone, the best of the run that this one continues"
+        if damage is None and keeps_best:
+            damage = _damage_of_best(checkpoint)
         if damage is None:
             break
         damaged.append((checkpoint, damage))
@@ -262,15 +274,10 @@ def set_damaged_aside(run: RunDirectory, *, keeps_best: bool) -> None:
             raise _nothing_whole(run, damaged)
         return
     for path, damage in damaged:
-        aside = path.with_name(f"{_ASIDE}{path.name}")
+        aside = path.with_name(f"{DAMAGED}{path.name}")
         console.warn(f"{path} is damaged: {damage}; moved to {aside.name}; the run continues from {checkpoint.name}")
         remove_dir(aside)
         os.replace(path, aside)
-
-
-def moved_aside(checkpoints: Path) -> list[Path]:
-    """The damaged checkpoints that `set_damaged_aside` has moved aside."""
-    return sorted(path for path in checkpoints.glob(f"{_ASIDE}*") if path.is_dir())
 
 
 def damage_of(checkpoint: Path) -> str | None:

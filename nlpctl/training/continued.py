@@ -20,10 +20,11 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_text_atomic
-from nlpctl.layout import checkpoint_step
+from nlpctl.layout import CALIBRATION, checkpoint_step
+from nlpctl.models.model_manifest import check_model_sums, parts_of, write_model_sums
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.spelling import option
-from nlpctl.training.checkpoints import SavedTrainerState, damage_of
+from nlpctl.training.checkpoints import SavedTrainerState, damage_of, write_sums
 from nlpctl.training.early_stopping import patience_of
 
 FACT = "continues"  # in the manifest of the new run
@@ -83,13 +84,21 @@ def finished_run(run: RunDirectory, recipe: Recipe) -> Finished:
         raise UserError(f"early stopping ended the run at step {step} of {planned}", where=str(run.path), hint=hint)
     best = state.best_model_checkpoint if recipe.training.load_best_model_at_end else None
     if best is not None and Path(best).name != checkpoint.name:
-        _refuse_damaged(run.checkpoints / Path(best).name)
+        _refuse_damaged_best(run, Path(best).name)
     return Finished(run, recipe, checkpoint, None if best is None else Path(best).name)
 
 
 def _refuse_damaged(checkpoint: Path) -> None:
     if damage := damage_of(checkpoint):
         raise UserError(f"the checkpoint is damaged: {damage}", where=str(checkpoint), hint=_NEW)
+
+
+def _refuse_damaged_best(run: RunDirectory, name: str) -> None:
+    """The best checkpoint of a finished run may be gone, since model/ has its files."""
+    if (run.checkpoints / name).is_dir():
+        _refuse_damaged(run.checkpoints / name)
+    else:
+        check_model_sums(run.model)
 
 
 def _last_checkpoint(run: RunDirectory) -> Path:
@@ -124,17 +133,30 @@ def take_over(run: RunDirectory) -> bool:
     source = RunDirectory(Path(fact.run))
     console.note(f"continuing {source.path} after step {fact.step:,}")
     names = [name for name in (fact.best, fact.checkpoint) if name is not None]
-    for name in dict.fromkeys(names):
-        checkpoint = source.checkpoints / name
-        if damage := damage_of(checkpoint):
-            hint = "restore that run, or start a new one from a model: model.name_or_path"
-            raise UserError(f"the checkpoint to continue from is damaged: {damage}", where=str(checkpoint), hint=hint)
+    checkpoint = source.checkpoints / fact.checkpoint
+    if damage := damage_of(checkpoint):
+        hint = "restore that run, or start a new one from a model: model.name_or_path"
+        raise UserError(f"the checkpoint to continue from is damaged: {damage}", where=str(checkpoint), hint=hint)
+    if fact.best is not None:
+        _refuse_damaged_best(source, fact.best)
     if source.events_file.is_file():
         write_text_atomic(run.events_file, source.events_file.read_text(encoding="utf-8", errors="replace"))
     for name in dict.fromkeys(names):  # the last one comes last: if it is there, everything is
         with staged_dir(run.checkpoints / name) as folder:
-            shutil.copytree(source.checkpoints / name, folder, dirs_exist_ok=True)
+            if (source.checkpoints / name).is_dir():
+                shutil.copytree(source.checkpoints / name, folder, dirs_exist_ok=True)
+            else:
+                _copy_model(source.model, folder)
     return True
+
+
+def _copy_model(model: Path, checkpoint: Path) -> None:
+    """Copy a finished run's model as its best checkpoint: without calibration. Nothing can go on from it."""
+    for file in parts_of(model):
+        if file.name != CALIBRATION:
+            shutil.copyfile(file, checkpoint / file.name)
+    write_model_sums(checkpoint)
+    write_sums(checkpoint)
 
 
 # -- the recipe of the longer run --------------------------------------------------------------------

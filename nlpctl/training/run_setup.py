@@ -22,6 +22,7 @@ from nlpctl.errors import UserError
 from nlpctl.names import counted
 from nlpctl.report.model import Table
 from nlpctl.report.text import aligned
+from nlpctl.runs.clean import tidy
 from nlpctl.runs.report import renew_report
 from nlpctl.runs.time_shares import advice, is_sound, rows_of, total_of
 from nlpctl.runs.tracking import tracked
@@ -65,6 +66,7 @@ def open_run(
             if options.resume:  # once, before any process of the run looks for its checkpoint
                 set_damaged_aside(run, keeps_best=recipe.training.load_best_model_at_end)
             yield take_over(run) or options.resume
+        tidy(run, recipe.training.save_total_limit)
         renew_report(run.path)
     time: Any = run.read_manifest().time
     if not is_sound(time):

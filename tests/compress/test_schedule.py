@@ -21,7 +21,8 @@ from nlpctl.compress.plan import parse_strategy, plan_steps
 from nlpctl.compress.schedule import CandidateOrder
 from nlpctl.compress.scores import Metric
 from nlpctl.compress.selection import Objective
-from nlpctl.export.strategies import CANDIDATES, EXPORTS, TRAINING_COST
+from nlpctl.export.strategies import TRAINING_COST
+from nlpctl.layout import CANDIDATES, EXPORTS
 
 REFERENCE = scored("original", 0.880)
 ROWS = {"dynabert": 10_000.0, "qat": 10_000.0, "distill": 10_000.0}

@@ -22,7 +22,8 @@ from nlpctl.engines.trained import load_network
 from nlpctl.errors import UserError
 from nlpctl.export.export import export
 from nlpctl.export.request import ExportRequest
-from nlpctl.export.strategies import CANDIDATES, EXPORTS, CalibrationRows, OrtStatic, Step
+from nlpctl.export.strategies import CalibrationRows, OrtStatic, Step
+from nlpctl.layout import CANDIDATES, EXPORTS
 from nlpctl.models.export_folder import read_manifest, write_manifest
 from nlpctl.models.find import find_trained_model
 from nlpctl.runtime.process import set_up_process

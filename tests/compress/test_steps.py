@@ -15,7 +15,8 @@ from nlpctl.compress.steps import StepPool, TimeIsUp
 from nlpctl.config.load import recipe_of_values
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import NlpctlError, UserError
-from nlpctl.export.strategies import CANDIDATES, OrtDynamic, Step
+from nlpctl.export.strategies import OrtDynamic, Step
+from nlpctl.layout import CANDIDATES
 from nlpctl.runtime import worker
 from nlpctl.runtime.worker_slots import WorkerSlots
 

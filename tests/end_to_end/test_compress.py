@@ -22,7 +22,8 @@ from nlpctl.checksums import sha256_of
 from nlpctl.cli.app import main
 from nlpctl.compress import timing
 from nlpctl.compress.steps import StepPool, TimeIsUp
-from nlpctl.export.strategies import CANDIDATES, EXPORTS, OrtDynamic, Step
+from nlpctl.export.strategies import OrtDynamic, Step
+from nlpctl.layout import CANDIDATES, EXPORTS
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runtime.machine import cpu_info
 from nlpctl.runtime.worker_slots import HERE, WorkerSlots

@@ -71,11 +71,17 @@ def test_killed_before_anything_was_taken_over(work, whole, longer, same_bits):
     assert same_bits(copy, whole) and losses(work, "cut-short") == losses(work, "six")
 
 
-def test_the_schedule_is_that_of_the_longer_run(work, base):
-    """Linear with warm-up: after 48 of 64 steps about a quarter of the rate is left. The best model of all
-    epochs is kept."""
+@pytest.fixture(scope="session")
+def eight(work, base):
+    """`base`, continued for two more epochs."""
     done = work.nlpctl("train", "recipe.yaml", "--continue", "2", "--logging_steps", "1")
     assert done.returncode == 0, done.stderr
+    return work / "base-8-epochs"
+
+
+def test_the_schedule_is_that_of_the_longer_run(work, eight):
+    """Linear with warm-up: after 48 of 64 steps about a quarter of the rate is left. The best model of all
+    epochs is kept."""
     rates = {step: rate for step, _, rate in losses(work, "base-8-epochs")}
     assert rates[48] == pytest.approx(0.0, abs=1e-9)  # of the first run
     assert rates[49] == pytest.approx(1e-2 * (64 - 49) / (64 - 6), rel=1e-3) and rates[64] == pytest.approx(0, abs=1e-9)
@@ -83,6 +89,28 @@ def test_the_schedule_is_that_of_the_longer_run(work, base):
     assert len(scores) == 8
     model = json.loads((work / "base-8-epochs" / "metrics.json").read_text())
     assert model["dev"]["accuracy"] == pytest.approx(max(scores))
+
+
+def test_without_the_best_checkpoint_the_model_stands_for_it(work, base, eight):
+    cleaned = Path(shutil.copytree(base, work / "cleaned"))
+    state = json.loads((cleaned / "checkpoints" / "checkpoint-48" / "trainer_state.json").read_text())
+    best = Path(state["best_model_checkpoint"]).name
+    assert best != "checkpoint-48"  # else this shows nothing
+    before = {name: digest for name, digest in digests(cleaned).items() if not name.startswith("checkpoints/")}
+    done = work.nlpctl("runs", "clean", "cleaned", "--yes")
+    assert done.returncode == 0 and [path.name for path in (cleaned / "checkpoints").iterdir()] == ["checkpoint-48"]
+    after = {name: digest for name, digest in digests(cleaned).items() if not name.startswith("checkpoints/")}
+    assert after == before
+    # As many checkpoints as there are allowed while it trains; at the end the newest.
+    words = ("--continue", "2", "--logging_steps", "1", "--save_total_limit", "2")
+    done = work.nlpctl("train", "cleaned", *words)
+    assert done.returncode == 0, done.stderr
+    longer = work / "cleaned-8-epochs"
+    assert digests(longer / "model") == digests(eight / "model") and f"step {best.rpartition('-')[2]}," in done.stderr
+    assert [path.name for path in (longer / "checkpoints").iterdir()] == ["checkpoint-64"]
+    (cleaned / "model" / "model_state.pdparams").write_bytes(b"x")
+    done = work.nlpctl("train", "cleaned", "--continue", "3")
+    assert done.returncode == 2 and "cleaned/model/model_state.pdparams" in done.stderr
 
 
 @pytest.mark.slow

@@ -106,6 +106,8 @@ def test_more_trials_of_a_finished_sweep(work):
                for each in first["trials"])  # fmt: skip
     refused = work.nlpctl("sweep", "drawn.yaml", "-o", "drawn", "--resume")
     assert refused.returncode == 2 and "all 3 trials are done" in refused.stderr and "--trials 6" in refused.stderr
+    assert work.nlpctl("runs", "clean", "drawn", "--yes").returncode == 0  # scores are what is compared
+    assert [path.parent.name for path in (work / "drawn" / "trials").glob("*/model")] == [first["best"]]
     more = result(work, "drawn.yaml", "-o", "drawn", "--resume", "--trials", "4")
     assert tried(more)[:3] == tried(first) and len(more["trials"]) == 4
     changed = work.nlpctl("sweep", "drawn.yaml", "-o", "drawn", "--resume", "--trials", "5", "--max_steps", "6")

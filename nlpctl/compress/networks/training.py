@@ -24,7 +24,7 @@ from nlpctl.data.open_split import has_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import TrainingData, read_training_data
 from nlpctl.errors import UserError
-from nlpctl.files import staged_dir, staged_file
+from nlpctl.files import remove_dir, staged_dir, staged_file
 from nlpctl.formats.safe_pickle import load_pdparams
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import LoadedModel
@@ -120,6 +120,7 @@ def train_network(
         prepared = prepare_training(recipe, setup, task, data, own_loss=loss is None)
         finish = None if drop is None else functools.partial(drop_parameters, layer=drop)
         train_and_score(prepared, run, from_checkpoint=True, loss=loss, finish=finish)
+    remove_dir(run.checkpoints)  # no command goes on with this network
     return run.model
 
 

@@ -1,0 +1,272 @@
+"""`nlpctl runs clean`: what finished work needs no more, with its size; deleted once that is asked for.
+
+What may go is listed in KINDS. Never the model, an export, best/, nor what tells of a run (manifest, recipe, scores,
+logs, pages). Nothing goes where a command works: a place is locked while it is looked at, and while it is cleaned.
+Links are not followed. What a training keeps at its end (`tidy`) is decided here, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import filecmp
+import os
+import stat
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.positions import display
+from nlpctl.errors import UserError
+from nlpctl.files import leftovers, remove_dir, remove_leftover, staged_path, writing
+from nlpctl.layout import (
+    BEST_EXPORT,
+    CANDIDATES,
+    COMPRESS,
+    COMPRESS_REPORT,
+    EXPORT_MANIFEST,
+    EXPORTS,
+    MODEL,
+    NETWORKS,
+    PLAN,
+    SERIES,
+    SWEEP_RESULT,
+    TRIALS,
+    UNMADE,
+    checkpoints_in,
+    moved_aside,
+    real_path,
+)
+from nlpctl.models.source import WEIGHTS
+from nlpctl.runs.run_files import content_of, is_run, other_kind
+from nlpctl.runs.runs import state_of
+from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.run_directory import RunDirectory
+
+CHECKPOINT, DOUBLE, LEFTOVER, CANDIDATE, TRIAL = "checkpoints", "doubles", "leftovers", "candidates", "trials"
+KINDS = {
+    CHECKPOINT: "of finished runs, but the newest, which --continue needs; all of folds, trials, networks of compress",
+    DOUBLE: "weights of a checkpoint that are those of the model: one file under both names",
+    LEFTOVER: "what killed commands were writing",
+    CANDIDATE: "what compress chose best/ from: compress would make them again",
+    TRIAL: "models of a finished sweep's trials, but the best",
+}
+
+
+@dataclass(frozen=True)
+class Removable:
+    """What may go: its kind (KINDS), its path, and the bytes that are free without it."""
+
+    kind: str
+    path: Path
+    size: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "path": self.path, "bytes": self.size}
+
+
+@dataclass
+class Cleaning:
+    """What `find` is to look for: which kinds, and how many checkpoints a finished run keeps.
+
+    `busy`: what `find` left out, since a command works there, or since it cannot be locked.
+    """
+
+    kinds: Collection[str]
+    keep: int
+    busy: list[Path] = field(default_factory=list)
+    _seen: set[Path] = field(default_factory=set)
+    _links: Counter[tuple[int, int]] = field(default_factory=Counter)  # names of a file that were listed, by its inode
+
+    def find(self, folder: Path) -> Iterator[Removable]:
+        """What may go of `folder`, at any depth. While something is given, its place stays locked.
+
+        UserError if there is no such folder.
+        """
+        if not folder.is_dir():
+            raise UserError("there is no such folder", where=str(folder), hint="name the folder that holds your runs")
+        for kind, path in self._in(folder):
+            real = real_path(path)  # folders may be named that lie in each other
+            if kind in self.kinds and real not in self._seen:
+                self._seen.add(real)
+                yield Removable(kind, path, self._freed(path))
+
+    def _in(self, folder: Path, ended: bool = False) -> Iterator[tuple[str, Path]]:
+        """`ended`: it is of a finished series, of which no run goes on."""
+        if is_run(folder):
+            yield from self._of_run(folder, ended)
+        elif (folder / SERIES).is_file():
+            yield from self._of_series(folder)
+        elif (folder / PLAN).is_file() and (folder / EXPORTS).is_dir():
+            yield from self._of_compression(folder)
+        else:
+            yield from ((LEFTOVER, path) for path in _leftovers(folder))
+            for inner in _folders(folder):
+                if is_run(inner) or other_kind(inner) is None:  # a model, an export or an index is left alone
+                    yield from self._in(inner, ended)
+
+    def _of_run(self, folder: Path, ended: bool, *, best: bool = True) -> Iterator[tuple[str, Path]]:
+        """`best`: False of a trial that is not the best of a finished sweep."""
+        run = RunDirectory(folder)
+        with self._locked(folder) as ours:
+            if not ours:
+                return
+            try:
+                manifest = run.read_manifest()
+            except UserError:  # nobody knows what it holds
+                return
+            state = state_of(manifest.state, manifest.host, manifest.pid)
+            if state == "running":  # on another machine, whose lock need not be seen here
+                self.busy.append(folder)
+                return
+            for place in (folder, run.checkpoints, run.model):
+                yield from ((LEFTOVER, path) for path in _leftovers(place))
+            finished = state == "finished" and run.model.is_dir()
+            keep = 0 if ended or manifest.made_by is not None else self.keep
+            if finished or ended or state == "pruned":
+                yield from ((CHECKPOINT, path) for path in _older_checkpoints(run, keep if finished else 0))
+            if finished and best:
+                yield from ((DOUBLE, path) for path in _doubles(run, keep))
+            elif finished and not run.model.is_symlink():
+                yield TRIAL, run.model
+            if (folder / COMPRESS / PLAN).is_file() and not (folder / COMPRESS).is_symlink():
+                yield from self._of_compression(folder / COMPRESS)
+
+    def _of_series(self, folder: Path) -> Iterator[tuple[str, Path]]:
+        with self._locked(folder) as ours:
+            if not ours:
+                return
+            yield from ((LEFTOVER, path) for path in _leftovers(folder))
+            finished = content_of(folder / SERIES).get("state") == "finished"
+            best, trials = content_of(folder / SWEEP_RESULT).get("best"), folder / TRIALS
+            chosen = finished and isinstance(best, str) and (trials / best / MODEL).is_dir()
+            for inner in _folders(folder):
+                if inner == trials and chosen:
+                    for trial in filter(is_run, _folders(trials)):
+                        yield from self._of_run(trial, True, best=trial.name == best)
+                else:
+                    yield from self._in(inner, finished)
+
+    def _of_compression(self, folder: Path) -> Iterator[tuple[str, Path]]:
+        with self._locked(folder) as ours:
+            if not ours:
+                return
+            parts = [part for part in _folders(folder) if part.name in (NETWORKS, EXPORTS, CANDIDATES)]
+            for place in (folder, *parts):
+                yield from ((LEFTOVER, path) for path in _leftovers(place))
+            report = content_of(folder / COMPRESS_REPORT)
+            failures = [each.get("reason") for each in report.get("failures", []) if isinstance(each, dict)]
+            if report and UNMADE not in failures and (folder / BEST_EXPORT / EXPORT_MANIFEST).is_file():
+                yield from ((CANDIDATE, part) for part in parts)
+            elif (folder / NETWORKS) in parts:
+                for network in filter(is_run, _folders(folder / NETWORKS)):
+                    yield from self._of_run(network, False)
+
+    @contextlib.contextmanager
+    def _locked(self, folder: Path) -> Iterator[bool]:
+        """Whether this process holds the lock of `folder` inside the context."""
+        lock = None
+        with contextlib.suppress(OSError):
+            lock = take_lock(folder)
+        if lock is None:
+            self.busy.append(folder)
+        try:
+            yield lock is not None
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _freed(self, path: Path) -> int:
+        """The bytes of a file or folder; of a file that has further names, once all of these were listed."""
+        total = 0
+        for each in (path, *path.rglob("*")):
+            status = each.lstat()
+            if stat.S_ISREG(status.st_mode):
+                self._links[file := (status.st_dev, status.st_ino)] += 1
+                total += status.st_size if self._links[file] == status.st_nlink else 0
+        return total
+
+
+def delete(cleaning: Cleaning, folders: Sequence[Path], listed: Collection[Removable]) -> list[Removable]:
+    """Delete what of `listed`, found in `folders`, may still go; returns it. UserError: something cannot be deleted."""
+    left, gone = {each.path: each for each in listed}, []
+    # Looked for again, since a place is locked only while `find` gives what is in it.
+    again = Cleaning(cleaning.kinds, cleaning.keep)
+    for path in (each.path for folder in folders for each in again.find(folder) if each.path in left):
+        each = left[path]
+        with writing(path, "check the rights of its folder; what was deleted before is gone"):
+            if each.kind == DOUBLE:
+                _share(path)
+            elif each.kind == LEFTOVER:
+                remove_leftover(path)
+            else:
+                remove_dir(path)
+        gone.append(each)
+    return gone
+
+
+def tidy(run: RunDirectory, limit: int | None) -> None:
+    """At the end of a training: model/ takes the place of one of `limit` checkpoints, and only the newest stay, but one
+    at least. None or 0: all stay. The file of weights that one of them has in common with model/ is there once."""
+    try:
+        lock = take_lock(run.path)
+        if lock is None or not run.is_finished:  # somebody else's by now
+            return
+        try:
+            for path in _older_checkpoints(run, max(limit - 1, 1)) if limit and limit > 0 else ():
+                remove_dir(path)
+            for file in _doubles(run):
+                _share(file)
+        finally:
+            lock.release()
+    except OSError as error:
+        console.warn(f"{display(run.path)}: checkpoints that are not needed stay ({error.strerror or error})")
+
+
+def _older_checkpoints(run: RunDirectory, keep: int) -> list[Path]:
+    """The damaged checkpoints that were moved aside, and all but the newest `keep` others; no links."""
+    if run.checkpoints.is_symlink():
+        return []
+    found = checkpoints_in(run.checkpoints)
+    older = [*moved_aside(run.checkpoints), *found[: max(len(found) - keep, 0)]]
+    return [path for path in older if not path.is_symlink()]
+
+
+def _doubles(run: RunDirectory, keep: int | None = None) -> list[Path]:
+    """The weights of the newest `keep` checkpoints (None: of all) that are equal to those of the model, in files of
+    their own."""
+    model, found = run.model / WEIGHTS, checkpoints_in(run.checkpoints)
+    files = [path / WEIGHTS for path in (found if keep is None else found[max(len(found) - keep, 0) :])]
+    places = (run.checkpoints, run.model, model)
+    if not model.is_file() or any(place.is_symlink() for place in places):
+        return []
+    return [
+        file
+        for file in files
+        if file.is_file()
+        and not (file.is_symlink() or file.parent.is_symlink() or file.samefile(model))
+        and filecmp.cmp(file, model, shallow=False)
+    ]
+
+
+def _share(file: Path) -> None:
+    """Make the weights of a checkpoint a further name of the model's file, which has the same content. OSError on file
+    systems without such names."""
+    run = RunDirectory(file.parent.parent.parent)
+    staged = staged_path(file)
+    os.link(run.model / WEIGHTS, staged)
+    os.replace(staged, file)
+
+
+def _leftovers(folder: Path) -> list[Path]:
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    return [path for path in leftovers(folder) if not path.is_symlink()]
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The folders in `folder`, without links and what is hidden."""
+    found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    return [path for path in found if path.is_dir() and not path.is_symlink()]
