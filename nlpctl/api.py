@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from nlpctl.config.schema import SPLITS, Recipe
     from nlpctl.data.passthrough_columns import KeptRows, PassthroughColumns
+    from nlpctl.data.readers.row import BadRow
     from nlpctl.data.rows.task_rows import TaskRows
     from nlpctl.engines.trained import TrainedModel
     from nlpctl.tasks.base import Predictions
@@ -357,16 +358,18 @@ class Model:
     def _answers(self, values: Iterable[Any], keep: PassthroughColumns, truncated: bool) -> list[Answer]:
         """The answers to a complete list of rows. UserError lists the bad ones, before anything is computed."""
         from nlpctl.data.passthrough_columns import KeptRows
-        from nlpctl.data.readers.row import BadRow
+        from nlpctl.data.readers.row import BadRow, problems_of
         from nlpctl.data.rows.examples import SHOWN
 
         pairs = list(self._read_kept(values, keep))
         read = KeptRows(pairs)
         bad = [row for row in read if isinstance(row, BadRow)]
         if bad and not self._skips:
-            problems = [Problem(row.reason, row.where) for row in bad[:SHOWN]]
-            total = Problem(f"{len(bad)} of {len(read)} rows {'is' if len(bad) == 1 else 'are'} bad", hint=_SKIP)
-            raise UserError(problems=[*problems, total])
+            problems, hint = problems_of(bad), _remedy(bad)
+            if len(problems) == 1 < len(bad):  # a column of a DataFrame that has another name
+                raise UserError(problems[0].message, problems[0].where, hint)
+            total = Problem(f"{len(bad)} of {len(read)} rows {'is' if len(bad) == 1 else 'are'} bad", hint=hint)
+            raise UserError(problems=[*problems[:SHOWN], total])
         if len(read) > self._batch_size:
             return list(self._stream(pairs, truncated))
         found = self._pipeline.predictions(_good(read), self._batch_size)  # no reader thread
@@ -426,7 +429,7 @@ class Model:
         from nlpctl.inference.predict import row_answers
 
         end = next((place for place, row in enumerate(read) if isinstance(row, BadRow) and not self._skips), len(read))
-        error = None if end == len(read) else UserError(read[end].reason, read[end].where, _SKIP)
+        error = None if end == len(read) else UserError(read[end].reason, read[end].where, _remedy([read[end]]))
         found = row_answers(self._rows, self._trained.task, read[:end], predictions.first(end), truncated)
         return [with_kept(answer, kept) for answer, kept in zip(found, read.kept[:end], strict=True)], error
 
@@ -470,6 +473,15 @@ def _good(read: Sequence[Any]) -> list[Any]:
     from nlpctl.data.readers.row import BadRow
 
     return [row for row in read if not isinstance(row, BadRow)]
+
+
+def _remedy(bad: Iterable[BadRow]) -> str:
+    """What to do about these rows."""
+    from nlpctl.data.readers.row import MISSING
+
+    if all(row.kind.startswith(MISSING) for row in bad):
+        return 'rename it, or name what holds it: load(..., set={"data.columns.text": "NAME"})'
+    return _SKIP
 
 
 def _values(values: Any) -> Iterable[Any]:

@@ -149,8 +149,12 @@ def test_a_bad_row_is_named_by_its_place(model, run, texts):
     with pytest.raises(nlpctl.UserError, match=r"texts\[40\]: blank text"):
         found.extend(answers)
     assert [each["text"] for each in found] == texts[:40]
-    with pytest.raises(nlpctl.UserError, match="missing key 'text'"):
-        model.predict(pd.DataFrame({"txet": texts[:2]}))
+    with pytest.raises(nlpctl.UserError) as error:
+        model.predict(pd.DataFrame({"txet": texts[:30]}))
+    told = "texts[0]: missing key 'text': the keys are 'txet' (did you mean 'txet'?) (and 29 more rows like it)"
+    assert str(error.value).startswith(f"{told}\n  -> ") and len(error.value.problems) == 1
+    named = nlpctl.load(run.path, set={"data.columns.text": "txet"})  # as the hint says
+    assert len(named.predict(pd.DataFrame({"txet": texts[:3]}))) == 3
     skipping = nlpctl.load(run.path, set={"data.on_bad_row": "skip"})
     assert skipping.predict([texts[0], ""])[1] == {"error": "texts[1]: blank text"}
 

@@ -34,9 +34,9 @@ from nlpctl.serve.requests import (
     BodyReader,
     Refused,
     Rows,
+    busy,
     check_headers,
     failed,
-    full,
     refuse_framing,
     stopping,
     unusable,
@@ -56,7 +56,7 @@ _REFUSALS = {
     "415": "Not application/json in UTF-8",
     "422": "A row cannot be used",
     "500": "The service failed",
-    "503": "The queue is full; try again after Retry-After seconds",
+    "503": "No room now, the message tells why; try again after Retry-After seconds",
 }
 _ERROR = {
     "type": "object",
@@ -230,7 +230,7 @@ async def _body(request: Request, service: Service) -> bytes:
     if length.isdecimal() and int(length) > settings.max_body:
         raise _too_large(settings)
     if service.arriving >= settings.queue:  # limits memory: each takes up to max_body
-        raise full(1)
+        raise busy(f"{service.arriving:,} requests are being received, which is the limit ({option('queue')})", 1)
     service.arriving += 1
     try:
         return await asyncio.wait_for(_collect(request, settings), settings.body_seconds)

@@ -28,8 +28,9 @@ import numpy as np
 from nlpctl.errors import UserError
 from nlpctl.runtime.threads import ONE_STREAM, Streams
 from nlpctl.serve.metrics import SECONDS, Counter, Gauge, Histogram, Metric
-from nlpctl.serve.requests import Refused, failed, full, unusable
+from nlpctl.serve.requests import Refused, busy, failed, unusable
 from nlpctl.serve.settings import ServeSettings
+from nlpctl.spelling import option
 
 # --------------------------------------------------------------------------------------------------
 # What batches cost, learned from those computed so far, and how requests are divided so that they cost the least.
@@ -205,9 +206,16 @@ class Batcher:
         """Refused: the queue has no room for so many rows, or they would wait too long (503); a defect (500)."""
         if self._defect is not None:
             raise failed(self._defect)
-        wait = self._expected_wait()
-        if self._waiting_rows + rows > self._settings.queue or wait > self._settings.max_wait:
-            raise full(min(max(1, math.ceil(wait / 2)), _LONGEST_RETRY))
+        wait, waiting, settings = self._expected_wait(), self._waiting_rows, self._settings
+        reason = None
+        if waiting + rows > settings.queue:
+            most = f"{settings.queue:,} rows wait ({option('queue')})"
+            reason = f"{waiting:,} of at most {most}, no room for {rows:,} more"
+        elif wait > settings.max_wait:
+            most = f"{settings.max_wait:g} s ({option('max-wait')})"
+            reason = f"an answer would wait about {wait:.1f} s for those before it, and at most {most}"
+        if reason is not None:
+            raise busy(reason, min(max(1, math.ceil(wait / 2)), _LONGEST_RETRY))
 
     async def submit(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
         """The answers to `rows`, in order. Refused: no room, rows the task cannot use, a failing engine.

@@ -54,9 +54,9 @@ def refuse_framing(scope: Mapping[str, Any]) -> None:
         raise Refused(400, problem, headers={"Connection": "close"})
 
 
-def full(seconds: int) -> Refused:
-    """503: the queue has no room for the request; `seconds`: when to try again."""
-    problem = Problem("the service is busy: its queue is full", hint=f"try again after {seconds} s")
+def busy(reason: str, seconds: int) -> Refused:
+    """503: there is no room for the request now. `reason`: which limit it meets; `seconds`: when to try again."""
+    problem = Problem(f"the service is busy: {reason}", hint=f"try again after {seconds} s")
     return Refused(503, problem, headers={"Retry-After": str(seconds)})
 
 

@@ -195,7 +195,8 @@ def test_a_full_queue_is_told_and_health_answers_meanwhile(running):
             return refused, health, metrics, await first, await waiting, await up.get("/metrics")
 
     refused, health, metrics, first, waiting, later = asyncio.run(story())
-    assert refused.status == 503 and int(refused.headers["retry-after"]) >= 1 and "busy" in refused.body.decode()
+    assert refused.status == 503 and int(refused.headers["retry-after"]) >= 1
+    assert "busy: 2 of at most 2 rows wait" in refused.body.decode()
     assert health.status == 200 and health.json == {"status": "ok", "task": "test"}
     assert first.status == waiting.status == 200
     assert "nlpctl_queue_rows 2\n" in metrics.body.decode() and metrics.headers["content-type"].startswith("text/plain")
@@ -241,7 +242,7 @@ def test_a_body_that_does_not_arrive(running):
 
     late, many = asyncio.run(story())
     assert late.status == 408 and late.headers["connection"] == "close"
-    assert many.status == 503
+    assert many.status == 503 and "8 requests are being received" in many.body.decode()
 
 
 def test_two_requests_on_one_connection_also_after_a_refusal(running):

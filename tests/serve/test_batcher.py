@@ -77,6 +77,7 @@ def test_a_full_queue_refuses_at_once_and_opens_again():
         with pytest.raises(Refused) as refused:
             await batcher.submit([8, 9])  # 7 wait, 8 may
         assert refused.value.status == 503 and int(refused.value.headers["Retry-After"]) >= 1
+        assert "7 of at most 8 rows wait (--queue), no room for 2 more" in str(refused.value)
         last = asyncio.create_task(batcher.submit([8]))
         await asyncio.sleep(0)
         with pytest.raises(Refused):
@@ -101,6 +102,8 @@ def test_a_long_wait_is_refused_though_there_is_room():
         with pytest.raises(Refused) as refused:  # a second and a half
             await batcher.submit([4])
         assert refused.value.status == 503 and refused.value.headers == {"Retry-After": "1"}
+        told = str(refused.value)  # not that the queue is full, which has room for seven more
+        assert "wait about 1.5 s for those before it, and at most 1 s (--max-wait)" in told and "queue" not in told
         engine.go.release(10)
         await asyncio.gather(first, large)
         batcher._rate = 2.0

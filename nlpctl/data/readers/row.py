@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from nlpctl.names import did_you_mean, listed
+from nlpctl.errors import Problem
+from nlpctl.names import counted, did_you_mean, listed
 
 MISSING = "missing key"  # how the reason of a row without a key begins
 # Told as a flag, since not every command has a recipe to write it in.
@@ -65,6 +66,17 @@ class BadRow(NamedTuple):
     @property
     def where(self) -> str:
         return place(self.source, self.line)
+
+
+def problems_of(rows: Iterable[BadRow]) -> list[Problem]:
+    """A problem for each bad row; a key that several rows lack is one, at the first of them."""
+    alike: dict[tuple[str, str], list[BadRow]] = {}
+    for row in rows:
+        alike.setdefault((row.reason, "" if row.kind.startswith(MISSING) else row.where), []).append(row)
+    more = {key: f" (and {counted(len(found) - 1, 'more rows')} like it)" for key, found in alike.items()}
+    return [
+        Problem(found[0].reason + (more[key] if len(found) > 1 else ""), found[0].where) for key, found in alike.items()
+    ]
 
 
 class BlankLine(BadRow):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from nlpctl.data.readers.lines import FROM_GBK, NOT_UTF8
-from nlpctl.data.readers.row import MISSING, BadRow, BadWord, Row, RowSource
+from nlpctl.data.readers.row import MISSING, BadRow, BadWord, Row, RowSource, problems_of
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import Example, TaskRows
 from nlpctl.errors import Problem, UserError
@@ -90,15 +90,7 @@ class BadRowLog:
             hint += "; known labels are those of the trained model, of data.labels, or else of the training data"
         elif NOT_UTF8 in self.kinds:
             hint += FROM_GBK
-        # A key that several rows lack is one problem, at the first of them.
-        alike: dict[tuple[str, str], list[BadRow]] = {}
-        for row in self.first:
-            alike.setdefault((row.reason, "" if row.kind.startswith(MISSING) else row.where), []).append(row)
-        problems = []
-        for (reason, _), rows in alike.items():
-            more = f" (and {counted(len(rows) - 1, 'more rows')} like it)" if len(rows) > 1 else ""
-            problems.append(Problem(reason + more, rows[0].where))
-        raise UserError(problems=[*problems, Problem(total, hint=hint)])
+        raise UserError(problems=[*problems_of(self.first), Problem(total, hint=hint)])
 
 
 class ExampleList(list[Example]):
