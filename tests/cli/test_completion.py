@@ -46,7 +46,7 @@ def offered(nlpctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
 def test_commands(offered) -> None:
     assert offered("") == [command.name for command in COMMANDS]
     assert offered("comp") == ["compress", "completion"]
-    assert offered("runs", "") == ["ls", "show", "diff", "board", "send"]
+    assert offered("runs", "") == ["ls", "show", "diff", "board", "clean", "send"]
     assert offered("nothing", "") == []
 
 
