@@ -1,8 +1,14 @@
 """`nlpctl runs clean`: what finished work needs no more, with its size; deleted once that is asked for.
 
-What may go is listed in KINDS. Never the model, an export, best/, nor what tells of a run (manifest, recipe, scores,
-logs, pages). Nothing goes where a command works: a place is locked while it is looked at, and while it is cleaned.
-Links are not followed. What a training keeps at its end (`tidy`) is decided here, too.
+    checkpoints   of finished runs but the newest, to train further from; all of folds, trials, networks of compress
+    doubles       weights of a checkpoint that are those of the model: one file under both names
+    leftovers     what killed commands were writing
+    candidates    what compress chose best/ from: it would make them again
+    trials        models of a finished sweep's trials, but the best
+
+Never the model, an export, best/, nor what tells of a run (manifest, recipe, scores, logs, pages). Nothing goes where a
+command works: a place is locked while it is looked at, and while it is cleaned. Links are not followed. What a training
+keeps at its end (`tidy`) is decided here, too.
 """
 
 from __future__ import annotations
@@ -46,18 +52,12 @@ from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.run_directory import RunDirectory
 
 CHECKPOINT, DOUBLE, LEFTOVER, CANDIDATE, TRIAL = "checkpoints", "doubles", "leftovers", "candidates", "trials"
-KINDS = {
-    CHECKPOINT: "of finished runs, but the newest, which --continue needs; all of folds, trials, networks of compress",
-    DOUBLE: "weights of a checkpoint that are those of the model: one file under both names",
-    LEFTOVER: "what killed commands were writing",
-    CANDIDATE: "what compress chose best/ from: compress would make them again",
-    TRIAL: "models of a finished sweep's trials, but the best",
-}
+KINDS = (CHECKPOINT, DOUBLE, LEFTOVER, CANDIDATE, TRIAL)
 
 
 @dataclass(frozen=True)
 class Removable:
-    """What may go: its kind (KINDS), its path, and the bytes that are free without it."""
+    """What may go: its kind, one of KINDS, its path, and the bytes that are free without it."""
 
     kind: str
     path: Path
@@ -69,7 +69,7 @@ class Removable:
 
 @dataclass
 class Cleaning:
-    """What `find` is to look for: which kinds, and how many checkpoints a finished run keeps.
+    """What `find` is to look for: which of KINDS, and how many checkpoints a finished run keeps.
 
     `busy`: what `find` left out, since a command works there, or since it cannot be locked.
     """
