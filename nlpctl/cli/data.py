@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,8 +19,11 @@ from nlpctl.config.positions import display, located
 from nlpctl.config.schema import SPLITS
 from nlpctl.errors import UserError
 from nlpctl.names import counted
-from nlpctl.report.model import Table
+from nlpctl.report.model import Table, percent
 from nlpctl.report.text import show_table
+
+if TYPE_CHECKING:
+    from nlpctl.datatools.wrong_labels import Worth
 
 MEASURES = ("margin", "entropy")
 METHODS = ("synonym", "insert", "swap", "delete")
@@ -509,7 +513,7 @@ def audit(
         give(result.to_json())
         return
     rows = [[kind, count, f"{result.share(kind):.2%}"] for kind, count in result.counts.items()]
-    show_table(Table(["finding", "times", "share of the rows"], rows, f"{result.rows:,} rows"))
+    show_table(Table(["finding", "times", "share of the rows"], rows, f"{result.rows:,} rows; {result.trust}"))
     first = []
     for each in result.findings[:shown]:
         labels = [format_label(each.given), format_label(each.proposed)]
@@ -523,7 +527,26 @@ def audit(
         console.note("data apply cannot: they come from a data set, a function, an annotation tool, or data.map")
         return
     console.note(f"tick them: {display(result.folder / PAGE)}")
-    console.note(f"or the surest: nlpctl data apply {display(result.folder / FINDINGS)} --first N -o FOLDER")
+    if result.worth:
+        console.note(_about_first(result.worth, display(result.folder / FINDINGS)))
+
+
+def _about_first(worth: Sequence[Worth], findings: str) -> str:
+    """Whether the first of the findings may be applied without a look at each, and how many."""
+    from nlpctl.datatools.wrong_labels import MISTAKEN, RIGHT
+
+    paying = [each for each in worth if each.pays]
+    chosen = paying[-1] if paying else worth[0]
+    most = percent(chosen.most)
+    if chosen.most > MISTAKEN:
+        why = f"even where the models are surest they contradict {most} of the labels"
+        return f"--first does not pay: {why}; look at each"
+    if not paying:
+        why = f"of the first {chosen.first:,} {RIGHT:.0%} would be right only if {percent(chosen.needed)} of all labels"
+        return f"--first does not pay: {why} were wrong, and at most {most} are; look at each"
+    needed = f"{RIGHT:.0%} of them are right if {percent(chosen.needed)} of all labels are wrong (at most {most} are)"
+    command = f"nlpctl data apply {findings} --first {chosen.first} -o FOLDER"
+    return f"or, once some at the top have proved right, the first {chosen.first:,}: {command}; {needed}"
 
 
 @app.command("apply", context_settings=SETTINGS)

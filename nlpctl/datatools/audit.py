@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,26 @@ from nlpctl.datatools.corrections import (
     Target,
     write_findings,
 )
-from nlpctl.datatools.wrong_labels import find_outliers, wrong_classes, wrong_label_sets, wrong_tags
+from nlpctl.datatools.wrong_labels import (
+    Worth,
+    find_outliers,
+    worth_of_first,
+    wrong_classes,
+    wrong_label_sets,
+    wrong_tags,
+)
 from nlpctl.errors import UserError
-from nlpctl.experiments.held_out import PREDICTIONS, PROBABILITIES, HeldOutProbabilities, read_lines, read_probabilities
+from nlpctl.experiments.held_out import (
+    HELD,
+    PREDICTIONS,
+    PROBABILITIES,
+    SCORES,
+    HeldOutProbabilities,
+    read_lines,
+    read_probabilities,
+)
 from nlpctl.experiments.series import SeriesFile, TrainingRows, read_rows, read_series
-from nlpctl.files import write_text_atomic, writing
+from nlpctl.files import read_json, write_text_atomic, writing
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_below_file, refuse_output
 from nlpctl.report.html import Html, element
@@ -62,11 +78,19 @@ _ELSEWHERE = "name another folder: @[output]"
 
 @dataclass(frozen=True)
 class Audit:
-    """`rows`: how many were audited; `findings`: the surest first within each kind."""
+    """`rows`: how many were audited; `findings`: the surest first within each kind.
+
+    `scores`: `metric` of each run on the rows that it did not see, by the labels as they are. `worth`: whether the
+    first wrong labels may be taken without a look; empty if it cannot be told, as of several labels a row, of tags, and
+    of few rows.
+    """
 
     folder: Path
     rows: int
     findings: list[Finding]
+    metric: str
+    scores: dict[str, float]
+    worth: list[Worth]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -87,9 +111,18 @@ class Audit:
         )
         return [(*pair, count) for pair, count in pairs.most_common()]
 
+    @property
+    def trust(self) -> str:
+        """How well the models answer rows that they did not see, as a sentence."""
+        values = self.scores.values()
+        spread = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
+        return f"the models score {self.metric} {fmean(values):.3f}{spread} on rows that they did not see"
+
     def to_json(self) -> dict[str, Any]:
         files = {"findings": self.folder / FINDINGS, "page": self.folder / PAGE}
-        return {"folder": self.folder, "rows": self.rows, "found": self.counts, **files}
+        worth = [{**each._asdict(), "pays": each.pays} for each in self.worth]
+        trust = {"metric": self.metric, "scores": self.scores, "worth": worth}
+        return {"folder": self.folder, "rows": self.rows, "found": self.counts, **trust, **files}
 
 
 def format_label(label: Any) -> str:
@@ -124,15 +157,17 @@ def audit(
     if labels != rows.labels.names or len(shares.ends) != len(rows) or not _fit(lines, rows, shares):
         hint = "train the folds again with @[overwrite=true]"
         raise UserError("the predictions are not those of the training rows", str(folder / PREDICTIONS), hint)
+    metric = task_info(recipe.task).metrics[0]
+    scores = {name: _score(folder / HELD / name / SCORES, metric) for name in began.runs}
     console.note(f"looking for wrong labels in {counted(len(rows), 'rows')}")
     auditor = _Auditor(recipe, rows, shares, lines)
-    findings = auditor.findings()
+    findings, worth = auditor.findings()
     with writing(target, _ELSEWHERE):
         write_findings(target / FINDINGS, findings)
-        result = Audit(target, len(rows), findings)
+        result = Audit(target, len(rows), findings, metric, scores, worth)
         write_text_atomic(target / PAGE, audit_page(result, str(folder)))
     if result.share(WRONG) > DOUBTFUL:
-        console.warn("so many rows are called wrong that the models are in doubt, not the labels: see their scores")
+        console.warn(f"so many rows are called wrong that the models are in doubt, not the labels: {result.trust}")
     return result
 
 
@@ -150,6 +185,13 @@ def _folds(folder: Path, given: Sequence[Override]) -> tuple[Recipe, SeriesFile]
         known = ", ".join(task.name for task in known_tasks() if task.labelled)
         raise UserError(f"rows of {recipe.task} have no labels to audit", str(folder), f"it is for {known}")
     return recipe, began
+
+
+def _score(file: Path, metric: str) -> float:
+    value = read_json(file).get(metric)
+    if not isinstance(value, int | float):
+        raise UserError(f"is damaged: it has no {metric}", str(file), "train the folds again with @[overwrite=true]")
+    return float(value)
 
 
 def _fit(lines: Sequence[Any], rows: TrainingRows, shares: HeldOutProbabilities) -> bool:
@@ -177,10 +219,13 @@ class _Auditor:
         self._examples = rows.examples(range(len(rows)))
         self._targets = list(_targets(rows, task_class(recipe.task).independent))
 
-    def findings(self) -> list[Finding]:
-        """Wrong labels, then contradictions, then outliers."""
+    def findings(self) -> tuple[list[Finding], list[Worth]]:
+        """Wrong labels, then contradictions, then outliers; and what the first wrong labels are worth."""
         tags = task_info(self._recipe.task).tags
         pairs = list(self._wrong_tags() if tags else self._wrong_labels())
+        worth = []
+        if not tags and not task_class(self._recipe.task).independent:
+            worth = worth_of_first(self._gold(), np.concatenate(self._shares), [row for row, _ in pairs])
         wrong = [finding for _, finding in pairs]
         # Of a sentence those at its first word. Lines alone do not tell: a json document may stand on one.
         by_row = {(row, finding.where): i for i, (row, finding) in enumerate(pairs)}
@@ -191,7 +236,11 @@ class _Auditor:
                 wrong[i] = replace(wrong[i], other=finding.other, other_label=finding.other_label)
             else:
                 conflicts.append(finding)
-        return [*wrong, *conflicts, *self._outliers()]
+        return [*wrong, *conflicts, *self._outliers()], worth
+
+    def _gold(self) -> np.ndarray:
+        """The label of each row, int [rows], where rows have one."""
+        return np.array([example.label for example in self._examples])
 
     # -- wrong labels ----------------------------------------------------------------------------------
 
@@ -205,7 +254,7 @@ class _Auditor:
                 gold[row, list(example.labels)] = True
             suspects = wrong_label_sets(gold, shares)
         else:
-            suspects = wrong_classes(np.array([example.label for example in self._examples]), shares)
+            suspects = wrong_classes(self._gold(), shares)
         for each in suspects:
             given = self._given(each.row)
             if several:
@@ -410,6 +459,7 @@ def audit_page(audit: Audit, name: str) -> str:
         "rows": audit.rows,
         "probably wrong labels": sum(finding.kind == WRONG for finding in findings),
         "share of the rows": percent(audit.share(WRONG)),
+        f"{audit.metric} of the folds": fmean(audit.scores.values()),
     }
     summary: list[Part] = [KeyFigures(numbers)]
     if audit.changes:

@@ -144,6 +144,50 @@ def _place(span: Span) -> tuple[int, int]:
     return span.start, span.end
 
 
+# -- whether findings are worth taking without a look -----------------------------------------------------------------
+
+RIGHT = 0.8  # share of right findings from which they are
+MISTAKEN = 0.15  # share of contradicted labels: of models with more in the surest rows nothing can be told
+BANDS, LEAST_IN_BAND = 10, 50  # of rows of which the models are alike sure
+_SHARES = np.linspace(0.001, 1, 1000)  # of all labels
+
+
+class Worth(NamedTuple):
+    """Whether the `first` so many findings may be taken without a look: RIGHT of them are right if `needed`, a share of
+    all labels, are wrong. `most`: more cannot be wrong."""
+
+    first: int
+    needed: float
+    most: float
+
+    @property
+    def pays(self) -> bool:
+        """Whether enough labels may be wrong, by models that have learned the task."""
+        return self.needed <= self.most <= MISTAKEN
+
+
+def worth_of_first(gold: np.ndarray, shares: np.ndarray, rows: Sequence[int]) -> list[Worth]:
+    """Of a tenth, a third, and all of the findings `rows`, the surest first; int [rows], float [rows, labels]. Empty if
+    there are too few rows to tell.
+
+    Supposes that labels are wrong as often in easy rows as in hard ones. Of the labels that models contradict in a band
+    of rows, as sure of each, so many are wrong, and the rest are mistakes of the models. In the surest band these are
+    the fewest, so no more labels are wrong than they contradict there.
+    """
+    if len(gold) < BANDS * LEAST_IN_BAND:
+        return []
+    contradicted, band = np.zeros(BANDS), np.empty(len(gold), np.int64)
+    for i, chosen in enumerate(np.array_split(np.argsort(-shares.max(1), kind="stable"), BANDS)):
+        contradicted[i], band[chosen] = (shares[chosen].argmax(1) != gold[chosen]).mean(), i
+    worth = []
+    for count in sorted({len(rows) // 10, len(rows) // 3, len(rows)} - {0}):
+        of_bands = contradicted[band[np.asarray(rows[:count])]]  # above 0, as each finding contradicts a label
+        right = np.minimum(1, _SHARES[:, None] / of_bands).mean(1)  # of the findings, for each share of wrong labels
+        needed = float(_SHARES[np.argmax(right >= RIGHT)])
+        worth.append(Worth(count, round(needed, 3), float(contradicted[0])))
+    return worth
+
+
 # -- texts that are like no others ------------------------------------------------------------------------------------
 #
 # Far from their nearest neighbours, by the character n-grams that they share.

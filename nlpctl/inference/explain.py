@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,8 @@ def _lines(row: Explained) -> Iterator[Html]:
 
 
 EXCERPT = 40  # characters of a text in a warning
+PATIENCE = 30.0  # seconds of explaining from which the time is told
+FASTER = 2.0  # times as fast as the method that was chosen: another one is then named
 
 
 def explain(
@@ -96,8 +99,7 @@ def explain(
         hint = f"explain supports {', '.join(task.name for task in known_tasks() if task.explainable)}"
         raise UserError(message, where=recipe.where("task"), hint=hint)
     model_source = find_trained_model(recipe)
-    if source.rereadable:
-        source.check()
+    rows = source.check() if source.rereadable else None
     setup = set_up_process(recipe)
     from nlpctl.engines.trained import open_network
 
@@ -106,7 +108,7 @@ def explain(
     if label is not None and label not in names:
         hint = f"one of {', '.join(names[:20])}"
         raise UserError(f"there is no label {label!r}{did_you_mean(label, names)}", where="@[label]", hint=hint)
-    return _explanations(recipe, model, source, method, label, baseline)
+    return _explanations(recipe, model, source, method, label, baseline, Pace(method, rows))
 
 
 def _explanations(
@@ -116,6 +118,7 @@ def _explanations(
     method: Method,
     label: str | None,
     baseline: Baseline | None,
+    pace: Pace,
 ) -> Iterator[Explained]:
     from nlpctl.data.batches.collate import failures_as_errors
     from nlpctl.data.text.piece_spans import unknown_texts
@@ -145,15 +148,54 @@ def _explanations(
             # Of several labels the most likely is explained.
             name = label or answer.get("label") or max(shares, key=lambda each: shares[each])
             number = task.labels.names.index(name)
+            pace.begin()
             explanation = explainer.explain(batch, partial(task.log_odds, label=number))
             if not explanation.complete:
                 console.warn(_incomplete(row, source.task_rows.input_columns(example), explanation))
             ids = batch["input_ids"][0]
             unknown = unknown_texts(ids.tolist(), source.task_rows.passages(example).values(), model.encoder)
             tokens = tokens_of(ids, explanation.contributions, tokenizer, explainer.special, unknown)
+            pace.end(explanation, len(tokens))
             given = source.task_rows.input_columns(example)
             yield Explained(given, answer, name, shares[name], method, tuple(tokens), explanation)
     warn_of_truncated(recipe, truncated, read)
+
+
+class Pace:
+    """How long a text takes to explain: told once, where all of them take long, with the method that would be faster.
+
+    `rows`: how many there are; None if nobody knows. `clock`: in seconds.
+    """
+
+    def __init__(self, method: Method, rows: int | None, clock: Callable[[], float] = time.perf_counter):
+        self._method, self._rows, self._clock = method, rows, clock
+        self._started = 0.0
+        self._texts, self._seconds, self._passes, self._others, self._told = -1, 0.0, 0, 0, False
+
+    def begin(self) -> None:
+        """A text is to be explained."""
+        self._started = self._clock()
+
+    def end(self, explanation: Explanation, tokens: int) -> None:
+        """A text of so many tokens is explained. The first, for which much is prepared, does not count."""
+        from nlpctl.inference.attribution import GRADIENT, STEPS
+
+        self._texts += 1
+        if self._told or not self._texts:
+            return
+        self._seconds += self._clock() - self._started
+        self._passes += explanation.passes
+        self._others += GRADIENT * STEPS if self._method == "occlusion" else tokens
+        each = self._seconds / self._texts
+        total = self._seconds if self._rows is None else each * self._rows
+        if total < PATIENCE:
+            return
+        self._told = True
+        all_of_them = "" if self._rows is None else f", the {self._rows:,} of them {console.duration(total)}"
+        other = "integrated_gradients" if self._method == "occlusion" else "occlusion"
+        faster = self._passes / max(self._others, 1)
+        offer = f"; @[method={other}] is about {faster:.0f} times as fast" if faster >= FASTER else ""
+        console.note(f"a text takes {each:.1f} s{all_of_them}{offer}")
 
 
 def _incomplete(row: int, given: dict[str, Any], explanation: Explanation) -> str:

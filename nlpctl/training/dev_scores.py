@@ -1,4 +1,8 @@
-"""Scores of the dev data while training: the task's and the user's own, shared between the processes of a run."""
+"""Scores of the dev data while training: the task's and the user's own, shared between the processes of a run.
+
+On a CPU they are computed as the training computes, with training.bf16 in bfloat16 (training/fast_cpu.py); the final
+scores in 32 bits by Paddle's own functions (training/final_scores.py).
+"""
 
 from __future__ import annotations
 

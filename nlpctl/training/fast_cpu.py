@@ -8,8 +8,9 @@ Half of a step of a small encoder is not matrix multiplication, and most of that
 LayerNorm, the bias of a linear layer and their gradients; dropout's numbers are NumPy's, drawn four at a time.
 
 The functions are replaced while a network is trained (upstream/slow_functions.py), so the network itself, what is saved
-of it, and what answers with it do not change. A function falls back to Paddle's own where it was not made for the case
-(another type, mixed precision, static graphs, no gradient wanted), and all are Paddle's where it comes without oneDNN.
+of it, and what answers with it do not change. They also compute where no gradient is wanted, so the scores on dev
+meanwhile come from the arithmetic that is trained, at its speed. A function falls back to Paddle's own where it was not
+made for the case (another type, mixed precision, static graphs), and all are Paddle's where it comes without oneDNN.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ _STEPS = {name: getattr(MultiHeadAttention, name) for name in ("_prepare_qkv", "
 
 @contextlib.contextmanager
 def fast_cpu(recipe: Recipe, device: str, network: paddle.nn.Layer) -> Iterator[None]:
-    """Around a training of `network`: on a CPU, unless training.fast_cpu is off, the faster functions are in place."""
+    """Around a training of `network`, with its scores on dev: on a CPU, unless training.fast_cpu is off, the faster
+    functions are in place."""
     if not recipe.training.fast_cpu or device != "cpu":
         yield
         return
@@ -107,8 +109,8 @@ def linear(
 def linear_in_bfloat16(network: paddle.nn.Layer) -> Callable[..., paddle.Tensor]:
     """`F.linear`, of which the products, also those of the gradients, have factors of bfloat16 and sums of 32 bits.
 
-    While `network` trains, its weights do so also where no gradient is wanted: the first forward pass of a recomputed
-    layer must give what the second gives.
+    The weights of `network` do so also where no gradient is wanted: for scores on dev, and since the first forward pass
+    of a recomputed layer must give what the second gives. Those of other networks, such as a teacher, then do not.
     """
     trained = {id(parameter) for parameter in network.parameters()}  # names are those of other networks, too
 
@@ -116,9 +118,10 @@ def linear_in_bfloat16(network: paddle.nn.Layer) -> Callable[..., paddle.Tensor]
         x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor | None = None, name: str | None = None
     ) -> paddle.Tensor:
         given = [x, weight, *([] if bias is None else [bias])]
-        first_pass = network.training and not paddle.is_grad_enabled() and id(weight) in trained
-        covered = _covered(*given) or (first_pass and _plain_float32(*given) and not _checks_finite())
-        if not covered or not _of_a_layer(weight, bias):
+        trains = paddle.is_grad_enabled() and not all(each.stop_gradient for each in given)
+        if not trains and id(weight) not in trained:
+            return linear(x, weight, bias, name)
+        if not _of_a_layer(weight, bias) or not _covered(*given):
             return _linear(x, weight, bias, name)
         return _Linear.apply(x, weight, bias, True)
 
@@ -163,8 +166,7 @@ def dropout(
 ) -> paddle.Tensor:
     """`F.dropout`, with its numbers from a fast generator that is seeded by one number of Paddle's.
 
-    So a mask is, as in Paddle, a function of Paddle's seed and of the draws since. Unlike the other functions it also
-    applies where no gradient is wanted: a recomputed forward pass must draw the same mask.
+    So a mask is, as in Paddle, a function of Paddle's seed and of the draws since.
     """
     plain = training and axis is None and mode == "upscale_in_train" and isinstance(p, (int, float)) and 0 < p < 1
     if not plain or not _plain_float32(x):
@@ -236,9 +238,8 @@ def _shapes_agree(layer: Any, query: Any, key: Any, value: Any, mask: paddle.Ten
 
 
 def _covered(*tensors: paddle.Tensor) -> bool:
-    """Whether the faster functions were made for these: of the kind, one of them trains, nobody looks at operators."""
-    trains = paddle.is_grad_enabled() and not all(tensor.stop_gradient for tensor in tensors)
-    return trains and _plain_float32(*tensors) and not _checks_finite()
+    """Whether the faster functions were made for these: of the kind, and nobody looks at operators."""
+    return _plain_float32(*tensors) and not _checks_finite()
 
 
 def _plain_float32(*tensors: paddle.Tensor) -> bool:

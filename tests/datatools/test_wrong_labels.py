@@ -7,8 +7,16 @@ import random
 import numpy as np
 import pytest
 
+from nlpctl.cli.data import _about_first
 from nlpctl.data.rows.tag_scheme import detect_scheme
-from nlpctl.datatools.wrong_labels import find_outliers, wrong_classes, wrong_label_sets, wrong_tags
+from nlpctl.datatools.wrong_labels import (
+    Worth,
+    find_outliers,
+    worth_of_first,
+    wrong_classes,
+    wrong_label_sets,
+    wrong_tags,
+)
 
 pytest.importorskip("cleanlab")
 
@@ -31,6 +39,45 @@ def test_classes():
     assert {each.row for each in found} == {5, 50, 151}
     assert all(each.label == right[each.row] and each.given < 0.1 < 0.8 < each.proposed for each in found)
     assert wrong_classes(np.zeros(20, np.int64), shares_of(np.zeros(20, np.int64))) == []
+
+
+def findings_of(noise, rows=4000):
+    """Labels of which `noise` are wrong, what a model that is as often right as it says thinks of them, the rows in
+    which it contradicts them, the surest first, and which labels are wrong."""
+    random = np.random.default_rng(3)
+    sure = 1 - 0.4 * random.random(rows) ** 3
+    right = random.integers(0, 2, rows)
+    best = np.where(random.random(rows) < sure, right, 1 - right)
+    shares = np.where(np.arange(2) == best[:, None], sure[:, None], 1 - sure[:, None])
+    wrong = random.random(rows) < noise
+    gold = np.where(wrong, 1 - right, right)
+    found = np.flatnonzero(best != gold)
+    return gold, shares, found[np.argsort(-sure[found])], wrong
+
+
+def test_what_the_first_findings_are_worth():
+    gold, shares, found, wrong = findings_of(0.1)
+    tenth, third, whole = worth_of_first(gold, shares, found)
+    assert [each.first for each in (tenth, third, whole)] == [len(found) // 10, len(found) // 3, len(found)]
+    assert tenth.pays and not whole.pays and 0.1 < tenth.most == whole.most < 0.15
+    for each in (tenth, third, whole):  # 0.8 of them are right where as many labels are wrong as it says
+        assert (wrong[found[: each.first]].mean() > 0.8) == (each.needed < 0.1)
+    gold, shares, found, _ = findings_of(0.0)
+    assert not any(each.pays for each in worth_of_first(gold, shares, found))
+    assert worth_of_first(gold[:499], shares[:499], [3, 4]) == []  # too few rows to tell
+    assert worth_of_first(gold, shares, []) == []
+
+
+@pytest.mark.parametrize(
+    ("needed", "most", "told"),
+    [
+        (0.02, 0.05, "the first 9: nlpctl data apply F --first 9 -o FOLDER; 80% of them are right if 2.0 % of all"),
+        (0.05, 0.02, "does not pay: of the first 9 80% would be right only if 5.0 % of all labels were wrong, and"),
+        (0.15, 0.2, "does not pay: even where the models are surest they contradict 20.0 % of the labels"),
+    ],
+)
+def test_first_is_advised_only_where_it_pays(needed, most, told):
+    assert told in _about_first([Worth(9, needed, most), Worth(90, 0.5, most)], "F")
 
 
 def test_label_sets():

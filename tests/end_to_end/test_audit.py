@@ -41,6 +41,13 @@ def test_wrong_labels_are_found(work, audited):
     assert [each["given_probability"] for each in wrong] == sorted(each["given_probability"] for each in wrong)
 
 
+def test_how_good_the_folds_are_is_told(work, audited):
+    scores = {name: json.loads((work / f"folds/held/{name}/scores.json").read_text()) for name in audited["scores"]}
+    assert len(scores) > 1 and audited["metric"] == "accuracy" and audited["worth"] == []  # few rows
+    assert audited["scores"] == {name: each["accuracy"] for name, each in scores.items()}
+    assert "accuracy of the folds" in (work / audited["page"]).read_text()
+
+
 def test_contradictions_are_found(work, audited):
     pairs = [each for each in findings(work, audited) if "other" in each]
     last = len((work / "noisy.tsv").read_text().splitlines())

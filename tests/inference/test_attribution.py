@@ -14,8 +14,9 @@ from paddlenlp import transformers
 from nlpctl.data.text.units import UnitSettings, UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.inference.attribution import TOLERANCE, Explainer, Explanation
-from nlpctl.inference.explain import _incomplete
+from nlpctl.inference.explain import Pace, _incomplete
 from nlpctl.models.networks import bag_of_embeddings, bilstm, textcnn
+from nlpctl.spelling import FLAGS, VARIABLE
 from nlpctl.tasks.base import as_tuple
 
 SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
@@ -176,3 +177,25 @@ def test_what_does_not_add_up_is_told_with_its_row_and_a_remedy():
     assert told.startswith("row 3 (the food was cold the food was cold t...): the contributions add up to 1.883 in")
     assert "in place of 1.583" in told
     assert "1024 steps" in told and "--method occlusion" in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "rows", "seconds", "told"),
+    [
+        ("integrated_gradients", 30, 2.0, 'takes 2.0 s, the 30 of them 1m00s; --method occlusion is about 5 times'),
+        ("integrated_gradients", 10, 2.0, ""),  # done soon
+        ("integrated_gradients", None, 20.0, 'a text takes 20.0 s; --method occlusion is about 5 times as fast'),
+        ("occlusion", 100, 1.0, "a text takes 1.0 s, the 100 of them 1m40s\n"),  # nothing is faster for short texts
+    ],
+)
+def test_how_long_texts_take_is_told_once(method, rows, seconds, told, capsys, monkeypatch):
+    monkeypatch.setenv(VARIABLE, FLAGS)
+    now = [0.0]
+    pace = Pace(method, rows, lambda: now[0])
+    none = np.zeros(15)
+    explanation = Explanation(none, 0.0, None, 15) if method == "occlusion" else Explanation(none, 0.0, 0.0, 32)
+    for taken in (9.0, *[seconds] * 4):  # the first does not count
+        pace.begin()
+        now[0] += taken
+        pace.end(explanation, 14)
+    assert told in (found := capsys.readouterr().err) and found.count("a text takes") == bool(told)
