@@ -39,7 +39,7 @@ def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: boo
         return values
     if purpose == "embed" or (purpose == "observe" and _kind(config) is None):
         return {"task": _vector_task().name, **values}
-    task = _task(config, file)
+    task = _task(config, file, purpose)
     if task.pairs:
         data["columns"] = {"text_pair": "text_pair"}
     if task.reads("data.doc_stride"):
@@ -84,14 +84,21 @@ def _vector_task() -> TaskInfo:
     return next(task for task in known_tasks() if task.vectors)
 
 
-def _class_name(config: Mapping[str, Any]) -> str:
-    """The class that the config names; "" where it names none."""
-    return next((str(name) for name in config.get("architectures") or () if name), "")
+def written_classes(config: Mapping[str, Any]) -> list[str]:
+    """The classes that a config names, as BertForTokenClassification; what is no name is left out."""
+    named = config.get("architectures")
+    names = [*(named if isinstance(named, list) else ()), config.get("init_class")]
+    return [name for name in names if isinstance(name, str) and name]
+
+
+def written_class(config: Mapping[str, Any]) -> str:
+    """The first of `written_classes`; "" where there is none."""
+    return next(iter(written_classes(config)), "")
 
 
 def _kind(config: Mapping[str, Any]) -> str | None:
     """The end of the class name of a network with a head, such as SequenceClassification."""
-    match = _TASK_OF_CLASS.search(_class_name(config))
+    match = _TASK_OF_CLASS.search(written_class(config))
     return None if match is None else match[1]
 
 
@@ -102,8 +109,10 @@ def _no_head_hint() -> str:
     )
 
 
-def _task(config: Mapping[str, Any], file: Path) -> TaskInfo:
-    name, kind = _class_name(config), _kind(config)
+def _task(config: Mapping[str, Any], file: Path, purpose: Purpose) -> TaskInfo:
+    name, kind = written_class(config), _kind(config)
+    if kind == "MaskedLM" and purpose != "train":  # any task may be trained from it
+        return next(task for task in known_tasks() if task.pipeline == "fill-mask")
     known = [task for task in known_tasks() if kind is not None and task.network_class == kind]
     problem = config.get("problem_type")
     pair = kind == "SequenceClassification" and problem in (None, "single_label_classification")
@@ -134,11 +143,9 @@ def _has_one_logit(config: Mapping[str, Any]) -> bool:
 
 def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
     """The config as PaddleNLP writes it today. Before 2.5 it nested that of the encoder under init_args."""
-    inner = [each for each in config.get("init_args") or () if isinstance(each, dict)]
-    flat = {name: value for each in inner for name, value in each.items()} | dict(config)
-    if "init_class" in config and not config.get("architectures"):
-        flat["architectures"] = [config["init_class"]]
-    return flat
+    nested = config.get("init_args")
+    inner = [each for each in (nested if isinstance(nested, list | tuple) else ()) if isinstance(each, dict)]
+    return {name: value for each in inner for name, value in each.items()} | dict(config)
 
 
 def _length(config: Mapping[str, Any], folder: Path) -> int:
@@ -147,7 +154,7 @@ def _length(config: Mapping[str, Any], folder: Path) -> int:
     A folder of sentence-transformers has a length of its own, which is cut at the network's positions only.
     """
     rows = config.get("max_position_embeddings")
-    names = " ".join(map(str, config.get("architectures") or ()))
+    names = " ".join(written_classes(config))
     # These count positions from the id of padding + 1, so that the first rows of the table stand for no token. That id
     # is 1 for most of them, also where their config.json says 0.
     if type(rows) is int and any(name in names for name in ("Roberta", "RoBERTa", "Camembert", "MPNet")):

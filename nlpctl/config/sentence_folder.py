@@ -225,7 +225,7 @@ def _dense(folder: Path, width: int | None) -> Dense:
         raise UserError(message, str(file), _COPY)
     by_class = {name: ours for ours, name in ACTIVATIONS.items()}
     activation = config.get("activation_function", ACTIVATIONS["tanh"])
-    if activation not in by_class:
+    if not isinstance(activation, str) or activation not in by_class:
         message = f"activation_function: {json.dumps(activation)[:80]} is none of {', '.join(by_class)}"
         raise UserError(message, str(file), _OTHER)
     if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
@@ -251,7 +251,7 @@ def _prompts(settings: Mapping[str, Any], file: Path) -> tuple[dict[str, str], s
     prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
         raise UserError("prompts: must hold names with a text each", str(file), _COPY)
-    if default is not None and default not in prompts:
+    if default is not None and not (isinstance(default, str) and default in prompts):
         message = f"default_prompt_name: there is no prompt {json.dumps(default)[:40]}"
         raise UserError(message, str(file), f"one of {', '.join(prompts) or '(none)'}, or null")
     if not any(prompts.values()):

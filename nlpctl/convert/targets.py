@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.hub_names import PYTHON_PREFIX
+from nlpctl.config.saved_model import written_class
 from nlpctl.config.schema import Recipe
 from nlpctl.data.readers.lines import read_lines
 from nlpctl.errors import UserError
@@ -128,7 +129,7 @@ def head_of_class(name: str, family: Family, where: str) -> Head:
 def _of_config(to: str, values: Mapping[str, Any], class_name: str | None, tokenizer: Any | None = None) -> Target:
     where = f"@[to] {to}"
     family = family_of_config(values, where)
-    written = class_name or (values.get("architectures") or [values.get("init_class")])[0]
+    written = class_name or written_class(values)
     head = head_of_class(written or f"{family.name}Model", family, "@[class]" if class_name else where)
     labels = (config_labels(values) or numbered(2)) if head.labelled else ()
     return Target(to, family, head, values, labels, are_names(labels), tokenizer)

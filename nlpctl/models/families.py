@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from nlpctl.config.saved_model import written_classes
 from nlpctl.errors import UserError
 from nlpctl.models.user_network import user_class
 from nlpctl.names import nearest
@@ -119,8 +120,8 @@ def family_of_config(config: Mapping[str, Any], where: str) -> Family:
     """The family that a config.json asks for: by model_type, in old folders by the class it names."""
     if isinstance(config.get("model_type"), str):
         return family_by_type(config["model_type"], where)
-    for class_name in (*(config.get("architectures") or ()), config.get("init_class")):
-        matches = [name for name in _names() if isinstance(class_name, str) and class_name.startswith(name)]
+    for class_name in written_classes(config):
+        matches = [name for name in _names() if class_name.startswith(name)]
         if matches:  # ErnieModel is Ernie + Model, although ErnieM is longer
             whole = [name for name in matches if class_name.removeprefix(name).startswith(("Model", "For"))]
             return _family(max(whole or matches, key=len))

@@ -6,11 +6,13 @@ recipe fit names by name, in any order, and a count by position. Imports neither
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.saved_model import written_class, written_classes
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.rows.labels import LabelSet, given_labels
@@ -20,21 +22,24 @@ from nlpctl.models.source import read_config
 from nlpctl.names import listed
 
 NAME_THEM = "name them in the order of the outputs: @[data.labels=neg,pos], or data.labels in a recipe"
+_MOST_LABELS = 1_000_000
 _LABELLED = ("SequenceClassification", "TokenClassification")  # classes with an output per label, 2 by default
 
 
 def config_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The labels that a config names (id2label), or LABEL_0 ... by its count; None where it has neither.
 
-    UserError: id2label has no numbers as keys, or a name twice.
+    UserError: id2label has no numbers as keys, or a name twice; the count is none.
     """
     names = config.get("id2label")
     if isinstance(names, dict) and names:
         return _in_order(names)
     count = config.get("num_labels") or config.get("num_classes")
-    written = [*(config.get("architectures") or ()), config.get("init_class")]
-    if count is None and not any(str(name).endswith(_LABELLED) for name in written):
+    if count is None and not any(name.endswith(_LABELLED) for name in written_classes(config)):
         return None
+    if count is not None and not (type(count) is int and 0 < count <= _MOST_LABELS):
+        message = f"num_labels is {str(count)[:40]!r}, which is no number of labels"
+        raise UserError(message, "config.json", "copy config.json again from where the model came from")
     return numbered(count or 2)
 
 
@@ -60,11 +65,6 @@ def check_given_labels(recipe: Recipe, folder: Path) -> None:
     labels = config_labels(config)
     if labels and task_info(recipe.task).labelled and written_class(config).endswith(_LABELLED):
         wanted_labels(recipe, labels, str(folder))
-
-
-def written_class(config: Mapping[str, Any]) -> str:
-    """The class that the config names, such as BertForTokenClassification; "" where it names none."""
-    return str((config.get("architectures") or [config.get("init_class")])[0] or "")
 
 
 def wanted_labels(recipe: Recipe, own: tuple[str, ...], folder: str) -> tuple[str, ...]:
@@ -117,7 +117,7 @@ def _in_order(names: Mapping[str, Any]) -> tuple[str, ...]:
         labels = tuple(str(names[key]) for key in sorted(names, key=int))
     except ValueError:
         raise UserError("the keys are not numbers", "id2label in config.json", "write the id of each label") from None
-    twice = sorted({label for label in labels if labels.count(label) > 1})
+    twice = [label for label, count in Counter(labels).items() if count > 1]
     if twice:
-        raise UserError(f"{twice[0]!r} is there twice", "id2label in config.json", "give each label its own name")
+        raise UserError(f"{min(twice)!r} is there twice", "id2label in config.json", "give each label its own name")
     return labels

@@ -400,8 +400,8 @@ def to_paddle(
         if bare in _BUFFERS:
             continue
         entry = _find(bare, table)
-        if entry is None:
-            converted[prefix + bare] = array
+        if entry is None or (entry.more and (array.ndim == 0 or len(array) % (1 + len(entry.more)))):
+            converted[prefix + bare] = array  # which no parameter is called
         elif not (entry.heads and head not in entry.heads and entry.ours in of_head):
             parts = (entry.ours, *entry.more)
             size = len(array) // len(parts) if entry.more else 0

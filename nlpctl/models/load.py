@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl import console
+from nlpctl.config.saved_model import written_class
 from nlpctl.config.schema import ModelSection, ScratchSection
 from nlpctl.errors import UserError
 from nlpctl.models.add_tokens import (
@@ -39,7 +40,6 @@ from nlpctl.models.head_labels import (
     is_match_logit,
     serves_another_task,
     tell_unnamed,
-    written_class,
 )
 from nlpctl.models.huggingface_layout import is_huggingface_layout, to_paddle
 from nlpctl.models.network import build_network, make_config, refuse_unlike_file

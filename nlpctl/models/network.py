@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,6 +29,8 @@ _NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "archit
 _SIZES = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size", "max_position_embeddings")
 _ALWAYS_BUILT = 64_000_000  # weights of a network that is built whatever file it came with
 _MOST_PRUNED = 16  # weights per byte of a file: of 64 weights one is left
+_LARGEST_EPSILON = 1e-3
+_COPY_CONFIG = "copy config.json again from where the model came from"
 LEAST_LAYER = 2_500  # numbers: the objects of the narrowest layer take some 10 kB
 
 
@@ -47,7 +51,7 @@ def make_config(
     except Exception as error:  # it takes any values, and fails on some
         reason = (str(error).splitlines() or [""])[0][:200]
         message = f"the config describes no {family.name} network ({type(error).__name__}: {reason})"
-        raise UserError(message, "config.json", "copy config.json again from where the model came from") from error
+        raise UserError(message, "config.json", _COPY_CONFIG) from error
     _check_overrides(config, overrides, own)
     for key, value in overrides.items():
         setattr(config, key, value)
@@ -68,7 +72,7 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     """
     if head.own is None:
         _refuse_too_large(config, where)
-        _check_shares(config, where)
+        _check_numbers(config, where)
     activation = config.hidden_act if "hidden_act" in vars(config) else "gelu"
     # Paddle looks the activation up by getattr, deep inside a layer: what is there computes all kinds of things.
     if activation not in ACTIVATIONS and not (family.name in ENCODERS and activation in TANH_GELU):
@@ -174,11 +178,24 @@ def _is_no_share(key: str, value: Any) -> bool:
     return not (isinstance(value, int | float) and 0 <= value <= 1)
 
 
-def _check_shares(config: Any, where: str) -> None:
-    """UserError for a dropout that is no probability: Paddle's layers say so at the first batch only."""
-    wrong = {key: value for key, value in vars(config).items() if _is_no_share(key, value)}
-    hint = "correct it in config.json: a number from 0 to 1"
-    problems = [Problem(f"{key} {value!r} is not a probability", where, hint) for key, value in wrong.items()]
+def _check_numbers(config: Any, where: str) -> None:
+    """UserError for a dropout that is no probability and the like: Paddle's layers say so at the first batch only."""
+    made_by = [vars(each)["__init__"] for each in reversed(type(config).__mro__) if "__init__" in vars(each)]
+    parameters = [each for made in made_by[1:] for each in inspect.signature(made).parameters.values()]
+    defaults = {each.name: each.default for each in parameters}
+    problems = []
+    for key, value in vars(config).items():
+        # An id that a tokenizer lacks may be null.
+        is_number = type(defaults.get(key)) in (int, float) and not key.endswith("_token_id")
+        if _is_no_share(key, value):
+            hint = "correct it in config.json: a number from 0 to 1"
+            problems.append(Problem(f"{key} {value!r} is not a probability", where, hint))
+        elif is_number and type(value) not in (int, float):
+            message = f"{key} is {json.dumps(value, default=str)[:40]}, and must be a number"
+            problems.append(Problem(message, where, _COPY_CONFIG))
+        elif key.endswith("norm_eps") and is_number and not 0 <= value <= _LARGEST_EPSILON:
+            message = f"{key} is {value}, and Paddle's norms take 0 to {_LARGEST_EPSILON}"
+            problems.append(Problem(message, where, _COPY_CONFIG))
     if problems:
         raise UserError(problems=problems)
 

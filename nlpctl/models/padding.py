@@ -16,6 +16,7 @@ import numpy as np
 from nlpctl.errors import UserError
 from nlpctl.models.families import Family
 
+_POSITIONS = "embeddings.position_embeddings.weight"
 _COUNT_FROM_PADDING = ("Roberta", "MPNet")  # the classes of PaddleNLP; HFMPNet's positions are always behind 1
 
 
@@ -59,7 +60,7 @@ def agree_on_padding(family: Family, config: Any, tokenizer: Any, where: str) ->
 def move_positions(arrays: Mapping[str, np.ndarray], first: FirstPosition) -> dict[str, np.ndarray]:
     """The arrays of a file, where the row `first.stored` of its table of positions becomes `first.ours`."""
     return {
-        name: moved_rows(array, first) if name.endswith("embeddings.position_embeddings.weight") else array
+        name: moved_rows(array, first) if name.endswith(_POSITIONS) and array.ndim == 2 else array
         for name, array in arrays.items()
     }
 

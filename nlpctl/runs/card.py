@@ -173,6 +173,29 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "incident": ("During the training: {} at step {:,}.", "训练期间：第 {1:,} 步发生 {0}。"),
     "no_license": ("The license was not given.", "没有给出许可证。"),
+    # -- weights for another library --
+    "lacks": ("Not in these weights: {}.", "这些权重中没有：{}。"),
+    "lacks_thresholds": (
+        "the thresholds of labels ({}): programs that load it take 0.5, or the largest",
+        "标签的阈值（{}）：加载它的程序取 0.5，或概率最大者",
+    ),
+    "lacks_parents": (
+        "that a label is given with all labels above it",
+        "给出标签时一并给出其所有上级标签的规则",
+    ),
+    "lacks_calibration": (
+        "the calibration, which no layer of the network can hold: probabilities are those from before it",
+        "校准（网络的任何一层都无法表示它）：概率是校准之前的",
+    ),
+    "lacks_terms": ("the dictionary of decode.terms", "decode.terms 的词典"),
+    "lacks_null_threshold": (
+        "decode.null_threshold, {}: when a question has no answer",
+        "decode.null_threshold（{}）：何时判定问题没有答案",
+    ),
+    "holds_calibration": (
+        "The weights of the last layer hold the calibration: probabilities are those that nlpctl gives.",
+        "校准已包含在最后一层的权重中：概率与 nlpctl 给出的相同。",
+    ),
     # -- how to run --
     "run": ("How to run", "如何使用"),
     "with": (
@@ -219,6 +242,8 @@ class CardFacts:
     """What is known of a model. `record`: its run, if it is at hand; `export`: what it was exported to.
 
     `slices`: as run_files.sound_slices gives them. `languages`: of the texts; `license`: as the hub calls it.
+    `left_out`: what the weights for another library cannot hold, as `left_out_phrases` takes it; `holds_calibration`:
+    they give calibrated probabilities.
     """
 
     name: str
@@ -232,10 +257,8 @@ class CardFacts:
     license: str | None = None
     library: str = "paddlenlp"  # that loads what the card is beside, as the hub calls it
     use: str | None = None  # how, in Python; None: with nlpctl alone
-
-    def of_library(self, library: str, use: str) -> CardFacts:
-        """The facts for a folder in the layout of another library."""
-        return dataclasses.replace(self, library=library, use=use)
+    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    holds_calibration: bool = False
 
     @property
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
@@ -250,6 +273,12 @@ class CardFacts:
         parts = Path(path).parts
         telling = (n for n in range(1, len(parts)) if parts[-n:] not in [each[-n:] for each in others])
         return "/".join(parts[-next(telling, 1) :])
+
+
+def left_out_phrases(left_out: Mapping[str, str], say: Mapping[str, str]) -> list[str]:
+    """What a layout of weights lacks, for people. `left_out`: thresholds, parents, calibration, terms, null_threshold,
+    each with its values."""
+    return [say[f"lacks_{name}"].format(values) for name, values in left_out.items()]
 
 
 def card_page(facts: CardFacts, language: str) -> str:
@@ -517,6 +546,8 @@ def _graphs(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
 def _limits(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     in_windows = task_rows(facts.recipe.task, facts.recipe.data).in_windows
     yield say["windows" if in_windows else "cut"].format(facts.recipe.data.max_seq_length)
+    for phrase in left_out_phrases(facts.left_out, say):
+        yield say["lacks"].format(plain(phrase))
     for split, report in facts.metrics.items():
         labels = report.get("labels", {})
         few = [f"{plain(name)} ({each['support']})" for name, each in labels.items() if each["support"] < FEW]
@@ -547,6 +578,8 @@ def _limits(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
 def _how_to_run(facts: CardFacts, say: Mapping[str, str]) -> Iterator[Part]:
     if facts.use is not None:
         yield Code(facts.use, "python")
+        if facts.holds_calibration:
+            yield say["holds_calibration"]
         return
     rows, name = task_rows(facts.recipe.task, facts.recipe.data), facts.name
     shell, exported = shlex.quote(name), shlex.quote(f"{name}-export")

@@ -26,6 +26,7 @@ def folder(path: Path, name: str = "config.json", **config: object) -> Path:
         ({"architectures": ["RobertaForTokenClassification"], "max_position_embeddings": 64, "pad_token_id": 1},
          "token_classification", 62),
         ({"architectures": ["BertForQuestionAnswering"]}, "question_answering", 512),
+        ({"architectures": ["BertForMaskedLM"]}, "masked_language_model", 512),
         ({"architectures": ["BertForSequenceClassification"], "problem_type": "multi_label_classification"},
          "multi_label_classification", 512),
         ({"architectures": ["BertForSequenceClassification"], "problem_type": "single_label_classification"},
@@ -40,6 +41,19 @@ def test_the_class_names_the_task(tmp_path: Path, config: dict, task: str, lengt
     assert (recipe.task, recipe.data.max_seq_length) == (task, length)
     assert recipe.model.name_or_path == str(tmp_path)
     assert 0 < recipe.data.doc_stride <= length
+
+
+def test_a_language_model_is_trained_for_the_task_that_is_named(tmp_path: Path) -> None:
+    folder(tmp_path, architectures=["BertForMaskedLM"])
+    with pytest.raises(UserError, match="no task is known by the class BertForMaskedLM"):
+        load_recipe(tmp_path, purpose="train")
+
+
+@pytest.mark.parametrize("named", [5, {"x": []}, [[]], [5], "BertModel"])
+def test_what_names_no_class(tmp_path: Path, named: object) -> None:
+    with pytest.raises(UserError, match="this network is of no class"):
+        load_recipe(folder(tmp_path, architectures=named), purpose="apply")
+    assert load_recipe(tmp_path, purpose="embed").task == "semantic_indexing"
 
 
 def test_the_config_of_old_folders(tmp_path: Path) -> None:

@@ -123,11 +123,13 @@ DENSE, POOLING = "2_Dense/config.json", "1_Pooling/config.json"
         (DENSE, {"out_features": "12"}, "must be whole numbers"),
         (DENSE, {"out_features": 10**12}, "numbers cannot be in model.safetensors, which has 968 bytes"),
         (DENSE, {"activation_function": "os.system"}, 'activation_function: "os.system" is none of'),
+        (DENSE, {"activation_function": [1]}, r"activation_function: \[1\] is none of"),
         (DENSE, {"use_residual": True}, "use_residual"),
         (CONFIG, {"similarity_fn_name": "manhattan"}, "similarity_fn_name"),
         (CONFIG, {"truncate_dim": 4}, "truncate_dim"),
         (CONFIG, {"prompts": ["a"]}, "prompts: must hold names"),
         (CONFIG, {"default_prompt_name": "a"}, "default_prompt_name: there is no prompt"),
+        (CONFIG, {"default_prompt_name": {}}, "default_prompt_name: there is no prompt {}"),
     ],
 )
 def test_what_is_refused(folder: Path, file: str, values: dict, told: str):

@@ -6,7 +6,9 @@ scripts/check_transformers.py has these libraries load them.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +30,9 @@ from nlpctl.export.export import export
 from nlpctl.export.layouts import hugging_face
 from nlpctl.export.layouts.weights import is_weights_folder
 from nlpctl.export.request import ExportRequest
+from nlpctl.models.calibration import Calibration, write_calibration
 from nlpctl.models.find import find_trained_model
+from nlpctl.tasks.base import make_task
 
 MODELS = Path(__file__).parent.parent / "models"
 TEXTS = ["the room was good", "a bad bed, and dirty food!", "Ünïcode ﬁne 房间"]
@@ -123,6 +127,92 @@ def test_a_cross_encoder_has_one_logit(made_run: Callable[..., Recipe], tmp_path
     again = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, name_or_path=str(folder)))
     export(again, str(folder), ExportRequest(), output=tmp_path / "again", layout="cross-encoder")
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
+POWER = Calibration("temperature", (0.5,), (0.0,), (), 0.25)
+BY_LABEL = Calibration("temperature", (0.5, 2.0, 1.0), (0.0,) * 3, ("x", "y", "z"))
+LOGISTIC = Calibration("logistic", (0.5, 2.0, 1.0), (0.25, -1.0, 0.0), ("x", "y", "z"))
+ONE = Calibration("temperature", (0.5,), (0.0,))
+
+
+@pytest.mark.parametrize(
+    ("task", "architecture", "layout", "calibration"),
+    [
+        ("sequence_classification", "roberta", "transformers", ONE),
+        ("text_matching", "bert", "cross-encoder", ONE),
+        ("multi_label_classification", "electra", "transformers", LOGISTIC),
+        ("sequence_classification", "ernie", "transformers", POWER),
+        ("sequence_classification", "ernie", "transformers", BY_LABEL),
+        ("token_classification", "ernie", "transformers", LOGISTIC),
+    ],
+)
+def test_calibration_is_in_the_weights_where_it_is_linear(
+    made_run: Callable[..., Recipe], tmp_path: Path, task: str, architecture: str, layout: str, calibration: Calibration
+):
+    """Answers of the exported model, which knows no calibration, are those of the calibrated one."""
+    recipe = made_run(task, architecture)
+    write_calibration(recipe.run_dir / "model", calibration)
+    (recipe.run_dir / "model" / "manifest.json").unlink()
+    made = export(recipe, str(recipe.run_dir), ExportRequest(), output=tmp_path / "there", layout=layout)
+    before, after = load_network(recipe, str(recipe.run_dir)), read_again(recipe, made.folder)
+    card = (made.folder / "README.md").read_text()
+    assert before.task.calibration is not None and after.task.calibration is None
+    linear = calibration in (ONE, LOGISTIC) and task != "token_classification"
+    assert any("the calibration" in each for each in made.left_out) is not linear
+    assert ("The weights of the last layer hold the calibration" in card) is linear
+    assert ("Not in these weights: the calibration" in card) is not linear
+    if not linear:
+        np.testing.assert_array_equal(outputs(before)[0], outputs(after)[0])
+        return
+    pairs = "the bed" if task == "text_matching" else None
+    examples = [TextExample(text, pairs, None) for text in TEXTS]
+    logits = [[[row] for row in outputs(model)[0]] for model in (before, after)]
+    mine, back = (
+        [model.task.label_probabilities(row) for row in rows]
+        for model, rows in zip((before, after), logits, strict=True)
+    )
+    plain = [before.task.calibrated(None).label_probabilities(row) for row in logits[0]]
+    for first, second, uncalibrated in zip(mine, back, plain, strict=True):
+        np.testing.assert_allclose(list(first.values()), list(second.values()), atol=3e-6)
+        assert first != uncalibrated
+    if task != "multi_label_classification":  # where 0.5 of what is calibrated is another label
+        given = [[each["label"] for each in model.task.answers(examples, rows)]
+                 for model, rows in zip((before, after), logits, strict=True)]  # fmt: skip
+        assert given[0] == given[1]
+
+
+@pytest.mark.parametrize(
+    ("task", "calibration"), [("multi_label_classification", LOGISTIC), ("sequence_classification", ONE)]
+)
+def test_thresholds_are_told_for_the_probabilities_that_are_written(
+    made_run: Callable[..., Recipe], tmp_path: Path, task: str, calibration: Calibration
+):
+    """With them the exported model decides as the run does."""
+    recipe = made_run(task)
+    model, texts = recipe.run_dir / "model", [*TEXTS, "food", "bad", "clean and good", "a view", "staff was very dirty"]
+    plain = load_network(recipe, str(recipe.run_dir))
+    rows = [plain.task.label_probabilities([row]) for row in outputs(plain, texts)[0]]
+    thresholds = [_widest_gap([row[label] for row in rows]) for label in "xyz"]
+    write_calibration(model, calibration)
+    labels = json.loads((model / "labels.json").read_text())
+    (model / "labels.json").write_text(json.dumps({**labels, "thresholds": thresholds}))
+    (model / "manifest.json").unlink()
+    made = export(recipe, str(recipe.run_dir), ExportRequest(), output=tmp_path / "there", layout="transformers")
+    told = {name: float(value) for name, value in re.findall(r"([xyz]) (\d\.\d+)", made.left_out[0])}
+    assert [*told] == ["x", "y", "z"] and list(told.values()) != pytest.approx(thresholds, abs=1e-3)
+    before, after = load_network(recipe, str(recipe.run_dir)), read_again(recipe, made.folder)
+    decided = make_task(recipe, after.task.labels, tuple(told.values()))
+    examples = [TextExample(text, None, None) for text in texts]
+    key = "labels" if task == "multi_label_classification" else "label"
+    mine = [each[key] for each in before.task.answers(examples, [[row] for row in outputs(before, texts)[0]])]
+    theirs = [each[key] for each in decided.answers(examples, [[row] for row in outputs(after, texts)[0]])]
+    assert mine == theirs and len({str(each) for each in mine}) > 1
+
+
+def _widest_gap(values: list[float]) -> float:
+    """Halfway between the two neighbours that are furthest apart."""
+    below, above = max(itertools.pairwise(sorted(values)), key=lambda pair: pair[1] - pair[0])
+    return (below + above) / 2
 
 
 @pytest.mark.parametrize("folder", sorted(path.name for path in (MODELS / "encoders").iterdir() if path.is_dir()))
@@ -230,6 +320,10 @@ def test_what_is_not_asked_of_weights(classifier: Recipe, tmp_path: Path):
     ):
         with pytest.raises(UserError, match=told):
             export(classifier, source, request, output=tmp_path / "there", layout="transformers")
+    with (exported(classifier, tmp_path / "further", "transformers") / "model.safetensors").open("ab") as file:
+        file.write(b"trained further")
+    with pytest.raises(UserError, match="is not an export and is not replaced"):
+        exported(classifier, tmp_path / "further", "transformers", overwrite=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text("{}")
     with pytest.raises(UserError, match="is not an export and is not replaced"):

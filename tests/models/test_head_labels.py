@@ -34,6 +34,12 @@ def test_what_a_config_says(config: dict, labels: tuple[str, ...] | None) -> Non
     assert config_labels(config) == labels
 
 
+@pytest.mark.parametrize("count", [10**12, -1, "3", 1.5, [3]])
+def test_a_count_that_is_none(count: object) -> None:
+    with pytest.raises(UserError, match="num_labels is .* which is no number of labels"):
+        config_labels({"num_labels": count})
+
+
 def test_a_count_is_no_name() -> None:
     assert are_names(("neg", "pos")) and are_names(("LABEL_1", "LABEL_0"))
     assert not are_names(numbered(2)) and not are_names(())

@@ -258,6 +258,24 @@ def test_shape_that_does_not_fit(hugging_face):
         load(hugging_face("bert-classifier"), vocab_size=20)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("layer_norm_eps", None, "layer_norm_eps is null, and must be a number"),
+        ("hidden_dropout_prob", None, "hidden_dropout_prob is null, and must be a number"),
+        ("layer_norm_eps", -1, "layer_norm_eps is -1, and Paddle's norms take 0 to 0.001"),
+        ("layer_norm_eps", float("nan"), "layer_norm_eps is nan"),
+    ],
+)
+def test_numbers_that_are_none(hugging_face, key, value, told):
+    """Paddle's layers would say so at the first batch."""
+    folder = hugging_face("bert-classifier")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, key: value}))
+    with pytest.raises(UserError, match=told):
+        load(folder)
+
+
 def test_weights_with_nan(hugging_face):
     folder = hugging_face("bert-classifier")
     arrays = load_file(folder / "model.safetensors")
@@ -467,6 +485,13 @@ def test_defaults_of_transformers():
     assert config_to_paddle({"model_type": "roberta", "pad_token_id": 0})["pad_token_id"] == 0
     assert config_to_paddle({"model_type": "bert"})["type_vocab_size"] == 2
     assert config_to_paddle({"model_type": "unheard"}) == {"model_type": "unheard"}
+
+
+def test_rows_that_cannot_be_divided_among_three_layers():
+    name = "layers.0.attn.Wqkv.weight"
+    for array in (np.zeros((7, 2)), np.zeros(())):
+        assert to_paddle({name: array}, "modernbert", "") == {name: array}
+    assert len(to_paddle({name: np.zeros((6, 2))}, "modernbert", "")) == 3
 
 
 def test_layout_is_told_by_names():

@@ -130,6 +130,15 @@ def test_padding_behind_all_positions(paddle_folder):
         load_trained(folder, CLASSIFIER)
 
 
+def test_a_table_of_positions_that_is_none(tmp_path):
+    folder = changed(ENCODERS / "xlm-roberta", tmp_path / "model", 0)
+    arrays = load_file(folder / "model.safetensors")
+    name = "roberta.embeddings.position_embeddings.weight"
+    save_file({**arrays, name: arrays[name].ravel()}, folder / "model.safetensors")
+    with pytest.raises(UserError, match="position_embeddings.weight is .* in the file and"):
+        load_trained(folder, CLASSIFIER)
+
+
 def test_padding_that_moves_in_a_smaller_vocabulary(paddle_folder):
     """compress prune_embeddings: positions begin behind it, and every token keeps its own."""
     folder = paddle_folder("Roberta", "ForSequenceClassification", pad_token_id=5)

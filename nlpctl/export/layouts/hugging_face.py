@@ -11,8 +11,9 @@ No graphs are in it: these programs have the networks. What was written is read 
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,20 @@ import numpy as np
 from safetensors.numpy import save_file
 
 import nlpctl
+from nlpctl.checksums import sha256_of
 from nlpctl.config import sentence_folder
 from nlpctl.config.schema import Recipe
 from nlpctl.config.sentence_folder import ACTIVATIONS, DENSE, LENGTH, MODULES, NORMALIZE, PASSAGE_PROMPTS, POOLING
 from nlpctl.config.tasks import task_info
+from nlpctl.data.rows.multi_label_rows import ancestor_ids
 from nlpctl.data.text.library_tokenizer import LibraryTokenizer
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.export.layouts.weights import CROSS_ENCODER, MARK, SENTENCES, TRANSFORMERS
+from nlpctl.export.layouts.weights import CROSS_ENCODER, MARK, SENTENCES, TRANSFORMERS, WEIGHTS_FILE
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
 from nlpctl.layout import CARD, CONFIG_FILES
 from nlpctl.models.assign import with_prefix
+from nlpctl.models.calibration import LOGISTIC
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.families import Head
 from nlpctl.models.huggingface_layout import LAYOUTS, config_to_huggingface, to_huggingface, to_paddle
@@ -41,9 +45,10 @@ from nlpctl.models.source import FAST_TOKENIZER
 from nlpctl.models.user_network import KEY as OWN_CLASS
 from nlpctl.models.weights import read_safetensors
 from nlpctl.names import and_more
-from nlpctl.runs.card import CardFacts, card_facts, card_page
+from nlpctl.runs.card import CardFacts, card_facts, card_page, left_out_phrases, words
+from nlpctl.tasks.base import Task
+from nlpctl.tasks.confidence import log_odds, scales_and_shifts, sigmoid
 
-WEIGHTS = "model.safetensors"
 _GRAPHS = "export graphs, which hold every model: nlpctl export without @[layout]"
 _SIGMOID = "torch.nn.modules.activation.Sigmoid"
 # Heads of PaddleNLP that leave the encoder's pooler unused; the classes of Transformers have none.
@@ -58,7 +63,7 @@ def write_weights(
 
     UserError, before anything is written, if `layout` cannot hold it. RunFailed if what was written reads otherwise.
     """
-    info, head = task_info(recipe.task), model.task.built_head(recipe).name
+    info, head, task = task_info(recipe.task), model.task.built_head(recipe).name, model.task
     _refuse(model.task.built_head(recipe), network)
     values = _config_values(network)
     model_type, where = values["model_type"], str(source)
@@ -66,25 +71,30 @@ def write_weights(
     layers = {name: arrays.pop(name) for name in ("projection.weight", "projection.bias") if name in arrays}
     if head in _WITHOUT_POOLER:
         arrays = {name: array for name, array in arrays.items() if ".pooler." not in name}
+    held = _is_linear(task, head)
+    if held:
+        arrays = _calibrated(arrays, task)
     if layout == CROSS_ENCODER and info.matches:
-        arrays, values = _with_one_logit(arrays, values, network.base_model_prefix)
+        arrays, values = _with_one_logit(arrays, values)
     config = config_to_huggingface(values, head, where)
     if info.problem_type is not None:
         config["problem_type"] = info.problem_type
     if layout == CROSS_ENCODER and info.matches:
         config["sentence_transformers"] = {"activation_fn": _SIGMOID, "version": "4.0.0"}
-    config[MARK] = {"version": nlpctl.__version__, "task": recipe.task, "layout": layout}
 
     theirs = to_huggingface(arrays, model_type, head, where)
     contiguous = {name: np.ascontiguousarray(array) for name, array in theirs.items()}
-    save_file(contiguous, str(folder / WEIGHTS), {"format": "pt"})
+    save_file(contiguous, str(folder / WEIGHTS_FILE), {"format": "pt"})
+    mark = {"version": nlpctl.__version__, "task": recipe.task, "layout": layout}
+    config[MARK] = {**mark, "sha256": sha256_of(folder / WEIGHTS_FILE)}
     write_json_atomic(folder / CONFIG_FILES[0], config)
     write_tokenizer(folder, model.encoder.tokenizer, recipe.data.max_seq_length)
     if layout == SENTENCES:
         _write_modules(folder, recipe, network.width, layers)
     _compare(folder, arrays, model_type, head, network.base_model_prefix)
-    write_text_atomic(folder / CARD, _card(layout, recipe, model, source, name))
-    return tuple(_left_out(model))
+    facts = _card_facts(layout, task, source, name, held)
+    write_text_atomic(folder / CARD, card_page(facts, "en"))
+    return tuple(left_out_phrases(facts.left_out, words("en")))
 
 
 # -- what a layout cannot hold ---------------------------------------------------------------------
@@ -119,16 +129,67 @@ def _range(counts: tuple[int, ...]) -> str:
     return str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
 
 
-def _left_out(model: TrainedModel) -> Iterator[str]:
-    """What decides or describes answers in nlpctl, and stays behind."""
-    task = model.task
-    if task.thresholds is not None:
-        values = [f"{name} {value:.3f}" for name, value in zip(task.labels.names, task.thresholds, strict=True)]
-        yield f"thresholds of labels ({and_more(values, 5)}): programs that load it take 0.5, or the largest"
-    if task.calibration is not None:
-        yield "the calibration: its probabilities are those of the network"
-    if task.recipe.decode.terms is not None:
-        yield "the dictionary of decode.terms"
+def _left_out(task: Task, thresholds: Sequence[float] | None, held: bool) -> Iterator[tuple[str, str]]:
+    """What decides or describes answers in nlpctl, and stays behind: by name (runs/card.py), with its values.
+
+    `held`: the weights hold the calibration.
+    """
+    decode, names = task.recipe.decode, task.labels.names
+    if thresholds is not None:
+        yield "thresholds", and_more([f"{name} {value:.3f}" for name, value in zip(names, thresholds, strict=True)], 5)
+    if task.independent and any(ancestor_ids(names)):
+        yield "parents", ""
+    if task.calibration is not None and not held:
+        yield "calibration", ""
+    if decode.terms is not None:
+        yield "terms", ""
+    if task_info(task.name).reads("decode.null_threshold") and decode.null_threshold is not None:
+        yield "null_threshold", f"{decode.null_threshold:g}"
+
+
+# -- calibration -----------------------------------------------------------------------------------
+
+
+def _is_linear(task: Task, head: str) -> bool:
+    """Whether the last layer can do what the calibration does: it scales and shifts the logits of all rows alike."""
+    calibration = task.calibration
+    if calibration is None or head != "SequenceClassification":
+        return False
+    return calibration.method == LOGISTIC or not (calibration.names or calibration.power)
+
+
+def _last_layer(arrays: Mapping[str, np.ndarray]) -> tuple[str, str]:
+    """The names of weight [inputs, labels] and bias [labels] of the layer that gives a classifier's logits."""
+    layer = next(each for each in ("classifier.out_proj", "classifier") if f"{each}.weight" in arrays)
+    return f"{layer}.weight", f"{layer}.bias"
+
+
+def _calibrated(arrays: Mapping[str, np.ndarray], task: Task) -> dict[str, np.ndarray]:
+    """The arrays of a classifier whose logits are the calibrated ones."""
+    assert task.calibration is not None
+    scales, shifts = scales_and_shifts(task.calibration, task.labels.names)
+    weight, bias = _last_layer(arrays)
+    made = {weight: arrays[weight] * scales, bias: arrays[bias] * scales + shifts}
+    return {**arrays, **{name: array.astype(np.float32) for name, array in made.items()}}
+
+
+def _thresholds(task: Task, held: bool) -> tuple[float, ...] | None:
+    """Those of the labels, for the probabilities that the written weights give; None if 0.5, or the largest, decides.
+
+    `held`: the weights hold the calibration, which has no say in what nlpctl decides.
+    """
+    if not task.independent and task.thresholds is None:
+        return None
+    given = np.array(task.thresholds or (task.recipe.decode.threshold,) * len(task.labels))
+    if held:
+        assert task.calibration is not None
+        scales, shifts = scales_and_shifts(task.calibration, task.labels.names)
+        if task.independent:
+            given = sigmoid(log_odds(given) * scales + shifts)
+        else:  # the label is the one with the largest p / t
+            powers = given**scales
+            given = powers / powers.sum() * given.sum()
+    return tuple(given.tolist()) if task.thresholds is not None or np.any(given != 0.5) else None
 
 
 # -- config and weights ----------------------------------------------------------------------------
@@ -147,24 +208,21 @@ def _config_values(network: Any) -> dict[str, Any]:
 
 
 def _with_one_logit(
-    arrays: Mapping[str, np.ndarray], values: Mapping[str, Any], prefix: str
+    arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The head with the difference of its two logits: its sigmoid is the softmax of both."""
-    made = {
-        name: array[..., 1:] - array[..., :1] if not name.startswith(f"{prefix}.") and array.shape[-1] == 2 else array
-        for name, array in arrays.items()
-    }
-    return made, {**values, "id2label": {0: "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    made = {name: arrays[name][..., 1:] - arrays[name][..., :1] for name in _last_layer(arrays)}
+    return {**arrays, **made}, {**values, "id2label": {0: "LABEL_0"}, "label2id": {"LABEL_0": 0}}
 
 
 def _compare(folder: Path, arrays: Mapping[str, np.ndarray], model_type: str, head: str, prefix: str) -> None:
     """RunFailed if nlpctl would read other weights than were to be written."""
-    read = to_paddle(read_safetensors(folder / WEIGHTS), model_type, str(folder / WEIGHTS), head)
+    read = to_paddle(read_safetensors(folder / WEIGHTS_FILE), model_type, str(folder / WEIGHTS_FILE), head)
     read = with_prefix(read, prefix, arrays.keys())
     for name, array in read.items():
         if name not in arrays or not np.array_equal(arrays[name], array):
             message = f"{name} would be read otherwise than it is in the network"
-            raise RunFailed(message, str(folder / WEIGHTS), "this is a bug in nlpctl: please report it")
+            raise RunFailed(message, str(folder / WEIGHTS_FILE), "this is a bug in nlpctl: please report it")
 
 
 # -- the tokenizer ---------------------------------------------------------------------------------
@@ -187,7 +245,7 @@ def write_tokenizer(folder: Path, tokenizer: Any, longest: int) -> None:
             token = getattr(tokenizer, f"{name}_token")
             special |= {f"{name}_token": str(token)} if token is not None else {}
     settings |= special | {"model_max_length": longest, "truncation_side": tokenizer.truncation_side}
-    settings["model_input_names"] = [*tokenizer.model_input_names, "attention_mask"]
+    settings["model_input_names"] = list(dict.fromkeys([*tokenizer.model_input_names, "attention_mask"]))
     write_json_atomic(folder / "tokenizer_config.json", settings)
     write_json_atomic(folder / "special_tokens_map.json", special)
 
@@ -218,6 +276,11 @@ def _write_wordpiece(folder: Path, tokenizer: Any) -> dict[str, Any]:
     library.save(str(folder / FAST_TOKENIZER))
     ordered = sorted(pieces, key=pieces.__getitem__)
     write_text_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece in ordered))
+    ids = library.get_vocab()
+    other = next((token for token, number in tokenizer.get_vocab().items() if ids.get(token) != number), None)
+    if other is not None:
+        message = f"its tokenizer cannot be written as {FAST_TOKENIZER}: {other!r} would get the id {ids.get(other)}"
+        raise UserError(message, "@[layout]", _GRAPHS)
     for text in _TRIAL:
         ours = tokenizer(text)["input_ids"]
         if library.encode(text).ids != ours:
@@ -267,7 +330,7 @@ def _write_modules(folder: Path, recipe: Recipe, width: int, layers: Mapping[str
         dense["activation_function"] = ACTIVATIONS[retrieval.activation]
         write_json_atomic(folder / DENSE / "config.json", dense)
         linear = {"linear.weight": np.ascontiguousarray(weight.T), "linear.bias": bias}
-        save_file(linear, str(folder / DENSE / WEIGHTS), {"format": "pt"})
+        save_file(linear, str(folder / DENSE / WEIGHTS_FILE), {"format": "pt"})
         names.append((DENSE, "Dense"))
     if retrieval.normalize:
         place = NORMALIZE if layers else f"2{NORMALIZE[1:]}"
@@ -294,13 +357,21 @@ def _prompts(recipe: Recipe) -> dict[str, str]:
 # -- the card --------------------------------------------------------------------------------------
 
 
-def _card(layout: str, recipe: Recipe, model: TrainedModel, source: Path, name: str) -> str:
+def _card_facts(layout: str, task: Task, source: Path, name: str, held: bool) -> CardFacts:
+    """`name`: of the written folder; `held`: its weights hold the calibration."""
     try:
         facts = card_facts(source)
     except UserError:  # a model that nlpctl did not train tells nothing more
-        facts = CardFacts(source.name, recipe, model.task.labels.names, model.task.thresholds)
-    library = TRANSFORMERS if layout == TRANSFORMERS else SENTENCES
-    return card_page(facts.of_library(library, _USES[layout].format(name, task_info(recipe.task).pipeline)), "en")
+        facts = CardFacts(source.name, task.recipe, task.labels.names)
+    thresholds = _thresholds(task, held)
+    return dataclasses.replace(
+        facts,
+        thresholds=thresholds,
+        library=TRANSFORMERS if layout == TRANSFORMERS else SENTENCES,
+        use=_USES[layout].format(name, task_info(task.name).pipeline),
+        left_out=dict(_left_out(task, thresholds, held)),
+        holds_calibration=held,
+    )
 
 
 _USES: Mapping[str, str] = {
