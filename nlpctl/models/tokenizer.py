@@ -45,6 +45,10 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     library = read_library_tokenizer(folder)
     if library is not None:
         return library
+    absent = next((name for name in ("unk", "pad", "cls", "sep") if config.get(f"{name}_token", "") is None), None)
+    if absent is not None:
+        hint = f'write it there, such as "{absent}_token": "[{absent.upper()}]"'
+        raise UserError(f"{absent}_token is null", str(folder / _TOKENIZER_CONFIG), hint)
     tokenizer_class = _tokenizer_class(folder, family, config)
     files = list(tokenizer_class.resource_files_names.values())
     present = [folder / name for name in files if (folder / name).is_file()]

@@ -190,6 +190,15 @@ def test_a_class_of_no_kind_goes_by_tokenizer_json(hugging_face, lowercase):
     assert json.loads((folder / "saved" / "tokenizer_config.json").read_text())["do_lower_case"] is lowercase
 
 
+@pytest.mark.parametrize("name", ["unk", "pad", "cls", "sep"])
+def test_a_tokenizer_without_a_token_that_rows_have(hugging_face, name):
+    folder = hugging_face("bert-classifier")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, f"{name}_token": None}))
+    with pytest.raises(UserError, match=f"tokenizer_config.json: {name}_token is null"):
+        load_trained(folder, HEAD)
+
+
 @pytest.mark.parametrize("named", [{"vocab_file": "SECRET"}, {"init_args": ["SECRET"]}, {"vocab_file": "gone.txt"}])
 def test_a_tokenizer_reads_the_vocabulary_of_its_folder(hugging_face, tmp_path, named):
     """A path in tokenizer_config.json would be read, and copied into every model that is made of this one."""
