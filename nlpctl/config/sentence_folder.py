@@ -40,7 +40,7 @@ ACTIVATIONS: Mapping[str, str] = {
 QUERY_PROMPT, PASSAGE_PROMPTS = "query", ("document", "passage", "corpus")  # encode_query and encode_document look so
 
 _LIBRARY = "sentence_transformers."
-_OLD_POOLINGS = {  # before version 6: a key for each
+OLD_POOLINGS: Mapping[str, str] = {  # before version 6: a key for each
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
@@ -191,7 +191,7 @@ def _pooling(file: Path, width: int | None) -> str:
     config = read_json(file)
     told = config.get("pooling_mode")
     if told is None:
-        told = [mode for key, mode in _OLD_POOLINGS.items() if config.get(key) is True] or "mean"
+        told = [mode for key, mode in OLD_POOLINGS.items() if config.get(key) is True] or "mean"
     modes = [told] if isinstance(told, str) else told
     if not isinstance(modes, list) or len(modes) != 1 or modes[0] not in POOLINGS:
         names = " and ".join(map(str, modes)) if isinstance(modes, list) else json.dumps(modes)

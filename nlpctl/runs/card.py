@@ -188,6 +188,10 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "校准（网络的任何一层都无法表示它）：概率是校准之前的",
     ),
     "lacks_terms": ("the dictionary of decode.terms", "decode.terms 的词典"),
+    "lacks_max_answer_length": (
+        "decode.max_answer_length: give {0} to the pipeline as max_answer_len, which is 15 otherwise",
+        "decode.max_answer_length：调用 pipeline 时请给出 max_answer_len={0}，否则为 15",
+    ),
     "lacks_null_threshold": (
         "decode.null_threshold, {}: when a question has no answer",
         "decode.null_threshold（{}）：何时判定问题没有答案",
@@ -276,8 +280,8 @@ class CardFacts:
 
 
 def left_out_phrases(left_out: Mapping[str, str], say: Mapping[str, str]) -> list[str]:
-    """What a layout of weights lacks, for people. `left_out`: thresholds, parents, calibration, terms, null_threshold,
-    each with its values."""
+    """What a layout of weights lacks, for people. `left_out`: thresholds, parents, calibration, terms, max_answer_length,
+    null_threshold, each with its values."""
     return [say[f"lacks_{name}"].format(values) for name, values in left_out.items()]
 
 

@@ -76,7 +76,11 @@ def test_the_same_bits_come_back(made_run: Callable[..., Recipe], tmp_path: Path
     assert (config.get("problem_type") == task) is (task == "multi_label_classification")
     if task_labels := before.task.labels.names:
         assert list(config["id2label"].values()) == list(task_labels)
-    assert layout in (folder / "README.md").read_text() and is_weights_folder(folder)
+    card = (folder / "README.md").read_text()
+    assert layout in card and is_weights_folder(folder)
+    told = {"token_classification": 'aggregation_strategy="first")', "multi_label_classification": "top_k=None)",
+            "question_answering": "give 50 to the pipeline as max\\_answer\\_len"}  # fmt: skip
+    assert told.get(task, "pipeline_tag") in card
     assert {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"} <= {f.name for f in folder.iterdir()}
 
 

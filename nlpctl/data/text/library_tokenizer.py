@@ -85,6 +85,10 @@ class LibraryTokenizer:
             token = self.special_names.get(name)
             setattr(self, f"{name}_token", token)
             setattr(self, f"{name}_token_id", None if token is None else self._ids[token])
+        if self.pad_token_id in around:  # networks take it for padding wherever it stands
+            hint = 'give "pad_token" a token of its own'
+            message = f"pads with {self.pad_token}, which also stands around every text"
+            raise UserError(message, f"{where}/{SETTINGS}", hint)
         named = [*self.special_names.values(), *(self._tokens[id] for id in around)]
         self.all_special_tokens = list(dict.fromkeys(named))
         self.all_special_ids = [self._ids[token] for token in self.all_special_tokens]
@@ -116,9 +120,10 @@ class LibraryTokenizer:
         if ends:
             named.setdefault("cls", self._tokens[ends[0]])
             named.setdefault("sep", self._tokens[ends[-1]])
-        unknown = self._tokens.get(model.get("unk_id", -1)) if model["type"] == "Unigram" else model.get("unk_token")
-        if unknown in self._ids:
-            named.setdefault("unk", str(unknown))
+        unknown = model.get("unk_id" if model["type"] == "Unigram" else "unk_token")
+        unknown = self._tokens.get(unknown) if type(unknown) is int else unknown
+        if isinstance(unknown, str) and unknown in self._ids:
+            named.setdefault("unk", unknown)
         if "pad" not in named:
             message = "names no pad_token that the vocabulary has, and batches have to be padded"
             raise UserError(message, f"{self._where}/{SETTINGS}", 'add it, such as "pad_token": "<pad>"')
@@ -477,7 +482,7 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
         return None
     settings = read_settings(folder)
     config = _object(_file_text(folder / CONFIG), str(folder / CONFIG)) if (folder / CONFIG).is_file() else {}
-    layout = layout_of(settings.get("tokenizer_class"), config.get("model_type"))
+    layout = layout_of(str(settings.get("tokenizer_class") or ""), str(config.get("model_type") or ""))
     model = None if layout is None else next((folder / f for f in layout.files if (folder / f).is_file()), None)
     if layout is None or model is None:
         return None
@@ -505,7 +510,8 @@ def is_plain_wordpiece(content: Mapping[str, Any], settings: Mapping[str, Any]) 
     splits = settings.get("do_basic_tokenize") is not False and not settings.get("never_split")
     if {**usual, "vocab": ids} != model or content.get("pre_tokenizer") != {"type": "BertPreTokenizer"} or \
        {**cleans, "lowercase": lowercase, "strip_accents": accents} != normal or not splits or \
-       not isinstance(lowercase, bool) or accents not in (None, lowercase):  # fmt: skip
+       not isinstance(lowercase, bool) or accents not in (None, lowercase) or \
+       not all(type(id) is int for id in ids.values()):  # fmt: skip
         return False
     try:
         added = {entry["content"]: entry["id"] for entry in _added(content)}

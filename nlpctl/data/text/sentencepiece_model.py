@@ -51,9 +51,9 @@ LAYOUTS = (
 )  # fmt: skip
 
 
-def layout_of(tokenizer_class: str | None, model_type: str | None) -> Layout | None:
+def layout_of(tokenizer_class: str, model_type: str) -> Layout | None:
     """The layout for the class that tokenizer_config.json names, else for the model_type of config.json."""
-    name = tokenizer_class.removesuffix("Fast") if tokenizer_class else (model_type or "").replace("_", "-")
+    name = tokenizer_class.removesuffix("Fast") or model_type.replace("_", "-")
     return next((layout for layout in LAYOUTS if name in layout.names), None)
 
 

@@ -24,7 +24,17 @@ import nlpctl
 from nlpctl.checksums import sha256_of
 from nlpctl.config import sentence_folder
 from nlpctl.config.schema import Recipe
-from nlpctl.config.sentence_folder import ACTIVATIONS, DENSE, LENGTH, MODULES, NORMALIZE, PASSAGE_PROMPTS, POOLING
+from nlpctl.config.sentence_folder import (
+    ACTIVATIONS,
+    DENSE,
+    LENGTH,
+    MODULES,
+    NORMALIZE,
+    OLD_POOLINGS,
+    PASSAGE_PROMPTS,
+    POOLING,
+    POOLINGS,
+)
 from nlpctl.config.tasks import task_info
 from nlpctl.data.rows.multi_label_rows import ancestor_ids
 from nlpctl.data.text.library_tokenizer import LibraryTokenizer
@@ -143,8 +153,10 @@ def _left_out(task: Task, thresholds: Sequence[float] | None, held: bool) -> Ite
         yield "calibration", ""
     if decode.terms is not None:
         yield "terms", ""
-    if task_info(task.name).reads("decode.null_threshold") and decode.null_threshold is not None:
-        yield "null_threshold", f"{decode.null_threshold:g}"
+    if task_info(task.name).reads("decode.max_answer_length"):
+        yield "max_answer_length", f"{decode.max_answer_length}"
+        if decode.null_threshold is not None:
+            yield "null_threshold", f"{decode.null_threshold:g}"
 
 
 # -- calibration -----------------------------------------------------------------------------------
@@ -320,8 +332,7 @@ def _write_modules(folder: Path, recipe: Recipe, width: int, layers: Mapping[str
     """modules.json and what it names. The keys are those that sentence-transformers 2 to 6 read."""
     retrieval, names = recipe.retrieval, [("", "Transformer"), (POOLING, "Pooling")]
     (folder / POOLING).mkdir()
-    modes = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens", "weightedmean": "weightedmean_tokens"}
-    pooling = {f"pooling_mode_{key}": mode == retrieval.pooling for mode, key in modes.items()}
+    pooling = {key: mode == retrieval.pooling for key, mode in OLD_POOLINGS.items() if mode in POOLINGS}
     write_json_atomic(folder / POOLING / "config.json", {"word_embedding_dimension": width, **pooling})
     if layers:
         (folder / DENSE).mkdir()
@@ -363,19 +374,20 @@ def _card_facts(layout: str, task: Task, source: Path, name: str, held: bool) ->
         facts = card_facts(source)
     except UserError:  # a model that nlpctl did not train tells nothing more
         facts = CardFacts(source.name, task.recipe, task.labels.names)
-    thresholds = _thresholds(task, held)
+    info, thresholds = task_info(task.name), _thresholds(task, held)
+    options = ', aggregation_strategy="first"' if info.tags else ", top_k=None" if info.problem_type else ""
     return dataclasses.replace(
         facts,
         thresholds=thresholds,
         library=TRANSFORMERS if layout == TRANSFORMERS else SENTENCES,
-        use=_USES[layout].format(name, task_info(task.name).pipeline),
+        use=_USES[layout].format(name, info.pipeline, options),
         left_out=dict(_left_out(task, thresholds, held)),
         holds_calibration=held,
     )
 
 
 _USES: Mapping[str, str] = {
-    TRANSFORMERS: 'from transformers import pipeline\n\nmodel = pipeline("{1}", "{0}")',
+    TRANSFORMERS: 'from transformers import pipeline\n\nmodel = pipeline("{1}", "{0}"{2})',
     SENTENCES: "from sentence_transformers import SentenceTransformer\n\n"
     'model = SentenceTransformer("{0}")\nvectors = model.encode(["..."])',
     CROSS_ENCODER: "from sentence_transformers import CrossEncoder\n\n"

@@ -251,6 +251,14 @@ def test_special_tokens_that_no_file_names(tmp_path):
     assert tokenizer.mask_token_id == 4 and sorted(tokenizer.all_special_ids) == [0, 1, 2, 3, 4]
 
 
+def test_padding_that_stands_around_texts(tmp_path):
+    """The networks take it for padding wherever it stands."""
+    folder = written(tmp_path, unigram())
+    (folder / "tokenizer_config.json").write_text('{"pad_token": "</s>"}')
+    with pytest.raises(UserError, match="tokenizer_config.json: pads with </s>, which also stands around every text"):
+        read_library_tokenizer(folder)
+
+
 # -- bad files --------------------------------------------------------------------------------------------------------
 
 
@@ -307,6 +315,7 @@ def doubled(content):
         ('{"model": {"type": "BPE", "vocab": {"a": -1}}}', "the token 'a' with the id -1"),
         ('{"model": {"type": "BPE", "vocab": {"a": 99000000000}}}', "the token 'a' with the id 99000000000"),
         ('{"model": {"type": "BPE", "vocab": {"<pad>": 0}, "merges": ["a b"]}}', "library cannot use it"),
+        ('{"model": {"type": "WordLevel", "vocab": {"<pad>": 0}, "unk_token": []}}', "library cannot use it"),
         ('{"model": {"type": "WordLevel", "vocab": {"a": 0}}}', "names no pad_token that the vocabulary has"),
         (changed(lambda c: c["model"].update(unk_id=10**9)), "library cannot use it"),
         (changed(lambda c: c["model"]["vocab"].append(["x", float("nan")])), "a piece has the score nan"),
@@ -428,6 +437,14 @@ def test_berts_own_wordpiece_is_left_to_paddlenlp(change):
     content, settings = bert()
     change(content, settings)
     assert is_plain_wordpiece(content, settings)
+
+
+def test_a_wordpiece_with_ids_that_are_none(tmp_path):
+    content, _ = bert()
+    content["model"]["vocab"]["hello"] = ["x"]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match="its vocabulary has the token 'hello' with the id"):
+        read_library_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize(
