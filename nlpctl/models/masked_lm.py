@@ -13,6 +13,8 @@ import paddle.nn.functional as F
 
 from nlpctl.data.text.masking import NO_TARGET
 from nlpctl.errors import UserError
+from nlpctl.models.families import ADDED, ENCODERS
+from nlpctl.models.huggingface_layout import LAYOUTS
 
 # PaddleNLP's layer that turns hidden states into scores, by the encoder's prefix. ELECTRA's lacks the last step.
 # nlpctl's own language models have a method for it, `score_words`.
@@ -85,9 +87,10 @@ def mixed(mixin: type, network_class: Any) -> type:
     """
     prefix = network_class.base_model_prefix
     if not hasattr(network_class, "score_words") and prefix not in _HEADS:
+        known = (*_HEADS, *ADDED.values(), *(LAYOUTS[each].model_type for each in ENCODERS.values()))
         raise UserError(
             f"masked language models of the family {prefix!r} are not known to nlpctl",
             where="model",
-            hint=f"use a model of {', '.join((*_HEADS, 'modernbert'))}",
+            hint=f"use a model of {', '.join(known)}",
         )
     return type(network_class.__name__, (mixin, network_class), {"__module__": network_class.__module__})

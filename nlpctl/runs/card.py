@@ -280,8 +280,8 @@ class CardFacts:
 
 
 def left_out_phrases(left_out: Mapping[str, str], say: Mapping[str, str]) -> list[str]:
-    """What a layout of weights lacks, for people. `left_out`: thresholds, parents, calibration, terms, max_answer_length,
-    null_threshold, each with its values."""
+    """What a layout of weights lacks, for people. `left_out`: thresholds, parents, calibration, terms,
+    max_answer_length, null_threshold, each with its values."""
     return [say[f"lacks_{name}"].format(values) for name, values in left_out.items()]
 
 
