@@ -87,7 +87,7 @@ class LibraryTokenizer:
             setattr(self, f"{name}_token_id", None if token is None else self._ids[token])
         if self.pad_token_id in around:  # networks take it for padding wherever it stands
             hint = 'give "pad_token" a token of its own'
-            message = f"pads with {self.pad_token}, which also stands around every text"
+            message = f"pads with {self.special_names['pad']}, which also stands around every text"
             raise UserError(message, f"{where}/{SETTINGS}", hint)
         named = [*self.special_names.values(), *(self._tokens[id] for id in around)]
         self.all_special_tokens = list(dict.fromkeys(named))
