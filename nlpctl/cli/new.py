@@ -46,6 +46,14 @@ def new(
         str | None,
         typer.Option("--split", metavar="FOLDER", help="Without a dev file: cut train, dev and test into this folder."),
     ] = None,
+    time: Annotated[
+        bool | None,
+        typer.Option(
+            "--time/--no-time",
+            help="Time some steps of the training: how long it takes on this machine, and whether bf16 is faster.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="The recipe. Default: named after the data.")
     ] = None,
@@ -69,10 +77,10 @@ def new(
     """
     from nlpctl.datatools.new import Given, new_recipe
 
-    given = Given(train, dev, test, task, _parse_columns(columns or []), model, split, output, overwrite)
+    given = Given(train, dev, test, task, _parse_columns(columns or []), model, split, time, output, overwrite)
     made = new_recipe(given, _ask if sys.stdin.isatty() and not (yes or json) else _default_answer)
-    facts = {"recipe": made.path, "task": made.task, "model": made.model, "files": made.files, "next": made.next}
-    give({**facts, "decided": [{"what": what, "why": why} for what, why in made.decided]})
+    facts = {"recipe": made.path, "task": made.task, "model": made.model, "files": made.files, "seconds": made.seconds}
+    give({**facts, "next": made.next, "decided": [{"what": what, "why": why} for what, why in made.decided]})
     for what, why in made.decided:
         console.note(f"{what}: {why}")
     console.note("next:")

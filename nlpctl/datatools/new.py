@@ -1,4 +1,7 @@
-"""`nlpctl new`: looks at data files, asks what it cannot know, and writes a recipe. Imports no Paddle."""
+"""`nlpctl new`: looks at data files, asks what it cannot know, and writes a recipe; on demand it times the training.
+
+Imports no Paddle before the recipe is written.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.input_formats import INPUT_FORMATS, OF_DATA
 from nlpctl.config.load import load_recipe
 from nlpctl.config.positions import display
@@ -26,14 +30,17 @@ from nlpctl.datatools import recipe_defaults as values
 from nlpctl.datatools.file_sniffer import Preview, preview_file
 from nlpctl.datatools.recipe_defaults import DataSummary
 from nlpctl.datatools.task_fit import Match, match_task, matching_labels, task_roles
-from nlpctl.errors import Problem, UserError
+from nlpctl.errors import NlpctlError, Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
-from nlpctl.models.pretrained import Encoder, available, language_of, named_encoder
+from nlpctl.models.pretrained import Encoder, available, language_of, lies_here, named_encoder
 from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean, listed, nearest_file
 from nlpctl.outputs import refuse_output
 from nlpctl.runtime.device import usable_gpu
 from nlpctl.spelling import option
+
+if TYPE_CHECKING:
+    from nlpctl.training.trial import Trial
 
 NONE, SCRATCH = "none", "scratch"
 _ENDINGS = tuple(ending for name in OF_DATA for ending in INPUT_FORMATS[name].endings)
@@ -73,18 +80,21 @@ class Given:
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     model: str | None = None
     split: str | None = None
+    time: bool | None = None
     output: Path | None = None
     overwrite: bool = False
 
 
 @dataclass(frozen=True)
 class NewRecipe:
-    """The recipe, what it names, what was decided and why, and the command lines that come next."""
+    """The recipe, what it names, what was decided and why, and the command lines that come next. `seconds`: of the
+    training here; None: not timed."""
 
     path: Path
     task: str
     model: str
     files: Mapping[str, Path]
+    seconds: float | None
     decided: tuple[tuple[str, str], ...]
     next: tuple[str, ...]
 
@@ -103,6 +113,10 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     left_out = _refuse_other_columns(previews, columns, task)
     gpu = _has_gpu()
     encoder, about = _encoder(given, ask, preview, columns, gpu)
+    here = encoder is None or lies_here(encoder.name)
+    if given.time and encoder is not None and not here:
+        message = f"{encoder.name} is not on this machine, and is not downloaded to time a training"
+        raise UserError(message, "@[time]", "leave it out: `train` tells the time after its first steps")
     own = _says_how_it_makes_vectors(encoder)
     output = _output(given, ask, files["train"])
     if encoder is not None and (folder := Path(encoder.name).expanduser()).is_dir():
@@ -114,7 +128,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     seen = values.summarise_data(task, data)
     paths = {split: each.path for split, each in previews.items()}
 
-    def text(paths: Mapping[str, Path], seen_here: DataSummary | None) -> str:
+    def text(paths: Mapping[str, Path], seen_here: DataSummary | None, trial: Trial | None = None) -> str:
         named = {split: named_from(output.parent, path) for split, path in paths.items()}
         presets = [
             Preset("task", task.name, match.reason),
@@ -122,17 +136,23 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
             *values.section_presets(data | named, seen_here),
             *match.presets,
             Preset("training.output_dir", f"outputs/{output.stem}"),
-            *values.measured_presets(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths),
+            *values.measured_presets(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths, trial=trial),
         ]
         presets = [preset for preset in presets if not (own and preset.key.startswith("retrieval."))]
         return recipe_text(_head(output, task), values.in_order(presets), values.hints(task, seen, gpu))
 
     parts_folder = None if "dev" in previews else _parts_folder(given, ask, output)
+    timed = here and _is_timed(given, ask)
     if parts_folder is not None:
         with _checked(output, text(paths, seen)):  # before the training file is cut
             paths |= _parts(parts_folder, task, data, given.overwrite)
-    with _checked(output, text(paths, seen if parts_folder is None else None)) as staged:
+    seen_here = seen if parts_folder is None else None
+    with _checked(output, text(paths, seen_here)) as staged:
         os.replace(staged, output)
+    trial = _trial(output) if timed else None
+    if trial is not None:
+        with _checked(output, text(paths, seen_here, trial)) as staged:
+            os.replace(staged, output)
     name = SCRATCH if encoder is None else encoder.name
     decided = [("task", f"{task.name}: {match.reason}"), ("model", f"{name}: {about}")]
     decided += [("data", f"{split}: {display(path)}{_program(previews.get(split))}") for split, path in paths.items()]
@@ -141,7 +161,10 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     for twin in preview.twins(label):
         remark = f"column {twin!r} says the same as {label!r}; in its place: {option('columns')} label={twin}"
         decided.append(("left out", remark))
-    return NewRecipe(output, task.name, name, paths, tuple(decided), _next(output, "dev" in paths))
+    if trial is not None:
+        decided.append(("time", _told(trial)))
+    seconds = None if trial is None else trial.seconds
+    return NewRecipe(output, task.name, name, paths, seconds, tuple(decided), _next(output, "dev" in paths))
 
 
 # -- files --
@@ -427,6 +450,45 @@ def _renamed(problem: Problem, staged: Path, output: Path) -> Problem:
     """The problem with the name of the recipe in place of that of the file it was checked in."""
     said = {key: text.replace(staged.name, output.name) for key, text in dataclasses.asdict(problem).items()}
     return Problem(**said)
+
+
+# -- how long it takes --
+
+
+def _is_timed(given: Given, ask: Ask) -> bool:
+    """Whether the training is to be timed."""
+    if given.time is not None:
+        return given.time
+
+    def check(answer: str) -> None:
+        if answer not in ("yes", "no"):
+            raise UserError(f"{answer!r} is neither yes nor no", "@[time]", "answer yes or no")
+
+    text = "Time some steps of the training, for how long it takes here and in what precision (about a minute)?"
+    return ask(Question("@[time]", text, "yes", ("yes", "no"), unasked="no", check=check)) == "yes"
+
+
+def _trial(recipe: Path) -> Trial | None:
+    """The training of the recipe, timed; None if that fails, which is told."""
+    try:
+        from nlpctl.training.overfit import ready_to_train
+
+        prepared = ready_to_train(load_recipe(recipe))
+        from nlpctl.training.trial import time_training  # imports Paddle, which is set up by now
+
+        return time_training(prepared)
+    except NlpctlError as error:
+        console.warn(f"the training could not be timed: {error}")
+        return None
+
+
+def _told(trial: Trial) -> str:
+    """How long the training takes, for people."""
+    text = f"the training takes about {console.duration(trial.seconds)} on this machine"
+    if trial.in_bfloat16 is None:
+        return text
+    times = f"{trial.times_faster:.1f} times as fast"
+    return f"{text}, in bf16 (steps {times})" if trial.bfloat16_pays else f"{text}, in 32 bits (steps in bf16: {times})"
 
 
 def _head(output: Path, task: TaskInfo) -> list[str]:

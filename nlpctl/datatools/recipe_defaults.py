@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.keys import SECTIONS
@@ -27,6 +27,9 @@ from nlpctl.models.pretrained import Encoder
 from nlpctl.names import counted
 from nlpctl.report.model import percent
 from nlpctl.runtime.machine import cpu_info, physical_cores
+
+if TYPE_CHECKING:
+    from nlpctl.training.trial import Trial  # imports Paddle
 
 BASE, ON_GPU = "nlpctl:configs/base.yaml", "nlpctl:configs/device/gpu.yaml"
 METRIC = "training.metric_for_best_model"
@@ -139,8 +142,11 @@ def model_presets(task: TaskInfo, encoder: Encoder | None, about: str) -> list[P
     return [Preset("model.name_or_path", encoder.name, about), Preset("training.learning_rate", encoder.learning_rate)]
 
 
-def measured_presets(task: TaskInfo, seen: DataSummary, *, gpu: bool, scratch: bool, dev: bool) -> list[Preset]:
-    """What follows from the rows and the machine, with what the task begins with. `dev`: there are dev rows."""
+def measured_presets(
+    task: TaskInfo, seen: DataSummary, *, gpu: bool, scratch: bool, dev: bool, trial: Trial | None = None
+) -> list[Preset]:
+    """What follows from the rows and the machine, with what the task begins with. `dev`: there are dev rows. `trial`:
+    what the training takes here, if it was timed."""
     length = length_preset(task, seen, "gpu" if gpu else "cpu")
     own = [preset for preset in task.presets if dev or preset.key != METRIC]
     return [
@@ -148,7 +154,7 @@ def measured_presets(task: TaskInfo, seen: DataSummary, *, gpu: bool, scratch: b
         length,
         *bad_row_presets(seen),
         *training_presets(seen, length.value, scratch),
-        *([] if gpu else bfloat16_presets(scratch)),
+        *([] if gpu else bfloat16_presets(scratch, trial)),
         *([*few_dev_presets(seen), metric_preset(task, seen)] if dev else no_dev_presets()),
         *own,
     ]
@@ -182,8 +188,12 @@ def training_presets(seen: DataSummary, length: int, scratch: bool) -> list[Pres
     ]
 
 
-def bfloat16_presets(scratch: bool) -> list[Preset]:
-    """training.bf16 for encoders, on a processor that computes so: its gain has been measured (docs/benchmarks.md)."""
+def bfloat16_presets(scratch: bool, trial: Trial | None) -> list[Preset]:
+    """training.bf16 on a processor that computes so: where `trial` shows that it pays; untimed for encoders, for which
+    it has been measured (docs/benchmarks.md)."""
+    if trial is not None:
+        why = f"timed here: {trial.times_faster:.1f} times as fast; other processors may refuse it"
+        return [Preset("training.bf16", True, why)] if trial.bfloat16_pays else []
     if scratch or not cpu_info().trains_in_bfloat16:
         return []
     why = "of encoders on a processor like this one, about 1.5 times as fast (docs/benchmarks.md); others refuse it"

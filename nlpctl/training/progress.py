@@ -171,14 +171,11 @@ class TrainingProgress(TrainerCallback):
         trainer, bar, step = self._trainer, self._bar, state.global_step
         assert trainer is not None and bar is not None, "on_train_begin came before"
         self._left.after_step(step)
-        if (
-            console.is_main_rank()
-            and trainer.data.dev is not None
-            and step == bar.begun + _SAMPLED_AFTER
-            and state.max_steps - step >= _SAMPLED_IF
-        ):
+        if console.is_main_rank() and step == bar.begun + _SAMPLED_AFTER and state.max_steps - step >= _SAMPLED_IF:
             with trainer.times.spent(LOG):
-                self._left.sampled(*trainer.seconds_to_score_some())
+                if trainer.data.dev is not None:
+                    self._left.sampled(*trainer.seconds_to_score_some())
+                console.note(f"about {console.duration(self._left.left(step) or 0)} from here to the final scores")
         rows = trainer.rows_of(range(step - 1, step))
         loss = trainer.guard.last_loss
         self._recent.append((float("nan") if loss is None else loss, rows, trainer.times.of_steps()))

@@ -368,7 +368,8 @@ def test_what_cannot_be_known_names_the_flag(words: list[str], told: str, nlpctl
 
 
 def test_on_a_terminal_it_asks_until_the_answer_is_good(table, folder: Path) -> None:
-    """What is typed: a bad name, the file, no dev, no test, the task and the columns as found, the model, the file."""
+    """What is typed: a bad name, the file, no dev, no test, the task and the columns as found, the model, the file, no
+    parts, no timing."""
     table("reviews.tsv", ["id", "review", "stars"], labelled())
     terminal, other = pty.openpty()
     code = "import sys; from nlpctl.cli.app import main; code = main(['new']); assert 'paddle' not in sys.modules"
@@ -380,7 +381,7 @@ def test_on_a_terminal_it_asks_until_the_answer_is_good(table, folder: Path) -> 
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     os.close(other)
-    answers = ["gone.tsv", "reviews.tsv", "", "", "", "", "", "scratch", "mine.yaml", "none"]
+    answers = ["gone.tsv", "reviews.tsv", "", "", "", "", "", "scratch", "mine.yaml", "none", "no"]
     os.write(terminal, "".join(f"{answer}\n" for answer in answers).encode())
     out, err = process.communicate(timeout=60)
     os.close(terminal)
@@ -429,6 +430,13 @@ def test_what_this_machine_does_best_is_proposed(nlpctl, table, folder: Path, mo
         assert training.max_evaluate_steps == 8  # of 64 rows: 500 or some more of the 600
     assert nlpctl("new", "train.tsv", "--dev", "train.tsv", "--model", "scratch", "-o", "small.yaml").code == 0
     assert load_recipe("small.yaml").training.max_evaluate_steps == -1
+
+
+def test_nothing_is_downloaded_to_time_a_training(nlpctl, table, folder: Path) -> None:
+    table("train.tsv", ["id", "review", "stars"], labelled())
+    ended = nlpctl("new", "train.tsv", "--model", "ernie-3.0-medium-zh", "--time", "-o", "my.yaml")
+    assert ended.code == 2 and not (folder / "my.yaml").exists()
+    assert "--time: ernie-3.0-medium-zh is not on this machine" in ended.err
 
 
 def test_the_encoder_fits_the_language(monkeypatch: pytest.MonkeyPatch) -> None:

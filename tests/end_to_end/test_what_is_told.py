@@ -40,6 +40,15 @@ def test_steps_and_time(work, base):
     assert "computing" in work.nlpctl("runs", "show", "told").stdout
 
 
+def test_how_long_a_training_takes_is_told_by_new(work):
+    words = ("new", "train.tsv", "--dev", "dev.tsv", "--test", "none", "--model", "scratch", "--time")
+    done = work.nlpctl(*words, "-o", "timed.yaml")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^time: the training takes about \d+m\d\ds on this machine", done.stderr, flags=re.M), done.stderr
+    assert work.nlpctl("recipe", "validate", "timed.yaml").returncode == 0
+    assert not (work / "outputs").exists()
+
+
 @pytest.mark.slow
 def test_accumulation_and_processes_are_counted(work):
     words = ("--per_device_train_batch_size", "2", "--gradient_accumulation_steps", "2", "--nproc", "2")

@@ -1,0 +1,151 @@
+"""The first steps of a training, timed: how long all of it takes on this machine, and whether bf16 pays.
+
+    prepared = ready_to_train(recipe)    # training/overfit.py
+    trial = time_training(prepared)      # writes nothing
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paddlenlp.trainer import TrainerCallback, TrainingArguments
+from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
+
+from nlpctl.config.user_code import user_code_blamed
+from nlpctl.errors import RunFailed
+from nlpctl.runs.time_shares import LOG
+from nlpctl.runtime.interrupt import StopRequest
+from nlpctl.runtime.machine import cpu_info
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.callbacks import SeedEveryStep
+from nlpctl.training.fast_cpu import fast_cpu
+from nlpctl.training.guards import BadStep
+from nlpctl.training.oom import OutOfMemory
+from nlpctl.training.prepare import PreparedTraining
+from nlpctl.training.progress import TimeLeft
+from nlpctl.training.trainer import RecipeTrainer
+
+LEAST_STEPS, MOST_STEPS, SECONDS = 4, 12, 4.0  # of a measurement: it ends after so many seconds, but for these steps
+ROUNDS = 2  # measurements of each precision, in turns; the fastest counts, since other programs only slow it down
+WORTH_IT = 1.1  # times as fast, from which bf16 pays
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of the whole training, final scores included; processor seconds of a step, which tell two precisions
+    apart also where other programs take turns."""
+
+    training: float
+    step: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a training takes here, in 32 bits and with training.bf16; None where that was not timed, on a GPU or a
+    processor that does not compute so."""
+
+    in_32_bits: Measured
+    in_bfloat16: Measured | None = None
+
+    @property
+    def times_faster(self) -> float:
+        """How many times as fast steps are in bf16; 1 where it was not timed."""
+        return 1.0 if self.in_bfloat16 is None else self.in_32_bits.step / self.in_bfloat16.step
+
+    @property
+    def bfloat16_pays(self) -> bool:
+        """Whether it is to be taken."""
+        return self.times_faster >= WORTH_IT
+
+    @property
+    def seconds(self) -> float:
+        """Of the training in the precision that is to be taken."""
+        taken = self.in_bfloat16 if self.bfloat16_pays else None
+        return (taken or self.in_32_bits).training
+
+
+def time_training(prepared: PreparedTraining) -> Trial:
+    """Train some steps in this process, in turns with and without bf16 if this is a processor that computes so.
+
+    Moves the weights of the network a little. RunFailed if a step fails.
+    """
+    kinds = (False, True) if prepared.setup.device == "cpu" and cpu_info().trains_in_bfloat16 else (False,)
+    rounds = [[_measure(prepared, bfloat16) for bfloat16 in kinds] for _ in range(ROUNDS)]
+    fastest = (
+        Measured(min(each.training for each in kind), min(each.step for each in kind))
+        for kind in zip(*rounds, strict=True)
+    )
+    return Trial(*fastest)
+
+
+def _measure(prepared: PreparedTraining, bfloat16: bool) -> Measured:
+    """By the first steps and some rows of dev."""
+    training = dataclasses.replace(prepared.recipe.training, bf16=bfloat16, report_to=("none",))
+    recipe = dataclasses.replace(prepared.recipe, training=training)
+    with tempfile.TemporaryDirectory(prefix="nlpctl-") as folder:
+        steps: list[_FirstSteps] = []
+
+        def callbacks(trainer: RecipeTrainer) -> list[TrainerCallback]:
+            steps.append(_FirstSteps(trainer))
+            return [SeedEveryStep(), trainer.guard, trainer.reached, *steps]
+
+        prepared = dataclasses.replace(prepared, recipe=recipe)
+        trainer = RecipeTrainer(prepared, RunDirectory(Path(folder)), None, callbacks)
+        with user_code_blamed(recipe), fast_cpu(recipe, trainer.args.device, trainer.loaded.network):
+            try:
+                trainer.run(StopRequest())
+            except _Enough as enough:
+                return enough.measured
+            except (BadStep, OutOfMemory) as error:
+                raise RunFailed(str(error)) from error
+    raise RunFailed("the training ended before its first step")
+
+
+class _Enough(Exception):
+    """Enough steps were timed."""
+
+    def __init__(self, measured: Measured):
+        super().__init__()
+        self.measured = measured
+
+
+class _FirstSteps(TrainerCallback):
+    """Ends a training by _Enough after its first steps."""
+
+    def __init__(self, trainer: RecipeTrainer):
+        self._trainer = trainer
+        dev, test = (0 if split is None else len(split) for split in (trainer.data.dev, trainer.data.test))
+        self._left = TimeLeft(trainer.times, dev, test)
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        train_dataloader: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        sampler = getattr(train_dataloader, "sampler", None)
+        self._left.begin(args, 0, state.max_steps, None if sampler is None else sampler.updates)
+        self._begun = time.process_time()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        step, times = state.global_step, self._trainer.times
+        self._left.after_step(step)
+        if step == 1 < state.max_steps:  # it prepares what is computed with
+            self._begun = time.process_time()
+        so_far = times.of_steps()
+        if step < min(MOST_STEPS, state.max_steps) and (so_far < SECONDS or step < LEAST_STEPS):
+            return
+        of_step = (time.process_time() - self._begun) / max(step - 1, 1)
+        if self._trainer.data.dev is not None:
+            with times.spent(LOG):
+                self._left.sampled(*self._trainer.seconds_to_score_some())
+        raise _Enough(Measured(so_far + (self._left.left(step) or 0.0), of_step))
