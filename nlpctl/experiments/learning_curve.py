@@ -79,8 +79,12 @@ def learning_curve(
     with open_series(
         recipe, rows, KIND, members, plan, resume=resume, overwrite=overwrite, own=own
     ) as series:
-        for member in members:
-            series.train(member, command)
+        left = [member for member in members if not series.run(member).is_finished]
+        with series.progress(left) as progress:
+            for member in left:
+                progress.begin(series.run(member).path, series.size(member))
+                series.train(member, command)
+                progress.end(series.run(member).path)
         metrics = [series.run(member).read_metrics()[split] for member in members]
         metric = _metric(recipe, metrics)
         values = [float(single_scores(report)[metric]) for report in metrics]

@@ -63,18 +63,33 @@ def train_side_by_side(
 
     Errors as of `Series.train`, the first of any run; the others save a checkpoint before it is raised.
     """
-    left = [
+    left = _unfinished(series, held_out)
+    workers = len(slots.runtimes)
+    # A named data set is downloaded once per node.
+    files = () if series.recipe.data.dataset is not None else tuple(map(str, series.rows.files))
+    console.note(f"{counted(workers, 'workers')}, {counted(len(left), 'runs')}")
+    jobs = ((MemberWorker.train, series.member_recipe(member), held_out(member), command) for member in left)
+    with (
+        training_pool(slots, series.folder, files, MemberWorker, series.recipe) as pool,
+        series.progress(left, workers) as progress,
+    ):
+
+        def begin(number: int) -> None:
+            progress.begin(series.run(left[number]).path, series.size(left[number]))
+
+        for number, _, _ in pool.results(jobs, begin, progress.tick):
+            run = series.run(left[number]).path
+            progress.end(run)
+            console.note(f"{series.place(left[number])} is finished{progress.left_in_words()}: {run}")
+
+
+def _unfinished(series: Series, held_out: Callable[[SeriesRun], HeldOutRows | None]) -> list[SeriesRun]:
+    """The members that are not trained, or whose rows are not predicted."""
+    return [
         member
         for member in series.members
         if not (series.run(member).is_finished and (held_out(member) is None or is_predicted(series, member)))
     ]
-    # A named data set is downloaded once per node.
-    files = () if series.recipe.data.dataset is not None else tuple(map(str, series.rows.files))
-    console.note(f"{counted(len(slots.runtimes), 'workers')}, {counted(len(left), 'runs')}")
-    jobs = ((MemberWorker.train, series.member_recipe(member), held_out(member), command) for member in left)
-    with training_pool(slots, series.folder, files, MemberWorker, series.recipe) as pool:
-        for number, _, _ in pool.results(jobs):
-            console.note(f"{series.place(left[number])} is finished: {series.run(left[number]).path}")
 
 
 class MemberWorker:
@@ -220,17 +235,20 @@ def _members(parts: Sequence[Sequence[int]] | None, seeds: Sequence[int], count:
 
 def _train_here(series: Series, held_out: Callable[[SeriesRun], HeldOutRows | None], command: Sequence[str]) -> None:
     """Train all members, one after the other. `held_out`: as of `train_side_by_side`."""
-    for member in series.members:
-        series.train(member, command)
-        own = held_out(member)
-        if own is None or is_predicted(series, member):
-            continue
-        console.note(f"{member.name}: predicting the {len(own[0]):,} rows that it did not see")
-        try:
-            with sigterm_interrupts():
-                predict_held_out(series.member_recipe(member), series.rows, *own)
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted", str(series.folder), AGAIN) from None
+    left = _unfinished(series, held_out)
+    with series.progress(left) as progress:
+        for member in left:
+            progress.begin(series.run(member).path, series.size(member))
+            series.train(member, command)
+            own = held_out(member)
+            if own is not None:
+                console.note(f"{member.name}: predicting the {len(own[0]):,} rows that it did not see")
+                try:
+                    with sigterm_interrupts():
+                        predict_held_out(series.member_recipe(member), series.rows, *own)
+                except KeyboardInterrupt:
+                    raise Interrupted("interrupted", str(series.folder), AGAIN) from None
+            progress.end(series.run(member).path)
 
 
 def _warn_of_useless(task: str, metrics: Mapping[str, Mapping[str, Any]]) -> None:

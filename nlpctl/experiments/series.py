@@ -39,6 +39,7 @@ from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.training_data import groups_of, read_labelled_split, resolve_labels
 from nlpctl.documents import Document, whole_content
 from nlpctl.errors import Interrupted, RunFailed, UserError
+from nlpctl.experiments.time_left import TrainingsProgress
 from nlpctl.files import (
     staged_file,
     write_text_atomic,
@@ -320,6 +321,15 @@ class Series:
             console.note(f"{self.place(member)}: {run.path}")
             train_member(self.member_recipe(member), command)
         return run
+
+    def progress(self, left: Sequence[SeriesRun], workers: int | None = None) -> TrainingsProgress:
+        """Shows how far the runs are. `left`: those that have not ended; `workers`: as of `TrainingsProgress`."""
+        sizes = [self.size(member) for member in left]
+        return TrainingsProgress("runs", "runs", len(self.members), sizes, workers)
+
+    def size(self, member: SeriesRun) -> int:
+        """Its training rows."""
+        return len(self.rows if member.rows is None else member.rows)
 
     def place(self, member: SeriesRun) -> str:
         """Which of the runs it is, in words."""

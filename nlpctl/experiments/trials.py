@@ -20,6 +20,7 @@ from nlpctl.config.tasks import greater_is_better, scores
 from nlpctl.errors import OF_THE_MACHINE, Interrupted, NlpctlError, Problem, Pruned, RunFailed, remedy
 from nlpctl.experiments.series import AGAIN
 from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, Study, Trial, TrialRecord
+from nlpctl.experiments.time_left import TICK, TrainingsProgress
 from nlpctl.experiments.training_pool import training_pool
 from nlpctl.layout import TRIALS
 from nlpctl.report.score_tables import single_scores
@@ -79,6 +80,7 @@ class Trials:
     def __post_init__(self) -> None:
         self._left = self.study.unfinished()
         self._better = greater_is_better(self.recipe, self.metric)
+        self._progress = self._shown(None)
 
     def take(self) -> tuple[Trial, Recipe] | None:
         """The next trial, an unfinished one first, with its recipe; None: there are enough, or the time is up."""
@@ -88,6 +90,7 @@ class Trials:
                 recipe = trial_recipe(self.recipe, self.folder, trial)
                 problems = check(recipe, "train")
                 if not problems:
+                    self._progress.begin(recipe.run_dir)
                     self._begun = True
                     return trial, recipe
                 self.done(trial, FAILED, str(problems[0]))
@@ -130,6 +133,7 @@ class Trials:
         if state == FINISHED:
             score = single_scores(run.read_metrics().get("dev", {})).get(self.metric)
         self.study.tell(trial.number, state, score, _seconds(run), reason)
+        self._progress.end(run.path)
         records = self.study.trials()
         self._note_end(records, records[trial.number])
         self._failures = self._failures + 1 if records[trial.number].state == FAILED else 0
@@ -145,14 +149,22 @@ class Trials:
         values = ", ".join(f"{key.rpartition('.')[2]} {value_text(value)}" for key, value in trial.values.items())
         ended = sum(each.state in (FINISHED, PRUNED, FAILED) for each in records)
         of_all = f"{ended} of {self.wanted}" if self.wanted is not None else f"{ended}"
-        console.note(f"trial {trial.name} {trial.state}, {of_all}: {what}{so_far}; {values}")
+        left = self._progress.left_in_words()
+        console.note(f"trial {trial.name} {trial.state}, {of_all}{left}: {what}{so_far}; {values}")
 
     # -- who trains -----------------------------------------------------------------------------
+
+    def _shown(self, workers: int | None) -> TrainingsProgress:
+        """What shows how far they are. `workers`: as of `TrainingsProgress`."""
+        ended = len(self.study.trials()) - len(self._left)
+        waiting = [1.0] * (len(self._left) if self.wanted is None else max(0, self.wanted - ended))
+        self._progress = TrainingsProgress("sweep", "trials", self.wanted, waiting, workers, self.clock.left)
+        return self._progress
 
     def train_here(self) -> None:
         """All of them, one after the other. Interrupted: Ctrl-C."""
         try:
-            with sigterm_interrupts():
+            with sigterm_interrupts(), self._shown(None):
                 while (taken := self.take()) is not None:
                     trial, recipe = taken
                     worth = partial(self.study.worth_continuing, trial.number)
@@ -194,13 +206,15 @@ class Trials:
                 return len(pool.open_jobs) < pool.size and self._more_begin(promised)
 
         again = "another process goes on"
-        with training_pool(slots, self.folder, files, TrialWorker, again=again) as pool:
+        shown = self._shown(len(slots.runtimes))
+        with training_pool(slots, self.folder, files, TrialWorker, again=again) as pool, shown:
             while True:
                 while is_wanted(pool):
                     pool.submit(Job(TrialWorker.train, begin=begin, end=end))
                 if not pool.open_jobs:
                     return
-                job = pool.next_ended()
+                while (job := pool.ended_within(TICK)) is None:
+                    shown.tick()
                 if job.error is not None:  # the machines failed, or too many trials in a row
                     raise job.error
 

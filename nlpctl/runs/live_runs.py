@@ -13,8 +13,11 @@ from nlpctl.errors import UserError
 from nlpctl.layout import MANIFEST
 from nlpctl.runs.run_files import sound_manifest
 from nlpctl.runs.runs import RunRecord, find_runs, open_run
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.run_directory import RunDirectory
 
 RUNNING = "running"
+_READ_AGAIN = 5.0  # seconds until the events of a run are read again
 
 
 @dataclass(frozen=True)
@@ -93,3 +96,20 @@ def _left(events: Sequence[Mapping[str, Any]], now: float) -> float | None:
     """Seconds to the end, by what the last log of `events` said; None if none did."""
     told = [each for each in events if each["event"] == "log" and isinstance(each.get("left"), int | float)]
     return max(0.0, told[-1]["left"] - (now - told[-1]["time"])) if told else None
+
+
+class ToldByEvents:
+    """What a training in another process says that it has left."""
+
+    def __init__(self) -> None:
+        self._read: dict[Path, tuple[float, float | None]] = {}  # when, and when it will have ended
+
+    def __call__(self, run: Path, since: float) -> float | None:
+        """Seconds, by the last log of its events; None: none since then, in seconds since 1970. Read every 5 s."""
+        now = time.time()
+        if now - self._read.get(run, (0.0, None))[0] > _READ_AGAIN:
+            events = EventLog(RunDirectory(run).events_file).read()
+            left = _left([each for each in events if each.get("time", 0.0) >= since], now)
+            self._read[run] = now, None if left is None else now + left
+        ends = self._read[run][1]
+        return None if ends is None else max(0.0, ends - now)

@@ -39,6 +39,7 @@ MOST_WAITS = 24  # times in a row that no worker at all can be had
 ANOTHER_WORKER = "another one takes its place"
 FEWER_WORKERS = "out of memory? use fewer @[workers]"
 
+_TICK = 1.0  # seconds between two calls of `tick`
 _AGAIN = 5.0  # seconds until a worker is asked for again where there was no room
 
 
@@ -203,18 +204,34 @@ class WorkerPool:
         job.killed = True
         self.send_signal(job, signal.SIGKILL)
 
-    def results(self, jobs: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, Any, int]]:
+    def results(
+        self,
+        jobs: Iterable[tuple[Any, ...]],
+        begin: Callable[[int], object] = lambda number: None,
+        tick: Callable[[], object] = lambda: None,
+    ) -> Iterator[tuple[int, Any, int]]:
         """Run many jobs, each (function, its arguments...); (a job's number, its value, worker) as each ends.
 
+        `begin`: hears the number of each job as it begins, in the worker's thread. `tick`: called every second in which
+        none ends.
         Raises the first error of a job; RunFailed if MOST_LOSSES workers were lost over one.
         """
         numbers: dict[Job, int] = {}
+
+        def begins(job: Job) -> bool:
+            begin(numbers[job])
+            return True
+
         for number, (function, *arguments) in enumerate(jobs):
-            job = Job(function, tuple(arguments))
+            job = Job(function, tuple(arguments), begin=begins)
             numbers[job] = number
             self.submit(job)
         while numbers:
-            job = self.next_ended()
+            ended = self.ended_within(_TICK)
+            if ended is None:
+                tick()
+                continue
+            job = ended
             if isinstance(job.error, ProcessEnded) and job.losses == MOST_LOSSES:
                 problem = job.error.problems[0]
                 message = f"{MOST_LOSSES} workers were lost over the same piece of work, the last one: "

@@ -80,7 +80,7 @@ def trained(
     request raises."""
     (tmp_path / "recipe.yaml").write_text("task: sequence_classification\n")
     recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
-    trials = Few(recipe, tmp_path, SimpleNamespace(), None, SimpleNamespace(), "accuracy", ())
+    trials = Few(recipe, tmp_path, SimpleNamespace(trials=list), None, Clock(None), "accuracy", ())
     made: list[Process] = []
     both = threading.Barrier(2, timeout=60)
 
