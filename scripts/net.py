@@ -190,6 +190,7 @@ new token_classification_train.jsonl --dev token_classification_dev.jsonl --mode
 data inspect {C} --html inspect.html
 data inspect {C} --json
 data inspect token_classification.yaml
+data inspect token_classification.yaml --language zh
 data inspect question_answering.yaml --json
 data show {C} -n 2
 data show lexical_analysis.yaml -n 2 --json
@@ -286,6 +287,7 @@ runs show {R} --json
 runs diff {R} out/other
 runs diff {R} out/other --json
 report {R} -o out/report.html
+report {R} -o out/report.zh.html --language zh
 report out/folds/fold-1 -o out/fold.html --json
 card {R} -o out/card.md
 card {R} -o out/card.zh.md --language zh --license apache-2.0 --json

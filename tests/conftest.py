@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # one, the same tests take half as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+os.environ["LC_ALL"] = "C.UTF-8"  # pages in English, whatever the developer reads
+
 spell_as_flags()  # tests read the messages of the command line; tests/test_spelling.py those of the Python module
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.output import Json, give
+from nlpctl.cli.output import Json, LanguageOption, give
 
 
 def card(
@@ -16,7 +16,7 @@ def card(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: RUN/README.md.")
     ] = None,
-    language: Annotated[str, typer.Option("--language", metavar="en|zh", help="Language of the card.")] = "en",
+    language: LanguageOption = None,
     license: Annotated[
         str | None, typer.Option("--license", metavar="NAME", help="License of the model, such as apache-2.0.")
     ] = None,
@@ -41,8 +41,6 @@ def card(
     from nlpctl.runs.card import write_card
 
     languages = [] if text_language is None else [word.strip() for word in text_language.split(",")]
-    written = write_card(
-        model, output, language=language, license=license, text_languages=languages, overwrite=overwrite
-    )
+    written = write_card(model, output, license=license, text_languages=languages, overwrite=overwrite)
     give({"card": written})
     console.result(str(written))

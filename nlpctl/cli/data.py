@@ -13,12 +13,13 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import ModelArgument, RecipeCommand, flags_of, load_command_recipe, load_data_recipe
-from nlpctl.cli.output import Json, give
+from nlpctl.cli.output import Json, LanguageOption, give
 from nlpctl.cli.predict import check_format
 from nlpctl.config.positions import display, located
 from nlpctl.config.schema import SPLITS
 from nlpctl.errors import UserError
 from nlpctl.names import counted
+from nlpctl.report.language import say, say_each
 from nlpctl.report.model import Table, percent
 from nlpctl.report.text import show_table
 
@@ -172,6 +173,7 @@ def inspect(
     recipe: RecipeArgument,
     file: FileArgument = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML page with plots.")] = None,
+    language: LanguageOption = None,
     json: Json = False,
     rows: Annotated[
         int | None, typer.Option("--rows", min=1, metavar="N", help="Look at the first N rows of each split only.")
@@ -491,6 +493,7 @@ def audit(
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="For the findings; default: FOLDS/audit.")
     ] = None,
     shown: Annotated[int, typer.Option("--shown", min=1, metavar="N", help="Findings to show.")] = 10,
+    language: LanguageOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the findings and their ticks.")] = False,
     json: Json = False,
 ) -> None:
@@ -513,14 +516,15 @@ def audit(
         give(result.to_json())
         return
     rows = [[kind, count, f"{result.share(kind):.2%}"] for kind, count in result.counts.items()]
-    show_table(Table(["finding", "times", "share of the rows"], rows, f"{result.rows:,} rows; {result.trust}"))
+    title = say("{:,} rows; {}", result.rows, result.trust)
+    show_table(Table(say_each("finding", "times", "share of the rows"), rows, title))
     first = []
     for each in result.findings[:shown]:
         labels = [format_label(each.given), format_label(each.proposed)]
         first.append([display(each.where), each.kind, each.text[:TEXT_WIDTH], *labels, each.given_probability])
     if first:
-        columns = ["row", "finding", "text", "given", "proposed", "probability of the given"]
-        title = f"the first {len(first):,} of {len(result.findings):,} findings"
+        columns = say_each("row", "finding", "text", "given", "proposed", "probability of the given")
+        title = say("the first {:,} of {:,} findings", len(first), len(result.findings))
         show_table(Table(columns, first, title), apart=True)
     if result.findings and all(each.edit is None for each in result.findings):
         console.note(f"all of them: {display(result.folder / PAGE)}; correct the labels where they come from")

@@ -20,6 +20,7 @@ from nlpctl.cli.options import (
 )
 from nlpctl.cli.output import Json, give, score_tables, tell_shares
 from nlpctl.config.positions import display, located
+from nlpctl.report.language import say, say_each
 from nlpctl.report.model import Table
 from nlpctl.report.text import fitted, show_table
 
@@ -115,6 +116,6 @@ def evaluate(
             for each in result.against.changed[name]
         ]
         if rows:
-            columns = ["row", "text", "expected", *models]
-            title = f"{name}: the first {len(rows)} of {paired.gained + paired.lost:,} rows that changed"
+            columns = [*say_each("row", "text", "expected"), *models]
+            title = say("{}: the first {} of {:,} rows that changed", name, len(rows), paired.gained + paired.lost)
             show_table(fitted(Table(columns, rows, title), texts=range(1, len(columns))), apart=True)

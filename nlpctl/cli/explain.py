@@ -11,11 +11,12 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import ModelArgument, load_command_recipe
-from nlpctl.cli.output import Json, give
+from nlpctl.cli.output import Json, LanguageOption, give
 from nlpctl.cli.predict import check_format
 from nlpctl.config.positions import located
 from nlpctl.errors import UserError
 from nlpctl.names import counted, did_you_mean
+from nlpctl.report.language import say
 
 if TYPE_CHECKING:
     from nlpctl.inference.attribution import Baseline, Method
@@ -48,6 +49,7 @@ def explain(
         Path | None, typer.Option("-o", "--output", metavar="FILE.html", help="Write one HTML page instead.")
     ] = None,
     format: Annotated[str, typer.Option("--format", help="Format: text, tsv, csv, jsonl, json, or auto.")] = "auto",
+    language: LanguageOption = None,
     json: Json = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
 ) -> None:
@@ -109,10 +111,9 @@ def format_explanation(row: Explained, colour: bool) -> str:
         word = _highlight(token.text, token.contribution, most) if colour else token.text
         text += word if token.joined else f" {word}"
     lines = [f"{clean(row.label)}  {row.probability:.3f}", f"  {text}"]
-    for side, tokens in zip(("for", "against"), row.strongest(STRONGEST), strict=True):
+    for side, tokens in zip((say("  for:     "), say("  against: ")), row.strongest(STRONGEST), strict=True):
         if tokens:
-            contributions = [f"{clean(each.text)} {each.contribution:+.3g}" for each in tokens]
-            lines.append(f"  {side + ':':<9}" + ", ".join(contributions))
+            lines.append(side + say(", ").join(f"{clean(each.text)} {each.contribution:+.3g}" for each in tokens))
     return "\n".join(lines) + "\n"
 
 

@@ -26,6 +26,20 @@ from nlpctl.names import counted
 if TYPE_CHECKING:
     from nlpctl.runtime.worker_pool import WorkerStats
 
+
+def _choose_language(context: typer.Context, language: str | None) -> str | None:
+    from nlpctl.report.language import in_language  # late: not for --help
+
+    context.with_resource(in_language(language))  # until the command ends
+    return language
+
+
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--language", metavar="en|zh", callback=_choose_language, help="Of page and tables; default: by the locale."
+    ),
+]
 FLAG = "--json"
 Json = Annotated[bool, typer.Option(FLAG, help="Print one JSON object, also of a failure (docs/json.md).")]
 SCHEMA, PROGRESS_SCHEMA = (Path(__file__).with_name(name) for name in ("json.schema.json", "progress.schema.json"))

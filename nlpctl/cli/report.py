@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.output import Json, give
+from nlpctl.cli.output import Json, LanguageOption, give
 
 
 def report(
@@ -17,6 +17,7 @@ def report(
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: RUN/report.html.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing file.")] = False,
+    language: LanguageOption = None,
     json: Json = False,
 ) -> None:
     """Write a run as one HTML page that works offline.

@@ -19,6 +19,7 @@ from nlpctl.config.positions import display
 from nlpctl.errors import UserError
 from nlpctl.layout import BEST_EXPORT, CONFIDENCE
 from nlpctl.names import counted, did_you_mean
+from nlpctl.report.language import say, say_each
 from nlpctl.report.model import Number, Table
 from nlpctl.report.score_tables import format_ece
 from nlpctl.report.text import show_table, watch_table
@@ -83,10 +84,10 @@ def ls(
     elif not records and not unreadable:
         console.note(f"no runs in {folder}")
     else:
-        columns = ["run", "state", "task", "model", "step", "started", "time", "metric", "dev", "test"]
+        columns = say_each("run", "state", "task", "model", "step", "started", "time", "metric", "dev", "test")
         lines = [_row(record, folder) for record in records]
         unknown = [None] * (len(columns) - 2)
-        lines += [[os.path.relpath(each.path, folder), each.shown_state, *unknown] for each in unreadable]
+        lines += [[os.path.relpath(each.path, folder), say(each.shown_state), *unknown] for each in unreadable]
         show_table(Table(columns, lines))
 
 
@@ -100,18 +101,18 @@ def _watch(folder: Path, json: bool) -> None:
         return
     if not runs.now():
         console.note(f"no run in {folder} trains now")
-    columns = ["run", "state", "step", "done", "loss", "metric", "dev", "left"]
+    columns = say_each("run", "state", "step", "done", "loss", "metric", "dev", "left")
     watch_table(lambda: Table(columns, [_live_row(each, folder) for each in runs.now()]), WATCH_SECONDS)
 
 
 def _live_row(run: LiveRun, folder: Path) -> list[Any]:
-    elsewhere = "" if run.host in (None, socket.gethostname()) else f" on {run.host}"
+    state = say(run.state) if run.host in (None, socket.gethostname()) else say("{} on {}", run.state, run.host)
     step, done = f"{run.step}", None
     if run.total:
         step, done = f"{run.step}/{run.total}", f"{run.step / run.total:.0%}"
     left = None if run.left is None else str(timedelta(seconds=round(run.left)))
     name = os.path.relpath(run.path, folder)
-    return [name, f"{run.state}{elsewhere}", step, done, run.loss, run.metric, run.score, left]
+    return [name, state, step, done, run.loss, run.metric, run.score, left]
 
 
 @app.command("show", context_settings=SETTINGS)
@@ -129,7 +130,8 @@ def show(run: RunArgument, json: Json = False) -> None:
         give(record.to_json())
         return
     for name, value in facts(record).items():
-        console.result(f"{name + ':':<17}{value}")
+        title = say("{}:", say(name))
+        console.result(f"{title}{' ' * (17 - console.display_width(title))}{value}")
     if record.metrics:
         console.result("")
         score_tables(record.metrics)
@@ -138,7 +140,8 @@ def show(run: RunArgument, json: Json = False) -> None:
                 console.result(f"{split}: {format_ece(report)}")
     incidents = [[each["event"], each["step"], _format_event(each)] for each in record.incidents()]
     if incidents:
-        show_table(Table(["what", "step", "details"], incidents, "Incidents"), apart=True)
+        columns = say_each("what", "step", "details")
+        show_table(Table(columns, incidents, say("Incidents")), apart=True)
 
 
 @app.command("diff", context_settings=SETTINGS)
@@ -183,7 +186,7 @@ def diff(
             console.result(changed_rows(each))
     same = [group for group, listed in groups.items() if not listed]
     if same:
-        console.result(f"the same: {', '.join(same)}")
+        console.result(say("the same: {}", say(", ").join(map(say, same))))
 
 
 @app.command("board", context_settings=SETTINGS)
@@ -309,7 +312,7 @@ def _row(record: RunRecord, folder: Path) -> list[Any]:
     metric = record.metric
     return [
         os.path.relpath(record.run.path, folder),
-        record.shown_state,
+        say(record.shown_state),
         record.recipe.task,
         record.model,
         record.step,
@@ -325,11 +328,11 @@ def _differences_table(group: str, listed: list[Difference], names: list[str]) -
     """A row for everything of one group that differs, a column for each run; of two runs, also the change of scores."""
     rows = [[each.name, *(_cell(value, group) for value in each.values)] for each in listed]
     if group != "scores" or len(names) != 2:
-        return Table([group, *names], rows)
+        return Table([say(group), *names], rows)
     for row, each in zip(rows, listed, strict=True):
         first, second = each.values
         row.append(None if None in each.values else f"{second - first:+.4f}")
-    return Table([group, *names, "change"], rows)
+    return Table([say(group), *names, say("change")], rows)
 
 
 def _cell(value: Any, group: str) -> Any:

@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
+from nlpctl.cli.output import LanguageOption
+
 
 def ui(
     folder: Annotated[Path, typer.Argument(metavar="[OUTPUTS]", help="A run, or a folder of runs.")] = Path("outputs"),
     host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0: all addresses.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port to listen on; 0: any free port.")] = 8020,
+    language: LanguageOption = None,
 ) -> None:
     """Show the runs of a folder in the browser: list, compare, look into, and try their models.
 

@@ -18,6 +18,7 @@ from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.schema import Check, Finding, Recipe, value_of
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
+from nlpctl.report.language import later
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class TaskInfo:
 
     # -- what its scores and mistakes mean --
     falling: tuple[str, ...] = ("loss",)  # the scores of which less is better
-    mistakes: str = "are answered wrongly"  # what the rows of mistakes.json do
+    mistakes: str = later("are answered wrongly")  # what the rows of mistakes.json do
 
     # -- what can be done with it --
     by_row: bool = True  # a row is answered by itself and has its own truth, so that rows can be held out
@@ -220,7 +221,7 @@ SEMANTIC_INDEXING = TaskInfo(
     labelled=False,
     by_row=False,
     pairs=True,
-    mistakes="do not rank the right text first",
+    mistakes=later("do not rank the right text first"),
     vectors=True,
     soft_loss="nlpctl.compress.networks.soft_targets:vector_loss",
     presets=(
@@ -323,7 +324,7 @@ MASKED_LANGUAGE_MODEL = TaskInfo(
     labelled=False,
     by_row=False,
     falling=("perplexity", "loss"),
-    mistakes="have hidden tokens that were not predicted",
+    mistakes=later("have hidden tokens that were not predicted"),
     augmentable=True,
     from_scratch=TRANSFORMER,
 )

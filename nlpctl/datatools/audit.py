@@ -64,6 +64,7 @@ from nlpctl.files import read_json, write_text_atomic, writing
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_below_file, refuse_output
 from nlpctl.report.html import Html, element
+from nlpctl.report.language import Later, later, say, say_each
 from nlpctl.report.model import KeyFigures, Part, Place, Report, Section, Table, format_value, percent
 from nlpctl.report.page import html_page
 from nlpctl.tasks.base import task_class
@@ -112,11 +113,12 @@ class Audit:
         return [(*pair, count) for pair, count in pairs.most_common()]
 
     @property
-    def trust(self) -> str:
+    def trust(self) -> Later:
         """How well the models answer rows that they did not see, as a sentence."""
         values = self.scores.values()
-        spread = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
-        return f"the models score {self.metric} {fmean(values):.3f}{spread} on rows that they did not see"
+        spread = later(" ({:.3f} to {:.3f})", min(values), max(values)) if len(values) > 1 else ""
+        told = (self.metric, fmean(values), spread)
+        return later("the models score {} {:.3f}{} on rows that they did not see", *told)
 
     def to_json(self) -> dict[str, Any]:
         files = {"findings": self.folder / FINDINGS, "page": self.folder / PAGE}
@@ -423,17 +425,17 @@ MOST = 2_000  # findings on the page; all are in findings.jsonl
 _MOST_CHANGES = 20
 
 _TITLES = {
-    WRONG: "Labels that are probably wrong",
-    CONFLICT: "The same text with another label",
-    OUTLIER: "Texts that are like no others",
+    WRONG: later("Labels that are probably wrong"),
+    CONFLICT: later("The same text with another label"),
+    OUTLIER: later("Texts that are like no others"),
 }
 _LEADS = {
-    WRONG: "By folds that did not see the row. A tick puts the proposed label in its place.",
-    CONFLICT: "A tick puts the proposed label in its place; without one there is nothing to apply.",
-    OUTLIER: "A tick leaves the row out.",
+    WRONG: later("By folds that did not see the row. A tick puts the proposed label in its place."),
+    CONFLICT: later("A tick puts the proposed label in its place; without one there is nothing to apply."),
+    OUTLIER: later("A tick leaves the row out."),
 }
 _SAVE = """
-<p><button type="button" id="save">Save the ticks</button> writes ticked.jsonl; then:
+<p><button type="button" id="save">%s</button> %s
 <code>nlpctl data apply ticked.jsonl -o FOLDER</code></p>
 <script type="application/json" id="findings">%s</script>
 <script>
@@ -456,27 +458,30 @@ def audit_page(audit: Audit, name: str) -> str:
     """The text of the page. `name`: of the folds."""
     findings, listed = audit.findings, audit.findings[:MOST]
     numbers = {
-        "rows": audit.rows,
-        "probably wrong labels": sum(finding.kind == WRONG for finding in findings),
-        "share of the rows": percent(audit.share(WRONG)),
-        f"{audit.metric} of the folds": fmean(audit.scores.values()),
+        say("rows"): audit.rows,
+        say("probably wrong labels"): sum(finding.kind == WRONG for finding in findings),
+        say("share of the rows"): percent(audit.share(WRONG)),
+        say("{} of the folds", audit.metric): fmean(audit.scores.values()),
     }
     summary: list[Part] = [KeyFigures(numbers)]
     if audit.changes:
-        summary.append(Table(["given", "proposed", "times"], audit.changes[:_MOST_CHANGES]))
+        summary.append(Table(say_each("given", "proposed", "times"), audit.changes[:_MOST_CHANGES]))
     if len(findings) > MOST:
-        summary.append(f"The page shows the first {MOST:,} of {len(findings):,} findings; findings.jsonl has all.")
-    summary.append(_save_button(listed) if listed else "Nothing was found.")
-    sections = [Section("Summary", summary)]
-    sections += [Section(_TITLES[kind], list(_findings_of_kind(listed, kind))) for kind in KINDS]
-    return html_page(Report(f"Audit of {name}", "Tick what is right, then save the ticks.", sections))
+        told = say("The page shows the first {:,} of {:,} findings; findings.jsonl has all.", MOST, len(findings))
+        summary.append(told)
+    summary.append(_save_button(listed) if listed else say("Nothing was found."))
+    sections = [Section(say("Summary"), summary)]
+    sections += [Section(say(_TITLES[kind]), list(_findings_of_kind(listed, kind))) for kind in KINDS]
+    lead = say("Tick what is right, then save the ticks.")
+    return html_page(Report(say("Audit of {}", name), lead, sections))
 
 
 def _save_button(findings: Sequence[Finding]) -> Html:
     """The button, its script, and the findings that it writes with the ticks."""
     content = json.dumps([finding.to_json() for finding in findings], ensure_ascii=False)
     # A text of the data could end the script, or, by a line separator, a line of it.
-    return Html(_SAVE % content.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+    content = content.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return Html(_SAVE % (say("Save the ticks"), say("writes ticked.jsonl; then:"), content))
 
 
 def _findings_of_kind(findings: Sequence[Finding], kind: str) -> Iterator[Part]:
@@ -496,9 +501,11 @@ def _findings_of_kind(findings: Sequence[Finding], kind: str) -> Iterator[Part]:
             row.append("" if each.other is None else element("span", other, " ", _label_text(each.other_label)))
         rows.append(row)
     if rows:
-        yield _LEADS[kind]
-        last = ["distance"] if kind == OUTLIER else ["proposed", "probability of the given", "contradicts"]
-        yield Table(["", "row", "text", "given", *last], rows)
+        yield say(_LEADS[kind])
+        last = [say("distance")]
+        if kind != OUTLIER:
+            last = say_each("proposed", "probability of the given", "contradicts")
+        yield Table(["", *say_each("row", "text", "given"), *last], rows)
 
 
 def _label_text(label: object) -> str:

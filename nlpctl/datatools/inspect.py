@@ -24,6 +24,7 @@ from nlpctl.extras import is_installed
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.source import resolve_source
+from nlpctl.report.language import later
 from nlpctl.report.model import Table
 from nlpctl.report.page import refuse_other_page
 from nlpctl.runtime.process import configure_paddle, one_process, prepare_process, quiet_libraries
@@ -95,7 +96,8 @@ def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCou
 
     quiet_libraries()
     tokenizer = load_tokenizer(folder, family_of_config(read_config(folder), str(folder)))
-    return _exact_counter(recipe, tokenizer, f"counted by the tokenizer in {folder}", grows=not _is_trained(recipe))
+    description = later("counted by the tokenizer in {}", folder)
+    return _exact_counter(recipe, tokenizer, description, grows=not _is_trained(recipe))
 
 
 def _scratch_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:
@@ -111,7 +113,7 @@ def _scratch_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> Token
     quiet_libraries()
     assert recipe.model.from_scratch is not None
     _, _, tokenizer = make_vocabulary(recipe.model.from_scratch, texts)
-    return _exact_counter(recipe, tokenizer, "counted with the vocabulary that training builds", grows=True)
+    return _exact_counter(recipe, tokenizer, later("counted with the vocabulary that training builds"), grows=True)
 
 
 def _exact_counter(recipe: Recipe, tokenizer: Any, description: str, *, grows: bool) -> TokenCounter:

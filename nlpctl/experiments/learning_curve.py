@@ -31,6 +31,7 @@ from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.layout import REPORT
 from nlpctl.names import listed
 from nlpctl.report.html import element
+from nlpctl.report.language import Later, later, say, say_each
 from nlpctl.report.model import Figure, KeyFigures, Report, Section, Table, percent
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import lines
@@ -290,7 +291,7 @@ class LearningCurveResult:
     double_interval: Interval
     more: int | None
     more_interval: tuple[int, int | None] | None
-    told: str
+    told: Later
 
     def to_json(self) -> dict[str, Any]:
         points = [{**asdict(point), "mean": point.mean} for point in self.points]
@@ -316,20 +317,30 @@ def learning_curve_result(
 
 def _told(
     curve: FittedCurve, rows: int, more: int | None, ends: tuple[int, int | None] | None, double: tuple[float, Any]
-) -> str:
+) -> Later:
     """How many more rows there must be for one more point; or that the runs cannot tell."""
-    unsure = f"more runs ({option('repeats')}) or larger shares would narrow it"
+    unsure = later("more runs ({}) or larger shares would narrow it", option("repeats"))
     if curve.rises < 0.95:
-        return f"It cannot be told whether more rows raise the score: the runs differ too much; {unsure}."
+        return later("It cannot be told whether more rows raise the score: the runs differ too much; {}.", unsure)
     if ends is None:
-        return f"One more point is out of reach: by the curve, not even {NEVER:,} times as many rows bring it."
+        return later("One more point is out of reach: by the curve, not even {:,} times as many rows bring it.", NEVER)
     if more is None or ends[1] is None:
-        least = f"at least {ends[0]:,} more rows are needed"
-        return f"It cannot be told how many rows bring one more point: {least}, and perhaps none do; {unsure}."
-    told = f"One more point takes about {more:,} more rows ({ends[0]:,} to {ends[1]:,} with 95 %; there are {rows:,})."
-    if more + rows > FAR * rows:
-        told += f" That is more than {FAR} times the rows there are: a guess."
-    return f"{told} Twice as many rows bring {double[0] * 100:+.1f} points."
+        return later(
+            "It cannot be told how many rows bring one more point: at least {:,} more rows are needed, and perhaps "
+            "none do; {}.",
+            ends[0],
+            unsure,
+        )
+    guess = later(" That is more than {} times the rows there are: a guess.", FAR) if more + rows > FAR * rows else ""
+    return later(
+        "One more point takes about {:,} more rows ({:,} to {:,} with 95 %; there are {:,}).{} Twice as many rows "
+        "bring {:+.1f} points.",
+        more,
+        *ends,
+        rows,
+        guess,
+        double[0] * 100,
+    )
 
 
 _DRAWN = 80  # points of a line
@@ -342,15 +353,15 @@ def curve_page(result: LearningCurveResult, curve: FittedCurve) -> str:
     places = np.geomspace(first, _BEYOND * result.rows, _DRAWN).tolist()
     fitted = [(rows, *curve.score(rows)) for rows in places]
     drawn = {
-        "mean of the runs": [(point.rows, point.mean) for point in result.points],
-        "curve": [(rows, score) for rows, score, _ in fitted],
-        "95 % interval, lower end": [(rows, ends[0]) for rows, _, ends in fitted],
-        "upper end": [(rows, ends[1]) for rows, _, ends in fitted],
+        say("mean of the runs"): [(point.rows, point.mean) for point in result.points],
+        say("curve"): [(rows, score) for rows, score, _ in fitted],
+        say("95 % interval, lower end"): [(rows, ends[0]) for rows, _, ends in fitted],
+        say("upper end"): [(rows, ends[1]) for rows, _, ends in fitted],
     }
     tiles = {
-        "training rows": result.rows,
-        f"{result.metric} of all rows": result.whole,
-        f"{result.metric} of twice as many": result.double,
+        say("training rows"): result.rows,
+        say("{} of all rows", result.metric): result.whole,
+        say("{} of twice as many", result.metric): result.double,
     }
     rows = []
     for point in result.points:
@@ -360,10 +371,11 @@ def curve_page(result: LearningCurveResult, curve: FittedCurve) -> str:
         ]
         share = percent(point.rows / result.rows)
         rows.append([point.rows, share, element("span", *links), point.mean, point.fitted])
-    score = f"{result.metric} on {result.split}"
+    score = say("{} on {}", result.metric, result.split)
     sections = [
-        Section("Answer", [KeyFigures(tiles), result.told]),
-        Section("Curve", [Figure(lines(drawn, "training rows", score, marks={"now": result.rows}))]),
-        Section("Runs", [Table(["rows", "share", "runs", "mean", "curve"], rows)]),
+        Section(say("Answer"), [KeyFigures(tiles), say(result.told)]),
+        Section(say("Curve"), [Figure(lines(drawn, say("training rows"), score, marks={say("now"): result.rows}))]),
+        Section(say("Runs"), [Table(say_each("rows", "share", "runs", "mean", "curve"), rows)]),
     ]
-    return html_page(Report(f"Learning curve {result.folder.name}", f"{score}: {result.folder}", sections))
+    lead = say("{}: {}", score, result.folder)
+    return html_page(Report(say("Learning curve {}", result.folder.name), lead, sections))

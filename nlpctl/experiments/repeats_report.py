@@ -13,6 +13,7 @@ from nlpctl.experiments.series import Series
 from nlpctl.files import regular
 from nlpctl.layout import RECIPE, REPORT, TRUNCATED
 from nlpctl.report.html import element
+from nlpctl.report.language import say, say_each
 from nlpctl.report.model import Code, Figure, KeyFigures, Part, Report, Section, Table
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import Dot, scatter
@@ -58,7 +59,8 @@ def spread_tables(spreads: Mapping[str, Mapping[str, Spread]]) -> Iterator[Table
     for split, by_score in spreads.items():
         runs = max(each.runs for each in by_score.values())
         rows = [[name, each.mean, each.deviation, each.least, each.most] for name, each in by_score.items()]
-        yield Table(["score", "mean", "standard deviation", "least", "most"], rows, f"{split}, {runs} runs")
+        columns = say_each("score", "mean", "standard deviation", "least", "most")
+        yield Table(columns, rows, say("{}, {} runs", split, runs))
 
 
 def repeats_page(
@@ -73,17 +75,18 @@ def repeats_page(
     numbers: dict[str, Any] = {}
     for split, by_score in spreads.items():
         if main in by_score:
-            numbers[f"{main} on {split}, mean"] = by_score[main].mean
+            numbers[say("{} on {}, mean", main, split)] = by_score[main].mean
             if by_score[main].deviation is not None:
-                numbers[f"its standard deviation on {split}"] = by_score[main].deviation
+                numbers[say("its standard deviation on {}", split)] = by_score[main].deviation
     sections = [
-        Section("Summary", [KeyFigures(numbers)]),
-        Section("Scores", list(spread_tables(spreads))),
-        Section("Runs", list(_runs(metrics, main, folds))),
-        Section("Recipe", [Code(regular(series.folder / RECIPE).read_text(encoding="utf-8"))]),
+        Section(say("Summary"), [KeyFigures(numbers)]),
+        Section(say("Scores"), list(spread_tables(spreads))),
+        Section(say("Runs"), list(_runs(metrics, main, folds))),
+        Section(say("Recipe"), [Code(regular(series.folder / RECIPE).read_text(encoding="utf-8"))]),
     ]
-    lead = f"{recipe.task}, {len(series.members)} runs, {len(series.rows):,} training rows: {series.folder}"
-    return html_page(Report(f"Runs {series.folder.name}", lead, sections))
+    counts = len(series.members), len(series.rows)
+    lead = say("{}, {} runs, {:,} training rows: {}", recipe.task, *counts, series.folder)
+    return html_page(Report(say("Runs {}", series.folder.name), lead, sections))
 
 
 def _runs(metrics: Mapping[str, Mapping[str, Any]], main: str, folds: Sequence[int] | None) -> Iterator[Part]:
@@ -99,8 +102,12 @@ def _runs(metrics: Mapping[str, Mapping[str, Any]], main: str, folds: Sequence[i
         # The runs of a seed are those of fold 1, 2, ..., then come those of the next seed.
         held_out = [folds[i % len(folds)]] if folds else []
         rows.append([element("a", name, href=f"{name}/{REPORT}"), *held_out, *values.values()])
-    columns = ["run", *(["rows held out"] if folds else []), *(f"{main} on {split}" for split in splits)]
-    yield Figure(scatter(dots, "run", main))
+    columns = [
+        say("run"),
+        *(say_each("rows held out") if folds else []),
+        *(say("{} on {}", main, split) for split in splits),
+    ]
+    yield Figure(scatter(dots, say("run"), main))
     yield Table(columns, rows)
     if folds:
-        yield "Every training row was held out of one fold's training and predicted by it: predictions.jsonl."
+        yield say("Every training row was held out of one fold's training and predicted by it: predictions.jsonl.")

@@ -12,8 +12,8 @@ from nlpctl.config.recipe_text import value_text
 from nlpctl.config.schema import SearchSection
 from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, TrialRecord
 from nlpctl.layout import REPORT, TRIALS
-from nlpctl.names import counted
 from nlpctl.report.html import element
+from nlpctl.report.language import Later, later, say, say_counted, say_each
 from nlpctl.report.model import Code, Figure, KeyFigures, Number, Part, Report, Section, Table
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import Dot, bars, lines, scatter
@@ -57,16 +57,16 @@ class SweepResult:
         return self.folder / TRIALS / trial.name
 
     @property
-    def told(self) -> str:
+    def told(self) -> Later:
         """How sure it is that the best is the best, in a sentence."""
         if self.against_second is None:
-            return "Whether the best is better than the second cannot be told: there are no rows to compare."
+            return later("Whether the best is better than the second cannot be told: there are no rows to compare.")
         low, high = self.against_second.interval
-        apart = f"{self.against_second.difference:+.4f} ({low:+.4f} to {high:+.4f} with 95 %)"
-        what = f"On the same rows of dev the best differs from the second by {apart}"
+        apart = later("{:+.4f} ({:+.4f} to {:+.4f} with 95 %)", self.against_second.difference, low, high)
+        what = later("On the same rows of dev the best differs from the second by {}", apart)
         if low <= 0 <= high:
-            return f"{what}: the choice of the rows may explain that, so either will do."
-        return f"{what}: the choice of the rows does not explain that."
+            return later("{}: the choice of the rows may explain that, so either will do.", what)
+        return later("{}: the choice of the rows does not explain that.", what)
 
     def to_json(self) -> dict[str, Any]:
         trials = [
@@ -99,24 +99,28 @@ class SweepResult:
 def sweep_page(result: SweepResult, best_recipe: str, swept_recipe: str) -> str:
     """The result as one HTML page. The recipes are the texts of best.yaml and of the one that was swept."""
     trials, best = result.trials, result.best
-    numbers: dict[str, object] = {f"best {result.metric} on dev": best.score, "its trial": best.name}
+    numbers: dict[str, object] = {
+        say("best {} on dev", result.metric): best.score,
+        say("its trial"): best.name,
+    }
     if result.test is not None:
-        numbers[f"its {result.metric} on test"] = single_scores(result.test).get(result.metric)
+        numbers[say("its {} on test", result.metric)] = single_scores(result.test).get(result.metric)
     states = [trial.state for trial in trials]
-    numbers |= {state: states.count(state) for state in (FINISHED, PRUNED, FAILED) if state in states}
+    numbers |= {say(state): states.count(state) for state in (FINISHED, PRUNED, FAILED) if state in states}
     values = [[key, value_text(value), result.space.space[key].text] for key, value in best.values.items()]
-    caption = "The score on dev is the best of many, and so a little too high; that on test is not."
+    caption = say("The score on dev is the best of many, and so a little too high; that on test is not.")
+    columns = say_each("key", "best value", "tried")
     sections = [
-        Section("Best", [KeyFigures(numbers), result.told, Table(["key", "best value", "tried"], values, caption)]),
-        Section("Course", [_course(result)]),
-        Section("Importance", list(_importance(result))),
-        Section("Trials", [_trial_table(result)]),
-        Section("Keys", list(_key_plots(result))),
-        Section(f"Best recipe: {BEST}", [Code(best_recipe)]),
-        Section("Recipe", [Code(swept_recipe)]),
+        Section(say("Best"), [KeyFigures(numbers), say(result.told), Table(columns, values, caption)]),
+        Section(say("Course"), [_course(result)]),
+        Section(say("Importance"), list(_importance(result))),
+        Section(say("Trials"), [_trial_table(result)]),
+        Section(say("Keys"), list(_key_plots(result))),
+        Section(say("Best recipe: {}", BEST), [Code(best_recipe)]),
+        Section(say("Recipe"), [Code(swept_recipe)]),
     ]
-    lead = f"{counted(len(trials), 'trials')}, compared by {result.metric} on dev: {result.folder}"
-    return html_page(Report(f"Sweep {result.folder.name}", lead, sections))
+    lead = say("{}, compared by {} on dev: {}", say_counted(len(trials), "trials"), result.metric, result.folder)
+    return html_page(Report(say("Sweep {}", result.folder.name), lead, sections))
 
 
 def _course(result: SweepResult) -> Figure:
@@ -129,23 +133,23 @@ def _course(result: SweepResult) -> Figure:
             best = trial.score if best is None else better(best, trial.score)
         if best is not None:
             so_far.append((trial.number, best))
-    return Figure(lines({"best so far": so_far, "each trial": scored}, "trial", result.metric))
+    return Figure(lines({say("best so far"): so_far, say("each trial"): scored}, say("trial"), result.metric))
 
 
 def _importance(result: SweepResult) -> Iterator[Part]:
     """How much the score depends on each key; see study.py for how that is told."""
     if not result.importance:
-        yield "Too few trials finished, or all with the same score, to tell which key mattered."
+        yield say("Too few trials finished, or all with the same score, to tell which key mattered.")
         return
-    shares = {"share of the variance of the scores": list(result.importance.values())}
-    yield Figure(bars(list(result.importance), shares, "share"))
-    yield (
+    shares = {say("share of the variance of the scores"): list(result.importance.values())}
+    yield Figure(bars(list(result.importance), shares, say("share")))
+    yield say(
         "How much of what the scores of finished trials differ by goes with each key (fANOVA), by trees that were "
         "fitted to them; with few trials this is a rough guess."
     )
     left = [name for name in result.space.space if name not in result.importance]
     if left:
-        yield f"Not told, since only some trials have it, or all the same value: {', '.join(left)}."
+        yield say("Not told, since only some trials have it, or all the same value: {}.", say(", ").join(left))
 
 
 def _trial_table(result: SweepResult) -> Table:
@@ -158,19 +162,20 @@ def _trial_table(result: SweepResult) -> Table:
         link = element("a", trial.name, href=f"{TRIALS}/{trial.name}/{REPORT}") if scored else trial.name
         values = [value_text(trial.values[key]) if key in trial.values else "" for key in keys]
         seconds = None if trial.seconds is None else Number(f"{trial.seconds:.0f}")
-        rows.append([link, trial.state, trial.score, *values, seconds, trial.reason.split("\n")[0]])
-    return Table(["trial", "state", result.metric, *short_names(keys), "seconds", "why"], rows)
+        rows.append([link, say(trial.state), trial.score, *values, seconds, trial.reason.split("\n")[0]])
+    return Table([*say_each("trial", "state"), result.metric, *short_names(keys), *say_each("seconds", "why")], rows)
 
 
 def _key_plots(result: SweepResult) -> Iterator[Figure]:
     """The scores over each key that is a number, on a logarithmic axis where the search has one."""
     for key, axis in result.space.space.items():
         log = axis.log is not None
-        dots: dict[str, list[Dot]] = {"best": [], "trials": []}
+        best, others = say("best"), say("trials")
+        dots: dict[str, list[Dot]] = {best: [], others: []}
         for trial in result.ranking:
             value = trial.values.get(key)
             if isinstance(value, int | float) and not isinstance(value, bool) and trial.score is not None:
                 dot = Dot(math.log10(value) if log else value, trial.score, trial.name)
-                dots["best" if trial is result.best else "trials"].append(dot)
+                dots[best if trial is result.best else others].append(dot)
         if sum(map(len, dots.values())) > 1:
-            yield Figure(scatter(dots, f"log10 of {key}" if log else key, result.metric))
+            yield Figure(scatter(dots, say("log10 of {}", key) if log else key, result.metric))

@@ -18,8 +18,9 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.inference.predict import check_bad_row, refuse_output
 from nlpctl.models.find import find_trained_model
-from nlpctl.names import counted, did_you_mean
+from nlpctl.names import did_you_mean
 from nlpctl.report.html import Html, MarkedPart, element, marked_text
+from nlpctl.report.language import later, say, say_counted, say_each
 from nlpctl.report.model import Folded, Part, Report, Section, Table
 from nlpctl.report.page import draw, html_page
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -34,44 +35,57 @@ if TYPE_CHECKING:
 
 STRONGEST = 5  # tokens listed per text
 _METHODS = {
-    "integrated_gradients": "The contributions are integrated gradients: their sum is the log odds of the label for "
-    "the text minus those for a baseline, in which every token is replaced.",
-    "occlusion": "The contribution of a token is what the log odds of the label lose when it is replaced.",
+    "integrated_gradients": later(
+        "The contributions are integrated gradients: their sum is the log odds of the label for "
+        "the text minus those for a baseline, in which every token is replaced."
+    ),
+    "occlusion": later("The contribution of a token is what the log odds of the label lose when it is replaced."),
 }
 
 
 def explanations_page(rows: Sequence[Explained], name: str) -> str:
     """The text of the page; `name` says which model."""
-    legend = marked_text([MarkedPart("supports the label", 1, True), MarkedPart("opposes the label", -1, False)], 1)
-    key: list[Part] = [legend, *(_METHODS[method] for method in dict.fromkeys(row.method for row in rows))]
+    sides = MarkedPart(say("supports the label"), 1, True), MarkedPart(say("opposes the label"), -1, False)
+    methods = dict.fromkeys(row.method for row in rows)
+    key: list[Part] = [marked_text(sides, 1), *(say(_METHODS[method]) for method in methods)]
     key.append(
-        "Log odds of 0 are a probability of 0.5; 2 is 0.88; 4 is 0.98. They are those of the network; the probability "
-        "beside a label is that of answers, which calibration may have changed."
+        say(
+            "Log odds of 0 are a probability of 0.5; 2 is 0.88; 4 is 0.98. They are those of the network; the "
+            "probability beside a label is that of answers, which calibration may have changed."
+        )
     )
-    sections = [Section("How to read this", key), Section("Texts", [_row(*each) for each in enumerate(rows, 1)])]
-    return html_page(Report("Evidence for the label", f"{counted(len(rows), 'texts')}, explained for {name}", sections))
+    texts = [_row(*each) for each in enumerate(rows, 1)]
+    sections = [Section(say("How to read this"), key), Section(say("Texts"), texts)]
+    lead = say("{}, explained for {}", say_counted(len(rows), "texts"), name)
+    return html_page(Report(say("Evidence for the label"), lead, sections))
 
 
 def _row(number: int, row: Explained) -> Html:
-    contributions = Table(["token", "contribution"], [[element("span", t.text), t.contribution] for t in row.tokens])
+    contributions = [[element("span", token.text), token.contribution] for token in row.tokens]
     most = max((abs(token.contribution) for token in row.tokens), default=0.0)
     return element(
         "article",
         element("h3", f"{number}. {row.label} ", element("span", f"{row.probability:.3f}", class_="faint")),
         marked_text([MarkedPart(token.text, token.contribution, token.joined) for token in row.tokens], most),
         *_lines(row),
-        draw(Folded("all tokens", [contributions])),
+        draw(Folded(say("all tokens"), [Table(say_each("token", "contribution"), contributions)])),
     )
 
 
 def _lines(row: Explained) -> Iterator[Html]:
-    for side, tokens in zip(("For", "Against"), row.strongest(STRONGEST), strict=True):
+    for side, tokens in zip((say("For: {}"), say("Against: {}")), row.strongest(STRONGEST), strict=True):
         if tokens:
-            yield element("p", f"{side}: " + ", ".join(f"{token.text} {token.contribution:+.3g}" for token in tokens))
+            listed = say(", ").join(f"{token.text} {token.contribution:+.3g}" for token in tokens)
+            yield element("p", side.format(listed))
     explanation = row.explanation
     if explanation.baseline is not None:
-        total = f"{explanation.baseline:+.3f} (baseline) {explanation.contributions.sum():+.3f} (contributions)"
-        equation = f"Log odds {explanation.log_odds:+.3f} = {total} {-explanation.gap:+.3f} (not accounted for)"
+        equation = say(
+            "Log odds {:+.3f} = {:+.3f} (baseline) {:+.3f} (contributions) {:+.3f} (not accounted for)",
+            explanation.log_odds,
+            explanation.baseline,
+            explanation.contributions.sum(),
+            -explanation.gap,
+        )
         yield element("p", equation, class_="faint")
 
 

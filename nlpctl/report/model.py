@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nlpctl.report.html import Html
+from nlpctl.report.language import say
 
 
 class Number(str):
@@ -114,7 +115,7 @@ class Report:
 def format_value(value: Any) -> Any:
     """A cell as people read it in a page or in Markdown: 12,345 and 0.1235; a text, or None, as it is."""
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return say("yes") if value else say("no")
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):

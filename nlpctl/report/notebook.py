@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.layout import REPORT
-from nlpctl.names import counted
 from nlpctl.report.html import Html, element
+from nlpctl.report.language import say, say_counted, say_each
 from nlpctl.report.model import Folded, Number, Part, Table, percent
 from nlpctl.report.page import draw
 from nlpctl.report.score_tables import score_tables
@@ -20,7 +20,6 @@ _STYLE = Html(
     ".nlpctl summary{cursor:pointer}</style>"
 )
 _FRAME = "width:100%;height:640px;border:1px solid #ccc;border-radius:4px"
-_PAGE = "report"
 
 
 class Scores(dict[str, Any]):
@@ -48,8 +47,8 @@ def export_html(path: Path, report: Mapping[str, Any]) -> str:
         for graph in report["graphs"]
         for check in graph["checks"]
     ]
-    columns = ["graph", "engine", "precision", "largest difference", "agreement"]
-    compared = f"compared with the network on {counted(report['rows']['count'], 'rows')}"
+    columns = say_each("graph", "engine", "precision", "largest difference", "agreement")
+    compared = say("compared with the network on {}", say_counted(report["rows"]["count"], "rows"))
     return _framed(element("b", path), Table(columns, rows, compared))
 
 
@@ -73,11 +72,12 @@ def _scores(metrics: Mapping[str, Any]) -> Iterator[Part]:
     unnamed = one and len(first.rows) == 1  # the name of a single split is not known; below it may be its intervals
     yield Table(first.columns[unnamed:], [row[unnamed:] for row in first.rows])
     for each in others:
-        yield Folded(each.title.removeprefix(", "), [replace(each, title="")])
+        yield Folded(each.title.lstrip(",， "), [replace(each, title="")])
 
 
 def _page_in_frame(path: Path) -> Iterator[Part]:
     """The page `path`, folded. It has no scripts, and a frame with `sandbox` runs none."""
     if path.is_file():
         page = path.read_text(encoding="utf-8")
-        yield Folded(_PAGE, [element("iframe", srcdoc=page, sandbox="", style=_FRAME, title=_PAGE)])
+        name = say("report")
+        yield Folded(name, [element("iframe", srcdoc=page, sandbox="", style=_FRAME, title=name)])

@@ -9,6 +9,7 @@ import nlpctl
 from nlpctl.errors import UserError
 from nlpctl.outputs import is_stream, refuse_output
 from nlpctl.report.html import STYLE, Html, element, joined
+from nlpctl.report.language import HTML_CODES, language
 from nlpctl.report.model import (
     BulletList,
     Code,
@@ -56,7 +57,8 @@ def html_page(report: Report, refresh: int | None = None) -> str:
         element("title", report.title),
         Html(f"<style>{STYLE}</style>"),
     )
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{joined(*body)}</body></html>\n'
+    code = HTML_CODES[language()]
+    return f'<!DOCTYPE html>\n<html lang="{code}"><head>{head}</head>\n<body>{joined(*body)}</body></html>\n'
 
 
 def draw(part: Part) -> Html:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nlpctl.report.html import COLOURS, Html, element, joined
+from nlpctl.report.language import say
 
 # -- parts shared by all plots: axis ticks, the frame of a plot, text widths, legends --------------
 
@@ -179,9 +180,9 @@ def lines(
         # Dots on every point of a long curve would hide it and make the file large.
         for x, y in points if len(points) <= 60 else ():
             if _is_finite((x, y)):
-                hint = element("title", f"{name}: {y:.6g} at {x_label} {short_number(x)}")
+                hint = element("title", say("{}: {:.6g} at {} {}", name, y, x_label, short_number(x)))
                 parts.append(element("circle", hint, cx=frame.x(x), cy=frame.y(y), r=3, class_=colour(number)))
-    return svg(frame.width, frame.height, f"{y_label} over {x_label}", *parts)
+    return svg(frame.width, frame.height, say("{} over {}", y_label, x_label), *parts)
 
 
 def reliability(series: Mapping[str, Sequence[Sequence[float]]]) -> Html:
@@ -193,17 +194,18 @@ def reliability(series: Mapping[str, Sequence[Sequence[float]]]) -> Html:
     top = above + 14
     frame = Frame((0.0, 1.0), (0.0, 1.0), top=top, width=380, height=310 + top)
     ends = {"x1": frame.x(0), "y1": frame.y(0), "x2": frame.x(1), "y2": frame.y(1)}
-    parts = [frame.axes("confidence", "share right", short_number, short_number), names]
+    parts = [frame.axes(say("confidence"), say("share right"), short_number, short_number), names]
     parts.append(element("line", **ends, class_="mark"))
     for number, (name, bins) in enumerate(series.items()):
         points = [(sure, right) for sure, right, _ in bins]
         parts.append(element("path", d=_path(points, frame), class_=f"line {colour(number)}"))
         total = sum(count for *_, count in bins) or 1
         for sure, right, count in bins:
-            hint = element("title", f"{name}: {right:.1%} of {count:,} right at confidence {sure:.1%}")
+            text = say("{}: {:.1%} of {:,} right at confidence {:.1%}", name, right, count, sure)
+            hint = element("title", text)
             size = round(2.5 + 6 * math.sqrt(count / total), 2)
             parts.append(element("circle", hint, cx=frame.x(sure), cy=frame.y(right), r=size, class_=colour(number)))
-    return svg(frame.width, frame.height, "share right over confidence", *parts)
+    return svg(frame.width, frame.height, say("{} over {}", say("share right"), say("confidence")), *parts)
 
 
 @dataclass(frozen=True)
@@ -242,7 +244,7 @@ def scatter(
     parts += [frame.level(y, name) for name, y in levels.items()]
     for number, dots in enumerate(drawn.values()):
         for dot in dots:
-            hint = element("title", f"{dot.name}: {y_format(dot.y)} at {short_number(dot.x)}")
+            hint = element("title", say("{}: {} at {}", dot.name, y_format(dot.y), short_number(dot.x)))
             radius = 7 if dot.label else 4.5
             parts.append(element("circle", hint, cx=frame.x(dot.x), cy=frame.y(dot.y), r=radius, class_=colour(number)))
     for place, dot in enumerate(sorted((dot for dot in every if dot.label), key=lambda dot: dot.x)):
@@ -251,7 +253,7 @@ def scatter(
         anchor, shift = ("end", -9) if near_end else ("start", 9)
         y = frame.y(dot.y) + (20 if below else -9)
         parts.append(element("text", dot.label, x=x + shift, y=y, text_anchor=anchor, class_="name"))
-    return svg(frame.width, frame.height, f"{y_label} over {x_label}", *parts)
+    return svg(frame.width, frame.height, say("{} over {}", y_label, x_label), *parts)
 
 
 def thinned(points: Sequence[Point]) -> Sequence[Point]:
@@ -324,7 +326,7 @@ def histogram(
     top = above + 14
     highest = max(max(values) for values in shares.values())
     frame = Frame((edges[0], edges[-1]), (0.0, highest * 1.06), top=top, height=246 + top)
-    parts = [frame.axes(x_label, "share of rows", short_number, short_percent), names]
+    parts = [frame.axes(x_label, say("share of rows"), short_number, short_percent), names]
     for number, (name, values) in enumerate(shares.items()):
         if number == 0:
             parts += _columns(series[name], values, edges, frame)
@@ -332,7 +334,7 @@ def histogram(
             parts.append(element("path", d=_steps(values, edges, frame), class_=f"line {colour(number)}"))
     inside = {name: x for name, x in marks.items() if edges[0] <= x <= edges[-1]}
     parts += [frame.mark(x, name) for name, x in inside.items()]
-    return svg(frame.width, frame.height, f"share of rows over {x_label}", *parts)
+    return svg(frame.width, frame.height, say("{} over {}", say("share of rows"), x_label), *parts)
 
 
 def matrix(rows: Sequence[str], columns: Sequence[str], counts: Sequence[Sequence[int]]) -> Html:
@@ -360,7 +362,8 @@ def _columns(counts: Sequence[int], shares: Sequence[float], edges: Sequence[flo
     floor = frame.y(0)
     for i, share in enumerate(shares):
         start, end, y = frame.x(edges[i]), frame.x(edges[i + 1]), frame.y(share)
-        hint = f"{short_number(edges[i])} to {short_number(edges[i + 1])}: {counts[i]:,} rows, {short_percent(share)}"
+        bin_ends = short_number(edges[i]), short_number(edges[i + 1])
+        hint = say("{} to {}: {:,} rows, {}", *bin_ends, counts[i], short_percent(share))
         width, height = round(max(end - start - 1, 0.5), 2), round(floor - y, 2)
         yield element(
             "rect", element("title", hint), x=start, y=y, width=width, height=height, class_=colour(0), opacity=0.75

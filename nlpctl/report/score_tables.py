@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nlpctl.layout import CONFIDENCE, ECE, INTERVALS, OWN_SCORES
+from nlpctl.report.language import say
 from nlpctl.report.model import Table
 
 
@@ -27,23 +28,23 @@ def _split_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
         rows.append([split, *(single_scores(report).get(name) for name in names)])
         ends = report.get(INTERVALS)
         if ends:
-            intervals = [f"{ends[name][0]:.3f} to {ends[name][1]:.3f}" if name in ends else None for name in names]
-            rows.append(["  95 % interval", *intervals])
-    return Table(["split", *names], rows)
+            intervals = [say("{:.3f} to {:.3f}", *ends[name]) if name in ends else None for name in names]
+            rows.append([say("  95 % interval"), *intervals])
+    return Table([say("split"), *names], rows)
 
 
 def label_table(split: str, report: Mapping[str, Any], support: str = "support") -> Table:
     """The scores of each label. `support`: the name of the column that counts the rows of a label."""
     names = ["precision", "recall", "f1", "support"]
     rows = [[label, *(scores[name] for name in names)] for label, scores in report["labels"].items()]
-    return Table(["label", *names[:-1], support], rows, f"{split}, per label")
+    return Table([say("label"), *names[:-1], support], rows, say("{}, per label", split))
 
 
 def level_table(split: str, report: Mapping[str, Any]) -> Table:
     """The scores of each level of hierarchical labels."""
     names = ["labels", "micro_f1", "macro_f1"]
     rows = [[level, *(scores[name] for name in names)] for level, scores in report["levels"].items()]
-    return Table(["level", *names], rows, f"{split}, per level")
+    return Table([say("level"), say("labels"), *names[1:]], rows, say("{}, per level", split))
 
 
 def confidence_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
@@ -57,8 +58,8 @@ def confidence_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Tabl
             for point in confidence["coverage"]
         ]
         what = confidence["of"]  # what is decided: rows, entities, labels
-        title = f"{split}, {what} by confidence; {format_ece(report)}"
-        yield Table(["confidence from", f"{what} kept", "of these right"], rows, title)
+        title = say("{}, {} by confidence; {}", split, say(what), format_ece(report))
+        yield Table([say("confidence from"), say("{} kept", say(what)), say("of these right")], rows, title)
 
 
 def single_scores(report: Mapping[str, Any]) -> dict[str, float]:
@@ -76,7 +77,9 @@ def without_counts(report: Mapping[str, Any]) -> dict[str, float]:
 def format_ece(report: Mapping[str, Any]) -> str:
     """The expected calibration error of a report, and what it was before the calibration."""
     before = report[CONFIDENCE].get("before")
-    return f"ECE {report[ECE]:.4f}" + (" (not calibrated)" if before is None else f", {before[ECE]:.4f} uncalibrated")
+    if before is None:
+        return say("ECE {:.4f} (not calibrated)", report[ECE])
+    return say("ECE {:.4f}, {:.4f} uncalibrated", report[ECE], before[ECE])
 
 
 def _percent(share: float | None) -> str | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nlpctl.report.language import say
 from nlpctl.report.model import Table
 from nlpctl.spelling import option
 from nlpctl.tasks.confidence import DIGITS
-from nlpctl.tasks.slices import Slice
+from nlpctl.tasks.slices import LABEL, LENGTH, Slice
 
 if TYPE_CHECKING:
     from nlpctl.tasks.coverage import Target
@@ -19,10 +21,10 @@ def comparison_table(split: str, names: Sequence[str], paired: Paired) -> Table:
     """Two models on the same rows: each score, the difference with its interval, and p."""
     rows = []
     for score, each in paired.scores.items():
-        ends = "{:+.4f} to {:+.4f}".format(*each.interval)
+        ends = say("{:+.4f} to {:+.4f}", *each.interval)
         rows.append([score, each.first, each.second, f"{each.difference:+.4f}", ends, _p(each.p)])
-    columns = ["score", *names, "difference", "95 % interval", "p"]
-    return Table(columns, rows, f"{split}, the same {paired.rows:,} rows")
+    columns = [say("score"), *names, say("difference"), say("95 % interval"), "p"]
+    return Table(columns, rows, say("{}, the same {:,} rows", split, paired.rows))
 
 
 def _p(p: float) -> str:
@@ -31,40 +33,42 @@ def _p(p: float) -> str:
 
 def changed_rows(paired: Paired) -> str:
     """How many rows only one of the models answers right."""
-    counts = f"right in the second only: {paired.gained:,}; in the first only: {paired.lost:,}"
-    return counts if paired.mcnemar is None else f"{counts} (McNemar p {_p(paired.mcnemar)})"
+    counts = say("right in the second only: {:,}; in the first only: {:,}", paired.gained, paired.lost)
+    return counts if paired.mcnemar is None else say("{} (McNemar p {})", counts, _p(paired.mcnemar))
 
 
 def format_target(target: Target) -> str:
     """The confidence that a precision needs, and what it keeps."""
     if target.min_confidence is None:
-        return f"no least confidence gives {target.precision:.1%} right answers on dev"
+        return say("no least confidence gives {:.1%} right answers on dev", target.precision)
     limit = option("min-confidence", f"{target.min_confidence:.{DIGITS}g}")
-    lines = [f"{limit} gives {target.precision:.1%} right answers on dev"]
+    lines = [say("{} gives {:.1%} right answers on dev", limit, target.precision)]
     for split, kept in target.kept.items():
-        parts = [f"{kept.coverage:.1%} of {kept.decisions:,} kept{_ends(kept.coverage_interval)}"]
+        parts = [say("{:.1%} of {:,} kept{}", kept.coverage, kept.decisions, _ends(kept.coverage_interval))]
         if kept.precision is not None:
-            parts.append(f"of these {kept.precision:.1%} right{_ends(kept.precision_interval)}")
-        lines.append(f"  {split}: {', '.join(parts)}")
+            parts.append(say("of these {:.1%} right{}", kept.precision, _ends(kept.precision_interval)))
+        lines.append(say("  {}: {}", split, say(", ").join(parts)))
     return "\n".join(lines)
 
 
 def _ends(interval: Interval | None) -> str:
-    return "" if interval is None else " ({:.1%} to {:.1%})".format(*interval)
+    return "" if interval is None else say(" ({:.1%} to {:.1%})", *interval)
 
 
 def slice_table(split: str, by: str, slices: Sequence[Slice]) -> Table:
     """The slices of a split, the worst first."""
+    kind = say(by) if by in (LABEL, LENGTH) else by  # others are columns of the data
     rows = [
         [
-            each.name,
+            say("{} to {} characters", *re.findall(r"\d+", each.name)) if by == LENGTH else each.name,
             each.rows,
             each.score,
-            "{:.3f} to {:.3f}".format(*each.interval),
+            say("{:.3f} to {:.3f}", *each.interval),
             f"{each.above:+.4f}",
-            "{:+.4f} to {:+.4f}".format(*each.above_interval),
+            say("{:+.4f} to {:+.4f}", *each.above_interval),
         ]
         for each in slices
     ]
-    columns = [by, "rows", "score", "95 % interval", "above the rest", "95 % interval"]
-    return Table(columns, rows, f"{split}, by {by}")
+    interval = say("95 % interval")
+    columns = [kind, say("rows"), say("score"), interval, say("above the rest"), interval]
+    return Table(columns, rows, say("{}, by {}", split, kind))

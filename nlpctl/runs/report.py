@@ -14,9 +14,9 @@ from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import UserError
 from nlpctl.files import regular, write_text_atomic, writing
 from nlpctl.layout import CONFIDENCE, INTERVALS
-from nlpctl.names import and_more
 from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html, element
+from nlpctl.report.language import say, say_each, say_names
 from nlpctl.report.model import (
     BulletList,
     Code,
@@ -36,7 +36,7 @@ from nlpctl.report.plots import Point, lines, matrix, reliability
 from nlpctl.report.score_tables import confidence_tables, format_ece, label_table, level_table, score_tables
 from nlpctl.runs.comparison import slice_table
 from nlpctl.runs.run_files import DAMAGED, sound_mistakes, sound_slices
-from nlpctl.runs.runs import RunRecord, facts, open_run, tell_missing_slices
+from nlpctl.runs.runs import INCIDENTS, RunRecord, facts, open_run, tell_missing_slices
 from nlpctl.runs.time_shares import advice as time_advice
 from nlpctl.runs.time_shares import is_sound, rows_of, total_of
 
@@ -59,39 +59,39 @@ def run_page(
     section on compressed models; `first`: sections before all others; `refresh`: as of `html_page`."""
     sections = [
         *first,
-        Section("Summary", [_key_figures(record), BulletList(list(advice(record)))]),
-        Section("Curves", list(_curves(record))),
-        Section("Time", list(_time(record))),
-        Section("Scores", list(_scores(record))),
-        Section("Confidence", list(_confidence(record))),
-        Section("Slices", list(_slices(slices))),
-        Section("Confusions", list(_confusions(record))),
-        Section("Worst errors", list(_mistakes(mistakes, record.recipe.task))),
-        Section("Compression", compression),
-        Section("Recipe", [Code(recipe_yaml)]),
-        Section("Manifest", list(_manifest(record))),
+        Section(say("Summary"), [_key_figures(record), BulletList(list(advice(record)))]),
+        Section(say("Curves"), list(_curves(record))),
+        Section(say("Time"), list(_time(record))),
+        Section(say("Scores"), list(_scores(record))),
+        Section(say("Confidence"), list(_confidence(record))),
+        Section(say("Slices"), list(_slices(slices))),
+        Section(say("Confusions"), list(_confusions(record))),
+        Section(say("Worst errors"), list(_mistakes(mistakes, record.recipe.task))),
+        Section(say("Compression"), compression),
+        Section(say("Recipe"), [Code(recipe_yaml)]),
+        Section(say("Manifest"), list(_manifest(record))),
     ]
     name = record.run.path.resolve().name
-    lead = f"{record.recipe.task}, {record.model}: {record.run.path.resolve()}"
-    return html_page(Report(f"Run {name}", lead, sections), refresh)
+    lead = say("{}, {}: {}", record.recipe.task, record.model, record.run.path.resolve())
+    return html_page(Report(say("Run {}", name), lead, sections), refresh)
 
 
 # -- summary -------------------------------------------------------------------------------------
 
 
 def _key_figures(record: RunRecord) -> KeyFigures:
-    values: dict[str, Any] = {"state": record.shown_state}
+    values: dict[str, Any] = {say("state"): say(record.shown_state)}
     for split in ("dev", "test"):
         score = record.score(split, record.metric)
         if score is not None:
-            values[f"{record.metric} on {split}"] = score
+            values[say("{} on {}", record.metric, split)] = score
     if record.best_step is not None:
-        values[f"step of the model, chosen by {record.metric} on dev"] = record.best_step
-    values["last step"] = record.step
+        values[say("step of the model, chosen by {} on dev", record.metric)] = record.best_step
+    values[say("last step")] = record.step
     if record.duration is not None:
-        values["time"] = record.duration
+        values[say("time")] = record.duration
     if "parameters" in record.manifest:
-        values["parameters"] = record.manifest["parameters"]["total"]
+        values[say("parameters")] = record.manifest["parameters"]["total"]
     return KeyFigures(values)
 
 
@@ -99,26 +99,29 @@ def advice(record: RunRecord) -> Iterator[str]:
     """Warnings for the reader: a failed run, unusual events, problems hidden by the scores."""
     yield from map(str, record.damage)
     if record.manifest["error"]:
-        yield f"The run {record.state}: {record.manifest['error']}"
+        yield say("The run {}: {}", say(record.state), record.manifest["error"])
     elif record.state not in ("finished", "running", DAMAGED):
-        yield f"The run was {record.state}."
+        yield say("The run was {}.", say(record.state))
     for event in record.incidents():
-        yield f"{event['event'].replace('_', ' ')} at step {event['step']:,} (details: nlpctl runs show)"
+        yield say("{} at step {:,} (details: nlpctl runs show)", say(INCIDENTS[event["event"]]), event["step"])
     for split, skipped in record.manifest["skipped_rows"].items():
         if skipped["total"]:
-            yield f"{skipped['total']:,} bad rows of {split} were skipped."
+            yield say("{:,} bad rows of {} were skipped.", skipped["total"], split)
     for split, report in record.metrics.items():
         labels = report.get("labels", {})
         never = [name for name, row in labels.items() if row["support"] and not row["recall"]]
         if never:
-            yield f"On {split} no row with these labels is predicted correctly: {and_more(never, 20)}"
+            yield say("On {} no row with these labels is predicted correctly: {}", split, say_names(never, 20))
     points = [point for point in series(record, "evaluate", "eval_loss") if math.isfinite(point[1])]
     if points:
         step, lowest = min(points, key=lambda point: point[1])
         if points[-1][1] > lowest * OVERFITTED:
-            yield (
-                f"The loss on dev was lowest at step {step:,} ({lowest:.4f}) and rose to {points[-1][1]:.4f}: "
-                "the model overfits from there on. Fewer epochs, a smaller learning rate or more data may help."
+            yield say(
+                "The loss on dev was lowest at step {:,} ({:.4f}) and rose to {:.4f}: "
+                "the model overfits from there on. Fewer epochs, a smaller learning rate or more data may help.",
+                step,
+                lowest,
+                points[-1][1],
             )
 
 
@@ -137,18 +140,18 @@ def _curves(record: RunRecord) -> Iterator[Part]:
     on_dev = {name: series(record, "evaluate", f"eval_{name}") for name in names}
     falling = [name for name in names if not task_info(record.recipe.task).greater_is_better(name)]
     rising = [name for name in names if name not in falling]
-    curves = {"loss": {"train": series(record, "log", "loss"), "dev": series(record, "evaluate", "eval_loss")}}
-    title = "scores on dev" if len(rising) > 1 else f"{rising[0]} on dev"
+    curves = {say("loss"): {"train": series(record, "log", "loss"), "dev": series(record, "evaluate", "eval_loss")}}
+    title = say("scores on dev") if len(rising) > 1 else say("{} on {}", rising[0], "dev")
     curves[title] = {name: on_dev[name] for name in rising}
-    curves |= {f"{name} on dev": {name: on_dev[name]} for name in falling}
-    curves["learning rate"] = {"": series(record, "log", "learning_rate")}
-    curves["rows per second"] = {"": series(record, "log", "interval_samples_per_second")}
-    best = {} if record.best_step is None else {"best": record.best_step}
+    curves |= {say("{} on {}", name, "dev"): {name: on_dev[name]} for name in falling}
+    curves[say("learning rate")] = {"": series(record, "log", "learning_rate")}
+    curves[say("rows per second")] = {"": series(record, "log", "interval_samples_per_second")}
+    best = {} if record.best_step is None else {say("best"): record.best_step}
     plots = []
     for title, by_name in curves.items():
         drawn = {name: points for name, points in by_name.items() if points}
         # Learning rate and speed, the curves without a name, have nothing to do with the choice of the best step.
-        plots.append(lines(drawn, "step", title, marks={} if "" in drawn else best, x_range=(0, record.step)))
+        plots.append(lines(drawn, say("step"), title, marks={} if "" in drawn else best, x_range=(0, record.step)))
     if any(plots):
         yield SideBySide([Figure(plot) for plot in plots if plot])
 
@@ -159,8 +162,8 @@ def _time(record: RunRecord) -> Iterator[Part]:
     if not is_sound(time):
         return
     rows = [[title, f"{seconds:.1f}", percent(share)] for title, seconds, share in rows_of(time)]
-    rows.append(["total", f"{total_of(time):.1f}", percent(1.0)])
-    yield Table(["what", "seconds", "share"], rows, f"{time['steps']:,} steps")
+    rows.append([say("total"), f"{total_of(time):.1f}", percent(1.0)])
+    yield Table(say_each("what", "seconds", "share"), rows, say("{:,} steps", time["steps"]))
     yield from time_advice(time, record.recipe, record.manifest["device"])
 
 
@@ -172,8 +175,10 @@ def _scores(record: RunRecord) -> Iterator[Part]:
         return
     yield next(score_tables(record.metrics))  # the tables of labels and levels stand side by side below it
     if INTERVALS in record.metrics.get("dev", {}):
-        yield "As far as dev chose checkpoint, thresholds or settings, its score is optimistic, and so is its interval."
-    labels = [label_table(split, report, "rows") for split, report in record.metrics.items() if "labels" in report]
+        yield say(
+            "As far as dev chose checkpoint, thresholds or settings, its score is optimistic, and so is its interval."
+        )
+    labels = [label_table(split, report, say("rows")) for split, report in record.metrics.items() if "labels" in report]
     if labels:
         yield SideBySide(labels)
     levels = [level_table(split, report) for split, report in record.metrics.items() if "levels" in report]
@@ -186,7 +191,7 @@ def _confidence(record: RunRecord) -> Iterator[Part]:
     reports = {split: report for split, report in record.metrics.items() if CONFIDENCE in report}
     if not reports:
         return
-    yield (
+    yield say(
         "The share of right decisions over the confidence of the model, in 15 bins of equal width: on the diagonal it "
         "is right as often as it says. ECE is the mean distance from it. `nlpctl predict --min-confidence` withholds "
         "what is less sure."
@@ -194,8 +199,10 @@ def _confidence(record: RunRecord) -> Iterator[Part]:
     diagrams = []
     for split, report in reports.items():
         now, before = report[CONFIDENCE]["reliability"], report[CONFIDENCE].get("before")
-        bins = {"as trained": now} if before is None else {"before": before["reliability"], "calibrated": now}
-        diagrams.append(Figure(reliability(bins), f"{split}: {format_ece(report)}"))
+        bins = {say("as trained"): now}
+        if before is not None:
+            bins = {say("before"): before["reliability"], say("calibrated"): now}
+        diagrams.append(Figure(reliability(bins), say("{}: {}", split, format_ece(report))))
     yield SideBySide(diagrams)
     yield SideBySide(list(confidence_tables(reports)))
 
@@ -203,9 +210,11 @@ def _confidence(record: RunRecord) -> Iterator[Part]:
 def _slices(slices: Mapping[str, Any] | None) -> Iterator[Part]:
     if slices is None or not slices["by"]:
         return
-    yield (
-        f"The {slices['score']} of some rows of {slices['split']}, and how far it lies above that of all other rows: "
-        "the weakest first. `nlpctl eval RUN --by COLUMN` slices by a column of the data."
+    yield say(
+        "The {} of some rows of {}, and how far it lies above that of all other rows: "
+        "the weakest first. `nlpctl eval RUN --by COLUMN` slices by a column of the data.",
+        slices["score"],
+        slices["split"],
     )
     for kind, listed in slices["by"].items():
         yield slice_table(slices["split"], kind, listed)
@@ -220,7 +229,7 @@ def _confusions(record: RunRecord) -> Iterator[Part]:
         return
     names = list(next(iter(reports.values()))["labels"])
     if len(names) <= LARGEST_MATRIX and all("confusion" in report for report in reports.values()):
-        yield "Lines: true labels; columns: predicted labels."
+        yield say("Lines: true labels; columns: predicted labels.")
         yield SideBySide(
             [Figure(matrix(names, names, report["confusion"]), split) for split, report in reports.items()]
         )
@@ -240,8 +249,9 @@ def _confusion_table(split: str, report: Mapping[str, Any]) -> Table:
     for gold, given, count in report.get("confusions", ()):
         rows.append([gold, given, count, percent(count / max(labels[gold]["support"], 1))])
     rows.sort(key=lambda row: -row[2])
-    columns = ["label", "predicted as", "rows", "share of the label"]
-    return Table(columns, rows[:MOST_CONFUSIONS], f"{split}, the most frequent confusions of {len(names)} labels")
+    columns = say_each("label", "predicted as", "rows", "share of the label")
+    title = say("{}, the most frequent confusions of {} labels", split, len(names))
+    return Table(columns, rows[:MOST_CONFUSIONS], title)
 
 
 def _mistakes(mistakes: Mapping[str, Any] | None, task: str) -> Iterator[Part]:
@@ -249,10 +259,11 @@ def _mistakes(mistakes: Mapping[str, Any] | None, task: str) -> Iterator[Part]:
         return
     split, rows, wrong, worst = (mistakes[name] for name in ("split", "rows", "wrong", "worst"))
     if not wrong:
-        yield f"None of the {rows:,} rows of {split}."
+        yield say("None of the {:,} rows of {}.", rows, split)
         return
-    kept = f" The worst {len(worst)}:" if len(worst) < wrong else ""
-    yield f"{wrong:,} of {rows:,} rows of {split} {task_info(task).mistakes} ({percent(wrong / rows)}).{kept}"
+    kept = say(" The worst {}:", len(worst)) if len(worst) < wrong else ""
+    mistakes_of_task = say(task_info(task).mistakes)
+    yield say("{:,} of {:,} rows of {} {} ({}).{}", wrong, rows, split, mistakes_of_task, percent(wrong / rows), kept)
     columns = list(dict.fromkeys(column for row in worst for column in row["texts"]))
     named = any(row["where"] for row in worst)  # rows of a function or a named data set stand in no file
     cells = []
@@ -260,7 +271,7 @@ def _mistakes(mistakes: Mapping[str, Any] | None, task: str) -> Iterator[Part]:
         where = [Place(Path(row["where"]).name if row["where"] else "")] if named else []
         texts = [row["texts"].get(column, "") for column in columns]
         cells.append([*where, *map(_cut_text, (*texts, row["expected"], row["given"]))])
-    yield Table([*(["where"] if named else []), *columns, "expected", "given"], cells)
+    yield Table([*([say("where")] if named else []), *columns, say("expected"), say("given")], cells)
 
 
 def _cut_text(text: str) -> Html:
@@ -274,10 +285,11 @@ def _cut_text(text: str) -> Html:
 def _manifest(record: RunRecord) -> Iterator[Part]:
     # In a span a value is a text, and stands to the left, whatever it looks like.
     values = {name: value for name, value in facts(record).items() if name not in ("data", "state", "task", "model")}
-    yield Table(["fact", "value"], [[name, element("span", str(value))] for name, value in values.items()])
+    rows = [[say(name), element("span", str(value))] for name, value in values.items()]
+    yield Table(say_each("fact", "value"), rows)
     data = [[element("span", file), element("span", digest[:16])] for file, digest in record.manifest["data"].items()]
     if data:
-        yield Table(["data", "sha256"], data)
+        yield Table([say("data"), "sha256"], data)
     yield Folded("manifest.json", [Code(json.dumps(record.manifest, ensure_ascii=False, indent=2))])
 
 

@@ -21,6 +21,7 @@ from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
 from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step, real_path
 from nlpctl.names import in_utf8, is_utf8, nearest
+from nlpctl.report.language import Later, later, say
 from nlpctl.report.score_tables import single_scores, without_counts
 from nlpctl.runs.run_files import (
     DAMAGED,
@@ -39,9 +40,24 @@ if TYPE_CHECKING:
     from nlpctl.tasks.intervals import Paired
 
 # Unusual events of a run, by their names in events.jsonl.
-INCIDENTS = ("out_of_memory", "stalled", "bad_step", "not_learning", "useless")
+INCIDENTS: Mapping[str, Later] = {
+    "out_of_memory": later("out of memory"),
+    "stalled": later("stalled"),
+    "bad_step": later("bad step"),
+    "not_learning": later("not learning"),
+    "useless": later("useless"),
+}
 KILLED = "killed"  # the manifest says running, but its process is gone
-_FACTS = ("command", "started", "ended", "device", "processes", "seed", "git_commit", "error")
+_FACTS: Mapping[str, Later] = {
+    "command": later("command"),
+    "started": later("started"),
+    "ended": later("ended"),
+    "device": later("device"),
+    "processes": later("processes"),
+    "seed": later("seed"),
+    "git_commit": later("git commit"),
+    "error": later("error"),
+}
 _ENVIRONMENT = ("device", "processes", "git_commit")  # not shown: the seed is in the recipe already
 
 
@@ -60,9 +76,10 @@ class RunRecord:
     damage: Sequence[Problem] = field(default_factory=tuple)
 
     @property
-    def shown_state(self) -> str:
+    def shown_state(self) -> Later:
         """`state`, or DAMAGED with the names of the files that cannot be read."""
-        return self.state if not self.damage else f"{DAMAGED}: {', '.join(self.damaged_files)}"
+        state = later(self.state)
+        return later("{}: {}", later(DAMAGED), ", ".join(self.damaged_files)) if self.damage else state
 
     @property
     def damaged_files(self) -> list[str]:
@@ -199,9 +216,9 @@ class UnreadableRun:
     damage: Problem
 
     @property
-    def shown_state(self) -> str:
+    def shown_state(self) -> Later:
         """As for a RunRecord."""
-        return f"{DAMAGED}: {Path(self.damage.where).name}"
+        return later("{}: {}", later(DAMAGED), Path(self.damage.where).name)
 
     def to_json(self) -> dict[str, Any]:
         """The known part of what `RunRecord.to_json` gives."""
@@ -326,21 +343,28 @@ def _differing(tables: Sequence[Mapping[str, Any]]) -> list[Difference]:
 
 
 def facts(record: RunRecord) -> dict[str, Any]:
-    """The lines of `runs show`: name and value, the most important first."""
+    """The lines of `runs show`: name, to be said, and value, the most important first."""
     manifest = record.manifest
-    values: dict[str, Any] = {"run": str(record.run.path), "state": record.shown_state, "task": record.recipe.task}
-    values["model"] = record.model
-    values |= {"step": record.step, "last loss": record.last("log", "loss")}
-    values |= {name.replace("_", " "): manifest[name] for name in _FACTS}
+    values: dict[str, Any] = {
+        later("run"): str(record.run.path),
+        later("state"): say(record.shown_state),
+        later("task"): record.recipe.task,
+        later("model"): record.model,
+    }
+    values |= {later("step"): record.step, later("last loss"): record.last("log", "loss")}
+    values |= {title: manifest[name] for name, title in _FACTS.items()}
     values["error"] = (manifest["error"] or "").partition("\n")[0]
     values["command"] = " ".join(["nlpctl", *manifest["command"][1:]])
-    values["resumed"] = ", ".join(f"{each['at']} (was {each['was']})" for each in manifest["resumed"])
+    resumed = [say("{} (was {})", each["at"], later(each["was"])) for each in manifest["resumed"]]
+    values[later("resumed")] = say(", ").join(resumed)
     origin = manifest.get("continues")
-    values["continues"] = f"{origin.get('run')}, after step {origin.get('step')}" if isinstance(origin, dict) else None
+    if isinstance(origin, dict):
+        values[later("continues")] = say("{}, after step {}", origin.get("run"), origin.get("step"))
     spent: Any = manifest.get("time")
     if is_sound(spent):
-        values["time spent"] = ", ".join(f"{title} {share:.0%}" for title, _, share in rows_of(spent) if share >= 0.005)
-    values["data"] = ", ".join(manifest["data"])
+        shares = [f"{title} {share:.0%}" for title, _, share in rows_of(spent) if share >= 0.005]
+        values[later("time spent")] = say(", ").join(shares)
+    values[later("data")] = ", ".join(manifest["data"])
     checkpoint = record.run.last_checkpoint()
-    values["last checkpoint"] = None if checkpoint is None else checkpoint.name
+    values[later("last checkpoint")] = None if checkpoint is None else checkpoint.name
     return {name: value for name, value in values.items() if value not in (None, "", ())}

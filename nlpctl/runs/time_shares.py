@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from nlpctl.config.schema import Recipe
+from nlpctl.report.language import Later, later, say
 
 DATA, COMPUTE, LOG, EVALUATE, SAVE = "data", "compute", "log", "evaluate", "save"
-TITLES: Mapping[str, str] = {
-    DATA: "waiting for data",
-    COMPUTE: "computing",
-    EVALUATE: "evaluating on dev",
-    SAVE: "saving checkpoints",
-    LOG: "logging",
+TITLES: Mapping[str, Later] = {
+    DATA: later("waiting for data"),
+    COMPUTE: later("computing"),
+    EVALUATE: later("evaluating on dev"),
+    SAVE: later("saving checkpoints"),
+    LOG: later("logging"),
 }
 SHORTEST = 20.0  # seconds: the shares of a shorter training say little, so nothing is advised
 _Item = TypeVar("_Item")
@@ -116,7 +117,7 @@ def summary(shares: Sequence[Mapping[str, float]], steps: int, before: Mapping[s
 def rows_of(found: Mapping[str, Any]) -> list[tuple[str, float, float]]:
     """The phase, its seconds and its share of all, as a table shows them."""
     total = total_of(found)
-    return [(title, found["seconds"][name], found["seconds"][name] / total) for name, title in TITLES.items()]
+    return [(say(title), found["seconds"][name], found["seconds"][name] / total) for name, title in TITLES.items()]
 
 
 def total_of(found: Mapping[str, Any]) -> float:
@@ -146,34 +147,38 @@ def advice(found: Mapping[str, Any], recipe: Recipe, device: str | None) -> list
     shares[DATA] = max(shares[DATA], found["longest_wait"] / total)
     told = [tell(shares[name], recipe) for name, (least, tell) in _ADVICE.items() if shares[name] >= least]
     on_gpu = (device or "").startswith("gpu")
-    return [*told, *([_GPU] if on_gpu else [])]
+    return [*told, *([say(_GPU)] if on_gpu else [])]
 
 
 def _about_data(share: float, recipe: Recipe) -> str:
     workers = recipe.training.dataloader_num_workers
-    change = f"set training.dataloader_num_workers to {2 * workers} (now {workers})" if workers else (
+    change = say("set training.dataloader_num_workers to {} (now {})", 2 * workers, workers) if workers else say(
         "set training.dataloader_num_workers: 2 (now 0), so that processes of their own read and tokenise"
     )  # fmt: skip
-    slow = "; data.tokenizer: auto is faster" if recipe.data.tokenizer == "paddlenlp" else ""
-    return f"The network waited for data {share:.0%} of the time: {change}{slow}."
+    slow = say("; data.tokenizer: auto is faster") if recipe.data.tokenizer == "paddlenlp" else ""
+    return say("The network waited for data {:.0%} of the time: {}{}.", share, change, slow)
 
 
 def _about_evaluation(share: float, recipe: Recipe) -> str:
     now = recipe.training.evaluation_strategy
-    less = "raise training.eval_steps" if now == "steps" else "set training.evaluation_strategy: steps and eval_steps"
-    more = "raise training.per_device_eval_batch_size, or score a part of dev (training.max_evaluate_steps)"
-    return f"Evaluating took {share:.0%} of the time: {less}, {more}."
+    less = say("raise training.eval_steps")
+    if now != "steps":
+        less = say("set training.evaluation_strategy: steps and eval_steps")
+    more = say("raise training.per_device_eval_batch_size, or score a part of dev (training.max_evaluate_steps)")
+    return say("Evaluating took {:.0%} of the time: {}, {}.", share, less, more)
 
 
 def _about_saving(share: float, recipe: Recipe) -> str:
     epoch = recipe.training.save_strategy != "steps"
-    less = "set training.save_strategy: steps and a larger save_steps" if epoch else "raise training.save_steps"
-    return f"Saving took {share:.0%} of the time: {less}, or write to a faster disk."
+    less = say("set training.save_strategy: steps and a larger save_steps" if epoch else "raise training.save_steps")
+    return say("Saving took {:.0%} of the time: {}, or write to a faster disk.", share, less)
 
 
 def _about_logging(share: float, recipe: Recipe) -> str:
     now = recipe.training.logging_steps
-    return f"Logging took {share:.0%} of the time: raise training.logging_steps (now {now}), or report_to: none."
+    return say(
+        "Logging took {:.0%} of the time: raise training.logging_steps (now {}), or report_to: none.", share, now
+    )
 
 
 # Phase -> the least share of the time about which something is said, and what.
@@ -183,7 +188,7 @@ _ADVICE: Mapping[str, tuple[float, Callable[[float, Recipe], str]]] = {
     SAVE: (0.15, _about_saving),
     LOG: (0.05, _about_logging),
 }
-_GPU = (
+_GPU = later(
     "nvidia-smi shows how busy the card is while it computes. A larger per_device_train_batch_size (then adjust "
     "learning_rate), fp16 or bf16, and longer batches of like length (data.length_grouped) raise that."
 )

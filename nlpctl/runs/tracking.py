@@ -320,7 +320,7 @@ class _Sender:
             if file.is_file():
                 self._client.log_artifact(self._run_id, str(file))
         if status == _STATUS["finished"]:
-            self._client.log_text(self._run_id, card_page(card_facts(record.run.path), "en"), CARD)
+            self._client.log_text(self._run_id, card_page(card_facts(record.run.path)), CARD)
         self._client.set_terminated(self._run_id, status, _milliseconds(record.manifest["ended"]))
         self._client.set_tag(self._run_id, _COMPLETE, ended)
 

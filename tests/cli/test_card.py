@@ -16,7 +16,7 @@ from nlpctl.models.export_folder import ExportManifest, Graph, write_manifest
 from nlpctl.models.folder import make_card
 from nlpctl.models.model_manifest import weights_sum, write_model_sums
 from nlpctl.outputs import is_signed
-from nlpctl.runs.card import LANGUAGES, words
+from nlpctl.report.language import LANGUAGES, in_language, say
 from nlpctl.runtime.event_log import EventLog
 
 FIGURES = {"precision": 0.5, "recall": 0.5, "f1": 0.5, "support": 5}
@@ -58,6 +58,9 @@ def test_an_older_run_has_no_slices(nlpctl, run):
     assert "## Slices" not in (run.path / "README.md").read_text(encoding="utf-8")
 
 
+NO_TEST = "There is no test split. The scores on dev flatter, since dev also chose the checkpoint."
+
+
 def front_of(text: str) -> dict:
     return yaml.safe_load(text.split("---\n")[1])
 
@@ -68,16 +71,18 @@ def test_the_card_of_a_run(nlpctl, run, language):
     file = run.path / "README.md"
     assert (ended.code, ended.out, ended.err) == (0, f"{file}\n", "")
     text = file.read_text(encoding="utf-8")
-    say = words(language)
-    assert f"## {say['slices']}" in text and "12 to 40 bytes" in text and "| fair" not in text
-    told = ("1,234", "2.6.2", "train.tsv | `aa`", "| train | 100 |", "good\\|\\<b\\> (5)", "out of memory")
-    ends, kept = say["ends"].format("0.5000", "0.9000"), say["kept_by"].format(4, "`accuracy`")
-    for each in (*told, say["no_test"], say["dev_is"], ends, kept):
+    titles = ["What it does", "Labels", "Training data", "Training procedure", "Scores", "Slices below the rest"]
+    titles += ["Limits", "How to run", "Reproduce and cite"]
+    with in_language(language):
+        titles = [say(title) for title in titles]
+        kept = say("step {:,}, chosen by {} on dev", 4, "`accuracy`")
+        told = (kept, say("{} to {}", "0.5000", "0.9000"), say("out of memory"), say(NO_TEST))
+    assert "12 to 40 bytes" in text and "| fair" not in text
+    for each in (*told, "1,234", "2.6.2", "train.tsv | `aa`", "| train | 100 |", "good\\|\\<b\\> (5)"):
         assert each in text, each
+    assert ("is optimistic, and so is its interval" in text) == (language == "en")
     assert "/data" not in text and str(run.path) not in text  # folders of the machine are nobody's business
-    assert set(re.findall(r"^## (.*)", text, flags=re.M)) == {
-        say[name] for name in ("does", "labels", "data", "procedure", "scores", "slices", "limits", "run", "reproduce")
-    }
+    assert re.findall(r"^## (.*)", text, flags=re.M) == titles
 
 
 def test_the_hub_reads_it(nlpctl, run):
@@ -99,8 +104,7 @@ def test_what_is_not_known_is_left_out(nlpctl, made):
     assert nlpctl("card", run.path).code == 0
     text = (run.path / "README.md").read_text(encoding="utf-8")
     assert front_of(text).keys() == {"library_name", "pipeline_tag", "tags"}
-    say = words("en")
-    assert say["not_scored"] in text and say["no_languages"] in text and "None" not in text
+    assert "Nothing was scored" in text and "training texts was not recorded" in text and "None" not in text
 
 
 def test_an_ensemble_names_its_members(nlpctl, made):
@@ -108,7 +112,7 @@ def test_an_ensemble_names_its_members(nlpctl, made):
     run.update_manifest(members=["folds/fold-1", "/home/me/fold-2"])
     assert nlpctl("card", run.path).code == 0
     text = (run.path / "README.md").read_text(encoding="utf-8")
-    assert "the answers of 2 models: folds/fold-1, fold-2" in text and words("en")["one_seed"] not in text
+    assert "the answers of 2 models: folds/fold-1, fold-2" in text and "One training with one seed" not in text
 
 
 def card(nlpctl, run) -> str:
@@ -118,22 +122,22 @@ def card(nlpctl, run) -> str:
 
 def test_what_repeats_the_run(nlpctl, made):
     """The recipe does, but for a run that was not made by training it."""
-    say, run = words("en"), made("joined", dev=0.5)
-    assert say["recipe"] in card(nlpctl, run)
+    run, repeats = made("joined", dev=0.5), "and the seed repeats the run."
+    assert repeats in card(nlpctl, run)
     given = ["/usr/bin/nlpctl", "ensemble", "folds/fold-1", "/home/my me/fold-2", "--set=data.dev=[/data/a.tsv]"]
     run.update_manifest(made_by="ensemble", command=given)
     text = card(nlpctl, run)
     command = "nlpctl ensemble folds/fold-1 fold-2 '--set=data.dev=[a.tsv]'"
-    assert say["other_recipe"].format(f"`{command.replace(chr(96), chr(39))}`") in text and say["recipe"] not in text
+    assert f"does not repeat the run, which was made by `{command}`." in text and repeats not in text
     run.update_manifest(made_by="compress", command=[])
     assert "`nlpctl compress`" in card(nlpctl, run)
 
 
 def test_dev_chose_no_checkpoint_where_the_last_was_kept(nlpctl, made):
-    run, say = made("last", dev=0.5), words("en")
+    run = made("last", dev=0.5)
     run.metrics_file.write_text(json.dumps({"dev": REPORT}))
     text = card(nlpctl, run)
-    assert say["no_test_nor_choice"] in text and say["no_test"] not in text
+    assert "flatter as far as settings were chosen by them" in text and NO_TEST not in text
 
 
 def test_a_name_with_a_blank_can_be_pasted(nlpctl, made):
@@ -159,7 +163,7 @@ def test_paths_alone_are_cut(nlpctl, made, tmp_path):
 def test_what_is_listed_in_part_says_so(nlpctl, made):
     run = made("many", dev=0.5)
     run.metrics_file.write_text(json.dumps({"dev": {**REPORT, "labels": {f"l{i}": FIGURES for i in range(103)}}}))
-    assert words("en")["more_scores"].format(3) in card(nlpctl, run)
+    assert "... and 3 more labels, in `metrics.json`." in card(nlpctl, run)
     run.slices_file.parent.mkdir(exist_ok=True)
     run.slices_file.write_text(json.dumps(SLICES))
     assert "2 slices were compared" in card(nlpctl, run)
@@ -189,7 +193,8 @@ def test_a_copied_export_knows_its_run_until_it_is_trained_again(nlpctl, run, tm
         shutil.copytree(export, copied, copy_function=shutil.copyfile)
         assert nlpctl("card", copied).code == 0
         text = (copied / "README.md").read_text(encoding="utf-8")
-        assert ("model-index" in front_of(text)) == known and (words("en")["unknown_model"] in text) != known
+        assert ("model-index" in front_of(text)) == known
+        assert ("Known are only the files of this folder" in text) != known
 
 
 def test_a_card_of_somebody_else_stays(nlpctl, run, tmp_path):
@@ -215,7 +220,7 @@ def test_training_again_removes_the_card(nlpctl, run):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--language", "fr"), "--language: there are no cards in 'fr'"),
+        (("--language", "fr"), "--language: there are no pages in 'fr'"),
         (("--license", "my own"), "--license: 'my own' is no name of a license"),
         (("--text-language", "Chinese"), "--text-language: 'Chinese' is no code of a language"),
     ],

@@ -12,6 +12,7 @@ from functools import lru_cache
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.truncated import count_truncated
 from nlpctl.data.text.word_spans import IDEOGRAPHS, word_spans
+from nlpctl.report.language import later
 
 PERCENTILES = (50, 90, 95, 99)
 _NO_LIMIT = 1 << 30
@@ -79,7 +80,7 @@ class EstimatedTokens(TokenCounter):
     """From characters and words: within a few percent of BERT's and ERNIE's vocabularies."""
 
     exact = False
-    description = "estimated from characters and words"
+    description = later("estimated from characters and words")
 
     def count(self, text: str) -> int:
         return sum(1 + (len(part) - 1) // _LETTERS_PER_PIECE for part in _PARTS.findall(text))

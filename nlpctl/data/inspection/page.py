@@ -12,6 +12,7 @@ from nlpctl.data.inspection.duplicates import NearPair
 from nlpctl.data.inspection.lengths import PERCENTILES
 from nlpctl.data.inspection.report import Inspection, SplitProfile, advice, format_labels, format_unknown, shortened
 from nlpctl.data.inspection.rows import InspectedRow
+from nlpctl.report.language import Later, later, say, say_each
 from nlpctl.report.model import (
     BulletList,
     Figure,
@@ -29,9 +30,8 @@ from nlpctl.report.plots import bars, histogram, histogram_edges, short_percent
 
 # -- an inspection as tables, for the terminal and for the page ------------------------------------
 
-SAME, NEAR = "Texts that occur several times", "Texts that are almost the same"
-CONFLICTS, NEAR_CONFLICTS = "The same text, other labels", "Almost the same text, other labels"
-WHERE = "where"  # the column that holds file:line
+SAME, NEAR = later("Texts that occur several times"), later("Texts that are almost the same")
+CONFLICTS, NEAR_CONFLICTS = later("The same text, other labels"), later("Almost the same text, other labels")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ def split_table(inspection: Inspection) -> Table:
         [profile.split, profile.rows, sum(profile.bad.values()), repeats.exact, repeats.near]
         for profile, repeats in zip(inspection.splits, inspection.duplicates.repeats, strict=True)
     ]
-    return Table(["split", "rows", "unusable", "repeated", "almost repeated"], rows, "Rows")
+    columns = say_each("split", "rows", "unusable", "repeated", "almost repeated")
+    return Table(columns, rows, say("Rows"))
 
 
 def label_table(inspection: Inspection) -> Table:
@@ -77,8 +78,8 @@ def label_table(inspection: Inspection) -> Table:
     rows = [[name, *(cell for profile in inspection.splits for cell in _counted(profile, name))] for name in names]
     if any(profile.unlabelled for profile in inspection.splits):
         unlabelled = [(each.unlabelled, percent(each.unlabelled / max(each.rows, 1))) for each in inspection.splits]
-        rows.append(["(rows without any)", *(cell for cells in unlabelled for cell in cells)])
-    return Table(["label", *columns], rows, "Labels")
+        rows.append([say("(rows without any)"), *(cell for cells in unlabelled for cell in cells)])
+    return Table([say("label"), *columns], rows, say("Labels"))
 
 
 def _counted(profile: SplitProfile, name: str) -> tuple[int, str]:
@@ -88,14 +89,14 @@ def _counted(profile: SplitProfile, name: str) -> tuple[int, str]:
 
 def length_table(inspection: Inspection) -> Table:
     """Tokens per row, and how many rows are longer than data.max_seq_length."""
-    fate = "in windows" if inspection.in_windows else "cut"
+    limit = inspection.limit
     columns = [
-        "split",
-        "mean",
+        say("split"),
+        say("mean"),
         *(f"{share} %" for share in PERCENTILES),
-        "longest",
-        f"{fate} at {inspection.limit}",
-        "share",
+        say("longest"),
+        say("in windows at {}", limit) if inspection.in_windows else say("cut at {}", limit),
+        say("share"),
     ]
     rows = []
     for profile in inspection.splits:
@@ -104,7 +105,7 @@ def length_table(inspection: Inspection) -> Table:
             ranks = [of.percentiles[share] for share in PERCENTILES]
             share = percent(of.longer / profile.rows)
             rows.append([profile.split, f"{of.mean:.1f}", *ranks, of.longest, of.longer, share])
-    return Table(columns, rows, f"Tokens per row, {inspection.tokens_by}")
+    return Table(columns, rows, say("Tokens per row, {}", inspection.tokens_by))
 
 
 def unknown_table(inspection: Inspection) -> Table:
@@ -113,22 +114,23 @@ def unknown_table(inspection: Inspection) -> Table:
     for profile in inspection.splits:
         of = profile.unknown
         if of.unknown:
-            rows.append([profile.split, of.unknown, percent(of.share), ", ".join(format_unknown(of, 10))])
-    title = "Tokens that the tokenizer does not know ([UNK])"
-    return Table(["split", "tokens", "share", "most of all"], rows, title)
+            rows.append([profile.split, of.unknown, percent(of.share), say(", ").join(format_unknown(of, 10))])
+    columns = say_each("split", "tokens", "share", "most of all")
+    return Table(columns, rows, say("Tokens that the tokenizer does not know ([UNK])"))
 
 
 def overlap_table(inspection: Inspection) -> Table:
     """Rows of one split in another."""
     rows = [
-        [f"{each.inside} in {each.other}", each.exact, percent(each.exact / max(each.rows, 1)), each.near,
+        [say("{} in {}", each.inside, each.other), each.exact, percent(each.exact / max(each.rows, 1)), each.near,
          percent(each.near / max(each.rows, 1))]
         for each in inspection.duplicates.overlaps
     ]  # fmt: skip
-    return Table(["rows of", "the same", "%", "almost", "%"], rows, "Rows of one split in another")
+    columns = [say("rows of"), say("the same"), "%", say("almost"), "%"]
+    return Table(columns, rows, say("Rows of one split in another"))
 
 
-def group_table(title: str, groups: Sequence[Sequence[InspectedRow]], extent: Extent) -> Table:
+def group_table(title: Later, groups: Sequence[Sequence[InspectedRow]], extent: Extent) -> Table:
     """Rows with the same texts: a line per row, the text with the first."""
     rows = []
     for group in groups[: extent.rows]:
@@ -136,31 +138,32 @@ def group_table(title: str, groups: Sequence[Sequence[InspectedRow]], extent: Ex
             text = shortened(row.text, extent.width) if number == 0 else ""
             rows.append([extent.place(row.where), row.split, format_labels(row), text])
         if len(group) > 6:
-            rows.append([Place(f"and {len(group) - 6} more rows"), "", "", ""])
-    title = _counted_title(title, len(groups), min(len(groups), extent.rows))
-    return _filled(title, [WHERE, "split", "label", "text"], rows)
+            rows.append([Place(say("and {} more rows", len(group) - 6)), "", "", ""])
+    shown = _counted_title(say(title), len(groups), min(len(groups), extent.rows))
+    return _filled(shown, say_each("where", "split", "label", "text"), rows)
 
 
-def pair_table(title: str, pairs: Sequence[NearPair], extent: Extent) -> Table:
+def pair_table(title: Later, pairs: Sequence[NearPair], extent: Extent) -> Table:
     """Rows that are almost the same, two lines per pair."""
     rows = []
     for pair in pairs[: extent.rows]:
         for row, similarity in ((pair.first, f"{pair.similarity:.2f}"), (pair.second, "")):
             text = shortened(row.text, extent.width)
             rows.append([similarity, extent.place(row.where), row.split, format_labels(row), text])
-    title = _counted_title(title, len(pairs), min(len(pairs), extent.rows))
-    return _filled(title, ["similar", WHERE, "split", "label", "text"], rows)
+    shown = _counted_title(say(title), len(pairs), min(len(pairs), extent.rows))
+    return _filled(shown, say_each("similar", "where", "split", "label", "text"), rows)
 
 
 def suspicion_tables(inspection: Inspection, extent: Extent) -> Iterator[Table]:
     """A table per kind: unusable rows first."""
     for suspicion in inspection.suspicions:
-        title = f"{'Cannot be used' if suspicion.bad else 'Suspicious'}: {suspicion.kind}"
+        title = say("Cannot be used: {}" if suspicion.bad else "Suspicious: {}", suspicion.kind)
         rows = [
-            [extent.place(where), split, details, shortened(text, extent.width)]
+            [extent.place(where), split, say(details), shortened(text, extent.width)]
             for where, split, details, text in suspicion.first[: extent.rows]
         ]
-        yield _filled(_counted_title(title, suspicion.count, len(rows)), [WHERE, "split", "what", "text"], rows)
+        columns = say_each("where", "split", "what", "text")
+        yield _filled(_counted_title(title, suspicion.count, len(rows)), columns, rows)
 
 
 def _filled(title: str, columns: list[str], rows: list[list[Any]]) -> Table:
@@ -170,7 +173,9 @@ def _filled(title: str, columns: list[str], rows: list[list[Any]]) -> Table:
 
 
 def _counted_title(title: str, count: int, listed: int) -> str:
-    return f"{title} ({count:,}, {listed:,} shown)" if count > listed else f"{title} ({count:,})"
+    if count > listed:
+        return say("{} ({:,}, {:,} shown)", title, count, listed)
+    return say("{} ({:,})", title, count)
 
 
 def all_tables(inspection: Inspection, extent: Extent) -> Iterator[Table]:
@@ -202,26 +207,31 @@ def inspection_page(inspection: Inspection, name: str) -> str:
     folder = common_folder(inspection)
     extent = Extent(inspection.shown, WIDTH, folder)
     sections = [
-        Section("Findings", _summary(inspection)),
-        Section("Labels", list(_labels(inspection))),
-        Section("Lengths", list(_lengths(inspection))),
-        Section("Repetitions", list(_repetitions(inspection, extent))),
-        Section("Contradictions", list(_contradictions(inspection, extent))),
-        Section("Suspicious rows", list(suspicion_tables(inspection, extent))),
+        Section(say("Findings"), _summary(inspection)),
+        Section(say("Labels"), list(_labels(inspection))),
+        Section(say("Lengths"), list(_lengths(inspection))),
+        Section(say("Repetitions"), list(_repetitions(inspection, extent))),
+        Section(say("Contradictions"), list(_contradictions(inspection, extent))),
+        Section(say("Suspicious rows"), list(suspicion_tables(inspection, extent))),
     ]
     files = [file for profile in inspection.splits for file in profile.files or (profile.source,)]
-    lead = f"{inspection.task}: {', '.join(map(extent.place, files))}{f' in {folder}' if folder else ''}"
-    return html_page(Report(f"Data of {name}", lead, sections))
+    names = say(", ").join(map(extent.place, files))
+    lead = say("{}: {}", inspection.task, names)
+    if folder:
+        lead = say("{}: {} in {}", inspection.task, names, folder)
+    return html_page(Report(say("Data of {}", name), lead, sections))
 
 
 def _summary(inspection: Inspection) -> list[Part]:
     remarks = advice(inspection)
-    tiles: dict[str, Any] = {f"rows of {profile.split}": profile.rows for profile in inspection.splits}
+    tiles: dict[str, Any] = {say("rows of {}", profile.split): profile.rows for profile in inspection.splits}
     suspicious = sum(suspicion.count for suspicion in inspection.suspicions)
-    tiles |= {"suspicious": suspicious, "contradictions": len(inspection.duplicates.conflicts)}
-    leaked = [each for each in inspection.duplicates.overlaps if each.other == "train"]
-    tiles |= {f"{each.inside} in train": percent((each.exact + each.near) / max(each.rows, 1)) for each in leaked}
-    return [KeyFigures(tiles), BulletList(remarks) if remarks else "No findings."]
+    tiles |= {say("suspicious"): suspicious, say("contradictions"): len(inspection.duplicates.conflicts)}
+    for each in inspection.duplicates.overlaps:
+        if each.other == "train":
+            share = (each.exact + each.near) / max(each.rows, 1)
+            tiles[say("{} in {}", each.inside, each.other)] = percent(share)
+    return [KeyFigures(tiles), BulletList(remarks) if remarks else say("No findings.")]
 
 
 def _labels(inspection: Inspection) -> Iterator[Part]:
@@ -234,7 +244,7 @@ def _labels(inspection: Inspection) -> Iterator[Part]:
     shares = {
         profile.split: [profile.labels.get(name, 0) / totals[profile.split] for name in names] for profile in counted
     }
-    plot = bars(names, shares, "share of each label", value_format=short_percent)
+    plot = bars(names, shares, say("share of each label"), value_format=short_percent)
     yield SideBySide([Figure(plot), replace(table, title="")])
 
 
@@ -248,9 +258,9 @@ def _lengths(inspection: Inspection) -> Iterator[Part]:
     edges = histogram_edges(min(max(last, inspection.limit * 1.1), max(longest, inspection.limit)))
     counts = {profile.split: _binned(profile.tokens, edges) for profile in measured}
     marks = {f"max_seq_length {inspection.limit}": inspection.limit}
-    yield Figure(histogram(counts, edges, "tokens", marks=marks))
+    yield Figure(histogram(counts, edges, say("tokens"), marks=marks))
     if longest >= edges[-1]:
-        yield f"The last column holds the longer rows too, of up to {longest:,} tokens."
+        yield say("The last column holds the longer rows too, of up to {:,} tokens.", longest)
     yield length_table(inspection)
     if any(profile.unknown.unknown for profile in inspection.splits):
         yield unknown_table(inspection)

@@ -15,7 +15,7 @@ from nlpctl.data.inspection.rows import InspectedRow, InspectedSplit, UnknownTok
 from nlpctl.data.inspection.suspicious import odd_rows
 from nlpctl.data.rows.labels import twins
 from nlpctl.data.rows.task_rows import TaskRows
-from nlpctl.names import and_more
+from nlpctl.report.language import say, say_names
 from nlpctl.report.model import percent
 
 WORDS_TOLD = 50  # unknown words in JSON
@@ -49,7 +49,7 @@ class Suspicion:
     `first` holds (where, split, details, text).
     """
 
-    kind: str
+    kind: str  # `later`, but of unusable rows, whose reasons are messages of errors
     bad: bool
     count: int
     first: list[tuple[str, str, str, str]]
@@ -236,39 +236,46 @@ def advice(inspection: Inspection) -> list[str]:
 
 
 def _unusable(inspection: Inspection) -> Iterator[str]:
-    fate = "are left out" if inspection.skips_bad else "stop the training (data.on_bad_row: skip leaves them out)"
     for profile in inspection.splits:
         bad = sum(profile.bad.values())
         if bad:
             share = percent(bad / (bad + profile.rows))
-            yield f"Rows of {profile.split} that cannot be used {fate}: {bad:,} ({share})."
+            fate = say("are left out")
+            if not inspection.skips_bad:
+                fate = say("stop the training (data.on_bad_row: skip leaves them out)")
+            yield say("Rows of {} that cannot be used {}: {:,} ({}).", profile.split, fate, bad, share)
 
 
 def _leaks(inspection: Inspection) -> Iterator[str]:
     for overlap in inspection.duplicates.overlaps:
         inside, other, rows = overlap.inside, overlap.other, max(overlap.rows, 1)
         if overlap.exact:
-            yield f"Rows of {inside} that occur in {other} too: {overlap.exact:,} ({percent(overlap.exact / rows)})."
+            share = percent(overlap.exact / rows)
+            yield say("Rows of {} that occur in {} too: {:,} ({}).", inside, other, overlap.exact, share)
         if overlap.near:
             share = percent(overlap.near / rows)
-            yield f"Rows of {inside} that are almost like one of {other}: {overlap.near:,} ({share})."
+            yield say("Rows of {} that are almost like one of {}: {:,} ({}).", inside, other, overlap.near, share)
         if other == "train" and overlap.exact + overlap.near > MANY_LEAKED * rows:
             command = "nlpctl data split --near" if overlap.near else "nlpctl data split"
-            yield (
-                f"Scores on {inside} will be too high: what memorised rows count in them. "
-                f"`{command}` splits a file anew, such rows together."
+            yield say(
+                "Scores on {} will be too high: what memorised rows count in them. "
+                "`{}` splits a file anew, such rows together.",
+                inside,
+                command,
             )
     for repeats in inspection.duplicates.repeats:
         if repeats.exact:
-            yield f"Rows of {repeats.split} that repeat an earlier one: {repeats.exact:,}."
+            yield say("Rows of {} that repeat an earlier one: {:,}.", repeats.split, repeats.exact)
 
 
 def _contradictions(inspection: Inspection) -> Iterator[str]:
     same, near = len(inspection.duplicates.conflicts), len(inspection.duplicates.near_conflicts)
     if same:
-        yield f"Texts that occur with different labels: {same:,}. One of them is wrong, or the text does not decide."
+        yield say(
+            "Texts that occur with different labels: {:,}. One of them is wrong, or the text does not decide.", same
+        )
     if near:
-        yield f"Pairs that are almost the same and have different labels: {near:,}."
+        yield say("Pairs that are almost the same and have different labels: {:,}.", near)
 
 
 def _labels(inspection: Inspection) -> Iterator[str]:
@@ -277,18 +284,18 @@ def _labels(inspection: Inspection) -> Iterator[str]:
         return
     few = [f"{label} ({count})" for label, count in train.labels.items() if count < FEW_ROWS]
     if few:
-        yield f"Fewer than {FEW_ROWS} training examples of {and_more(few, 6)}: too few to learn them well."
+        yield say("Fewer than {} training examples of {}: too few to learn them well.", FEW_ROWS, say_names(few, 6))
     most, least = max(train.labels.values()), min(train.labels.values())
     one_each = sum(train.labels.values()) == train.rows
     info = task_info(inspection.task)
     if one_each and most >= UNEVEN * least:
         first, last = next(iter(train.labels)), list(train.labels)[-1]
-        by = ": compare models by macro F1, not by accuracy" if "macro_f1" in info.metrics else ""
-        yield f"There are {most / least:.1f} times as many training examples of {first} as of {last}{by}."
+        by = say(": compare models by macro F1, not by accuracy") if "macro_f1" in info.metrics else ""
+        yield say("There are {:.1f} times as many training examples of {} as of {}{}.", most / least, first, last, by)
     names = {label for profile in inspection.splits for label in profile.labels}
-    alike = [f"{one!r} and {other!r} {way}" for one, other, way in twins(names)]
+    alike = [say("{!r} and {!r} {}", one, other, way) for one, other, way in twins(names)]
     if alike:
-        yield f"Labels that may be one: {and_more(alike)}. They are learned as different ones."
+        yield say("Labels that may be one: {}. They are learned as different ones.", say_names(alike))
     for profile in inspection.splits:
         if profile is not train and profile.labels:
             yield from _compared(train, profile, "macro_f1" in info.metrics and not info.tags)
@@ -298,35 +305,45 @@ def _compared(train: SplitProfile, other: SplitProfile, macro: bool) -> Iterator
     """`macro`: the macro F1 of the task counts all labels, those without rows too."""
     missing = [label for label in train.labels if label not in other.labels]
     if missing:
-        as_zero = ", and macro F1 counts them as 0" if macro else ""
-        yield f"{other.split} has no example of {and_more(missing, 6)}: their scores will be unknown{as_zero}."
+        as_zero = say(", and macro F1 counts them as 0") if macro else ""
+        names = say_names(missing, 6)
+        yield say("{} has no example of {}: their scores will be unknown{}.", other.split, names, as_zero)
     shares = [
         abs(train.labels.get(label, 0) / sum(train.labels.values()) - count / sum(other.labels.values()))
         for label, count in {**dict.fromkeys(train.labels, 0), **other.labels}.items()
     ]
     if sum(shares) / 2 > OTHER_SPREAD:
-        yield f"The label distribution of {other.split} differs from train ({percent(sum(shares) / 2)} of the rows)."
+        share = percent(sum(shares) / 2)
+        yield say("The label distribution of {} differs from train ({} of the rows).", other.split, share)
 
 
 def _lengths(inspection: Inspection) -> Iterator[str]:
     measured = [(profile, profile.lengths) for profile in inspection.splits if profile.lengths is not None]
     shares = {profile.split: lengths.longer / profile.rows for profile, lengths in measured}
     if not inspection.in_windows and max(shares.values(), default=0) > OFTEN_CUT:
-        limit, cut = inspection.limit, ", ".join(f"{percent(share)} of {split}" for split, share in shares.items())
+        cut = say(", ").join(say("{} of {}", percent(share), split) for split, share in shares.items())
         enough = max(lengths.percentiles[99] for _, lengths in measured)
-        yield f"Cut at data.max_seq_length ({limit}): {cut}. {enough:,} tokens would hold 99 % of rows whole."
+        yield say(
+            "Cut at data.max_seq_length ({}): {}. {:,} tokens would hold 99 % of rows whole.",
+            inspection.limit,
+            cut,
+            enough,
+        )
 
 
 def _unknown(inspection: Inspection) -> Iterator[str]:
     worst = max(inspection.splits, key=lambda profile: profile.unknown.share, default=None)
     if worst is not None and worst.unknown.share > MANY_UNKNOWN:
-        words = ", ".join(format_unknown(worst.unknown, 6))
-        share = f"{percent(worst.unknown.share)} of the tokens of {worst.split}"
-        yield f"The tokenizer does not know {share} ([UNK]), most of all {words}: the network cannot tell them " \
-            "apart. model.add_tokens makes them known, data.map can write them otherwise."  # fmt: skip
+        yield say(
+            "The tokenizer does not know {} of the tokens of {} ([UNK]), most of all {}: the network cannot tell them "
+            "apart. model.add_tokens makes them known, data.map can write them otherwise.",
+            percent(worst.unknown.share),
+            worst.split,
+            say(", ").join(format_unknown(worst.unknown, 6)),
+        )
 
 
 def _odd(inspection: Inspection) -> Iterator[str]:
-    odd = [f"{suspicion.kind} ({suspicion.count:,})" for suspicion in inspection.suspicions if not suspicion.bad]
+    odd = [f"{say(each.kind)} ({each.count:,})" for each in inspection.suspicions if not each.bad]
     if odd:
-        yield f"Suspicious rows: {and_more(odd, 20)}."
+        yield say("Suspicious rows: {}.", say_names(odd, 20))

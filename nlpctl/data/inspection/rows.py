@@ -19,8 +19,9 @@ from nlpctl.data.readers.row import BadRow, Row, RowSource
 from nlpctl.data.readers.tables import stands_in_quotes
 from nlpctl.data.rows.examples import ExampleReader, good_rows
 from nlpctl.data.rows.labels import LabelSet
-from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.data.rows.task_rows import Doubt, TaskRows
 from nlpctl.names import and_more
+from nlpctl.report.language import later
 
 ATTRIBUTED = 20_000  # texts of a split in which unknown words are looked for
 BETWEEN = " ∥ "  # between the texts of a row, where they are shown
@@ -40,7 +41,7 @@ class InspectedRow:
     passages: tuple[str, ...]
     labels: tuple[str, ...]
     target: Hashable
-    doubts: tuple[str, ...]
+    doubts: tuple[Doubt, ...]
     tokens: int
 
     @property
@@ -127,7 +128,7 @@ def inspect_split(
         doubts = [*rows.doubts(example, labels), *(_in_quotes(row, columns) if row.source in tables else ())]
         if repeated and (row.source, row.line) in repeated:
             keys = and_more([repr(key) for key in repeated[row.source, row.line]])
-            doubts.append(f"a key twice: {keys}, of which the last one is read")
+            doubts.append((later("a key twice"), later("{}, of which the last one is read", keys)))
         result.good.append(
             InspectedRow(
                 split,
@@ -143,11 +144,12 @@ def inspect_split(
     return result
 
 
-def _in_quotes(row: Row, columns: Sequence[str]) -> Iterator[str]:
+def _in_quotes(row: Row, columns: Sequence[str]) -> Iterator[Doubt]:
     """A doubt about a row of tsv with a cell that begins and ends with a quotation mark."""
     cell = next((name for name in columns if stands_in_quotes(row.values.get(name))), None)
     if cell is not None:
-        yield f"in quotation marks: {cell!r}, as part of the text; if not so, data.format: quoted_tsv"
+        details = later("{!r}, as part of the text; if not so, data.format: quoted_tsv", cell)
+        yield later("in quotation marks"), details
 
 
 def rows_with_repeated_keys(source: RowSource, most: int | None = None) -> dict[tuple[str, int | str], Sequence[str]]:

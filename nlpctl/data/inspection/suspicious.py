@@ -16,7 +16,7 @@ from nlpctl.data.inspection.rows import InspectedRow
 from nlpctl.data.near_duplicates import same_form
 from nlpctl.data.readers.lines import LONE_RETURN
 from nlpctl.data.text.word_spans import is_ideograph
-from nlpctl.names import counted
+from nlpctl.report.language import Later, later
 
 _BEFORE, _AFTER = 40, 120  # characters around a finding
 
@@ -24,7 +24,7 @@ _BEFORE, _AFTER = 40, 120  # characters around a finding
 class Oddity(NamedTuple):
     """A finding in a text: its kind, details, and the surrounding text."""
 
-    kind: str
+    kind: Later
     details: str
     excerpt: str
 
@@ -57,15 +57,16 @@ def odd_rows(rows: Sequence[InspectedRow], limit: int) -> Iterator[tuple[Inspect
         for odd in oddities(row):
             yield row, odd
         if row.tokens > longest:
-            yield row, Oddity("far too long", f"{row.tokens:,} tokens; the median is {middle:,.0f}", row.text)
+            details = later("{:,} tokens; the median is {:,.0f}", row.tokens, middle)
+            yield row, Oddity(later("far too long"), details, row.text)
         if its_script in rare:
-            yield row, Oddity("another script", f"{its_script}; {rare[its_script]} of {len(rows):,} rows are", row.text)
+            details = later("{}; {} of {:,} rows are", its_script, rare[its_script], len(rows))
+            yield row, Oddity(later("another script"), details, row.text)
 
 
 def oddities(row: InspectedRow) -> Iterator[Oddity]:
     """The findings of a row that need no other rows, one per kind."""
-    for doubt in row.doubts:
-        kind, _, details = doubt.partition(": ")
+    for kind, details in row.doubts:
         yield Oddity(kind, details, row.text)
     by_kind: dict[str, Oddity] = {}
     for passage in row.passages:
@@ -77,41 +78,43 @@ def oddities(row: InspectedRow) -> Iterator[Oddity]:
 def _oddities_of(text: str) -> Iterator[Oddity]:
     broken = None if text.isascii() else _BROKEN.search(text)
     if broken:
-        yield _at(broken, "broken characters", f"{broken[0]!a}, decoded by a wrong table")
+        yield _at(broken, later("broken characters"), later("{!a}, decoded by a wrong table", broken[0]))
     unseen = _UNSEEN.search(text)
     if unseen:
-        yield _at(unseen, "invisible characters", f"U+{ord(unseen[0]):04X}")
+        yield _at(unseen, later("invisible characters"), f"U+{ord(unseen[0]):04X}")
     returned = LONE_RETURN.search(text)
     if returned:
-        yield _at(returned, "carriage returns", counted(len(LONE_RETURN.findall(text)), "carriage returns"))
+        times = len(LONE_RETURN.findall(text))
+        details = later("{:,} carriage returns", times) if times > 1 else later("1 carriage return")
+        yield _at(returned, later("carriage returns"), details)
     if not any(character.isalnum() for character in text):
-        yield Oddity("no letter or digit", "punctuation or symbols only", text)
+        yield Oddity(later("no letter or digit"), later("punctuation or symbols only"), text)
     elif len(same_form(text)) == 1:
-        yield Oddity("a single character", "", text)
+        yield Oddity(later("a single character"), "", text)
     markup = _MARKUP.search(text)
     if markup:
-        yield _at(markup, "markup", markup[0][:40])
+        yield _at(markup, later("markup"), markup[0][:40])
     again = _repetition(text)
     if again:
-        yield Oddity("repeats itself", again, text)
+        yield Oddity(later("repeats itself"), again, text)
 
 
-def _at(match: re.Match[str], kind: str, details: str) -> Oddity:
+def _at(match: re.Match[str], kind: Later, details: str) -> Oddity:
     """A finding at some place of a text."""
     start = max(match.start() - _BEFORE, 0)
     excerpt = ("…" if start else "") + match.string[start : match.start() + _AFTER]
-    return Oddity(kind, f"{details} at character {match.start() + 1}", excerpt)
+    return Oddity(kind, later("{} at character {}", details, match.start() + 1), excerpt)
 
 
 def _repetition(text: str) -> str:
     run = _RUN.search(text)
     if run:
-        return f"{run[0][0]} {len(run[0])} times"
+        return later("{} {} times", run[0][0], len(run[0]))
     raw = text.encode("utf-8")
     if len(raw) < _REPEATING_BYTES:
         return ""
     share = len(zlib.compress(raw)) / len(raw)
-    return f"zlib makes {share:.0%} of it".replace("%", " %") if share < _REPEATING else ""
+    return later("zlib makes {} of it", f"{share:.0%}".replace("%", " %")) if share < _REPEATING else ""
 
 
 @lru_cache(maxsize=65_536)

@@ -18,6 +18,7 @@ from nlpctl.data.readers.dictionaries import read_tags
 from nlpctl.data.readers.lines import UNSEEN, is_blank, read_lines, refuse_surrogates
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import listed, nearest
+from nlpctl.report.language import Later, later
 
 MAX_COLLECTED = 10_000  # more distinct labels than this means that the column holds something else
 
@@ -110,10 +111,10 @@ class LabelSet:
         return cls(sorted(distinct))
 
 
-def twins(names: Iterable[str]) -> list[tuple[str, str, str]]:
+def twins(names: Iterable[str]) -> list[tuple[str, str, Later]]:
     """Pairs of labels that probably mean the same, and in what they differ: what is not seen, case and width, or the
     way a number is written (1 and 1.0)."""
-    pairs: list[tuple[str, str, str]] = []
+    pairs: list[tuple[str, str, Later]] = []
     looks: dict[str, str] = {}
     folded: dict[str, str] = {}
     for name in sorted(names):
@@ -123,9 +124,9 @@ def twins(names: Iterable[str]) -> list[tuple[str, str, str]]:
         number = _WHOLE.fullmatch(fold)
         fold = number[1] if number else fold
         if look in looks:
-            pairs.append((looks[look], name, "look the same"))
+            pairs.append((looks[look], name, later("look the same")))
         elif fold in folded:
-            way = "are one number" if number else "differ in case or width only"
+            way = later("are one number") if number else later("differ in case or width only")
             pairs.append((folded[fold], name, way))
         looks.setdefault(look, name)
         folded.setdefault(fold, name)

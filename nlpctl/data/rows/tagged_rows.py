@@ -17,10 +17,11 @@ from nlpctl.data.readers.annotated import Annotated, tags_from_marks, with_text
 from nlpctl.data.readers.row import BadWord, Row, RowSource, place
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name
 from nlpctl.data.rows.tag_scheme import detect_scheme
-from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.data.rows.task_rows import Doubt, TaskRows
 from nlpctl.data.rows.text_rows import checked_text
 from nlpctl.data.text.word_spans import character_spans, is_ideograph, word_spans
 from nlpctl.names import listed
+from nlpctl.report.language import later
 from nlpctl.spelling import option
 
 
@@ -141,13 +142,13 @@ class TaggedRows(TaskRows):
         assert example.tags is not None
         return example.tags.tobytes()
 
-    def doubts(self, example: TaggedExample, labels: LabelSet) -> Iterator[str]:
+    def doubts(self, example: TaggedExample, labels: LabelSet) -> Iterator[Doubt]:
         assert example.tags is not None
         tags = [labels.name(i) for i in example.tags]
         broken = detect_scheme(labels.names, "the tags").first_break(tags)
         if broken is not None:
-            tag, before = [*tags, "the end"][broken], ["the beginning", *tags][broken]
-            yield f"tags break their scheme: {tag} after {before}, at word {broken + 1}"
+            tag, before = [*tags, later("the end")][broken], [later("the beginning"), *tags][broken]
+            yield later("tags break their scheme"), later("{} after {}, at word {}", tag, before, broken + 1)
 
     def from_annotation(self, record: Annotated) -> Mapping[str, Any]:
         columns = self.data.columns

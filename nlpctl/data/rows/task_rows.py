@@ -16,6 +16,9 @@ from nlpctl.config.tasks import load_class, task_info
 from nlpctl.data.readers.annotated import Annotated
 from nlpctl.data.readers.row import RowSource
 from nlpctl.data.rows.labels import LabelSet
+from nlpctl.report.language import Later
+
+Doubt = tuple[Later, str]  # what is probably wrong with a row: the kind, and details or ""
 
 
 class Example(Protocol):
@@ -94,8 +97,8 @@ class TaskRows(ABC):
         """The target of a labelled example. Equal texts with different targets contradict each other."""
         return None
 
-    def doubts(self, example: Any, labels: LabelSet) -> Iterator[str]:
-        """Probable mistakes in a valid labelled example, as "kind: details"."""
+    def doubts(self, example: Any, labels: LabelSet) -> Iterator[Doubt]:
+        """Probable mistakes in a valid labelled example."""
         yield from ()
 
     # -- for `predict`, for files of annotators, and for `data next` -------------------------------------------------

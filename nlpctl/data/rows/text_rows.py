@@ -12,9 +12,10 @@ from nlpctl.data.readers.lines import is_blank, refuse_surrogates
 from nlpctl.data.readers.row import BadRow, RowSource
 from nlpctl.data.rows.examples import BadRowLog
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name
-from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.data.rows.task_rows import Doubt, TaskRows
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import and_more
+from nlpctl.report.language import later
 
 
 def byte_length_of(text: str, text_pair: str | None) -> int:
@@ -72,9 +73,9 @@ class LabelledTextRows(TaskRows):
         pair = {} if example.text_pair is None else {str(self.data.columns.text_pair): example.text_pair}
         return {self.data.columns.text: example.text, **pair}
 
-    def doubts(self, example: TextOrPair, labels: LabelSet) -> Iterator[str]:
+    def doubts(self, example: TextOrPair, labels: LabelSet) -> Iterator[Doubt]:
         if example.text == example.text_pair:
-            yield "both texts are the same"
+            yield later("both texts are the same"), ""
 
     def input_columns(self, example: TextOrPair) -> dict[str, Any]:
         return self.passages(example)

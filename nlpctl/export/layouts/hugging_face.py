@@ -55,7 +55,8 @@ from nlpctl.models.source import FAST_TOKENIZER
 from nlpctl.models.user_network import KEY as OWN_CLASS
 from nlpctl.models.weights import read_safetensors
 from nlpctl.names import and_more
-from nlpctl.runs.card import CardFacts, card_facts, card_page, left_out_phrases, words
+from nlpctl.report.language import Later, later
+from nlpctl.runs.card import CardFacts, card_facts, card_page
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.confidence import log_odds, scales_and_shifts, sigmoid
 
@@ -103,8 +104,8 @@ def write_weights(
         _write_modules(folder, recipe, network.width, layers)
     _compare(folder, arrays, model_type, head, network.base_model_prefix)
     facts = _card_facts(layout, task, source, name, held)
-    write_text_atomic(folder / CARD, card_page(facts, "en"))
-    return tuple(left_out_phrases(facts.left_out, words("en")))
+    write_text_atomic(folder / CARD, card_page(facts))
+    return tuple(facts.left_out)
 
 
 # -- what a layout cannot hold ---------------------------------------------------------------------
@@ -139,24 +140,31 @@ def _range(counts: tuple[int, ...]) -> str:
     return str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
 
 
-def _left_out(task: Task, thresholds: Sequence[float] | None, held: bool) -> Iterator[tuple[str, str]]:
-    """What decides or describes answers in nlpctl, and stays behind: by name (runs/card.py), with its values.
+def _left_out(task: Task, thresholds: Sequence[float] | None, held: bool) -> Iterator[Later]:
+    """What decides or describes answers in nlpctl, and stays behind.
 
     `held`: the weights hold the calibration.
     """
     decode, names = task.recipe.decode, task.labels.names
     if thresholds is not None:
-        yield "thresholds", and_more([f"{name} {value:.3f}" for name, value in zip(names, thresholds, strict=True)], 5)
+        listed = and_more([f"{name} {value:.3f}" for name, value in zip(names, thresholds, strict=True)], 5)
+        yield later(
+            "the thresholds of labels ({}): programs that load it take 0.5, or the largest",
+            listed,
+        )
     if task.independent and any(ancestor_ids(names)):
-        yield "parents", ""
+        yield later("that a label is given with all labels above it")
     if task.calibration is not None and not held:
-        yield "calibration", ""
+        yield later("the calibration, which no layer of the network can hold: probabilities are those from before it")
     if decode.terms is not None:
-        yield "terms", ""
+        yield later("the dictionary of decode.terms")
     if task_info(task.name).reads("decode.max_answer_length"):
-        yield "max_answer_length", f"{decode.max_answer_length}"
+        yield later(
+            "decode.max_answer_length: give {0} to the pipeline as max_answer_len, which is 15 otherwise",
+            decode.max_answer_length,
+        )
         if decode.null_threshold is not None:
-            yield "null_threshold", f"{decode.null_threshold:g}"
+            yield later("decode.null_threshold, {:g}: when a question has no answer", decode.null_threshold)
 
 
 # -- calibration -----------------------------------------------------------------------------------
@@ -381,7 +389,7 @@ def _card_facts(layout: str, task: Task, source: Path, name: str, held: bool) ->
         thresholds=thresholds,
         library=TRANSFORMERS if layout == TRANSFORMERS else SENTENCES,
         use=_USES[layout].format(name, info.pipeline, options),
-        left_out=dict(_left_out(task, thresholds, held)),
+        left_out=tuple(_left_out(task, thresholds, held)),
         holds_calibration=held,
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 import pytest
 
 from nlpctl.data.inspection.rows import InspectedRow
+from nlpctl.data.rows.task_rows import Doubt
 
 MakeSeen = Callable[..., InspectedRow]
 
@@ -21,7 +22,7 @@ def seen() -> MakeSeen:
         line: int = 1,
         label: str = "pos",
         target: Hashable = None,
-        doubts: tuple[str, ...] = (),
+        doubts: tuple[Doubt, ...] = (),
         tokens: int = 10,
     ) -> InspectedRow:
         return InspectedRow(split, f"{split}.tsv", line, passages, (label,), target or label, doubts, tokens)

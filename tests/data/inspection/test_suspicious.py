@@ -8,6 +8,7 @@ import pytest
 
 from nlpctl.data.inspection.rows import InspectedRow
 from nlpctl.data.inspection.suspicious import MANY_ROWS, odd_rows, oddities, script
+from nlpctl.report.language import later
 
 
 def kinds(seen: Callable[..., InspectedRow], *passages: str) -> list[str]:
@@ -72,7 +73,7 @@ def test_each_kind_is_told_once_per_row(seen: Callable[..., InspectedRow]) -> No
 
 
 def test_doubts_of_the_task_are_told(seen: Callable[..., InspectedRow]) -> None:
-    row = seen("same", "same", doubts=("both texts are the same",))
+    row = seen("same", "same", doubts=((later("both texts are the same"), ""),))
     assert [odd.kind for odd in oddities(row)] == ["both texts are the same"]
 
 

@@ -1,0 +1,611 @@
+"""The Chinese of the texts that `language.say` is given, under their English, and with the same places.
+
+A place may have its number where Chinese has another order: {1} 中的 {0}. Terms are those of docs/zh-CN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CHINESE: Mapping[str, str] = {
+    # -- signs, numbers, and words of many pages --
+    ", ": "、",
+    "{}: {}": "{}：{}",
+    "{}:": "{}：",
+    "  {}: {}": "  {}：{}",
+    "{}, {}: {}": "{}，{}：{}",
+    "{} and {:,} more": "{}，另有 {:,} 个",
+    "{} of {}": "{1} 的 {0}",
+    "{} on {}": "{}（{}）",
+    "{} over {}": "{}（横轴：{}）",
+    "{:.3f} to {:.3f}": "{:.3f} 至 {:.3f}",
+    "{:+.4f} to {:+.4f}": "{:+.4f} 至 {:+.4f}",
+    " ({:.1%} to {:.1%})": "（{:.1%} 至 {:.1%}）",
+    "{:,} rows": "{:,} 行",
+    "{:,} runs": "{:,} 次运行",
+    "{:,} steps": "{:,} 步",
+    "{:,} texts": "{:,} 条文本",
+    "{:,} trials": "{:,} 次试验",
+    "yes": "是",
+    "no": "否",
+    "Answer": "答案",
+    "Best": "最佳",
+    "Compression": "压缩",
+    "Confidence": "置信度",
+    "Curve": "曲线",
+    "Curves": "曲线",
+    "Recipe": "配方",
+    "Rows": "行数",
+    "Runs": "运行",
+    "Scores": "得分",
+    "Summary": "概要",
+    "Texts": "文本",
+    "Time": "用时",
+    "agreement": "一致",
+    "best": "最佳",
+    "curve": "曲线",
+    "data": "数据",
+    "details": "详情",
+    "dev": "dev",
+    "difference": "差值",
+    "engine": "引擎",
+    "given": "给出",
+    "label": "标签",
+    "labels": "标签数",
+    "largest difference": "最大差异",
+    "least": "最小",
+    "length": "长度",
+    "loss": "损失",
+    "mean": "平均",
+    "model": "模型",
+    "most": "最大",
+    "parameters": "参数个数",
+    "precision": "精度",
+    "report": "报告",
+    "row": "行",
+    "rows": "行数",
+    "run": "运行",
+    "runs": "运行",
+    "score": "得分",
+    "seconds": "秒",
+    "share": "占比",
+    "split": "划分",
+    "step": "步",
+    "task": "任务",
+    "test": "test",
+    "text": "文本",
+    "time": "用时",
+    "tokens": "token 数",
+    "total": "合计",
+    "training rows": "训练行数",
+    "value": "值",
+    "what": "事项",
+    "where": "位置",
+    "why": "原因",
+    # -- scores --
+    "  95 % interval": "  95 % 区间",
+    "95 % interval": "95 % 区间",
+    "ECE {:.4f} (not calibrated)": "ECE {:.4f}（未校准）",
+    "ECE {:.4f}, {:.4f} uncalibrated": "ECE {:.4f}，校准前 {:.4f}",
+    "above the rest": "与其余之差",
+    "confidence from": "置信度不低于",
+    "entities": "实体数",
+    "level": "层级",
+    "of these right": "其中正确",
+    "{} kept": "保留的{}",
+    "{} to {} characters": "{} 至 {} 个字符",
+    "{}, by {}": "{}，按{}",
+    "{}: the first {} of {:,} rows that changed": "{0}：{2:,} 个变化的行中的前 {1} 个",
+    "{}, per label": "{}，各标签",
+    "{}, per level": "{}，各层级",
+    "{}, {} by confidence; {}": "{}，按置信度统计的{}；{}",
+    "{}, the same {:,} rows": "{}，同样的 {:,} 行",
+    "right in the second only: {:,}; in the first only: {:,}": "只有第二个答对：{:,}；只有第一个答对：{:,}",
+    "{} (McNemar p {})": "{}（McNemar p {}）",
+    "no least confidence gives {:.1%} right answers on dev": "没有哪个最低置信度能使 dev 上的答案有 {:.1%} 正确",
+    "{} gives {:.1%} right answers on dev": "{} 使 dev 上的答案有 {:.1%} 正确",
+    "{:.1%} of {:,} kept{}": "{1:,} 个中保留 {0:.1%}{2}",
+    "of these {:.1%} right{}": "其中 {:.1%} 正确{}",
+    # -- plots --
+    "confidence": "置信度",
+    "share of rows": "行的占比",
+    "share right": "正确的比例",
+    "{} to {}: {:,} rows, {}": "{} 至 {}：{:,} 行，{}",
+    "{}: {:.1%} of {:,} right at confidence {:.1%}": "{0}：置信度 {3:.1%} 时，{2:,} 个中 {1:.1%} 正确",
+    "{}: {:.6g} at {} {}": "{0}：{2} {3} 处为 {1:.6g}",
+    "{}: {} at {}": "{0}：{2} 处为 {1}",
+    # -- runs: their list, facts, differences --
+    "Data": "数据",
+    "Environment": "环境",
+    "Incidents": "异常事件",
+    "change": "变化",
+    "command": "命令",
+    "continues": "接续自",
+    "device": "设备",
+    "done": "进度",
+    "ended": "结束时间",
+    "environment": "环境",
+    "error": "错误",
+    "git commit": "git 提交",
+    "last checkpoint": "最后的检查点",
+    "last loss": "最后的损失",
+    "left": "剩余",
+    "metric": "指标",
+    "processes": "进程",
+    "recipe": "配方",
+    "resumed": "恢复于",
+    "scores": "得分",
+    "seed": "随机种子",
+    "started": "开始时间",
+    "state": "状态",
+    "the same: {}": "相同：{}",
+    "time spent": "用时分布",
+    "{} (was {})": "{}（此前：{}）",
+    "{}, after step {}": "{}，第 {} 步之后",
+    # the state of a run
+    "damaged": "已损坏",
+    "failed": "失败",
+    "finished": "已完成",
+    "interrupted": "已中断",
+    "killed": "被强行结束",
+    "pruned": "被提前终止",
+    "running": "运行中",
+    # what happened to a run
+    "bad step": "异常的一步",
+    "not learning": "没有学到东西",
+    "out of memory": "内存不足",
+    "stalled": "停滞",
+    "useless": "模型没有用处",
+    # -- the report of a run --
+    "Confusions": "混淆",
+    "Manifest": "运行清单",
+    "Run {}": "运行 {}",
+    "Slices": "切片",
+    "Worst errors": "最严重的错误",
+    "last step": "最后一步",
+    "step of the model, chosen by {} on dev": "模型所在的步，按 dev 上的 {} 选出",
+    "The run was {}.": "这次运行{}。",
+    "The run {}: {}": "这次运行{}：{}",
+    "{} at step {:,} (details: nlpctl runs show)": "第 {1:,} 步：{0}（详情见 nlpctl runs show）",
+    "{:,} bad rows of {} were skipped.": "{1} 中有 {0:,} 个坏行被跳过。",
+    "On {} no row with these labels is predicted correctly: {}": "{} 中没有一行被正确预测的标签：{}",
+    "The loss on dev was lowest at step {:,} ({:.4f}) and rose to {:.4f}: the model overfits from there on. Fewer "
+    "epochs, a smaller learning rate or more data may help.": (
+        "dev 上的损失在第 {:,} 步最低（{:.4f}），之后升到 {:.4f}：模型从那里开始过拟合。减少 epoch、降低学习率或增"
+        "加数据可能有帮助。"
+    ),
+    "learning rate": "学习率",
+    "rows per second": "每秒行数",
+    "scores on dev": "dev 上的得分",
+    "As far as dev chose checkpoint, thresholds or settings, its score is optimistic, and so is its interval.": (
+        "dev 若用来选择检查点、阈值或设置，它的得分就偏乐观，区间也一样。"
+    ),
+    "The share of right decisions over the confidence of the model, in 15 bins of equal width: on the diagonal it "
+    "is right as often as it says. ECE is the mean distance from it. `nlpctl predict --min-confidence` withholds "
+    "what is less sure.": (
+        "模型的置信度（等宽分为 15 段）与判定正确的比例：在对角线上，它说有多大把握，就有多大比例正确。ECE 是与对角"
+        "线的平均距离。`nlpctl predict --min-confidence` 不给出把握不足的答案。"
+    ),
+    "as trained": "训练所得",
+    "before": "校准前",
+    "calibrated": "校准后",
+    "The {} of some rows of {}, and how far it lies above that of all other rows: the weakest first. `nlpctl eval "
+    "RUN --by COLUMN` slices by a column of the data.": (
+        "{1} 中某些行的 {0}，以及它比其余各行高多少，最弱的在前。`nlpctl eval RUN --by COLUMN` 按数据的某一列切片。"
+    ),
+    "Lines: true labels; columns: predicted labels.": "行：正确的标签；列：预测的标签。",
+    "predicted as": "预测为",
+    "share of the label": "占该标签的比例",
+    "{}, the most frequent confusions of {} labels": "{}，{} 个标签中最常见的混淆",
+    "None of the {:,} rows of {}.": "{1} 的 {0:,} 行全部正确。",
+    " The worst {}:": "其中最严重的 {} 行：",
+    "{:,} of {:,} rows of {} {} ({}).{}": "{2} 的 {1:,} 行中有 {0:,} 行{3}（{4}）。{5}",
+    "are answered wrongly": "答错",
+    "do not rank the right text first": "没有把正确的文本排在第一",
+    "have hidden tokens that were not predicted": "有没能预测出的被掩盖的 token",
+    "expected": "应为",
+    "fact": "项目",
+    # where the time of a training went
+    "computing": "计算",
+    "evaluating on dev": "在 dev 上评估",
+    "logging": "写日志",
+    "saving checkpoints": "保存检查点",
+    "waiting for data": "等待数据",
+    "The network waited for data {:.0%} of the time: {}{}.": "网络有 {:.0%} 的时间在等待数据：{}{}。",
+    "set training.dataloader_num_workers to {} (now {})": "请把 training.dataloader_num_workers 设为 {}（现在是 {}）",
+    "set training.dataloader_num_workers: 2 (now 0), so that processes of their own read and tokenise": (
+        "请设置 training.dataloader_num_workers: 2（现在是 0），由单独的进程读取和切分文本"
+    ),
+    "; data.tokenizer: auto is faster": "；data.tokenizer: auto 更快",
+    "Evaluating took {:.0%} of the time: {}, {}.": "评估占了 {:.0%} 的时间：{}，{}。",
+    "raise training.eval_steps": "请增大 training.eval_steps",
+    "set training.evaluation_strategy: steps and eval_steps": (
+        "请设置 training.evaluation_strategy: steps 和 eval_steps"
+    ),
+    "raise training.per_device_eval_batch_size, or score a part of dev (training.max_evaluate_steps)": (
+        "增大 training.per_device_eval_batch_size，或只在 dev 的一部分上评分（training.max_evaluate_steps）"
+    ),
+    "Saving took {:.0%} of the time: {}, or write to a faster disk.": "保存占了 {:.0%} 的时间：{}，或写到更快的磁盘。",
+    "raise training.save_steps": "请增大 training.save_steps",
+    "set training.save_strategy: steps and a larger save_steps": (
+        "请设置 training.save_strategy: steps 和更大的 save_steps"
+    ),
+    "Logging took {:.0%} of the time: raise training.logging_steps (now {}), or report_to: none.": (
+        "写日志占了 {:.0%} 的时间：请增大 training.logging_steps（现在是 {}），或设置 report_to: none。"
+    ),
+    "nvidia-smi shows how busy the card is while it computes. A larger per_device_train_batch_size (then adjust "
+    "learning_rate), fp16 or bf16, and longer batches of like length (data.length_grouped) raise that.": (
+        "nvidia-smi 显示计算时显卡有多忙。增大 per_device_train_batch_size（并相应调整 learning_rate）、使用 fp16 "
+        "或 bf16、把长度相近的行放在一个 batch（data.length_grouped），都会让它更忙。"
+    ),
+    # -- nlpctl ui --
+    "There are no runs in {} yet: `nlpctl train` makes one.": "{} 中还没有运行：`nlpctl train` 会产生一次。",
+    "{} in {}": "{1} 中的 {0}",
+    "compare": "比较",
+    "compare the marked runs": "比较勾选的运行",
+    "all runs": "所有运行",
+    "Try it": "试一试",
+    "There is no model yet.": "还没有模型。",
+    "answer": "回答",
+    "The model is being loaded; this page asks again by itself.": "正在加载模型；本页会自动再次询问。",
+    "Compared row by row": "逐行比较",
+    "Runs compared": "运行的比较",
+    "{}: no paired comparison, since {}.": "{}：不能逐行比较，因为 {}。",
+    "This does not work": "无法完成",
+    "Why": "原因",
+    # -- nlpctl data inspect --
+    "Data of {}": "{} 的数据",
+    "{}: {} in {}": "{0}：{2} 中的 {1}",
+    "Findings": "发现",
+    "No findings.": "没有发现。",
+    "Labels": "标签",
+    "Lengths": "长度",
+    "Repetitions": "重复",
+    "Contradictions": "矛盾",
+    "Suspicious rows": "可疑的行",
+    "rows of {}": "{} 的行数",
+    "suspicious": "可疑",
+    "contradictions": "矛盾",
+    "unusable": "不能使用",
+    "repeated": "重复",
+    "almost repeated": "近似重复",
+    "(rows without any)": "（没有标签的行）",
+    "share of each label": "各标签的占比",
+    "longest": "最长",
+    "cut at {}": "超过 {} 被截断",
+    "in windows at {}": "超过 {} 用窗口读取",
+    "Tokens per row, {}": "每行的 token 数，{}",
+    "estimated from characters and words": "由字符数和词数估计",
+    "counted by the tokenizer in {}": "用 {} 中的分词器计算",
+    "counted with the vocabulary that training builds": "用训练将要建立的词表计算",
+    "The last column holds the longer rows too, of up to {:,} tokens.": "最后一列也包含更长的行，最长 {:,} 个 token。",
+    "Tokens that the tokenizer does not know ([UNK])": "分词器不认识的 token（[UNK]）",
+    "most of all": "最多的",
+    "Rows of one split in another": "一个划分的行出现在另一个里",
+    "rows of": "哪些行",
+    "the same": "相同",
+    "almost": "近似",
+    "similar": "相似度",
+    "and {} more rows": "另有 {} 行",
+    "{} ({:,})": "{}（{:,}）",
+    "{} ({:,}, {:,} shown)": "{}（{:,}，列出 {:,}）",
+    "Texts that occur several times": "多次出现的文本",
+    "Texts that are almost the same": "几乎相同的文本",
+    "The same text, other labels": "文本相同，标签不同",
+    "Almost the same text, other labels": "文本几乎相同，标签不同",
+    "Cannot be used: {}": "无法使用：{}",
+    "Suspicious: {}": "可疑：{}",
+    # what is suspicious
+    "1 carriage return": "1 个回车符",
+    "a key twice": "键重复",
+    "a single character": "只有一个字符",
+    "another script": "另一种文字",
+    "both texts are the same": "两段文本相同",
+    "broken characters": "损坏的字符",
+    "carriage returns": "文本里的回车符",
+    "far too long": "过长",
+    "in quotation marks": "在引号中",
+    "invisible characters": "看不见的字符",
+    "markup": "标记语言",
+    "no letter or digit": "没有字母或数字",
+    "punctuation or symbols only": "只有标点或符号",
+    "repeats itself": "内容重复",
+    "tags break their scheme": "标注不合规则",
+    "the beginning": "开头",
+    "the end": "结尾",
+    "zlib makes {} of it": "zlib 能压缩到 {}",
+    "{!a}, decoded by a wrong table": "{!a}，用错误的编码解码",
+    "{!r}, as part of the text; if not so, data.format: quoted_tsv": (
+        "{!r}，作为文本的一部分；若不是，请设 data.format: quoted_tsv"
+    ),
+    "{:,} carriage returns": "{:,} 个回车符",
+    "{:,} tokens; the median is {:,.0f}": "{:,} 个 token；中位数是 {:,.0f}",
+    "{} at character {}": "{}，在第 {} 个字符",
+    "{} {} times": "{} 连续 {} 次",
+    "{} after {}, at word {}": "第 {2} 个词，{1} 之后是 {0}",
+    "{}, of which the last one is read": "{}，读取最后一个",
+    "{}; {} of {:,} rows are": "{0}；{2:,} 行中有 {1} 行",
+    # what to look at
+    "Rows of {} that cannot be used {}: {:,} ({}).": "{} 中不能使用的行{}：{:,}（{}）。",
+    "are left out": "会被略去",
+    "stop the training (data.on_bad_row: skip leaves them out)": "会使训练停止（data.on_bad_row: skip 略去它们）",
+    "Rows of {} that occur in {} too: {:,} ({}).": "{} 中也出现在 {} 里的行：{:,}（{}）。",
+    "Rows of {} that are almost like one of {}: {:,} ({}).": "{} 中与 {} 的某一行几乎相同的行：{:,}（{}）。",
+    "Scores on {} will be too high: what memorised rows count in them. `{}` splits a file anew, such rows together.": (
+        "{} 上的得分会偏高：背下来的行也计算在内。`{}` 重新切分一个文件，让这样的行在一起。"
+    ),
+    "Rows of {} that repeat an earlier one: {:,}.": "{} 中与前面某一行重复的行：{:,}。",
+    "Texts that occur with different labels: {:,}. One of them is wrong, or the text does not decide.": (
+        "同一文本有不同标签的：{:,}。其中有一个是错的，或者文本本身不能决定标签。"
+    ),
+    "Pairs that are almost the same and have different labels: {:,}.": "几乎相同而标签不同的对：{:,}。",
+    "Fewer than {} training examples of {}: too few to learn them well.": (
+        "训练样本少于 {} 个的标签：{}；太少，学不好。"
+    ),
+    "There are {:.1f} times as many training examples of {} as of {}{}.": "{1} 的训练样本是 {2} 的 {0:.1f} 倍{3}。",
+    ": compare models by macro F1, not by accuracy": "：请用 macro F1 而不是准确率比较模型",
+    "{!r} and {!r} {}": "{!r} 与 {!r} {}",
+    "are one number": "是同一个数",
+    "differ in case or width only": "只有大小写或全半角不同",
+    "look the same": "看起来一样",
+    "Labels that may be one: {}. They are learned as different ones.": (
+        "可能是同一个的标签：{}。它们会当作不同的标签来学习。"
+    ),
+    "{} has no example of {}: their scores will be unknown{}.": "{} 中没有 {} 的样本：它们的得分无从得知{}。",
+    ", and macro F1 counts them as 0": "，macro F1 按 0 计",
+    "The label distribution of {} differs from train ({} of the rows).": "{} 的标签分布与 train 不同（{} 的行）。",
+    "Cut at data.max_seq_length ({}): {}. {:,} tokens would hold 99 % of rows whole.": (
+        "超过 data.max_seq_length（{}）而被截断：{}。{:,} 个 token 能完整容纳 99 % 的行。"
+    ),
+    "The tokenizer does not know {} of the tokens of {} ([UNK]), most of all {}: the network cannot tell them "
+    "apart. model.add_tokens makes them known, data.map can write them otherwise.": (
+        "分词器不认识 {1} 中 {0} 的 token（[UNK]），最多的是 {2}：网络无法区分它们。model.add_tokens 让它认识这些词，"
+        "data.map 可以把它们改写。"
+    ),
+    "Suspicious rows: {}.": "可疑的行：{}。",
+    # -- nlpctl data audit --
+    "Audit of {}": "{} 的审计",
+    "Tick what is right, then save the ticks.": "勾选正确的发现，然后保存。",
+    "probably wrong labels": "可能标错的标签",
+    "share of the rows": "占全部行",
+    "Nothing was found.": "没有发现。",
+    "The page shows the first {:,} of {:,} findings; findings.jsonl has all.": (
+        "本页列出 {1:,} 个发现中的前 {0:,} 个；findings.jsonl 中有全部。"
+    ),
+    "Labels that are probably wrong": "可能标错的标签",
+    "The same text with another label": "相同的文本有另一个标签",
+    "Texts that are like no others": "与其他都不同的文本",
+    "By folds that did not see the row. A tick puts the proposed label in its place.": (
+        "由没有见过这一行的折得出。勾选后，换成建议的标签。"
+    ),
+    "A tick puts the proposed label in its place; without one there is nothing to apply.": (
+        "勾选后，换成建议的标签；没有建议时无可应用。"
+    ),
+    "A tick leaves the row out.": "勾选后，删去这一行。",
+    "Save the ticks": "保存勾选",
+    "writes ticked.jsonl; then:": "写出 ticked.jsonl；然后：",
+    "proposed": "建议",
+    "times": "次数",
+    "distance": "距离",
+    "probability of the given": "给出的标签的概率",
+    "contradicts": "与之矛盾",
+    "finding": "发现",
+    "{:,} rows; {}": "{:,} 行；{}",
+    "{} of the folds": "各折的 {}",
+    " ({:.3f} to {:.3f})": "（{:.3f} 至 {:.3f}）",
+    "the models score {} {:.3f}{} on rows that they did not see": "各模型在没有见过的行上的 {} 为 {:.3f}{}",
+    "the first {:,} of {:,} findings": "{1:,} 个发现中的前 {0:,} 个",
+    # -- nlpctl explain --
+    "Evidence for the label": "标签的依据",
+    "{}, explained for {}": "{}，模型：{}",
+    "How to read this": "怎样读这一页",
+    "supports the label": "支持该标签",
+    "opposes the label": "反对该标签",
+    "The contributions are integrated gradients: their sum is the log odds of the label for the text minus those "
+    "for a baseline, in which every token is replaced.": (
+        "贡献是积分梯度：各项之和等于文本对该标签的对数几率减去基线的对数几率，基线中每个 token 都被替换。"
+    ),
+    "The contribution of a token is what the log odds of the label lose when it is replaced.": (
+        "一个 token 的贡献，是把它替换之后该标签的对数几率下降了多少。"
+    ),
+    "Log odds of 0 are a probability of 0.5; 2 is 0.88; 4 is 0.98. They are those of the network; the probability "
+    "beside a label is that of answers, which calibration may have changed.": (
+        "对数几率为 0 时概率是 0.5；2 是 0.88；4 是 0.98。对数几率是网络本身的；标签旁边的是答案的概率，可能已经校准。"
+    ),
+    "For: {}": "支持：{}",
+    "Against: {}": "反对：{}",
+    "  for:     ": "  支持：",
+    "  against: ": "  反对：",
+    "all tokens": "所有 token",
+    "token": "token",
+    "contribution": "贡献",
+    "Log odds {:+.3f} = {:+.3f} (baseline) {:+.3f} (contributions) {:+.3f} (not accounted for)": (
+        "对数几率 {:+.3f} = {:+.3f}（基线） {:+.3f}（贡献） {:+.3f}（没有解释掉的部分）"
+    ),
+    # -- nlpctl card --
+    "What it does": "用途",
+    "Task": "任务",
+    "Network": "网络",
+    "{} parameters": "{} 个参数",
+    "{}, trained from scratch": "{}，从零训练",
+    "{}, trained further": "{}，在其上继续训练",
+    "An ensemble, which averages the answers of {} models": "集成：对 {} 个模型的答案取平均",
+    "Known are only the files of this folder. Data, training and scores are in the run that it came from.": (
+        "已知的只有这个目录中的文件。数据、训练和得分在它所属的运行中。"
+    ),
+    "An export: graphs made of the trained network. The scores below are those of the network.": (
+        "这是一个导出：由训练好的网络生成的图。下面的得分是网络本身的。"
+    ),
+    "Training data": "训练数据",
+    "file": "文件",
+    "The data set {} (PaddleNLP or Hugging Face), by splits.": "数据集 {}（PaddleNLP 或 Hugging Face），按划分。",
+    "Training procedure": "训练过程",
+    "steps": "步数",
+    "epochs": "轮数",
+    "rows of a step": "每步行数",
+    "checkpoint kept": "保留的检查点",
+    "step {:,}, chosen by {} on dev": "第 {:,} 步，按 dev 上的 {} 选出",
+    "{} x {} processes": "{} × {} 个进程",
+    "{} to {}": "{} 至 {}",
+    "By label, on {}": "各标签，{}",
+    "... and {} more labels, in `metrics.json`.": "……另有 {} 个标签，见 `metrics.json`。",
+    "The interval is that of the percentile bootstrap over the rows: how far the score would move on other rows of "
+    "the same kind. It does not cover the seed of the training.": (
+        "区间由对行的百分位自助法得出：换成另一批同类的行，得分会变动多少。它不包含训练随机种子的影响。"
+    ),
+    "`ece` is the expected calibration error of the probabilities, which were fitted to labelled rows; before: {}.": (
+        "`ece` 是概率的期望校准误差，概率已用带标签的行校准；校准之前：{}。"
+    ),
+    "Nothing was scored: there is no dev or test data.": "没有评分：没有 dev 或 test 数据。",
+    "Graphs": "图",
+    "same decisions": "相同判定",
+    "label and threshold:": "标签与阈值：",
+    "{} ... and {:,} more, in `labels.json`.": "{} ……另有 {:,} 个，见 `labels.json`。",
+    "Each graph was compared with the network on {} rows when it was made.": (
+        "每个图在生成时都与网络在 {} 行上做过比较。"
+    ),
+    "{} on the first {} rows of dev": "dev 前 {1} 行上的 {0}",
+    "Chosen by speed and score: {} {}.": "按速度和得分选出：{} {}。",
+    "Slices below the rest": "低于其余部分的切片",
+    "Rows of {} whose {} lies below that of all other rows, by a 95 % interval without 0. {} slices were compared; "
+    "of 40 without any difference about one is listed too:": (
+        "{} 中 {} 低于其余各行、且差值的 95 % 区间不含 0 的行。共比较 {} 个切片；40 个毫无差别的约有一个也会列出："
+    ),
+    "No label and no length of {} lies below the rest by more than chance explains.": (
+        "{} 中没有哪个标签或长度低于其余部分的程度超出随机波动。"
+    ),
+    "by": "按",
+    "slice": "切片",
+    "Limits": "局限",
+    "Text beyond {} tokens is cut. How many training rows that touches was not recorded.": (
+        "超过 {} 个词元的文本会被截断。有多少训练行受影响没有记录。"
+    ),
+    "Text beyond {} tokens is read in overlapping windows; what depends on words further apart is not seen.": (
+        "超过 {} 个词元的文本用重叠的窗口读取；相隔更远的词之间的关系看不到。"
+    ),
+    "Labels with fewer than {} rows of {}, so that their scores say little: {}.": (
+        "{1} 中少于 {0} 行、因而得分意义不大的标签：{2}。"
+    ),
+    "Labels of {} of which no row is predicted correctly: {}.": "{} 中没有一行被正确预测的标签：{}。",
+    "There is no test split. The scores on dev flatter, since dev also chose the checkpoint.": (
+        "没有 test 划分。dev 上的得分偏高，因为检查点也是由 dev 选出的。"
+    ),
+    "There is no test split. The scores on dev flatter as far as settings were chosen by them.": (
+        "没有 test 划分。如果设置是按 dev 上的得分选出的，这些得分就偏高。"
+    ),
+    "The language of the training texts: {}.": "训练文本的语言：{}。",
+    "The language of the training texts was not recorded.": "训练文本的语言没有记录。",
+    "One training with one seed; another seed gives another model, whose scores may differ by more than the "
+    "intervals.": "只用一个随机种子训练了一次；换一个种子会得到另一个模型，得分之差可能大于区间。",
+    "During the training: {} at step {:,}.": "训练期间：第 {1:,} 步发生 {0}。",
+    "Not in these weights: {}.": "这些权重中没有：{}。",
+    "the thresholds of labels ({}): programs that load it take 0.5, or the largest": (
+        "标签的阈值（{}）：加载它的程序取 0.5，或概率最大者"
+    ),
+    "that a label is given with all labels above it": "给出标签时一并给出其所有上级标签的规则",
+    "the calibration, which no layer of the network can hold: probabilities are those from before it": (
+        "校准（网络的任何一层都无法表示它）：概率是校准之前的"
+    ),
+    "the dictionary of decode.terms": "decode.terms 的词典",
+    "decode.max_answer_length: give {0} to the pipeline as max_answer_len, which is 15 otherwise": (
+        "decode.max_answer_length：调用 pipeline 时请给出 max_answer_len={0}，否则为 15"
+    ),
+    "decode.null_threshold, {:g}: when a question has no answer": "decode.null_threshold（{:g}）：何时判定问题没有答案",
+    "The weights of the last layer hold the calibration: probabilities are those that nlpctl gives.": (
+        "校准已包含在最后一层的权重中：概率与 nlpctl 给出的相同。"
+    ),
+    "The license was not given.": "没有给出许可证。",
+    "How to run": "如何使用",
+    "With nlpctl {} or later, in the folder that holds `{}`:": "使用 nlpctl {} 或更高版本，在 `{}` 所在的目录中：",
+    "A row has the keys {}.": "每行的键：{}。",
+    "Reproduce and cite": "复现与引用",
+    "This is the recipe of the run, its paths cut to their names. `nlpctl train` with it, the files above and the "
+    "seed repeats the run.": (
+        "这是该运行的配方，路径只保留名称。用它、上述文件和同一种子执行 `nlpctl train`，即可重复这次运行。"
+    ),
+    "This is the recipe of the run, its paths cut to their names. `nlpctl train` with it does not repeat the run, "
+    "which was made by {}.": (
+        "这是该运行的配方，路径只保留名称。仅用它执行 `nlpctl train` 并不能重复这次运行；它由 {} 得到。"
+    ),
+    "To cite the model, name it with the hashes of its data and the seed.": (
+        "引用这个模型时，请写明其名称、数据的哈希值和随机种子。"
+    ),
+    # -- exports --
+    "graph": "图",
+    "compared with the network on {}": "在 {} 上与网络比较",
+    # -- nlpctl train --folds, --seeds --
+    "Runs {}": "各次运行 {}",
+    "{}, {} runs, {:,} training rows: {}": "{}，{} 次运行，{:,} 行训练数据：{}",
+    "{}, {} runs": "{}，{} 次运行",
+    "standard deviation": "标准差",
+    "{} on {}, mean": "{}（{}），平均",
+    "its standard deviation on {}": "它在 {} 上的标准差",
+    "rows held out": "留出的行数",
+    "Every training row was held out of one fold's training and predicted by it: predictions.jsonl.": (
+        "每个训练行都在某一折的训练中留出，并由那一折预测：predictions.jsonl。"
+    ),
+    # -- nlpctl sweep --
+    "Sweep {}": "搜索 {}",
+    "{}, compared by {} on dev: {}": "{}，按 dev 上的 {} 比较：{}",
+    "best {} on dev": "dev 上最佳的 {}",
+    "its trial": "所在的试验",
+    "its {} on test": "它在 test 上的 {}",
+    "key": "键",
+    "best value": "最佳的值",
+    "tried": "试过的",
+    "The score on dev is the best of many, and so a little too high; that on test is not.": (
+        "dev 上的得分是多次中最好的一个，所以略微偏高；test 上的不是。"
+    ),
+    "Whether the best is better than the second cannot be told: there are no rows to compare.": (
+        "无法判断最佳的是否好于第二：没有可以比较的行。"
+    ),
+    "{:+.4f} ({:+.4f} to {:+.4f} with 95 %)": "{:+.4f}（95 % 区间：{:+.4f} 至 {:+.4f}）",
+    "On the same rows of dev the best differs from the second by {}": "在 dev 同样的行上，最佳的与第二相差 {}",
+    "{}: the choice of the rows may explain that, so either will do.": (
+        "{}：行的选取就可以解释这个差别，所以两者都可以。"
+    ),
+    "{}: the choice of the rows does not explain that.": "{}：行的选取不能解释这个差别。",
+    "Course": "过程",
+    "Importance": "重要性",
+    "Trials": "试验",
+    "Keys": "各个键",
+    "Best recipe: {}": "最佳的配方：{}",
+    "best so far": "到此为止的最佳",
+    "each trial": "每次试验",
+    "trial": "试验",
+    "trials": "试验",
+    "Too few trials finished, or all with the same score, to tell which key mattered.": (
+        "完成的试验太少，或得分全都相同，看不出哪个键重要。"
+    ),
+    "share of the variance of the scores": "占得分方差的比例",
+    "How much of what the scores of finished trials differ by goes with each key (fANOVA), by trees that were "
+    "fitted to them; with few trials this is a rough guess.": (
+        "各次完成的试验的得分之差，有多少与每个键有关（fANOVA），由拟合得分的树算出；试验很少时只是粗略的估计。"
+    ),
+    "Not told, since only some trials have it, or all the same value: {}.": (
+        "以下各键没有列出，因为只有一部分试验有它，或取值全都相同：{}。"
+    ),
+    "log10 of {}": "{} 的 log10",
+    # -- nlpctl data curve --
+    "Learning curve {}": "学习曲线 {}",
+    "mean of the runs": "各次运行的平均",
+    "95 % interval, lower end": "95 % 区间，下限",
+    "upper end": "上限",
+    "now": "现在",
+    "{} of all rows": "全部行的 {}",
+    "{} of twice as many": "两倍行数的 {}",
+    "more runs ({}) or larger shares would narrow it": "更多次运行（{}）或更大的份额会使它更准",
+    "It cannot be told whether more rows raise the score: the runs differ too much; {}.": (
+        "无法判断更多的行是否会提高得分：各次运行相差太大；{}。"
+    ),
+    "One more point is out of reach: by the curve, not even {:,} times as many rows bring it.": (
+        "再提高一个点达不到：按这条曲线，即使行数是现在的 {:,} 倍也不行。"
+    ),
+    "It cannot be told how many rows bring one more point: at least {:,} more rows are needed, and perhaps none "
+    "do; {}.": "无法判断再提高一个点需要多少行：至少还要 {:,} 行，也可能多少都不够；{}。",
+    "One more point takes about {:,} more rows ({:,} to {:,} with 95 %; there are {:,}).{} Twice as many rows "
+    "bring {:+.1f} points.": (
+        "再提高一个点大约还要 {:,} 行（95 % 区间：{:,} 至 {:,}；现有 {:,} 行）。{}行数加倍时变化 {:+.1f} 个点。"
+    ),
+    " That is more than {} times the rows there are: a guess.": "这超过现有行数的 {} 倍：只是猜测。",
+}

@@ -1,0 +1,99 @@
+"""What pages say in Chinese: every text has its Chinese with the same places, and none is stale."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+import nlpctl
+from nlpctl.errors import UserError
+from nlpctl.report.chinese import CHINESE
+from nlpctl.report.language import in_language, language, later, say, say_counted, say_names
+
+PACKAGE = Path(nlpctl.__file__).parent
+# The texts in the arguments of a call of these; of `say_counted` a unit.
+SAYING = {"say": slice(1), "later": slice(1), "say_each": slice(None), "say_counted": slice(1, None)}
+
+
+def sources() -> Iterator[tuple[Path, ast.AST]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.name != "chinese.py":
+            yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def said_texts() -> Iterator[tuple[str, str]]:
+    """(file:line, English) of each text that is said where it stands."""
+    for path, tree in sources():
+        for node in ast.walk(tree):
+            name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+            for given in node.args[SAYING[name]] if name in SAYING else ():
+                for each in (given.body, given.orelse) if isinstance(given, ast.IfExp) else (given,):
+                    if isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value:
+                        unit = "{:,} " if name == "say_counted" else ""
+                        yield f"{path.relative_to(PACKAGE.parent)}:{each.lineno}", unit + each.value
+
+
+def test_every_text_has_its_chinese() -> None:
+    missing = [f"{where}: {text!r}" for where, text in said_texts() if text not in CHINESE]
+    assert not missing, "add these to nlpctl/report/chinese.py:\n" + "\n".join(missing)
+
+
+def test_no_chinese_is_stale() -> None:
+    nodes = (node for _, tree in sources() for node in ast.walk(tree))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    texts |= {text for _, text in said_texts()}
+    texts |= {"Recipe", "Environment", "Data", "Scores"}  # the groups of `differences`, in capitals
+    stale = [text for text in CHINESE if text not in texts]
+    assert not stale, "these stand nowhere any more; take them out of nlpctl/report/chinese.py:\n" + "\n".join(stale)
+
+
+def places(template: str) -> list[tuple[int, str, str | None]]:
+    """The number, the format and the conversion of each place, in order of the numbers."""
+    found = [field for field in Formatter().parse(template) if field[1] is not None]
+    numbered = [(int(name or i), form or "", conversion) for i, (_, name, form, conversion) in enumerate(found)]
+    return sorted(numbered, key=str)
+
+
+def test_both_have_the_same_places() -> None:
+    wrong = {english: chinese for english, chinese in CHINESE.items() if places(chinese) != places(english)}
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, "en"),
+        ({"LANG": "zh_CN.UTF-8"}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C.UTF-8"}, "en"),
+        ({"LANG": "en_US.UTF-8", "LC_MESSAGES": "zh_TW.UTF-8"}, "zh"),
+        ({"LANG": "zh_CN.UTF-8", "LC_ALL": ""}, "zh"),
+    ],
+)
+def test_the_locale_decides(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str) -> None:
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert language() == expected
+    with in_language("zh" if expected == "en" else "en"):
+        assert language() != expected
+    with pytest.raises(UserError, match="there are no pages in 'fr'"), in_language("fr"):
+        pass
+
+
+def test_what_is_said() -> None:
+    told = later("{} after {}, at word {}", later("the end"), "I-LOC", 3)
+    with in_language("en"):
+        assert say("{:,} bad rows of {} were skipped.", 1200, "train") == "1,200 bad rows of train were skipped."
+        assert say_counted(1, "rows") == "1 row" and say_names("abcdef", 2) == "a, b and 4 more"
+    with in_language("zh"):
+        assert say("{:,} bad rows of {} were skipped.", 1200, "train") == "train 中有 1,200 个坏行被跳过。"
+        assert say_counted(1, "rows") == "1 行" and say_names("abcdef", 2) == "a、b，另有 4 个"
+        assert say(told) == "第 3 个词，I-LOC 之后是 结尾"
+        assert say("a text of nobody {") == "a text of nobody {"
+    assert json.dumps(told) == '"the end after I-LOC, at word 3"'
