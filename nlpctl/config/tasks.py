@@ -16,6 +16,7 @@ from nlpctl.config.input_formats import ANNOTATED, TAGGED
 from nlpctl.config.keys import find_key
 from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.schema import Check, Finding, Recipe, value_of
+from nlpctl.config.sentence_folder import PASSAGE_PROMPTS, QUERY_PROMPT
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
 from nlpctl.report.language import later
@@ -202,6 +203,23 @@ def _default_prompt(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("retrieval.default_prompt",), message, hint)
 
 
+def _misspelt_prompts(recipe: Recipe) -> Iterator[Finding]:
+    """Names that somebody wrote for this training, which no text asks for, and which are like one that texts do."""
+    said = {name: recipe.origins.get(f"retrieval.prompts.{name}") for name in recipe.retrieval.prompts}
+    model = recipe.model.name_or_path or ""
+    written = [
+        name
+        for name, origin in said.items()
+        if origin is not None and origin.opened is None and (origin.line is not None or origin.source.startswith("--"))
+    ]
+    asked = {QUERY_PROMPT, *PASSAGE_PROMPTS, *(said.keys() - {*written})}  # the last: those of the model's folder
+    for name in () if model.startswith(PREFIXES) else written:  # such a folder may have names of its own
+        near = nearest(name, asked)
+        if name not in asked and name != recipe.retrieval.default_prompt and near is not None:
+            hint = f"did you mean {near}? Another name has to be that of retrieval.default_prompt"
+            yield Finding((f"retrieval.prompts.{name}",), f"no text asks for a prompt {name!r}", hint)
+
+
 def _projected_activation(recipe: Recipe) -> Iterator[Finding]:
     if recipe.retrieval.activation != "none" and recipe.retrieval.embedding_size is None:
         message = f"retrieval.activation: {recipe.retrieval.activation} without a projection has no effect"
@@ -216,7 +234,7 @@ SEMANTIC_INDEXING = TaskInfo(
     rows="nlpctl.data.rows.retrieval_rows:RetrievalRows",
     pipeline="sentence-similarity",
     keys=("data.columns.label", "data.columns.text_pair", "data.columns.negative", "retrieval"),
-    checks=(_default_prompt, _projected_activation),
+    checks=(_default_prompt, _misspelt_prompts, _projected_activation),
     resolve_by_model="nlpctl.models.sentence_model:take_sentence_model",
     labelled=False,
     by_row=False,

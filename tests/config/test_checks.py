@@ -185,6 +185,9 @@ WHOLE = {
     "_default_prompt": [
         (VECTORS + "retrieval: {prompts: {query: 'q: '}, default_prompt: qury}", ":6", "there is no prompt 'qury'"),
     ],
+    "_misspelt_prompts": [
+        (VECTORS + "retrieval:\n  prompts: {query: 'q: ', pasage: 'p: '}", ":7", "no text asks for a prompt 'pasage'"),
+    ],
     "_projected_activation": [(VECTORS + "retrieval: {activation: tanh}", ":6", "tanh without a projection")],
     "_own_class": [
         (
