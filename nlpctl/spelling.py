@@ -51,8 +51,8 @@ _FIELD = re.compile(r"(?:training|compression)\.(\w+)")
 _SECTIONS = "compression data decode distillation early_stopping few_shot guards inference loss masking model optimizer"
 _SECTIONS += " prompt retrieval runtime search training"
 _PARAMETERS = """
-    against allow-missing api-key-file baseline budget by class cluster columns config continue count data dev drop
-    engine first float16 folds format formats group-by host html keep label labels language layer-outputs layout
+    against allow-missing api-key-file baseline budget by class cluster columns config continue count data details dev
+    drop engine first float16 folds format formats group-by host html keep label labels language layer-outputs layout
     length license map master match max-drop max-rows method model name nnodes node_rank option output overfit-batch
     overwrite path plain plan pool port precision precisions queue resume seeds set shares split strategy sure
     synonyms target-precision task test text-language time timing tls-cert tls-key to train trials value vocabulary wait

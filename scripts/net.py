@@ -264,6 +264,7 @@ convert-static out/export --to {R} --plan -o out/map.yaml --json
 bench out/export --rows 8 --rounds 1 --batch-size 4 --engine onnxruntime --html out/bench.html
 bench out/export --rows 8 --rounds 1 --batch-size 4 --engine onnxruntime --json
 compress {R} -o out/small --strategy ort-dynamic --target size
+compress {R} -o out/small --strategy ort-dynamic --target size --details
 compress {R} -o out/small --strategy ort-dynamic --target size --json
 index build out/semantic_indexing texts.txt -o out/index
 index build out/semantic_indexing texts.txt -o out/index_hnsw --kind hnsw --workers 2 --json

@@ -19,7 +19,7 @@ from nlpctl.files import read_json
 from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
-    from nlpctl.compress.report import CompressResult
+    from nlpctl.compress.result import CompressResult
 
 
 STRATEGY_HELP = (
@@ -59,6 +59,9 @@ def compress(
         typer.Option("--workers", min=1, metavar="N", help="Make N candidates at a time; timed they are alone."),
     ] = None,
     cluster: ClusterOption = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also print every candidate with all figures, as in report.html.")
+    ] = False,
     json: Json = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Discard existing results.")] = False,
 ) -> None:
@@ -96,31 +99,35 @@ def compress(
         source = find_trained_model(recipe)
         parallel = ParallelConfig(workers, cluster)
         result = run_compression(recipe, source, output=output, overwrite=overwrite, parallel=parallel)
-    show(result, json)
+    show(result, json, details)
 
 
-def show(result: CompressResult, json: bool) -> None:
-    """Print the tables and the best. NlpctlError, afterwards: nothing that was asked for could be made."""
+def show(result: CompressResult, json: bool, details: bool = False) -> None:
+    """Print what to take, and with `details` all rows. NlpctlError, afterwards: nothing that was asked for could be
+    made."""
     if json:
         from nlpctl.compress.report import JSON
 
         give({"folder": result.folder, **read_json(result.folder / JSON)})
     else:
-        _show_tables(result)
+        _show(result, details)
     if result.failed is not None:
         raise result.failed
 
 
-def _show_tables(result: CompressResult) -> None:
-    from nlpctl.compress.report import summary, tables, ties, too_few_rows
+def _show(result: CompressResult, details: bool) -> None:
+    from nlpctl.compress.report import HTML, tables
+    from nlpctl.compress.result import OF_ALTERNATIVES, alternatives_table, answer, reasons
 
-    for table, meaning in tables(result):
-        show_table(replace(table, title=f"{table.title}:"))
-        console.note(f"{meaning}\n")
-    console.note(f"{result.folder / 'best'}: {summary(result)}")
-    for sentence in (ties(result), too_few_rows(result)):
-        if sentence:
-            console.note(sentence)
-    if result.test is not None:
-        test = result.test
-        console.note(f"on test: {test.chosen:.4f}, the uncompressed model {test.reference:.4f}")
+    console.result(f"{answer(result)}\n")
+    show_table(alternatives_table(result))
+    console.note(f"{OF_ALTERNATIVES}\n")
+    for sentence in reasons(result):
+        console.note(sentence)
+    if details:
+        for table, meaning in tables(result):
+            show_table(replace(table, title=f"{table.title}:"), apart=True)
+            console.note(meaning)
+    else:
+        more = f"@[details], or {result.folder / HTML}"
+        console.note(f"all {len(result.rows)} rows, with intervals, latencies, memory: {more}")

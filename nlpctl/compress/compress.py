@@ -33,8 +33,9 @@ from nlpctl.compress.plan import (
     parse_strategy,
     write_plan,
 )
-from nlpctl.compress.refusals import refuse_before_paddle, refuse_with_paddle, warn_unread
-from nlpctl.compress.report import CompressResult, format_row, write_reports
+from nlpctl.compress.refusals import refuse_before_paddle, refuse_with_paddle, takes_fewer_words, warn_unread
+from nlpctl.compress.report import write_reports
+from nlpctl.compress.result import SCORES, CompressResult, format_row
 from nlpctl.compress.schedule import CandidateOrder, MissingCandidate, StepSchedule
 from nlpctl.compress.scorer import Scorer
 from nlpctl.compress.scores import CandidateScore, Failure, TestScore
@@ -58,7 +59,6 @@ from nlpctl.runtime.work_folder import WorkFolder
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
 from nlpctl.tasks.degenerate import degenerate_reason, warn_of_degenerate
 
-SCORES = "scores"
 AT_THE_END = 2  # scorings reserved in the budget: at the end the best and the uncompressed network are scored on test
 
 
@@ -189,6 +189,7 @@ class _Compression:
         self.objective = Objective(section.max_drop, section.target, section.batch_sizes, section.sure)
         self.steps = dict(steps)  # smaller forms are added, if the budget is too short
         self.count_rows = row_counter(recipe)
+        self.prunable = takes_fewer_words(recipe, source)
         # By folder of a step:
         self.rows: dict[str, tuple[CandidateScore, ...]] = {}  # of every candidate that is scored
         self.failures: dict[str, tuple[Failure, ...]] = {}  # for the report; "test" has that of the score on test
@@ -412,6 +413,7 @@ class _Compression:
             best=best,
             test=test,
             speeds=speeds,
+            prunable=self.prunable,
         )
         with writing(self.folder, FREE_SPACE):
             write_reports(result, self.source, self.recipe.task)

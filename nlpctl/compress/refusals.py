@@ -262,6 +262,20 @@ def refuse_half_precision(request: CompressRequest, setup: ProcessSetup) -> None
         refuse_half_precision_on_cpu(request.recipe, cpu_info().trains_in_bfloat16)
 
 
+def takes_fewer_words(recipe: Recipe, source: str) -> bool:
+    """Whether compression.prune_embeddings is not refused for a model that is being compressed. With Paddle."""
+    section = dataclasses.replace(recipe.compression, prune_embeddings=True)
+    request = CompressRequest(dataclasses.replace(recipe, compression=section), source, (), None)
+    try:
+        for refuse in (refuse_source, refuse_user_network, refuse_networks):
+            refuse(request)
+        for strategy in request.strategies:
+            strategy.refuse_missing_data(recipe)
+    except UserError:
+        return False
+    return True
+
+
 # -- not refused, but said -------------------------------------------------------------------------
 
 

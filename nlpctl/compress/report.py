@@ -6,17 +6,26 @@ report.json (`read_compression`).
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from nlpctl.compress.scores import OWN, CandidateScore, Failure, Metric, TestScore
-from nlpctl.compress.selection import Objective, indistinct_from_best, ordered, within
-from nlpctl.compress.timing import RelativeSpeed, RelativeSpeeds
-from nlpctl.errors import NlpctlError, UserError
+from nlpctl.compress.result import (
+    OF_ALTERNATIVES,
+    CompressResult,
+    alternatives_table,
+    answer,
+    format_points,
+    format_points_range,
+    format_times,
+    reasons,
+)
+from nlpctl.compress.scores import OWN, CandidateScore
+from nlpctl.compress.selection import ordered
+from nlpctl.compress.timing import RelativeSpeed
+from nlpctl.errors import UserError
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
 from nlpctl.inference.timed_process import timing_conditions
 from nlpctl.layout import COMPRESS, COMPRESS_REPORT
@@ -44,43 +53,11 @@ _OF_PARTS = (
     "against fp32."
 )
 _OF_THE_REST = (
-    "Points, 95 %: the interval of the difference in points, from resampled dev rows. p50: the median time of a batch, "
-    "of each the fastest round. Memory: the peak of the process, with Paddle where its engine needs it, in MB of 1024 "
-    "x 1024 bytes. Difference: the largest absolute difference of any output from the uncompressed model."
+    "Points, 95 %: the interval of the difference in points, from resampled dev rows. p50: the median time of a batch "
+    "at the samples/s of the first table. Memory: the peak of the process, with Paddle where its engine needs it. "
+    "Embedding: what of the graph are tables of 1,024 rows or more that only look-ups read; both in MB of 1024 x 1024 "
+    "bytes. Difference: the largest absolute difference of any output from the uncompressed model."
 )
-
-
-@dataclass(frozen=True)
-class CompressResult:
-    """The output folder, the table, the failures with reasons, and the best row, also on test data; the speeds of all
-    rows on one scale.
-
-    `failed`: the first error, if nothing that was asked for could be made.
-    """
-
-    folder: Path
-    rows: tuple[CandidateScore, ...]
-    failures: tuple[Failure, ...]
-    metric: Metric
-    objective: Objective
-    reference: CandidateScore
-    best: CandidateScore
-    test: TestScore | None
-    speeds: RelativeSpeeds
-    failed: NlpctlError | None = None
-
-    def is_uncompressed(self, row: CandidateScore) -> bool:
-        """Whether a row is the uncompressed network, in whatever engine and precision."""
-        return row.candidate == self.reference.candidate
-
-    def speed_at_sizes(self, row: CandidateScore) -> list[RelativeSpeed]:
-        """The speeds of a row, by batch size, in the order of section compression."""
-        return [self.speeds.speed(row, size) for size in self.objective.batch_sizes]
-
-    @property
-    def indistinct(self) -> list[CandidateScore]:
-        """The rows that the best was chosen from as the simplest, itself included."""
-        return indistinct_from_best(self.rows, self.reference, self.metric, self.objective, self.speeds)
 
 
 def write_reports(result: CompressResult, source: str, task: str) -> None:
@@ -107,7 +84,7 @@ def tables(result: CompressResult) -> tuple[tuple[Table, str], ...]:
     speeds = [head for size in sizes for head in (f"samples/s, {size}", "times", "spread")]
     parts = [head for size in sizes for head in (f"times {of_reference}, {size}", *PARTS)]
     latencies = [f"p50 ms, {size}" for size in sizes]
-    more = ["points, 95 %", *latencies, "memory MB", "difference"]
+    more = ["points, 95 %", *latencies, "memory MB", "embedding MB", "difference"]
     return (
         (
             make("All candidates", [result.metric.name, "points", *speeds, "disk MB", "alike"], _cells),
@@ -124,13 +101,12 @@ def table_sections(result: CompressResult) -> list[Section]:
 
 
 def _cells(row: CandidateScore, result: CompressResult) -> list[str]:
-    drop = result.metric.drop(row.score, result.reference.score)
     speeds = [
         cell
         for speed in result.speed_at_sizes(row)
         for cell in (f"{speed.samples_per_second:,.0f}", format_times(speed.times), format_spread(speed))
     ]
-    return [f"{row.score:.4f}", format_points(drop), *speeds, f"{row.size_mb:,.1f}", f"{row.agreement:.2%}"]
+    return [f"{row.score:.4f}", format_points(result.drop(row)), *speeds, f"{row.size_mb:,.1f}", f"{row.agreement:.2%}"]
 
 
 def _part_cells(row: CandidateScore, result: CompressResult) -> list[str]:
@@ -142,8 +118,9 @@ def _part_cells(row: CandidateScore, result: CompressResult) -> list[str]:
 
 def _more_cells(row: CandidateScore, result: CompressResult) -> list[str]:
     latencies = [format_ms(speed.p50_ms) for speed in result.speed_at_sizes(row)]
+    embedding = "-" if row.embedding_mb is None else f"{row.embedding_mb:,.1f}"
     difference = "-" if row.difference is None else f"{row.difference:.2g}"
-    return [format_points_range(row), *latencies, f"{row.peak_mb:,.0f}", difference]
+    return [format_points_range(row), *latencies, f"{row.peak_mb:,.0f}", embedding, difference]
 
 
 def _meaning_of_times(result: CompressResult) -> str:
@@ -163,35 +140,7 @@ def _meaning_of_times(result: CompressResult) -> str:
 
 def _marked(row: CandidateScore, result: CompressResult) -> str:
     """The name of a candidate with its mark: * the best, ! a score below the limit."""
-    allowed = within(row, result.reference, result.metric, result.objective)
-    return ("* " if row == result.best else "" if allowed else "! ") + row.candidate
-
-
-def format_row(row: CandidateScore, reference: CandidateScore, metric: Metric) -> str:
-    """A progress line for one row, with its speed at the largest batch size."""
-    speed = max(row.speeds, key=lambda each: each.batch_size)
-    drop = format_points(metric.drop(row.score, reference.score))
-    return (
-        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f} times {reference.choice_name} (batch "
-        f"{speed.batch_size}), {row.size_mb:,.1f} MB"
-    )
-
-
-def format_points(drop: float) -> str:
-    """The difference to the reference score in points: "+0.12"."""
-    return f"{-drop + 0:+.2f}"
-
-
-def format_points_range(row: CandidateScore) -> str:
-    """The 95 % interval of the difference in points: "-0.92 to +0.34"; "-" if it is not known."""
-    if row.drops is None:
-        return "-"
-    return f"{format_points(row.likely_drop(0.975))} to {format_points(row.likely_drop(0.025))}"
-
-
-def format_times(times: float) -> str:
-    """A multiple: 0.06, 2.41, 13.6."""
-    return f"{times:.1f}" if times >= 10 else f"{times:.2f}"
+    return ("* " if row == result.best else "" if result.is_allowed(row) else "! ") + row.candidate
 
 
 def format_spread(speed: RelativeSpeed) -> str:
@@ -204,66 +153,6 @@ def format_spread(speed: RelativeSpeed) -> str:
 def format_ms(value: float) -> str:
     """Milliseconds in three significant digits: 0.0412, 9.31, 128."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-# -- what they say in sentences --------------------------------------------------------------------
-
-
-def summary(result: CompressResult) -> str:
-    """Two sentences about the best candidate: what it gains, and from where."""
-    best, objective, reference = result.best, result.objective, result.reference
-    if result.is_uncompressed(best):
-        return f"No candidate is better than the uncompressed model in {best.choice_name}{_surely(objective)}."
-    drop = result.metric.drop(best.score, reference.score)
-    points = "as the uncompressed model"
-    if abs(drop) >= 0.005:
-        points = f"{abs(drop):.2f} points {'below' if drop > 0 else 'above'} the uncompressed"
-    gains, wholes = [], []
-    for speed in result.speed_at_sizes(best):
-        spread = "" if speed.low is None else f" ({format_spread(speed)})"
-        gains.append(f"{format_times(speed.times)} times{spread} at batch {speed.batch_size}")
-        parts = [part for part in (speed.engine, speed.precision, speed.compression) if part is not None]
-        product = f" = {' x '.join(map(format_times, parts))}" if parts else ""
-        wholes.append(f"batch {speed.batch_size} {format_times(speed.whole)}{product}")
-    sizes = f"{best.size_mb:,.1f} MB in place of {reference.size_mb:,.1f}"
-    return (
-        f"{best.name}: {result.metric.name} {best.score:.4f} on dev, {points}; {' and '.join(gains)} the samples/s of "
-        f"the fastest uncompressed; {sizes}. Times {reference.choice_name} = engine x precision x compression: "
-        f"{'; '.join(wholes)}."
-    )
-
-
-def ties(result: CompressResult) -> str:
-    """A sentence about rows that nothing tells from the best; "" if there are none."""
-    others = [row.name for row in result.indistinct if row != result.best]
-    if not others:
-        return ""
-    return (
-        f"Neither speed nor score tells it from {'; '.join(others)}. Of these the simplest was taken (uncompressed, "
-        "then without training, then of fewer parts), of equally simple ones the better score."
-    )
-
-
-def too_few_rows(result: CompressResult) -> str:
-    """A sentence where dev is too small to tell the allowed loss from chance; "" where it suffices, or nothing is lost.
-
-    From the width of the interval of the best row, or of the least certain one where the uncompressed model is best.
-    """
-    most = result.objective.max_drop
-    others = [row for row in result.rows if row.drops is not None and not result.is_uncompressed(row)]
-    if not others or not most:
-        return ""
-    known = [row for row in others if row == result.best] or others
-    half = max(row.likely_drop(0.975) - row.likely_drop(0.025) for row in known) / 2
-    rows = result.reference.rows
-    if half <= most:
-        return ""
-    needed = math.ceil(rows * (half / most) ** 2)  # the width falls with the root of the number of rows
-    return f"{rows:,} dev rows cannot tell a loss of {most:g} points from chance; it takes about {needed:,}."
-
-
-def _surely(objective: Objective) -> str:
-    return "" if objective.sure is None else f", in {objective.sure:.0%} of resampled dev splits"
 
 
 # -- report.json -----------------------------------------------------------------------------------
@@ -280,6 +169,7 @@ def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
         "reference": result.reference.name,
         "best": result.best.name,
         "indistinct": [row.name for row in result.indistinct],
+        "alternatives": {what: row.name for what, row in result.alternatives.items()},
         "baselines": {str(size): name for size, name in result.speeds.baselines.items()},
         "last_rounds": result.speeds.rounds,
         "rows": [_entry(row, result) for row in ordered(result.rows, result.objective, result.speeds)],
@@ -301,9 +191,9 @@ def _entry(row: CandidateScore, result: CompressResult) -> dict[str, Any]:
         **asdict(row),
         "report": numbers,
         "speeds": [asdict(speed) for speed in result.speed_at_sizes(row)],
-        "drop": result.metric.drop(row.score, result.reference.score),
+        "drop": result.drop(row),
         "drop_interval": None if row.drops is None else [row.likely_drop(0.025), row.likely_drop(0.975)],
-        "allowed": within(row, result.reference, result.metric, result.objective),
+        "allowed": result.is_allowed(row),
     }
     del values["drops"]
     if folder.is_relative_to(result.folder):
@@ -316,38 +206,17 @@ def _entry(row: CandidateScore, result: CompressResult) -> dict[str, Any]:
 
 def markdown(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> str:
     """The text of report.md. `conditions`: of the measurement, by name."""
-    objective = result.objective
-    target = {
-        "throughput": f"most samples per second at batch {objective.batch_size}",
-        "latency": f"lowest latency at batch {objective.batch_size}",
-        "size": "smallest size on disk",
-    }[objective.target]
-    allowed = f"at most {objective.max_drop:g} points below the uncompressed model{_surely(objective)}"
-    remarks = [remark for remark in (ties(result), too_few_rows(result)) if remark]
+    sections = [
+        Section("", [BulletList(reasons(result)), alternatives_table(result), OF_ALTERNATIVES]),
+        *table_sections(result),
+    ]
     last: list[Part] = []
-    if result.test is not None:
-        last.append(f"On test, which was not used for the choice ({result.test.rows:,} rows):")
-        last.append(_test_table(result, result.test, "alike"))
     if result.failures:
         failures = [f"{failure.name}: {' '.join(failure.reason.split())}" for failure in result.failures]
         last += ["Not in the table:", BulletList(failures)]
     last.append(", ".join(f"{name} {value}" for name, value in conditions.items()) + ".")
-    sections = [
-        Section("", [*remarks, f"Target: {allowed}; among these, {target}."]),
-        *table_sections(result),
-        Section("", last),
-    ]
-    return markdown_page(Report(f"Compression of {source}", f"**Best: {summary(result)}**", sections), aligned=True)
-
-
-def _test_table(result: CompressResult, test: TestScore, agreement: str, title: str = "") -> Table:
-    """The uncompressed network and the best on test. `agreement`: what the last column is called."""
-    points = format_points(result.metric.drop(test.chosen, test.reference))
-    rows: list[list[Any]] = [
-        [result.reference.name, Number(f"{test.reference:.4f}"), None, None],
-        [result.best.name, Number(f"{test.chosen:.4f}"), Number(points), Number(f"{test.agreement:.2%}")],
-    ]
-    return Table(["", result.metric.name, "points", agreement], rows, title)
+    sections.append(Section("", last))
+    return markdown_page(Report(f"Compression of {source}", f"**{answer(result)}**", sections), aligned=True)
 
 
 # -- report.html -----------------------------------------------------------------------------------
@@ -355,7 +224,7 @@ def _test_table(result: CompressResult, test: TestScore, agreement: str, title: 
 
 def compress_page(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> str:
     """The text of the page: the score against the speed, and the tables. `conditions`: as of `markdown`."""
-    best, reference, test = result.best, result.reference, result.test
+    best, reference = result.best, result.reference
     figures = {
         best.choice_name: best.candidate,
         f"{result.metric.name} on dev (uncompressed {reference.score:.4f})": f"{best.score:.4f}",
@@ -365,13 +234,18 @@ def compress_page(result: CompressResult, source: str, conditions: Mapping[str, 
         },
         f"MB on disk (uncompressed {reference.size_mb:,.1f})": f"{best.size_mb:,.1f}",
     }
-    first: list[Part] = [KeyFigures(figures)]
-    if test is not None:
-        caption = f"on test, which was not used for the choice: {test.rows:,} rows"
-        first.append(_test_table(result, test, "same decisions", caption))
     failed = [f"{failure.name}: {failure.reason}" for failure in result.failures]
     sections = [
-        Section("Best", first),
+        Section(
+            "What to take",
+            [
+                answer(result),
+                KeyFigures(figures),
+                alternatives_table(result),
+                OF_ALTERNATIVES,
+                *reasons(result),
+            ],
+        ),
         Section("Score against speed", [_plots(result)]),
         *table_sections(result),
         Section("Not in the table", [BulletList(failed)] if failed else []),

@@ -53,6 +53,7 @@ from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import groups_of, read_labelled_split
 from nlpctl.errors import NlpctlError, UserError
+from nlpctl.extras import is_installed
 from nlpctl.files import remove_leftovers
 from nlpctl.inference.timed_process import Subject, TimedModel, TimedProcess, TimedRows
 from nlpctl.models.export_folder import read_checked_manifest, read_manifest
@@ -220,6 +221,7 @@ class Scorer:
             seconds=time.monotonic() - started,
             drops=self._drops(reference.score, own.score),
             calibration=own.score.calibration,
+            embedding_mb=own.embedding_mb,
         )
 
     def _drops(self, reference: SplitScore, own: SplitScore) -> tuple[float, ...] | None:
@@ -291,13 +293,26 @@ class _Opened:
     peak_mb: float
     outputs: Outputs
     score: SplitScore
+    embedding_mb: float | None
 
 
 def _measure_outputs(process: TimedProcess, timing: Timing) -> _Opened:
     peak_mb = process.peak_mb()  # measured before the dev rows are loaded, which would count as memory of the model
     outputs = process.outputs(max(timing.batch_sizes))
-    assert process.opened is not None
-    return _Opened(process, process.opened.load_seconds, peak_mb, outputs, process.ask(split_score, "dev"))
+    assert process.opened is not None and process.candidate.choice is not None
+    program = Path(process.candidate.source) / process.candidate.choice.graph.files[0]
+    score, embedding_mb = process.ask(split_score, "dev"), process.ask(_embedding_mb, program)
+    return _Opened(process, process.opened.load_seconds, peak_mb, outputs, score, embedding_mb)
+
+
+def _embedding_mb(subject: Subject, program: Path) -> float | None:
+    """What of a graph are large embedding tables; None without the package that reads ONNX. In the candidate's process,
+    whose memory the reading may take."""
+    if program.suffix == ".onnx" and not is_installed("onnx"):
+        return None
+    from nlpctl.graphs.embedding_size import embedding_bytes
+
+    return embedding_bytes(program) / MB
 
 
 def _choices(folder: Path, setup: ProcessSetup) -> list[Choice]:

@@ -60,7 +60,8 @@ class CandidateScore:
     `size_mb`: graph files; `peak_mb`: of the process, with Paddle where its engine needs it; MB of 1024 x 1024 bytes.
     `seconds`: time of scoring. `drops`: quantiles, evenly spaced from 0 to 1, of the drop in points on resampled dev
     rows; None where the score cannot be resampled. `calibration`: what best/ gets in place of that of the network
-    (models/calibration.py).
+    (models/calibration.py). `embedding_mb`: what of `size_mb` are large embedding tables (graphs/embedding_size.py);
+    None: it was scored by an earlier version.
     """
 
     candidate: str
@@ -79,6 +80,7 @@ class CandidateScore:
     seconds: float
     drops: tuple[float, ...] | None = None
     calibration: Mapping[str, Any] | None = None
+    embedding_mb: float | None = None
 
     def likely_drop(self, share: float) -> float:
         """The drop in points that is not exceeded in this `share` of resampled dev splits. `drops` must be known."""

@@ -58,10 +58,14 @@ def ordered(rows: Sequence[CandidateScore], objective: Objective, speeds: Relati
     return sorted(rows, key=lambda row: (-_gain(row, objective, speeds)[1], row.name))
 
 
+def loss(row: CandidateScore, reference: CandidateScore, metric: Metric, objective: Objective) -> float:
+    """The points that a row counts as losing; with `sure`, CandidateScore.drops must be known."""
+    return metric.drop(row.score, reference.score) if objective.sure is None else row.likely_drop(objective.sure)
+
+
 def within(row: CandidateScore, reference: CandidateScore, metric: Metric, objective: Objective) -> bool:
-    """Whether a row is within the allowed loss; with `sure`, CandidateScore.drops must be known."""
-    drop = metric.drop(row.score, reference.score) if objective.sure is None else row.likely_drop(objective.sure)
-    return drop <= objective.max_drop + _ROUNDING
+    """Whether a row is within the allowed loss."""
+    return loss(row, reference, metric, objective) <= objective.max_drop + _ROUNDING
 
 
 def select(

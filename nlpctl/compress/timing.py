@@ -400,8 +400,11 @@ def _costs(
     for row in rows:
         costs[row.name] = _Cost(start.per_sample / row.speed(size).times, start.p50_ms / row.speed(size).p50_times)
         if last is not None and (ratios := last.ratios(row.name, reference.name, size)):
-            latency = 1000 * median(last.fastest(row.name, size))
-            costs[row.name] = _Cost(start.per_sample / median(ratios), latency)
+            per_sample, fastest = start.per_sample / median(ratios), last.fastest(row.name, size)
+            # The median batch as a share of all batches, and not its own time: the fastest batches may be of other
+            # rounds than the ratio, and would tell another speed under load.
+            share = median(fastest) / sum(fastest)
+            costs[row.name] = _Cost(per_sample, 1000 * share * per_sample * last.samples)
     return costs
 
 

@@ -7,7 +7,8 @@ import re
 
 from scored import scored, speeds_of
 
-from nlpctl.compress.report import CompressResult, write_reports
+from nlpctl.compress.report import write_reports
+from nlpctl.compress.result import CompressResult
 from nlpctl.compress.scores import Metric
 from nlpctl.compress.selection import Objective
 from nlpctl.runtime.event_log import EventLog

@@ -316,7 +316,11 @@ def test_the_table_of_a_command_that_made_nothing_is_shown(compression, capsys):
     with pytest.raises(UserError, match="cannot be made"):
         show(result, json=False)
     told = capsys.readouterr()
-    assert "original" in told.out and "original+ort-dynamic" in told.out + told.err
+    assert told.out.startswith(f"Take {result.folder / 'best'}: the original in ")
+    assert "All candidates" not in told.out and "--details" in told.err
+    with pytest.raises(UserError, match="cannot be made"):
+        show(result, json=False, details=True)
+    assert "All candidates:" in capsys.readouterr().out
 
 
 def test_what_is_not_finished_in_time_is_no_failure_of_the_command(compression, monkeypatch):

@@ -9,7 +9,9 @@ import pytest
 from nlpctl.engines.paddle_inference import PaddlePredictor
 from nlpctl.errors import UserError
 from nlpctl.formats.program import read_program
+from nlpctl.graphs.embedding_size import embedding_bytes
 from nlpctl.graphs.embeddings import quantize_embeddings
+from nlpctl.graphs.onnx_quantize import quantize_dynamic
 from nlpctl.graphs.program_edit import read_parameters
 from nlpctl.graphs.ptq import quantize
 from nlpctl.graphs.to_static import write_paddle_graph
@@ -76,6 +78,16 @@ def test_an_int8_graph(attention, tmp_path):
     assert 0 < np.abs(one - other).max() < 0.05 * np.ptp(one)
 
 
+def test_how_much_of_a_graph_its_tables_are(attention, tmp_path):
+    """In fp32 and in 8 bits with a scale per row, of both kinds of graphs."""
+    table, prefix = attention.network.table.weight, attention.prefix
+    whole, small = 4 * table.size, table.size + 4 * len(table)
+    assert embedding_bytes(prefix.with_suffix(".pdmodel")) == embedding_bytes(prefix.with_suffix(".onnx")) == whole
+    quantize_embeddings(prefix, tmp_path / "small")
+    quantize_dynamic(prefix.with_suffix(".onnx"), tmp_path / "int8.onnx")
+    assert embedding_bytes(tmp_path / "small.pdmodel") == embedding_bytes(tmp_path / "int8.onnx") == small
+
+
 def test_every_row_by_itself(tmp_path):
     network = Tables(tied=False)
     batch = {"input_ids": np.arange(ROWS - 1)[None]}
@@ -92,6 +104,7 @@ def test_every_row_by_itself(tmp_path):
 
 def test_a_table_that_is_an_output_layer_too(tmp_path):
     write_paddle_graph(Tables(tied=True), {"input_ids": np.ones((1, 3), np.int64)}, ("scores",), tmp_path / "model")
+    assert embedding_bytes(tmp_path / "model.pdmodel") == 0
     with pytest.raises(UserError, match="only look-ups use"):
         quantize_embeddings(tmp_path / "model", tmp_path / "small")
     assert not (tmp_path / "small.pdmodel").exists()

@@ -20,7 +20,8 @@ from nlpctl.compress.refusals import (
     refuse_without_dev,
     warn_unread,
 )
-from nlpctl.compress.report import CompressResult, report
+from nlpctl.compress.report import report
+from nlpctl.compress.result import CompressResult
 from nlpctl.compress.scores import OWN, Failure, Metric
 from nlpctl.compress.selection import Objective
 from nlpctl.config.load import Override, load_recipe
