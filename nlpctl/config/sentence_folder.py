@@ -183,7 +183,8 @@ def _folder_of(module: Mapping[str, Any], folder: Path, file: Path) -> Path:
 def _width(folder: Path) -> int | None:
     """The width of the network's states; None if config.json does not say it plainly."""
     file = folder / "config.json"
-    width = read_json(file).get("hidden_size") if file.is_file() else None
+    config = read_json(file) if file.is_file() else {}
+    width = config.get("hidden_size", config.get("dim"))  # as DistilBERT calls it
     return width if type(width) is int else None
 
 
@@ -202,7 +203,7 @@ def _pooling(file: Path, width: int | None) -> str:
         raise UserError(message, str(file), _OTHER)
     size = config.get("embedding_dimension", config.get("word_embedding_dimension"))
     if size is not None and width is not None and size != width:
-        message = f"pools states of width {size}, and those of the network have {width} (hidden_size in config.json)"
+        message = f"pools states of width {size}, and those of the network have {width} (config.json)"
         raise UserError(message, str(file), _COPY)
     return str(modes[0])
 
@@ -214,7 +215,7 @@ def _dense(folder: Path, width: int | None) -> Dense:
     if type(inputs) is not int or type(outputs) is not int or min(inputs, outputs) < 1:
         raise UserError("in_features and out_features must be whole numbers above 0", str(file), _COPY)
     if width is not None and inputs != width:
-        message = f"in_features: {inputs}, but the pooled vector has the width {width} (hidden_size in config.json)"
+        message = f"in_features: {inputs}, but the pooled vector has the width {width} (config.json)"
         raise UserError(message, str(file), _COPY)
     weights = next((folder / name for name in _DENSE_WEIGHTS if (folder / name).is_file()), None)
     if weights is None:

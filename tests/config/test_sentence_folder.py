@@ -165,6 +165,14 @@ def test_modules_that_are_refused(folder: Path, place: int, values: dict, told: 
         assert told in problem.message and problem.where.endswith(MODULES) and problem.hint
 
 
+def test_the_width_of_a_distilbert(folder: Path):
+    """Which it calls dim."""
+    (folder / "config.json").write_text(json.dumps({"dim": 16, "model_type": "distilbert"}))
+    rewrite(folder / DENSE, in_features=8)
+    with pytest.raises(UserError, match="in_features: 8, but the pooled vector has the width 16"):
+        load_recipe(folder, purpose="embed")
+
+
 def test_a_dense_without_weights(folder: Path):
     (folder / "2_Dense" / "model.safetensors").unlink()
     with pytest.raises(UserError, match="2_Dense: no weights in this folder: model.safetensors or pytorch_model.bin"):

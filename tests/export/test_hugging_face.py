@@ -151,8 +151,9 @@ ONE = Calibration("temperature", (0.5,), (0.0,))
     ],
 )
 def test_calibration_is_in_the_weights_where_it_is_linear(
-    made_run: Callable[..., Recipe], tmp_path: Path, task: str, architecture: str, layout: str, calibration: Calibration
-):
+    made_run: Callable[..., Recipe], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    task: str, architecture: str, layout: str, calibration: Calibration,
+):  # fmt: skip
     """Answers of the exported model, which knows no calibration, are those of the calibrated one."""
     recipe = made_run(task, architecture)
     write_calibration(recipe.run_dir / "model", calibration)
@@ -164,6 +165,7 @@ def test_calibration_is_in_the_weights_where_it_is_linear(
     linear = calibration in (ONE, LOGISTIC) and task != "token_classification"
     assert any("the calibration" in each for each in made.left_out) is not linear
     assert ("The weights of the last layer hold the calibration" in card) is linear
+    assert ("the last layer of the written weights holds the calibration" in capsys.readouterr().err) is linear
     assert ("Not in these weights: the calibration" in card) is not linear
     if not linear:
         np.testing.assert_array_equal(outputs(before)[0], outputs(after)[0])

@@ -21,6 +21,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 import nlpctl
+from nlpctl import console
 from nlpctl.checksums import sha256_of
 from nlpctl.config import sentence_folder
 from nlpctl.config.schema import Recipe
@@ -105,6 +106,8 @@ def write_weights(
     _compare(folder, arrays, model_type, head, network.base_model_prefix)
     facts = _card_facts(layout, task, source, name, held)
     write_text_atomic(folder / CARD, card_page(facts))
+    if held:
+        console.note("the last layer of the written weights holds the calibration")
     return tuple(facts.left_out)
 
 
