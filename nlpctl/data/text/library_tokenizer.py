@@ -347,7 +347,10 @@ class LibraryTokenizer:
         """Write tokenizer.json and tokenizer_config.json into `folder`."""
         write_text_atomic(Path(folder) / TOKENIZER, self._text)
         kept = {name: value for name, value in self.init_kwargs.items() if not _is_path_or_code(name)}
-        named = {f"{name}_token": token for name, token in self.special_names.items()}
+        named: dict[str, Any] = {f"{name}_token": token for name, token in self.special_names.items()}
+        # What tokenizer.json says of a blank before a text is changed by Transformers to what this file says, or False.
+        state = _state(self._library, "pre_tokenizer") or {}
+        named |= {key: value for key, value in state.items() if key == "add_prefix_space"}
         # Without a class, a folder of nlpctl's own networks would have a UnitTokenizer.
         write_json_atomic(Path(folder) / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **kept, **named})
 

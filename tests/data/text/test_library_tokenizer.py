@@ -174,6 +174,17 @@ def test_saved_and_pickled_it_is_the_same(made, tmp_path):
     assert not {"vocab_file", "auto_map"} & json.loads((tmp_path / "tokenizer_config.json").read_text()).keys()
 
 
+@pytest.mark.parametrize("before", [True, False])
+def test_the_blank_before_a_text_is_that_of_tokenizer_json(before, tmp_path):
+    """Transformers goes by tokenizer_config.json."""
+    library = bytes_bpe()
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=before)
+    tokenizer = read_library_tokenizer(written(tmp_path / "there", library, add_prefix_space=not before))
+    tokenizer.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["add_prefix_space"] is before
+    assert tokenizer.ids("fox") == library.encode("fox", add_special_tokens=False).ids
+
+
 def test_encoding_starts_no_threads(made):
     """A worker is forked from a process that has encoded: threads would be lost in it, and their locks stay taken."""
     _, encoder = made
