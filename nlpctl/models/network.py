@@ -193,6 +193,8 @@ def _check_numbers(config: Any, where: str) -> None:
         elif is_number and type(value) not in (int, float):
             message = f"{key} is {json.dumps(value, default=str)[:40]}, and must be a number"
             problems.append(Problem(message, where, _COPY_CONFIG))
+        elif is_number and defaults[key] >= 1 and not value >= 0:
+            problems.append(Problem(f"{key} is {value}, and must not be below 0", where, _COPY_CONFIG))
         elif key.endswith("norm_eps") and is_number and not 0 <= value <= _LARGEST_EPSILON:
             message = f"{key} is {value}, and Paddle's norms take 0 to {_LARGEST_EPSILON}"
             problems.append(Problem(message, where, _COPY_CONFIG))

@@ -24,12 +24,14 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.sentence_folder import read_sentence_folder
 from nlpctl.data.rows.text_rows import TextExample
+from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.engines.trained import TrainedModel, load_network
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.export import export
 from nlpctl.export.layouts import hugging_face
 from nlpctl.export.layouts.weights import is_weights_folder
 from nlpctl.export.request import ExportRequest
+from nlpctl.models.add_tokens import add_tokens
 from nlpctl.models.calibration import Calibration, write_calibration
 from nlpctl.models.find import find_trained_model
 from nlpctl.tasks.base import make_task
@@ -131,6 +133,17 @@ def test_a_cross_encoder_has_one_logit(made_run: Callable[..., Recipe], tmp_path
     again = dataclasses.replace(recipe, model=dataclasses.replace(recipe.model, name_or_path=str(folder)))
     export(again, str(folder), ExportRequest(), output=tmp_path / "again", layout="cross-encoder")
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
+def test_added_words_are_in_tokenizer_json(classifier: Recipe, tmp_path: Path):
+    tokenizer = load_network(classifier, str(classifier.run_dir)).encoder.tokenizer
+    grown = add_tokens(tokenizer, ["格利泽", "Fox trot", "c++"]).tokenizer
+    hugging_face.write_tokenizer(tmp_path, grown, 64)
+    library, encoder = Tokenizer.from_file(str(tmp_path / "tokenizer.json")), build_encoder(grown, "auto")
+    for text in ("the 格利泽 room", "a格利泽b fox trot", "THE C++ c++good", "xc++y Fox  trot"):
+        assert library.encode(text).ids == encoder.encode([text], None, 64)[0].input_ids, text
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert settings["tokenizer_class"] == "PreTrainedTokenizerFast" and library.token_to_id("c++") == len(grown) - 1
 
 
 POWER = Calibration("temperature", (0.5,), (0.0,), (), 0.25)

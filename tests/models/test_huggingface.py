@@ -274,6 +274,7 @@ def test_shape_that_does_not_fit(hugging_face):
         ("hidden_dropout_prob", None, "hidden_dropout_prob is null, and must be a number"),
         ("layer_norm_eps", -1, "layer_norm_eps is -1, and Paddle's norms take 0 to 0.001"),
         ("layer_norm_eps", float("nan"), "layer_norm_eps is nan"),
+        ("num_attention_heads", -1, "num_attention_heads is -1, and must not be below 0"),
     ],
 )
 def test_numbers_that_are_none(hugging_face, key, value, told):

@@ -62,6 +62,7 @@ from nlpctl.tasks.base import Task
 from nlpctl.tasks.confidence import log_odds, scales_and_shifts, sigmoid
 
 _GRAPHS = "export graphs, which hold every model: nlpctl export without @[layout]"
+_READS_FILE = "PreTrainedTokenizerFast"  # the class of Transformers that takes all from tokenizer.json
 _SIGMOID = "torch.nn.modules.activation.Sigmoid"
 # Heads of PaddleNLP that leave the encoder's pooler unused; the classes of Transformers have none.
 _WITHOUT_POOLER = ("TokenClassification", "QuestionAnswering", "MaskedLM")
@@ -259,8 +260,8 @@ def write_tokenizer(folder: Path, tokenizer: Any, longest: int) -> None:
     if isinstance(tokenizer, LibraryTokenizer):
         tokenizer.save_pretrained(folder)
         settings = json_of(folder / "tokenizer_config.json")
-        # Classes such as XLMRobertaTokenizer of Transformers 5 make a normaliser of their own; this one reads the file.
-        settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+        # Classes such as XLMRobertaTokenizer of Transformers 5 make a normaliser of their own.
+        settings["tokenizer_class"] = _READS_FILE
         special = {f"{name}_token": token for name, token in tokenizer.special_names.items()}
     else:
         settings, special = _write_wordpiece(folder, tokenizer), {}
@@ -310,8 +311,11 @@ def _write_wordpiece(folder: Path, tokenizer: Any) -> dict[str, Any]:
             message = f"its tokenizer cannot be written as {FAST_TOKENIZER}: {kind} reads {text!r} otherwise"
             raise UserError(message, "@[layout]", _GRAPHS)
     plain = tokenizer.cls_token == "[CLS]" and tokenizer.sep_token == "[SEP]"
-    settings = {"tokenizer_class": "BertTokenizer" if plain else kind}  # MPNetTokenizer is one of Transformers' too
-    return settings | {"do_lower_case": lowercase, "strip_accents": None, "tokenize_chinese_chars": True}
+    name = "BertTokenizer" if plain else kind  # MPNetTokenizer is one of Transformers' too
+    if not added.keys() <= set(special):  # only this class is sure to take other tokens from tokenizer.json
+        name = _READS_FILE
+    settings = {"tokenizer_class": name, "do_lower_case": lowercase}
+    return settings | {"strip_accents": None, "tokenize_chinese_chars": True}
 
 
 _TRIAL = ("The Café, good!", "房间很干净，服务差 2 naïve", "a-b_c ＡＢ", "")
