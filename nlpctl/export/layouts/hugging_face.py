@@ -74,7 +74,7 @@ def write_weights(
     """Fill the empty `folder`, which will be called `name`, with the network of `model`; returns what the layout cannot
     hold, for people. `source`: the model folder, for the card.
 
-    UserError, before anything is written, if `layout` cannot hold it. RunFailed if what was written reads otherwise.
+    UserError if `layout` cannot hold it. RunFailed if what was written reads otherwise.
     """
     info, head, task = task_info(recipe.task), model.task.built_head(recipe).name, model.task
     _refuse(model.task.built_head(recipe), network)
@@ -122,7 +122,7 @@ def _refuse(head: Head, network: Any) -> None:
     if config.get(OWN_CLASS) is not None:
         raise UserError(f"{kind} is a class of your own, which Transformers does not know", where, _GRAPHS)
     if network.config.model_type not in LAYOUTS:
-        families = ", ".join(LAYOUTS)
+        families = ", ".join(each.model_type for each in LAYOUTS.values())
         raise UserError(f"{kind} has no network of Transformers beside it, as {families} have", where, _GRAPHS)
     if kind.endswith(CRF_SUFFIX):
         hint = f"train with model.head: linear, or {_GRAPHS}"
