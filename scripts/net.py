@@ -263,6 +263,7 @@ convert-static out/export --to {R} -o out/converted
 convert-static out/export --to {R} --plan -o out/map.yaml --json
 bench out/export --rows 8 --rounds 1 --batch-size 4 --engine onnxruntime --html out/bench.html
 bench out/export --rows 8 --rounds 1 --batch-size 4 --engine onnxruntime --json
+bench out/export --rows 8 --rounds 1 --batch-size 4 --engine onnxruntime --details
 compress {R} -o out/small --strategy ort-dynamic --target size
 compress {R} -o out/small --strategy ort-dynamic --target size --details
 compress {R} -o out/small --strategy ort-dynamic --target size --json

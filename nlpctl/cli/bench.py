@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,14 +15,11 @@ from nlpctl.config.positions import located
 from nlpctl.config.ranges import COUNT, THREADS, Range
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_output
-from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
     from nlpctl.modeltools.bench import BenchResult
 
-COLUMNS = ("model", "engine", "threads", "batch", "samples/s", "range", "from text", "p50 ms", "p90 ms", "p99 ms",
-           "load s", "peak MB", "disk MB")  # fmt: skip
 DIGITS = 8  # more than a number of rows or threads has
 
 
@@ -47,12 +44,16 @@ def bench(
         Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with plots.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page.")] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also print ranges, latencies, speed from text and loading.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Time models and exports on this machine, in every engine and precision that it can run.
 
     Each candidate is loaded in its own process. Candidates are timed in alternating rounds, so that other load on the
-    machine affects all of them alike. Latencies are per batch; "from text" includes reading, tokenising and answering.
+    machine affects all of them alike. The first line says what to take: the fastest that decides as the network did
+    when it was exported (inference.max_drop, inference.min_agreement).
 
     Examples:
 
@@ -77,9 +78,9 @@ def bench(
     with located(recipes[0]):
         result = run_benchmark(recipes, Plan(TimedRows(data, rows, length), sizes, threads_tried, rounds))
     if json:
-        give(dataclasses.asdict(result))
+        give(result.to_json())
     else:
-        _show(result)
+        _show(result, details)
     if html is not None:  # last: the figures took minutes and are printed even if the page cannot be written
         write_page(result, html)
         console.note(f"page: {html}")
@@ -98,28 +99,17 @@ def _parse_counts(text: str, flag: str, within: Range = COUNT) -> tuple[int, ...
     return counts
 
 
-def _show(result: BenchResult) -> None:
-    rows = []
-    for each in result.timed:
-        for speed in each.speeds:
-            figures = speed.engine
-            text = speed.text_samples_per_second
-            rows.append(
-                [
-                    each.model,
-                    each.engine,
-                    each.threads,
-                    speed.batch_size,
-                    f"{figures.samples_per_second:,.1f}",
-                    f"{figures.slowest:,.1f} to {figures.fastest:,.1f}",
-                    None if text is None else f"{text:,.1f}",
-                    *(f"{value:.2f}" for value in (figures.p50_ms, figures.p90_ms, figures.p99_ms)),
-                    f"{each.load_seconds:.2f}",
-                    f"{each.peak_mb:.0f}",
-                    f"{each.size_mb:.1f}",
-                ]
-            )
-    show_table(Table(COLUMNS, rows))
-    for name, reason in result.failed:
-        console.warn(f"{name} was not timed: {reason}")
+def _show(result: BenchResult, details: bool) -> None:
+    from nlpctl.modeltools.bench import OF_DETAILS, OF_SPEEDS, answer, details_table, remarks, short_table
+
+    console.result(f"{answer(result)}\n")
+    show_table(short_table(result))
+    console.note(f"{OF_SPEEDS}\n")
+    for sentence in remarks(result):
+        console.note(sentence)
+    if details:
+        show_table(replace(details_table(result), title="Everything that was measured:"), apart=True)
+        console.note(OF_DETAILS)
+    else:
+        console.note("ranges, latencies, speed from text, loading: @[details], or the page of @[html=FILE]")
     console.note(", ".join(f"{name} {value}" for name, value in result.conditions.items()))

@@ -22,17 +22,21 @@ from nlpctl.inference.timed_process import LoadReport, TimedModel, TimedProcess,
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import ModelSource, resolve_source, weights_file
-from nlpctl.report.model import BulletList, Figure, KeyFigures, Part, Report, Section, Table
+from nlpctl.report.model import Figure, Number, Part, Report, Section, Table
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import bars
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.machine import physical_cores
 from nlpctl.runtime.process import ProcessSetup
+from nlpctl.spelling import spelled
 
 if TYPE_CHECKING:
     from nlpctl.engines.choice import Choice
 
 MB = 1024 * 1024
+LATENCIES = ("mean ms", "p50 ms", "p90 ms", "p99 ms")  # of a batch
+FROM_TEXT = "from text (own rounds)"
+UNSTEADY = 1.25  # a larger ratio of the fastest to the slowest round is said
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class Timed:
     """One candidate; `engine` with its precision.
 
     `peak_mb`: of its process, with Paddle where its engine needs it. `size_mb`: its weights and graphs on disk. MB of
-    1024 x 1024 bytes.
+    1024 x 1024 bytes. `doubt`: why "auto" would not take it, as a predicate (engines/choice.py); None: it may.
     """
 
     model: str
@@ -76,6 +80,11 @@ class Timed:
     peak_mb: float
     size_mb: float
     speeds: tuple[Speed, ...]
+    doubt: str | None = None
+
+    def samples_per_second(self, size: int) -> float:
+        """Of the engine alone, in batches of `size`."""
+        return next(speed.engine.samples_per_second for speed in self.speeds if speed.batch_size == size)
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,25 @@ class BenchResult:
     timed: tuple[Timed, ...]
     failed: tuple[tuple[str, str], ...]
     conditions: dict[str, Any]
+
+    @property
+    def batch_sizes(self) -> tuple[int, ...]:
+        """The timed sizes, in the order of the command."""
+        return tuple(speed.batch_size for speed in self.timed[0].speeds)
+
+    def fastest(self, size: int) -> Timed:
+        """The fastest candidate in batches of `size`, of those without doubt where there are any."""
+        sound = [each for each in self.timed if each.doubt is None] or self.timed
+        return max(sound, key=lambda each: each.samples_per_second(size))
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields, and `fastest` by batch size."""
+        fastest = {str(size): self.fastest(size) for size in self.batch_sizes}
+        named = {
+            size: {"model": each.model, "engine": each.engine, "threads": each.threads}
+            for size, each in fastest.items()
+        }
+        return {**dataclasses.asdict(self), "fastest": named}
 
 
 @dataclass(frozen=True)
@@ -201,6 +229,7 @@ class _Running:
             self.peak_mb,
             self.subject.size_mb,
             tuple(speeds),
+            self.subject.doubt,
         )
 
 
@@ -233,6 +262,7 @@ class _Subject:
     model: str
     threads: int
     size_mb: float
+    doubt: str | None
 
 
 def _subjects(recipe: Recipe, plan: Plan) -> Iterator[_Subject]:
@@ -245,14 +275,15 @@ def _subjects(recipe: Recipe, plan: Plan) -> Iterator[_Subject]:
     ways = list(_ways(source, recipe))
     for threads in plan.threads or (recipe.runtime.threads or physical_cores(),):
         own = dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=threads))
-        for choice, files in ways:
+        for choice, files, doubt in ways:
             name = f"{model}, {'dygraph' if choice is None else choice.name}, {threads} thread{'s' * (threads > 1)}"
             size = sum(file.stat().st_size for file in files) / MB
-            yield _Subject(TimedModel(name, place, own, choice), model, threads, size)
+            yield _Subject(TimedModel(name, place, own, choice), model, threads, size, doubt)
 
 
-def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Path]]]:
-    """The engines and precisions that recipe.inference allows for a model, with the files that each reads."""
+def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Path], str | None]]:
+    """The engines and precisions that recipe.inference allows for a model, with the files that each reads, and why
+    "auto" would not take it."""
     inference, folder = recipe.inference, source.folder
     if folder is None or source.kind != "export":
         if inference.engine not in ("auto", "dygraph"):
@@ -264,12 +295,12 @@ def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, 
         else:
             file = weights_file(folder)
         assert file is not None  # find_trained_model refuses a folder without weights
-        yield None, [file]
+        yield None, [file], None
         return
     manifest = read_checked_manifest(folder)  # _subjects has compared the files
     check_export(recipe, manifest)
     setup = _set_up(recipe, str(folder))
-    from nlpctl.engines.choice import runnable_here
+    from nlpctl.engines.choice import doubt, is_chosen, runnable_here
 
     allowed = [
         choice
@@ -280,7 +311,8 @@ def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, 
         hint = "leave out @[engine] and @[precision] to time whatever runs here"
         raise UserError("this machine cannot run the export that way", str(folder), hint)
     for choice in allowed:
-        yield choice, [folder / name for name in choice.graph.files]
+        reason = None if is_chosen(choice, manifest) else doubt(choice, manifest, inference)
+        yield choice, [folder / name for name in choice.graph.files], reason
 
 
 def _set_up(recipe: Recipe, source: str) -> ProcessSetup:
@@ -297,6 +329,131 @@ def _fetched(name: str, recipe: Recipe) -> Path:
     return fetch(name).weights_file
 
 
+# -- what is told first -----------------------------------------------------------------------------------------------
+
+
+def answer(result: BenchResult) -> str:
+    """Which candidate to take, how fast it is, and against the one that was named first."""
+    sizes = sorted(result.batch_sizes, reverse=True)
+    size_by_way: dict[str, list[int]] = {}
+    for size in sizes:
+        size_by_way.setdefault(_short_name(result.fastest(size), result), []).append(size)
+    told = [_gain(result, way, of_way) for way, of_way in size_by_way.items()]
+    return f"Take {'; '.join(told)}."
+
+
+def _gain(result: BenchResult, way: str, sizes: Sequence[int]) -> str:
+    """The speeds of a candidate, and how many times as fast it is as the first one."""
+    best, first = result.fastest(sizes[0]), result.timed[0]
+    speeds = " and ".join(f"{format_speed(best, size)} {speed_unit(size)}" for size in sizes)
+    if best == first:
+        return f"{way}: {speeds}"
+    ratios = [best.samples_per_second(size) / first.samples_per_second(size) for size in sizes]
+    times = " and ".join(f"{ratio:.{1 if ratio >= 10 else 2}f}" for ratio in ratios)
+    return f"{way}: {speeds}, {times} times as fast as {_short_name(first, result)}"
+
+
+def format_speed(each: Timed, size: int) -> str:
+    """The speed of a row in the unit of `speed_unit`: both are of the median round, so that they agree."""
+    speed = each.samples_per_second(size)
+    return _three_digits(1000 / speed) if size == 1 else f"{speed:,.0f}"
+
+
+def speed_unit(size: int) -> str:
+    """Single texts are waited for, batches are counted."""
+    return "ms for a single text" if size == 1 else f"texts/s in batches of {size}"
+
+
+def remarks(result: BenchResult) -> list[str]:
+    """What is faster but doubted, how to ask for what is taken, and what makes the figures less certain."""
+    size = max(result.batch_sizes)
+    best = result.fastest(size)
+    told = []
+    faster = [each for each in result.timed if each.samples_per_second(size) > best.samples_per_second(size)]
+    for each in faster:
+        times = each.samples_per_second(size) / best.samples_per_second(size)
+        told.append(f"{_short_name(each, result)} is {times:.2f} times as fast as that, but {each.doubt}.")
+    engine, _, rest = best.engine.partition(" ")
+    if engine == "dygraph" and all(each.engine == best.engine for each in result.timed):
+        told.append(f"An export is usually faster: nlpctl export {best.model}, and time that folder.")
+    elif engine != "dygraph":
+        precision = rest.partition(" ")[0]
+        asked = spelled(f"@[engine={engine}] @[precision={precision}]")
+        told.append(f"auto takes what was the fastest when the export was timed; {asked} asks for this one.")
+    ratio = max(speed.engine.fastest / speed.engine.slowest for speed in best.speeds)
+    if ratio > UNSTEADY:
+        told.append(
+            f"Its rounds differ by {ratio:.1f} times, as on a busy machine: repeat this once it is idle, or with more "
+            f"{spelled('@[rounds=N]')}."
+        )
+    told += [f"{name} was not timed: {reason}" for name, reason in result.failed]
+    return told
+
+
+def short_table(result: BenchResult) -> Table:
+    """A row per candidate, the fastest first; one speed per batch size."""
+    rows = [
+        [
+            ("! " if each.doubt else "") + each.model,
+            each.engine,
+            each.threads,
+            *(Number(format_speed(each, size)) for size in result.batch_sizes),
+            Number(f"{each.peak_mb:,.0f}"),
+            Number(f"{each.size_mb:,.1f}"),
+        ]
+        for each in sorted(result.timed, key=lambda each: -each.samples_per_second(max(result.batch_sizes)))
+    ]
+    return Table(["model", "engine", "threads", *map(speed_unit, result.batch_sizes), "memory MB", "disk MB"], rows)
+
+
+OF_SPEEDS = (
+    "Speeds are of the engine alone, of the median round; !: auto would not take it. Nothing is scored here: nlpctl "
+    "eval and nlpctl compress do."
+)
+
+
+def details_table(result: BenchResult) -> Table:
+    """A row per candidate and batch size with everything that was measured."""
+    rows = []
+    for each in result.timed:
+        for speed in each.speeds:
+            found, text = speed.engine, speed.text_samples_per_second
+            rows.append(
+                [
+                    each.model,
+                    each.engine,
+                    each.threads,
+                    speed.batch_size,
+                    Number(f"{found.samples_per_second:,.1f}"),
+                    Number(f"{found.slowest:,.1f} to {found.fastest:,.1f}"),
+                    *map(Number, _latencies(speed)),
+                    None if text is None else Number(f"{text:,.1f}"),
+                    Number(f"{each.load_seconds:.2f}"),
+                ]
+            )
+    heads = ["model", "engine", "threads", "batch", "samples/s", "range", *LATENCIES, FROM_TEXT, "load s"]
+    return Table(heads, rows)
+
+
+OF_DETAILS = (
+    "Samples/s and mean: the median round; range: the slowest and the fastest. p50, p90, p99: of the batches of all "
+    "rounds; a mean well above p50 is of a few slow batches. From text: samples/s with reading, tokenising and "
+    "answering, in rounds of its own, which on a busy machine may be the quieter ones."
+)
+
+
+def _latencies(speed: Speed) -> list[str]:
+    """The cells of LATENCIES."""
+    found = speed.engine
+    mean = 1000 * speed.batch_size / found.samples_per_second
+    return [_three_digits(value) for value in (mean, found.p50_ms, found.p90_ms, found.p99_ms)]
+
+
+def _three_digits(value: float) -> str:
+    """Three significant digits: 0.0412, 9.31, 128."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 # -- the page ---------------------------------------------------------------------------------------------------------
 
 
@@ -308,27 +465,14 @@ def write_page(result: BenchResult, file: Path) -> None:
 
 def bench_page(result: BenchResult) -> str:
     """The text of the page: speed at each batch size as bars, latency, memory and size as tables."""
-    sizes = dict.fromkeys(speed.batch_size for each in result.timed for speed in each.speeds)
-    failed = [f"{name} was not timed: {reason}" for name, reason in result.failed]
     sections = [
-        Section("Summary", [KeyFigures(_fastest(result)), BulletList(failed)]),
-        *[Section(f"Batch size {size}", list(_speeds(result, size))) for size in sizes],
-        Section("Loading, memory and size", [_costs(result)]),
+        Section("What to take", [answer(result), short_table(result), OF_SPEEDS, *remarks(result)]),
+        *[Section(f"Batch size {size}", list(_speeds(result, size))) for size in result.batch_sizes],
+        Section("Everything that was measured", [details_table(result), OF_DETAILS]),
         Section("Conditions", [Table(["what", "value"], [[name, str(v)] for name, v in result.conditions.items()])]),
     ]
     lead = "Candidates were timed in alternating rounds, each in its own process."
     return html_page(Report("How fast models answer", lead, sections))
-
-
-def _fastest(result: BenchResult) -> dict[str, str]:
-    """The fastest candidate at each batch size."""
-    fastest: dict[int, tuple[float, str]] = {}
-    for each in result.timed:
-        for speed in each.speeds:
-            best = fastest.get(speed.batch_size)
-            if best is None or speed.engine.samples_per_second > best[0]:
-                fastest[speed.batch_size] = (speed.engine.samples_per_second, _short_name(each, result))
-    return {f"samples/s, batch {size}: {name}": f"{speed:,.0f}" for size, (speed, name) in fastest.items()}
 
 
 def _speeds(result: BenchResult, size: int) -> Iterator[Part]:
@@ -340,26 +484,13 @@ def _speeds(result: BenchResult, size: int) -> Iterator[Part]:
     if len(from_text) == len(timed):
         series["from text"] = from_text
     yield Figure(bars(names, series, f"samples per second, batch size {size}"))
-    rows = [
-        [name, round(s.samples_per_second, 1), f"{s.slowest:,.1f} to {s.fastest:,.1f}", s.p50_ms, s.p90_ms, s.p99_ms]
-        for name, s in ((name, speed.engine) for name, (_, speed) in zip(names, timed, strict=True))
-    ]
-    yield Table(["candidate", "samples/s", "range", "p50 ms", "p90 ms", "p99 ms"], rows)
-
-
-def _costs(result: BenchResult) -> Table:
-    rows = [
-        [_short_name(each, result), round(each.load_seconds, 2), round(each.peak_mb), round(each.size_mb, 1)]
-        for each in result.timed
-    ]
-    return Table(["candidate", "load s", "peak MB", "disk MB"], rows)
 
 
 def _short_name(each: Timed, result: BenchResult) -> str:
     """A short name of a candidate: model and threads appear only if they differ between candidates."""
-    parts = [each.engine]
+    name = each.engine
     if len({other.model for other in result.timed}) > 1:
-        parts.insert(0, each.model)
+        name = f"{each.model} in {name}"
     if len({other.threads for other in result.timed}) > 1:
-        parts.append(f"{each.threads} threads")
-    return ", ".join(parts)
+        name += f", {each.threads} threads"
+    return name

@@ -4,7 +4,75 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.modeltools.bench import figures, percentile
+from nlpctl.modeltools.bench import (
+    BenchResult,
+    Speed,
+    Timed,
+    answer,
+    bench_page,
+    details_table,
+    figures,
+    percentile,
+    remarks,
+    short_table,
+)
+
+
+def timed(engine: str, single: float, batch: float, doubt: str | None = None, model: str = "export") -> Timed:
+    """A row of `single` texts per second in batches of 1, and of `batch` in batches of 32."""
+    speeds = tuple(
+        Speed(size, figures([[size / speed] * 4] * 3, 4 * size), None) for size, speed in ((1, single), (32, batch))
+    )
+    return Timed(model, engine, 2, 0.5, 200.0, 10.0, speeds, doubt)
+
+
+NETWORK = timed("dygraph fp32", 100, 400, model="run")
+ONNX, BF16 = timed("onnxruntime fp32", 500, 800), timed("paddle bf16", 200, 1000)
+INT8 = timed("paddle int8 (ptq)", 300, 1500, "decided 90.00% of the rows like the network")
+
+
+def test_what_to_take_is_the_fastest_without_doubt_at_each_batch_size():
+    found = BenchResult((NETWORK, ONNX, BF16, INT8), (), {})
+    assert answer(found) == (
+        "Take export in paddle bf16: 1,000 texts/s in batches of 32, 2.50 times as fast as run in dygraph fp32; "
+        "export in onnxruntime fp32: 2 ms for a single text, 5.00 times as fast as run in dygraph fp32."
+    )
+    first, second = remarks(found)
+    assert first == (
+        "export in paddle int8 (ptq) is 1.50 times as fast as that, but decided 90.00% of the rows like the network."
+    )
+    assert "engine" in second and "bf16" in second
+    assert [row[:2] for row in short_table(found).rows] == [
+        ["! export", "paddle int8 (ptq)"],
+        ["export", "paddle bf16"],
+        ["export", "onnxruntime fp32"],
+        ["run", "dygraph fp32"],
+    ]
+    assert found.to_json()["fastest"]["32"] == {"model": "export", "engine": "paddle bf16", "threads": 2}
+    page = bench_page(found)
+    assert answer(found) in page and page.count("<svg") == 2
+    doubted = BenchResult((INT8,), (), {})
+    assert answer(doubted) == "Take paddle int8 (ptq): 1,500 texts/s in batches of 32 and 3.33 ms for a single text."
+    assert remarks(BenchResult((NETWORK,), (("x", "died"),), {}))[1:] == ["x was not timed: died"]
+
+
+def test_the_figures_of_a_row_agree():
+    """One slow batch is seen in the mean, which is of the same round as the samples per second."""
+    slow = Speed(1, figures([[0.001] * 9 + [0.011]], 10), 400.0)
+    found = BenchResult((Timed("run", "dygraph fp32", 1, 0.5, 200.0, 1.0, (slow,)),), (), {})
+    (row,) = details_table(found).rows
+    assert dict(zip(details_table(found).columns, row, strict=True)) == {
+        **{"model": "run", "engine": "dygraph fp32", "threads": 1, "batch": 1, "samples/s": "500.0"},
+        **{"range": "500.0 to 500.0", "from text (own rounds)": "400.0"},
+        **{"mean ms": "2", "p50 ms": "1", "p90 ms": "1", "p99 ms": "11", "load s": "0.50"},
+    }
+    assert short_table(found).rows[0][3] == "2"
+
+
+def test_rounds_that_differ_much_are_told():
+    speed = Speed(8, figures([[0.1], [0.1], [0.2]], 8), None)
+    found = BenchResult((Timed("run", "paddle fp32", 1, 0.5, 200.0, 1.0, (speed,)),), (), {})
+    assert "Its rounds differ by 2.0 times, as on a busy machine" in remarks(found)[1]
 
 
 def test_percentiles_are_by_nearest_rank():
