@@ -88,11 +88,9 @@ def _measure(prepared: PreparedTraining, bfloat16: bool) -> Measured:
     training = dataclasses.replace(prepared.recipe.training, bf16=bfloat16, report_to=("none",))
     recipe = dataclasses.replace(prepared.recipe, training=training)
     with tempfile.TemporaryDirectory(prefix="nlpctl-") as folder:
-        steps: list[_FirstSteps] = []
 
         def callbacks(trainer: RecipeTrainer) -> list[TrainerCallback]:
-            steps.append(_FirstSteps(trainer))
-            return [SeedEveryStep(), trainer.guard, trainer.reached, *steps]
+            return [SeedEveryStep(), trainer.guard, trainer.reached, _FirstSteps(trainer)]
 
         prepared = dataclasses.replace(prepared, recipe=recipe)
         trainer = RecipeTrainer(prepared, RunDirectory(Path(folder)), None, callbacks)
