@@ -46,7 +46,7 @@ def explain(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE.html", help="Write one HTML page instead.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write .html, .jsonl or .json.")
     ] = None,
     format: Annotated[str, typer.Option("--format", help="Format: text, tsv, csv, jsonl, json, or auto.")] = "auto",
     language: LanguageOption = None,
@@ -70,14 +70,14 @@ def explain(
             raise UserError(f"there is no {given!r}{did_you_mean(given, known)}", where, f"one of {', '.join(known)}")
     check_format(format)
     recipe = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.inference.explain import check_output, write_explanations
     from nlpctl.inference.explain import explain as run_explanation
-    from nlpctl.inference.explain import write_explanations
-    from nlpctl.inference.predict import input_of, refuse_output
+    from nlpctl.inference.predict import input_of
 
     with located(recipe):
         source = input_of(recipe, [input], format)
         if output is not None:
-            refuse_output(output, overwrite)
+            check_output(output, overwrite)
         rows = run_explanation(
             recipe, source, method=cast("Method", method), label=label, baseline=cast("Baseline | None", baseline)
         )

@@ -934,23 +934,24 @@ def _one_precision(recipe: Recipe) -> Iterator[Finding]:
 
 def _no_half_precision_on_cpu(recipe: Recipe) -> Iterator[Finding]:
     if recipe.runtime.device == "cpu":
-        yield from _half_precision(recipe, computes_bf16=True)  # the recipe may be for another machine
+        yield from _half_precision(recipe, computes_bf16=None)  # the recipe may be for another machine
 
 
-def _half_precision(recipe: Recipe, computes_bf16: bool) -> Iterator[Finding]:
+def _half_precision(recipe: Recipe, computes_bf16: bool | None) -> Iterator[Finding]:
+    """`computes_bf16`: None where the processor is not known."""
     training = recipe.training
     needs = {
         "fp16": "fp16 needs a GPU: Paddle crashes with fp16 on a CPU",
         "fp16_full_eval": "fp16_full_eval needs a GPU: Paddle crashes with fp16 on a CPU",
         "bf16_full_eval": "bf16_full_eval needs a GPU: Paddle silently computes in float32 on a CPU",
     }
-    if not computes_bf16:
+    if computes_bf16 is False:
         needs["bf16"] = "bf16 needs a GPU, or a processor with AVX512-BF16 or AMX, and this one has neither"
     for name, message in needs.items():
         if operator.attrgetter(name)(training):
             keys = (f"training.{name}", "runtime.device")
-            yield Finding(keys, message, f"set training.{name}: false, or use a GPU")
-    if not training.bf16 or not computes_bf16:
+            yield Finding(keys, message, _other_precision(name, computes_bf16))
+    if not training.bf16 or computes_bf16 is False:
         return
     if not training.fast_cpu:
         message = "on a CPU, bf16 is computed by the faster functions, which are off"
@@ -959,6 +960,15 @@ def _half_precision(recipe: Recipe, computes_bf16: bool) -> Iterator[Finding]:
     if training.fp16_opt_level == "O2":
         message = "on a CPU, bf16 keeps weights in 32 bits"
         yield Finding(("training.fp16_opt_level", "training.bf16"), message, "set training.fp16_opt_level: O1")
+
+
+def _other_precision(name: str, computes_bf16: bool | None) -> str:
+    """What to do about the key `name` of section training, which asks for a precision that no CPU trains in, or not
+    this one."""
+    if name != "fp16" or computes_bf16 is False:
+        return f"set training.{name}: false, or use a GPU"
+    where = "this processor computes in it" if computes_bf16 else "where the processor has AVX512-BF16 or AMX"
+    return f"use @[training.bf16=true] in its place ({where}), or a GPU"
 
 
 def _processes(recipe: Recipe) -> Iterator[Finding]:

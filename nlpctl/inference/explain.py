@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -15,14 +16,15 @@ from nlpctl.data.predict_input import PredictInput
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.text.truncated import warn_of_truncated
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import write_text_atomic, writing
+from nlpctl.files import write_json_atomic, write_text_atomic, writing
 from nlpctl.inference.predict import check_bad_row, refuse_output
+from nlpctl.layout import JSON_LINES
 from nlpctl.models.find import find_trained_model
 from nlpctl.names import did_you_mean
 from nlpctl.report.html import Html, MarkedPart, element, marked_text
 from nlpctl.report.language import later, say, say_counted, say_each
 from nlpctl.report.model import Folded, Part, Report, Section, Table
-from nlpctl.report.page import draw, html_page
+from nlpctl.report.page import draw, html_page, names_page
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import set_up_process
 
@@ -225,10 +227,23 @@ def _incomplete(row: int, given: dict[str, Any], explanation: Explanation) -> st
     return str(Problem(message, hint=hint))
 
 
-def write_explanations(
-    rows: Sequence[Explained], name: str, output: Path, *, overwrite: bool = False
-) -> None:
-    """The explanations as one self-contained HTML file. UserError if the file exists and must not be replaced."""
+def check_output(output: Path, overwrite: bool) -> None:
+    """UserError if the file exists and must not be replaced, or its suffix tells no form of explanations."""
     refuse_output(output, overwrite)
+    if not names_page(output) and output.suffix.lower() not in (".json", *JSON_LINES):
+        message = f"explanations are not written as {output.suffix or 'a file without a suffix'}"
+        raise UserError(message, str(output), "end the name in .html for a page, or in .jsonl or .json")
+
+
+def write_explanations(rows: Sequence[Explained], name: str, output: Path, *, overwrite: bool = False) -> None:
+    """The explanations as the suffix of `output` says: one HTML page that needs no network, a JSON object per line, or
+    a list of these objects. UserError as of `check_output`."""
+    check_output(output, overwrite)
+    suffix, values = output.suffix.lower(), console.json_ready([row.to_json() for row in rows])
     with writing(output, "name another file: @[output=FILE.html]"):
-        write_text_atomic(output, explanations_page(rows, name))
+        if suffix == ".json":
+            write_json_atomic(output, values)
+        elif suffix in JSON_LINES:
+            write_text_atomic(output, "".join(f"{json.dumps(each, ensure_ascii=False)}\n" for each in values))
+        else:
+            write_text_atomic(output, explanations_page(rows, name))

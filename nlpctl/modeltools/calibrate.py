@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from nlpctl.models.calibration import Calibration, write_calibration
 from nlpctl.models.export_folder import read_checked_manifest, write_manifest
 from nlpctl.models.folder import calibrate_model
 from nlpctl.models.source import resolve_source
+from nlpctl.names import counted
 from nlpctl.runs.report import renew_report
 from nlpctl.runs.run_files import sound_manifest, sound_metrics
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -89,7 +91,24 @@ def calibrate(recipe: Recipe, split: str = "dev") -> Calibrated:
                 write_manifest(folder, manifest)
         else:
             calibration, metrics = _of_network(recipe, folder, split)
+    _warn_of_few(split, metrics)
     return Calibrated(folder, split, calibration, metrics)
+
+
+def _warn_of_few(split: str, metrics: Mapping[str, Any]) -> None:
+    """Warn where the split, by its size, cannot tell the probabilities from honest ones, so that what was fitted may be
+    chance."""
+    from nlpctl.tasks.calibration import MOST_OFF
+    from nlpctl.tasks.confidence import chance_ece
+
+    confidence = metrics[CONFIDENCE]
+    before, bins = confidence["before"][ECE], confidence["before"]["reliability"]
+    chance = chance_ece(bins)
+    if MOST_OFF < chance and before <= chance:  # of many rows chance is little, and so is what is fitted then
+        count = counted(sum(int(each[2]) for each in bins), confidence["of"])
+        message = f"{split} has {count}, on which honest probabilities show an ECE of up to {chance:.3f} by chance; "
+        message += f"these show {before:.3f}, so the calibration may not hold on other rows"
+        console.warn(str(Problem(message, hint="fit it to more rows: nlpctl calibrate MODEL FILE")))
 
 
 def _fitted(task: Task, split: str) -> Calibration:

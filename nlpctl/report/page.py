@@ -37,6 +37,11 @@ def refuse_other_page(path: Path, hint: str) -> None:
         raise UserError("this file was not written by nlpctl, and is not replaced", where=str(path), hint=hint)
 
 
+def names_page(path: Path) -> bool:
+    """Whether a page may be written to `path`: by its name, or since it is a device."""
+    return path.suffix.lower() in (".html", ".htm") or is_stream(path)
+
+
 def html_page(report: Report, refresh: int | None = None) -> str:
     """The text of the file. Sections without parts are left out.
 

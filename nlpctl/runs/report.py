@@ -31,7 +31,7 @@ from nlpctl.report.model import (
     Table,
     percent,
 )
-from nlpctl.report.page import html_page, refuse_other_page
+from nlpctl.report.page import html_page, names_page, refuse_other_page
 from nlpctl.report.plots import Point, lines, matrix, reliability
 from nlpctl.report.score_tables import confidence_tables, format_ece, label_table, level_table, score_tables
 from nlpctl.runs.comparison import slice_table
@@ -319,6 +319,9 @@ def write_report(
         refuse_other_page(file, f"move it away, or name another file: {_OUTPUT}")
     else:
         refuse_output(file, overwrite)
+        if not names_page(file):
+            hint = "end the name in .html; `nlpctl runs show RUN` with @[json=true] tells the scores to programs"
+            raise UserError(f"the report is a page, not {file.suffix or 'a file without a suffix'}", str(file), hint)
     tell_missing_slices(record)
     page = page_of(record, compression)
     with writing(file, f"name another file: {_OUTPUT}"):

@@ -19,6 +19,7 @@ from nlpctl.models.calibration import Calibration
 
 DIGITS = 6  # decimals of the probabilities in answers
 BINS = 15
+_DRAWS, _SEED = 10_000, 2007
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # least confidences of the table of coverage
 
 
@@ -63,6 +64,18 @@ def ece(decisions: Confidences) -> float:
     """
     bins = np.array(reliability(decisions))
     return float((np.abs(bins[:, 0] - bins[:, 1]) * bins[:, 2]).sum() / len(decisions.right))
+
+
+def chance_ece(bins: Sequence[Sequence[float]]) -> float:
+    """The ECE that honest probabilities stay below in 95 of 100 splits as large as that of `bins` (of `reliability`).
+
+    In each bin as many decisions are drawn, right as often as its confidence says: the consistency resampling of
+    Bröcker and Smith (2007), "Increasing the Reliability of Reliability Diagrams". Below it a split cannot tell whether
+    anything is to be calibrated.
+    """
+    honest, count = np.array([each[0] for each in bins]), np.array([int(each[2]) for each in bins])
+    drawn = np.random.default_rng(_SEED).binomial(count, honest.clip(0, 1), (_DRAWS, len(bins)))
+    return float(np.quantile(np.abs(drawn - honest * count).sum(-1) / count.sum(), 0.95))
 
 
 def coverage(decisions: Confidences) -> list[dict[str, Any]]:

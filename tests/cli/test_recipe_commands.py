@@ -75,6 +75,7 @@ def test_validate(nlpctl, recipe: Path, tmp_path: Path) -> None:
 def test_validate_with_flags(nlpctl, recipe: Path) -> None:
     ended = nlpctl("recipe", "validate", recipe, "--fp16", "--device", "cpu")
     assert ended.code == 2 and "fp16 needs a GPU" in ended.err
+    assert "use --bf16 in its place (where the processor has AVX512-BF16 or AMX)" in " ".join(ended.err.split())
 
 
 def test_validate_as_json(nlpctl, recipe: Path, tmp_path: Path) -> None:

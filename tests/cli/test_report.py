@@ -142,6 +142,8 @@ def test_where_it_is_written(nlpctl, made, tmp_path):
     assert again.code == 2 and "the output file exists" in again.err
     assert nlpctl("report", run.path, "-o", file, "--overwrite").code == 0
     assert nlpctl("report", run.path).code == nlpctl("report", run.path).code == 0  # the run's own is replaced
+    other = nlpctl("report", run.path, "-o", tmp_path / "page.json")
+    assert other.code == 2 and "the report is a page, not .json" in other.err and not (tmp_path / "page.json").exists()
     assert "this is a folder" in nlpctl("report", run.path, "-o", tmp_path).err
 
 

@@ -439,8 +439,10 @@ def test_half_precision_once_auto_is_the_cpu(load) -> None:
     refuse_half_precision_on_cpu(wanted, computes_bf16=True)
     with pytest.raises(UserError, match="bf16 needs a GPU, or a processor with AVX512-BF16"):
         refuse_half_precision_on_cpu(wanted, computes_bf16=False)
-    with pytest.raises(UserError, match="fp16 needs a GPU"):
-        refuse_half_precision_on_cpu(load(GOOD + "training: {fp16: true}\n"), computes_bf16=True)
+    for computes_bf16, advice in ((True, "bf16 in its place (this processor computes"), (False, "fp16: false")):
+        with pytest.raises(UserError, match="fp16 needs a GPU") as refused:
+            refuse_half_precision_on_cpu(load(GOOD + "training: {fp16: true}\n"), computes_bf16)
+        assert advice in refused.value.problems[0].hint
 
 
 def test_a_run_of_several_cards_is_used_on_one_device(load) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,8 @@ from paddlenlp import transformers
 
 from nlpctl.data.text.units import UnitSettings, UnitTokenizer
 from nlpctl.errors import UserError
-from nlpctl.inference.attribution import TOLERANCE, Explainer, Explanation
-from nlpctl.inference.explain import Pace, _incomplete
+from nlpctl.inference.attribution import TOLERANCE, Explained, Explainer, Explanation, Token
+from nlpctl.inference.explain import Pace, _incomplete, check_output, write_explanations
 from nlpctl.models.networks import bag_of_embeddings, bilstm, textcnn
 from nlpctl.spelling import FLAGS, VARIABLE
 from nlpctl.tasks.base import as_tuple
@@ -199,3 +201,22 @@ def test_how_long_texts_take_is_told_once(method, rows, seconds, told, capsys, m
         now[0] += taken
         pace.end(explanation, 14)
     assert told in (found := capsys.readouterr().err) and found.count("a text takes") == bool(told)
+
+
+def test_the_suffix_says_how_explanations_are_written(tmp_path):
+    contributions = Explanation(np.array([1.0, -0.5], "float32"), 0.5, 0.0, 8)
+    tokens = (Token("好", 1.0, True), Token("坏", -0.5, True))
+    rows = [Explained({"text": text}, {"label": "x"}, "x", 0.7, "occlusion", tokens, contributions) for text in "ab"]
+    expected = [row.to_json() for row in rows]
+    assert [each["text"] for each in expected] == ["a", "b"] and expected[0]["explained"]["tokens"][0]["token"] == "好"
+    for name in ("page.html", "lines.jsonl", "LINES.JSONL", "list.json"):
+        write_explanations(rows, "model", tmp_path / name)
+    lines = (tmp_path / "lines.jsonl").read_text(encoding="utf-8")
+    assert [json.loads(line) for line in lines.splitlines()] == expected and "好" in lines
+    assert (tmp_path / "LINES.JSONL").read_text(encoding="utf-8") == lines
+    assert json.loads((tmp_path / "list.json").read_text(encoding="utf-8")) == expected
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    for name, told in (("rows.md", "not written as .md"), ("rows", "not written as a file without a suffix")):
+        with pytest.raises(UserError, match=told) as refused:
+            check_output(tmp_path / name, overwrite=False)
+        assert ".html for a page, or in .jsonl or .json" in refused.value.problems[0].hint

@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from nlpctl import console
 from nlpctl.data.rows.multi_label_rows import MultiLabelExample
 from nlpctl.data.rows.tag_scheme import detect_scheme
 from nlpctl.data.rows.tagged_rows import TaggedExample
@@ -18,9 +19,10 @@ from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.errors import UserError
 from nlpctl.models.calibration import Calibration, read_calibration, write_calibration
 from nlpctl.models.viterbi import path_steps, viterbi
+from nlpctl.modeltools.calibrate import _warn_of_few
 from nlpctl.tasks import calibration as fit_confidence
 from nlpctl.tasks.calibration import LEAST, calibrated, fit_first, fit_logistic, fit_temperature, recalibrated
-from nlpctl.tasks.confidence import LEVELS, Confidences, coverage, ece, reliability, temperature_scaled
+from nlpctl.tasks.confidence import LEVELS, Confidences, chance_ece, coverage, ece, reliability, temperature_scaled
 from nlpctl.tasks.sequence_classification import softmax
 from nlpctl.tasks.token_classification import follows
 
@@ -53,6 +55,32 @@ def test_ece_is_the_mean_distance_over_bins_of_equal_width():
     assert reliability(found) == [[0.505, 0.5, 2], [0.97, 0.75, 4]]
     assert [each["coverage"] for each in coverage(found)] == pytest.approx([1, *[4 / 6] * 4, 3 / 6, 2 / 6])
     assert coverage(judged([0.4], [1]))[0] == {"min_confidence": LEVELS[0], "coverage": 0.0, "precision": None}
+
+
+def test_by_chance_honest_probabilities_stay_below_the_chance():
+    """In 95 of 100 splits; the more rows, the less it is."""
+    chances = {}
+    for rows in (100, 400, 1600):
+        splits = [softmax(honest(rows)[0]) for _ in range(200)]
+        found = [judged(shares.max(1), drawn(shares) == shares.argmax(1)) for shares in splits]
+        levels = [chance_ece(reliability(each)) for each in found]
+        below = np.mean([ece(each) <= level for each, level in zip(found, levels, strict=True)])
+        assert 0.9 <= below <= 1.0, (rows, below)
+        chances[rows] = np.mean(levels)
+    assert chances[100] > 1.7 * chances[400] > 2.9 * chances[1600]
+    assert chance_ece([[1.0, 1.0, 50]]) == 0.0
+
+
+@pytest.mark.parametrize(("rows", "before", "warned"), [(100, 0.05, True), (100, 0.4, False), (100_000, 0.001, False)])
+def test_too_few_rows_to_tell_anything_are_told(rows, before, warned, capsys):
+    """Not where the rows suffice to see that something is wrong, nor where little can be wrong at all."""
+    bins = [[0.75, 0.75 - before, rows]]
+    metrics = {"confidence": {"of": "rows", "before": {"ece": before, "reliability": bins}}}
+    with console.for_a_program() as warnings:  # as with --json, and as text
+        _warn_of_few("dev", metrics)
+    told = "dev has 100 rows, on which honest probabilities show an ECE of up to 0.0"
+    assert len(warnings) == warned and all(each.startswith(told) for each in warnings)
+    assert ("these show 0.050, so the calibration may not hold" in capsys.readouterr().err) == warned
 
 
 # -- the fit -------------------------------------------------------------------------------------
