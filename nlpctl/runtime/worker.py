@@ -378,9 +378,20 @@ def undisturbed() -> Iterator[None]:
 
 
 def start_resource_tracker() -> None:
-    """Start multiprocessing's process that removes what others leave behind, if it does not run."""
+    """Start multiprocessing's process that removes what others leave behind, if it does not run.
+
+    It does so in silence: a worker that Ctrl-C ends at once leaves semaphores, such as those of queues to data workers,
+    or of the bars in Paddle's quantisers, and "leaked semaphore objects" would look like a mistake.
+    """
     with _safe_path():
-        resource_tracker.ensure_running()
+        before = os.environ.get("PYTHONWARNINGS")
+        os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [before, "ignore:resource_tracker:UserWarning"]))
+        try:
+            resource_tracker.ensure_running()
+        finally:
+            os.environ.pop("PYTHONWARNINGS")
+            if before is not None:
+                os.environ["PYTHONWARNINGS"] = before
 
 
 _starting = threading.RLock()

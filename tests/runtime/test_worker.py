@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -215,3 +216,32 @@ def test_threads_that_start_processes_wait_for_each_other():
     for thread in threads:
         thread.join()
     assert None not in seen and len(seen) == 4
+
+
+_LOCKED = """
+import multiprocessing, os
+from nlpctl.runtime.worker import Worker, child_main
+
+def opened():
+    child_main()
+    lock = multiprocessing.Lock()  # as a bar of tqdm makes, or a queue to a data worker
+    return lambda request: lock._semlock.name
+
+if __name__ == "__main__":
+    worker = Worker(opened, grace=60.0, daemon=True)
+    worker.start()
+    print(worker.ask("name", "worker"), flush=True)
+    worker.end(interrupt=True)
+    print(os.environ.get("PYTHONWARNINGS"))
+"""
+
+
+def test_what_an_interrupted_worker_leaves_is_removed_in_silence(tmp_path):
+    (tmp_path / "locked.py").write_text(_LOCKED)
+    environment = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[2])}
+    environment.pop("PYTHONWARNINGS", None)
+    command = [sys.executable, str(tmp_path / "locked.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    name, warnings = done.stdout.split()
+    assert done.returncode == 0 and not done.stderr, done.stderr  # which the remover of what is left holds to its end
+    assert not Path(f"/dev/shm/sem.{name.removeprefix('/')}").exists() and warnings == "None"
