@@ -12,6 +12,7 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.compress.costs import row_counter, trained_rows
+from nlpctl.compress.networks import training
 from nlpctl.compress.networks.distill import TaughtCollator, answer_losses, check, train_student
 from nlpctl.compress.networks.student import spread_layers, start_embedding, student_layers
 from nlpctl.compress.networks.teacher import key_of, open_teacher, varied_examples
@@ -147,7 +148,7 @@ def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path, monkeypatch
         np.testing.assert_array_equal(resumed[name], value, err_msg=name)
 
 
-def test_student_of_another_width_has_its_states_projected(tmp_path: Path) -> None:
+def test_student_of_another_width_has_its_states_projected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, source, setup = opened(tmp_path, ("sequence_classification", "bert"))
     texts = read_data(recipe, load_source(recipe, source)).texts
     sizes = ScratchSection("bert", min_frequency=1, hidden_size=16, num_hidden_layers=1, intermediate_size=32)
@@ -157,9 +158,11 @@ def test_student_of_another_width_has_its_states_projected(tmp_path: Path) -> No
     section = DistillationSection(
         model=ModelSection(name_or_path=str(tmp_path / "narrow")), hidden=1.0, attention=1.0, relations=1.0
     )
-    run = RunDirectory(tmp_path / "student")
-    model = train_student(dataclasses.replace(recipe, distillation=section), source, run, setup)
-    assert not any(name.startswith("distillation") for name in weights(model))
+    run, removed = RunDirectory(tmp_path / "student"), []
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "remove_dir", removed.append)  # else a finished student keeps no checkpoint
+        model = train_student(dataclasses.replace(recipe, distillation=section), source, run, setup)
+    assert not any(name.startswith("distillation") for name in weights(model)) and removed == [run.checkpoints]
     checkpoint = weights(run.last_checkpoint())
     assert checkpoint["distillation_projection.weight"].shape == (16, 32)
 

@@ -136,6 +136,7 @@ def test_interrupted_and_continued(tmp_path, monkeypatch):
     assert checkpoint is not None and checkpoint.name != "checkpoint-3"
     assert any(name.endswith("input_rounding.bound") for name in weights(checkpoint))
     trained(recipe, "parts")
+    assert not run.checkpoints.exists()  # no command goes on with a finished network
     one, other = weights(whole.model), weights(run.model)
     assert one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)
     before = (run.model / "model_state.pdparams").stat().st_mtime
