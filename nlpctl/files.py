@@ -26,6 +26,7 @@ from nlpctl.outputs import is_pipe, is_stream, open_stream, refuse_mounted, refu
 STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
 _STAGED = re.compile("[a-z0-9_]{8}")  # what tempfile and `staged_path` add to a name
+_LEFTOVER = re.compile(rf"{re.escape(STAGING_PREFIX)}.+-[a-z0-9_]{{8}}")
 _LONGEST = 200  # bytes of an output's name in that of its leftovers: a name has 255 at most
 _MOST_TEXT = 256 << 20  # bytes; a tokenizer of many languages has some 20 MB
 MOST_PACKED = 64 << 20  # bytes that a small archive may become in memory (formats/bounds.py)
@@ -223,12 +224,13 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """What `remove_leftovers` would delete; not an older output that it would put back."""
+    """What `remove_leftovers` would delete; not an older output that it would put back, nor names that are not ours."""
     busy = _locked_names(folder)
     return [
         path
         for path in sorted(folder.glob(f"{STAGING_PREFIX}*"))
-        if not any(_belongs(path, name) for name in busy)
+        if _LEFTOVER.fullmatch(path.name)
+        and not any(_belongs(path, name) for name in busy)
         and (path.is_dir() or not path.name.startswith(LOCK_PREFIX))
         and not (path.name.startswith(_OLD_PREFIX) and any(not (folder / old.name).exists() for old in path.iterdir()))
     ]

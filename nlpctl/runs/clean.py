@@ -83,10 +83,15 @@ class Cleaning:
     def find(self, folder: Path) -> Iterator[Removable]:
         """What may go of `folder`, at any depth. While something is given, its place stays locked.
 
-        UserError if there is no such folder.
+        UserError if there is no such folder, or if it is a part of a run, a series or a compression, whose lock counts.
         """
         if not folder.is_dir():
             raise UserError("there is no such folder", where=str(folder), hint="name the folder that holds your runs")
+        for whole in real_path(folder).parents:
+            of_run = is_run(whole) and real_path(folder) != whole / COMPRESS
+            of_series = (whole / SERIES).is_file() and not is_run(folder)
+            if of_run or of_series or _is_compression(whole):
+                raise UserError("is a part of another folder", where=str(folder), hint=f"name that: {display(whole)}")
         for kind, path in self._in(folder):
             real = real_path(path)  # folders may be named that lie in each other
             if kind in self.kinds and real not in self._seen:
@@ -99,7 +104,7 @@ class Cleaning:
             yield from self._of_run(folder, ended)
         elif (folder / SERIES).is_file():
             yield from self._of_series(folder)
-        elif (folder / PLAN).is_file() and (folder / EXPORTS).is_dir():
+        elif _is_compression(folder):
             yield from self._of_compression(folder)
         else:
             yield from ((LEFTOVER, path) for path in _leftovers(folder))
@@ -207,15 +212,17 @@ def delete(cleaning: Cleaning, folders: Sequence[Path], listed: Collection[Remov
     return gone
 
 
-def tidy(run: RunDirectory, limit: int | None) -> None:
+def tidy(run: RunDirectory, limit: int | None, *, model_is_best: bool) -> None:
     """At the end of a training: model/ takes the place of one of `limit` checkpoints, and only the newest stay, but one
-    at least. None or 0: all stay. The file of weights that one of them has in common with model/ is there once."""
+    at least. None or 0, or where model/ is not the best of them: all stay. The file of weights that one of them has in
+    common with model/ is there once."""
     try:
         lock = take_lock(run.path)
         if lock is None or not run.is_finished:  # somebody else's by now
             return
         try:
-            for path in _older_checkpoints(run, max(limit - 1, 1)) if limit and limit > 0 else ():
+            limited = model_is_best and limit is not None and limit > 0
+            for path in _older_checkpoints(run, max(limit - 1, 1)) if limited else ():
                 remove_dir(path)
             for file in _doubles(run):
                 _share(file)
@@ -258,6 +265,10 @@ def _share(file: Path) -> None:
     staged = staged_path(file)
     os.link(run.model / WEIGHTS, staged)
     os.replace(staged, file)
+
+
+def _is_compression(folder: Path) -> bool:
+    return (folder / PLAN).is_file() and any((folder / part).is_dir() for part in (NETWORKS, EXPORTS, CANDIDATES))
 
 
 def _leftovers(folder: Path) -> list[Path]:

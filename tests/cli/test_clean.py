@@ -226,18 +226,47 @@ def test_at_its_end_a_training_keeps_the_newest(made, limit, kept):
     run = with_files(made("run", dev=0.5), 4, 8, 12)
     newest = run.checkpoints / "checkpoint-12" / WEIGHTS
     newest.write_text("model")
-    tidy(run, limit)
+    tidy(run, limit, model_is_best=True)
     assert [checkpoint_step(path) for path in checkpoints_in(run.checkpoints)] == [4, 8, 12][-kept:]
     assert newest.samefile(run.model / WEIGHTS)
+
+
+def test_checkpoints_of_which_the_best_is_not_the_model_stay(made):
+    run = with_files(made("run", dev=0.5), 4, 8, 12)
+    tidy(run, 2, model_is_best=False)
+    assert [checkpoint_step(path) for path in checkpoints_in(run.checkpoints)] == [4, 8, 12]
 
 
 def test_where_files_cannot_have_two_names_both_stay(made, monkeypatch, capsys):
     run = with_files(made("run", dev=0.5), 4)
     (run.checkpoints / "checkpoint-4" / WEIGHTS).write_text("model")
     monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError(1, "Operation not permitted")))
-    tidy(run, 1)
+    tidy(run, 1, model_is_best=True)
     assert "checkpoints that are not needed stay (Operation not permitted)" in capsys.readouterr().err
     assert (run.checkpoints / "checkpoint-4" / WEIGHTS).read_text() == "model"
+
+
+def test_what_others_named_like_ours_stays(nlpctl, made):
+    with_files(made("run", dev=0.5))
+    write(Path("outputs/.staging-area/mine.tsv"), Path("outputs/.staging-env.yaml"), Path("outputs/.staging-abcdefgh"))
+    assert found(nlpctl) == []
+    write(Path("outputs/.staging-answers.jsonl-abcdefgh"))
+    assert found(nlpctl) == [("leftovers", "outputs/.staging-answers.jsonl-abcdefgh")]
+
+
+def test_a_part_is_cleaned_with_its_whole_alone(nlpctl, made):
+    """Its lock is that of the whole, where a command may work."""
+    run = with_files(made("run", dev=0.5), 4, 8)
+    write(run.checkpoints / ".staging-checkpoint-8-abcd1234/w", Path("outputs/small/plan.json"))
+    write(Path("outputs/small/networks/.staging-start-abcd1234/w"))
+    for part, whole in ((run.checkpoints, "run"), (Path("outputs/small/networks"), "small")):
+        ended = nlpctl("runs", "clean", part)
+        assert ended.code == 2 and f"name that: outputs/{whole}" in ended.err
+    lock = take_lock(Path("outputs/small"))
+    try:
+        assert ("leftovers", "outputs/small/networks/.staging-start-abcd1234") not in found(nlpctl)
+    finally:
+        lock.release()
 
 
 def test_mistakes(nlpctl, tmp_path):

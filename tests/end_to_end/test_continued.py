@@ -108,6 +108,14 @@ def test_without_the_best_checkpoint_the_model_stands_for_it(work, base, eight):
     longer = work / "cleaned-8-epochs"
     assert digests(longer / "model") == digests(eight / "model") and f"step {best.rpartition('-')[2]}," in done.stderr
     assert [path.name for path in (longer / "checkpoints").iterdir()] == ["checkpoint-64"]
+    # Killed while it takes over: the best is there, the checkpoint to go on from is not yet.
+    killed = work / "killed-at-first"
+    shutil.copytree(cleaned / "model", killed / "checkpoints" / best)
+    manifest = {**work.manifest(longer.name), "state": "running", "ended": None, "pid": 2**30}
+    (killed / "manifest.json").write_text(json.dumps(manifest))
+    (killed / "recipe.yaml").write_text((longer / "recipe.yaml").read_text().replace(longer.name, killed.name))
+    work.train(killed.name, "--resume", recipe=killed.name)
+    assert digests(killed / "model") == digests(eight / "model")
     (cleaned / "model" / "model_state.pdparams").write_bytes(b"x")
     done = work.nlpctl("train", "cleaned", "--continue", "3")
     assert done.returncode == 2 and "cleaned/model/model_state.pdparams" in done.stderr
