@@ -254,12 +254,13 @@ def test_killed_between_the_two_moves_the_old_folder_comes_back(tmp_path):
 
 
 def test_leftovers_are_removed_and_nothing_else(tmp_path):
-    (tmp_path / f"{STAGING_PREFIX}model-x").mkdir()
-    (tmp_path / f"{STAGING_PREFIX}model-x" / "part").write_text("")
-    (tmp_path / f"{STAGING_PREFIX}a.txt").write_text("")
+    (tmp_path / f"{STAGING_PREFIX}model-abcd_123").mkdir()
+    (tmp_path / f"{STAGING_PREFIX}model-abcd_123" / "part").write_text("")
+    (tmp_path / f"{STAGING_PREFIX}a.txt-abcd_123").write_text("")
+    (tmp_path / f"{STAGING_PREFIX}area").mkdir()  # somebody else's
     (tmp_path / "model").mkdir()
     remove_leftovers(tmp_path)
-    assert names(tmp_path) == ["model"]
+    assert names(tmp_path) == [f"{STAGING_PREFIX}area", "model"]
 
 
 def test_a_folder_that_was_half_deleted_goes_with_the_next_writer(tmp_path):
@@ -289,7 +290,7 @@ def test_what_another_process_is_writing_is_no_leftover(tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path / "export")]
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert writer.stdout is not None and writer.stdout.readline() == b"\n"
-    (tmp_path / f"{STAGING_PREFIX}old-x" / "export").mkdir(parents=True)
+    (tmp_path / f"{STAGING_PREFIX}old-abcd_123" / "export").mkdir(parents=True)
     staged_path(tmp_path / "export").touch()  # as a file, where these need names
     during = names(tmp_path)
     for name in (f"{STAGING_PREFIX}lock-index", f"{STAGING_PREFIX}manifest.json-abcd_123"):

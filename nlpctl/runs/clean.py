@@ -17,6 +17,7 @@ import contextlib
 import filecmp
 import os
 import stat
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 
 CHECKPOINT, DOUBLE, LEFTOVER, CANDIDATE, TRIAL = "checkpoints", "doubles", "leftovers", "candidates", "trials"
 KINDS = (CHECKPOINT, DOUBLE, LEFTOVER, CANDIDATE, TRIAL)
+QUIET = 3600.0  # seconds after which what is written beside runs counts as given up
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ class Cleaning:
         elif _is_compression(folder):
             yield from self._of_compression(folder)
         else:
-            yield from ((LEFTOVER, path) for path in _leftovers(folder))
+            # Nothing is locked here, and not all that is written has a lock of its own.
+            yield from ((LEFTOVER, path) for path in _leftovers(folder) if _is_quiet(path))
             for inner in _folders(folder):
                 if is_run(inner) or other_kind(inner) is None:  # a model, an export or an index is left alone
                     yield from self._in(inner, ended)
@@ -221,9 +224,9 @@ def tidy(run: RunDirectory, limit: int | None, *, model_is_best: bool) -> None:
         if lock is None or not run.is_finished:  # somebody else's by now
             return
         try:
-            limited = model_is_best and limit is not None and limit > 0
-            for path in _older_checkpoints(run, max(limit - 1, 1)) if limited else ():
-                remove_dir(path)
+            if model_is_best and limit is not None and limit > 0:
+                for path in _older_checkpoints(run, max(limit - 1, 1)):
+                    remove_dir(path)
             for file in _doubles(run):
                 _share(file)
         finally:
@@ -275,6 +278,11 @@ def _leftovers(folder: Path) -> list[Path]:
     if folder.is_symlink() or not folder.is_dir():
         return []
     return [path for path in leftovers(folder) if not path.is_symlink()]
+
+
+def _is_quiet(path: Path) -> bool:
+    """Whether nothing was written into a file or folder for QUIET seconds."""
+    return all(time.time() - each.lstat().st_mtime > QUIET for each in (path, *path.rglob("*")))
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -22,7 +22,8 @@ from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_text_atomic
 from nlpctl.layout import CALIBRATION, checkpoint_step
 from nlpctl.models.model_manifest import check_model_sums, parts_of, write_model_sums
-from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.run_directory import ContinuedRun, RunDirectory
 from nlpctl.spelling import option
 from nlpctl.training.checkpoints import SavedTrainerState, damage_of, write_sums
 from nlpctl.training.early_stopping import patience_of
@@ -132,7 +133,16 @@ def take_over(run: RunDirectory) -> bool:
         return True
     source = RunDirectory(Path(fact.run))
     console.note(f"continuing {source.path} after step {fact.step:,}")
-    names = [name for name in (fact.best, fact.checkpoint) if name is not None]
+    lock = take_lock(source.path, wait=True) if source.path.is_dir() else None  # `runs clean` waits for the copies
+    try:
+        _copy(source, run, fact)
+    finally:
+        if lock is not None:
+            lock.release()
+    return True
+
+
+def _copy(source: RunDirectory, run: RunDirectory, fact: ContinuedRun) -> None:
     checkpoint = source.checkpoints / fact.checkpoint
     if damage := damage_of(checkpoint):
         hint = "restore that run, or start a new one from a model: model.name_or_path"
@@ -141,13 +151,13 @@ def take_over(run: RunDirectory) -> bool:
         _refuse_damaged_best(source, fact.best)
     if source.events_file.is_file():
         write_text_atomic(run.events_file, source.events_file.read_text(encoding="utf-8", errors="replace"))
+    names = [name for name in (fact.best, fact.checkpoint) if name is not None]
     for name in dict.fromkeys(names):  # the last one comes last: if it is there, everything is
         with staged_dir(run.checkpoints / name) as folder:
             if (source.checkpoints / name).is_dir():
                 shutil.copytree(source.checkpoints / name, folder, dirs_exist_ok=True)
             else:
                 _copy_model(source.model, folder)
-    return True
 
 
 def _copy_model(model: Path, checkpoint: Path) -> None:

@@ -30,6 +30,12 @@ def write(*files: Path, text: str = "x") -> None:
         file.write_text(text)
 
 
+def aged(path: Path) -> None:
+    """Let it be old enough to have been given up."""
+    for each in (path, *path.rglob("*")):
+        os.utime(each, (0, 0))
+
+
 def with_files(run: RunDirectory, *steps: int) -> RunDirectory:
     """`run` with a model, and checkpoints after `steps`, each with other weights."""
     write(run.model / WEIGHTS, text="model")
@@ -119,7 +125,8 @@ def test_a_run_that_is_not_finished_keeps_what_resume_needs(nlpctl, made):
 def test_a_folder_in_which_a_command_works_is_left_alone(nlpctl, made):
     run = with_files(made("run", dev=0.5), 4, 8)
     write(Path("outputs/.staging-model-abc12345/export.json"), Path("outputs/.staging-other-abc12345/export.json"))
-    write(Path("outputs/.staging-lock-model"))
+    aged(Path("outputs/.staging-other-abc12345"))
+    write(Path("outputs/.staging-lock-model"), Path("outputs/.staging-vectors.npy-abc12345"))  # without a lock, new
     run_lock, output_lock = take_lock(run.path), take_lock(Path("outputs/.staging-lock-model"))
     try:
         assert found(nlpctl) == [("leftovers", "outputs/.staging-other-abc12345")]
@@ -251,6 +258,7 @@ def test_what_others_named_like_ours_stays(nlpctl, made):
     write(Path("outputs/.staging-area/mine.tsv"), Path("outputs/.staging-env.yaml"), Path("outputs/.staging-abcdefgh"))
     assert found(nlpctl) == []
     write(Path("outputs/.staging-answers.jsonl-abcdefgh"))
+    aged(Path("outputs"))
     assert found(nlpctl) == [("leftovers", "outputs/.staging-answers.jsonl-abcdefgh")]
 
 
