@@ -257,8 +257,9 @@ class Progress:
         return self._clock() - self._started
 
     def rate(self) -> str:
-        """How many a second are done here, in words."""
-        return f"{(self.done - self.begun) / max(self.seconds(), 1e-9):,.1f} {self.unit}/s"
+        """How many a second are done here, in words; "" if they are too few."""
+        rate = (self.done - self.begun) / max(self.seconds(), 1e-9)
+        return f"{rate:,.1f} {self.unit}/s" if rate >= 0.05 else ""
 
     def left(self, done: int | None = None) -> float | None:
         """The seconds left after `done` (by default: now), as given or at the rate so far; None if that is unknown."""
@@ -313,12 +314,12 @@ class LineSink(ProgressSink):
         if progress.total:
             total = counted(progress.total, progress.unit)
             state = f"{progress.done:,}/{total} ({progress.done / progress.total:.0%})"
-        time_left = f", {duration(left)} left" if left is not None and left > 0 else ""
-        self._write(progress, f"{state}, {progress.rate()}{time_left}")
+        time_left = f"{duration(left)} left" if left is not None and left > 0 else ""
+        self._write(progress, ", ".join(filter(None, (state, progress.rate(), time_left))))
 
     def finish(self, progress: Progress) -> None:
         number = counted(progress.done, progress.unit)
-        self._write(progress, f"{number} in {progress.seconds():.1f} s, {progress.rate()}")
+        self._write(progress, ", ".join(filter(None, (f"{number} in {progress.seconds():.1f} s", progress.rate()))))
 
     def _write(self, progress: Progress, text: str) -> None:
         with _bar.taken_off():
@@ -399,8 +400,7 @@ def _columns() -> int:
 def _bar_line(progress: Progress, width: int) -> str:
     """Such as: train ━━━━━─────────────── 30/120  1m10s left  epoch 0.75  loss 0.4312"""
     count = f"{progress.done:,}/{progress.total:,}" if progress.total else counted(progress.done, progress.unit)
-    rate = progress.rate() if progress.done > progress.begun else ""
-    told = "  ".join(filter(None, (count, progress.left_in_words(), progress.about or rate)))
+    told = "  ".join(filter(None, (count, progress.left_in_words(), progress.about or progress.rate())))
     if not progress.total:
         return shortened(f"{progress.what}  {told}", width)
     full, empty = "━─" if (sys.stderr.encoding or "").lower().startswith("utf") else "=-"
@@ -470,6 +470,23 @@ def progress(
         if within is not None:
             within.part = None
             within.advance(0)
+
+
+@contextlib.contextmanager
+def part_of(what: str, after: float) -> Iterator[None]:
+    """Inside the context what goes on is a part of `what`, which another process shows, and which then takes `after`
+    seconds more."""
+
+    def left(done: int) -> float | None:
+        own = None if whole.part is None else whole.part.left()
+        return None if own is None else own + after
+
+    whole = Progress(what, None, "steps", ProgressSink(), left=left)
+    _going_on.append(whole)
+    try:
+        yield
+    finally:
+        _going_on.remove(whole)
 
 
 def _draws() -> bool:

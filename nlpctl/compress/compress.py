@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from nlpctl import console
 from nlpctl.compress.costs import (
+    FINALISTS_PER_FOLDER,
     SAFETY,
+    SCORED_PER_FOLDER,
     TIMES,
     Clock,
     Costs,
@@ -45,6 +49,7 @@ from nlpctl.compress.timing import Finalists, LastRound, Timing, choose_finalist
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import with_settings, with_student
 from nlpctl.config.schema import Recipe, parse_budget
+from nlpctl.data.open_split import has_split
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.export.request import ELSEWHERE
 from nlpctl.export.strategies import Step
@@ -52,6 +57,7 @@ from nlpctl.files import remove_dir, writing
 from nlpctl.layout import BEST_EXPORT, CANDIDATES, EXPORTS, NETWORKS, UNMADE
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.names import counted
+from nlpctl.runs.live_runs import ToldByEvents
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import ProcessSetup, one_process, set_up_process
 from nlpctl.runtime.process_state import process_kept
@@ -133,16 +139,28 @@ def _make_and_choose(
     """Open what makes steps and what scores them, for the uncompressed network first; `_Compression.run` goes on."""
     section = recipe.compression
     original = next(iter(steps.values()))
-    with slots.process_factory(folder) as make, StepPool(recipe, source, folder, slots, make) as pool:
+    with contextlib.ExitStack() as stack:
+        make = stack.enter_context(slots.process_factory(folder))
+        pool = stack.enter_context(StepPool(recipe, source, folder, slots, make))
         if pool.logs:
             several = counted(pool.size, "steps")
             console.note(f"{several} at a time; they write to {worker_log(folder, 0)} and so on")
+        compression: _Compression | None = None
+
+        def left(done: int) -> float | None:
+            return None if compression is None else compression.seconds_left()
+
+        exported: StepResult | None = None
+        begun = sum(is_made(folder, step) for step in steps.values())
+        bar = stack.enter_context(console.progress(len(steps), "compress", "steps", begun=begun, left=left))
         if not is_made(folder, original):
             _begin(pool, original)
-            error = _report_end(folder, pool.wait())
+            exported = pool.wait(lambda: bar.advance(0))
+            error = _report_end(folder, exported)
             if error is not None:
                 raise error
         timing = Timing(batch_sizes=section.batch_sizes)
+        bar.advance(sum(is_made(folder, step) for step in steps.values()) - bar.done)
         with Scorer(recipe, setup, folder / original.folder, folder / SCORES, timing) as scorer, _stop_noted():
             reference = dataclasses.replace(scorer.reference(), folder=str(folder / original.folder))
             warn_of_degenerate(recipe.task, {"dev": reference.report}, reference.name)
@@ -151,7 +169,11 @@ def _make_and_choose(
                 raise UserError(message, recipe.where("compression.sure"), "leave it out")
             if scorer.metric.own and abs(reference.score) > 1:
                 console.warn("compression.evaluate gives more than 1: @[max-drop] counts in points of 0.01")
-            return _Compression(recipe, source, folder, steps, clock, pool, scorer, reference, slots.slowdown).run()
+            made_by = (pool, scorer, reference, slots.slowdown)
+            compression = _Compression(recipe, source, folder, steps, clock, *made_by, bar)
+            if exported is not None:
+                compression.costs.learn(original, exported.seconds)
+            return compression.run()
 
 
 @contextlib.contextmanager
@@ -168,6 +190,7 @@ class _Compression:
     """The table of one command, and what it is made by.
 
     `reference`: the row of the uncompressed network in fp32. `slowdown`: by how much longer a step takes than alone.
+    `bar`: shows how far it is.
     """
 
     def __init__(
@@ -181,7 +204,9 @@ class _Compression:
         scorer: Scorer,
         reference: CandidateScore,
         slowdown: float,
+        bar: console.Progress,
     ):
+        self.bar = bar
         self.recipe, self.source, self.folder, self.clock = recipe, source, folder, clock
         self.pool, self.scorer, self.metric = pool, scorer, scorer.metric
         self.reference, self.slowdown = reference, slowdown
@@ -197,6 +222,9 @@ class _Compression:
         self.smaller: dict[str, str] = {}  # a sentence on what was made in its place within the budget
         self.last_round: LastRound | None = None
         self.best_written: str | None = None  # the row that best/ was made from
+        self.costs = self.expected_costs()
+        self.told = ToldByEvents()
+        self.phase: tuple[float, float] | None = None  # of a scoring or the last round: when it began, its seconds
 
     def run(self) -> CompressResult:
         """Score existing folders, then make the missing ones, the most promising first, within the budget."""
@@ -222,7 +250,8 @@ class _Compression:
         """Score the candidate in a folder in every engine, and add its rows to the table."""
         folder = self.folder / name
         try:
-            scored = self.scorer.score(folder)
+            with self.spending(self.to_score(self.steps[name]) if name in self.steps else 0.0):
+                scored = self.scorer.score(folder)
         except NlpctlError as error:  # the folder was damaged after it was made
             console.warn(f"{folder.name}: {error}")
             self.failures[name] = (Failure(folder.name, "", str(error)),)
@@ -234,6 +263,52 @@ class _Compression:
             if degenerate_reason(self.recipe.task, self.reference.report) is None:  # else no candidate can be of use
                 warn_of_degenerate(self.recipe.task, {"dev": row.report}, row.name)
         self.failures[name] = scored.failures
+
+    # -- how far it is -----------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Time has passed. A training that shows its progress itself has the terminal for itself."""
+        if console.json_lines() or not self.pool.tells:
+            self.bar.total = len(self.steps)
+            self.bar.advance(sum(is_made(self.folder, step) for step in self.steps.values()) - self.bar.done)
+
+    def seconds_left(self) -> float:
+        """Seconds until the end: of what is to be made, scored, timed in turns and scored on test."""
+        wanted = [step for step in self.steps.values() if step.folder not in self.lost]
+        so_far = self.pool.so_far()
+        told = {step: self.told(self.folder / step.folder, time.time() - so_far[step]) for step in so_far}
+        known = {step: left for step, left in told.items() if left is not None}
+        missing = [step for step in wanted if not is_made(self.folder, step)]
+        seconds = self.costs.left_to_make(missing, self.pool.size, so_far, known)
+        scored = [step for step in wanted if step.scored]
+        seconds += sum(self.to_score(step) for step in scored if step.folder not in self.rows)
+        if self.last_round is None:
+            seconds += self.costs.turns * sum(FINALISTS_PER_FOLDER[step.kind] for step in scored)
+        if has_split(self.recipe.data, "test"):
+            seconds += AT_THE_END * self.seconds_of_a_row()
+        if self.phase is not None:
+            begun, expected = self.phase
+            seconds -= min(expected, time.monotonic() - begun)
+        limit = self.clock.left()
+        return max(0.0, seconds if limit is None else min(limit, seconds))
+
+    def seconds_of_a_row(self) -> float:
+        """Seconds to score a folder in an engine and precision, in the mean of those that were."""
+        return fmean(row.seconds for row in self.table() or (self.reference,))
+
+    def to_score(self, step: Step) -> float:
+        """Seconds to score a folder, an export in as many engines and precisions as the first one."""
+        first = self.rows.get(next(iter(self.steps)))
+        ways = len(first) if first and step.kind == EXPORTS else SCORED_PER_FOLDER[step.kind]
+        return ways * self.seconds_of_a_row()
+
+    @contextlib.contextmanager
+    def spending(self, seconds: float) -> Iterator[None]:
+        """Inside the context something is going on that is expected to take so many seconds."""
+        self.phase = time.monotonic(), seconds
+        self.tick()
+        yield
+        self.phase = None
 
     def table(self) -> tuple[CandidateScore, ...]:
         return tuple(row for rows in self.rows.values() for row in rows)
@@ -252,7 +327,7 @@ class _Compression:
         A candidate may miss several steps, such as training, export, quantising; a process goes through them one after
         the other. What is made is scored while nothing is being made, since scoring times.
         """
-        costs = self.costs()
+        costs = self.costs
         order = CandidateOrder(self.steps, self.reference, self.metric, self.objective, costs)
         schedule = StepSchedule(self.pool.size, costs)
         while True:
@@ -270,7 +345,8 @@ class _Compression:
                         continue
                     self.note_untried(candidates, left)
                 return
-            result = self.pool.wait()
+            result = self.pool.wait(self.tick)
+            self.tick()
             error = _report_end(self.folder, result)
             if error is not None:
                 self.lose(result.step, error)
@@ -282,16 +358,12 @@ class _Compression:
                 with writing(self.folder, FREE_SPACE):
                     write_times(self.folder, costs.measured)
 
-    def costs(self) -> Costs:
-        """The expected seconds of the steps. Without a budget nobody asks for those of trainings, so that the training
-        rows are not counted."""
-        rows = {}
-        if self.clock.left() is not None:
-            strategies = {step.made_by for step in self.steps.values()}
-            rows = trained_rows(self.recipe, strategies, self.count_rows)
+    def expected_costs(self) -> Costs:
+        """The expected seconds of the steps."""
+        strategies = {step.made_by for step in self.steps.values()}
         return Costs(
             speed=self.reference.speed(max(self.objective.batch_sizes)).samples_per_second,
-            rows=rows,
+            rows=trained_rows(self.recipe, strategies, self.count_rows),
             scoring=self.reference.seconds,
             turns=Finalists((self.reference,), ()).seconds(self.scorer.timing.rows),
             measured=read_times(self.folder),
@@ -314,7 +386,9 @@ class _Compression:
                 continue
             if step.trains:
                 self.scorer.release()  # the memory of the uncompressed network's process
-            _begin(self.pool, step, limit)
+            after = max(0.0, self.seconds_left() - self.costs.making(step))
+            _begin(self.pool, step, limit, after)
+            self.tick()
 
     def lose(self, step: Step, error: NlpctlError) -> None:
         """Note that a folder, and every step that needs it, cannot be made or not in time."""
@@ -384,7 +458,8 @@ class _Compression:
             self.last_round = None  # an earlier one, of other rows, would be mixed with single comparisons
             return
         try:
-            self.last_round = self.scorer.last_round(finalists)
+            with self.spending(seconds):
+                self.last_round = self.scorer.last_round(finalists)
         except NlpctlError as error:
             console.warn(f"the last round: {error}")
 
@@ -429,9 +504,9 @@ class _Compression:
             return None
 
 
-def _begin(pool: StepPool, step: Step, seconds: float | None = None) -> None:
+def _begin(pool: StepPool, step: Step, seconds: float | None = None, after: float | None = None) -> None:
     console.note(f"making {step.folder}: {step.made_by.help}")
-    pool.begin(step, seconds)
+    pool.begin(step, seconds, after)
 
 
 def _report_end(output: Path, result: StepResult) -> NlpctlError | None:

@@ -74,6 +74,14 @@ class Costs:
         self.measured[step.work] = seconds
         self.factors[step.method] = seconds / self._estimate(step)
 
+    def left_to_make(
+        self, steps: Iterable[Step], at_a_time: int, so_far: Mapping[Step, float], told: Mapping[Step, float]
+    ) -> float:
+        """Seconds until all of `steps` are made, `at_a_time`. `so_far`: the seconds of those that are being made;
+        `told`: what these say themselves that they have left."""
+        left = [told.get(step, max(0.0, self.making(step) - so_far.get(step, 0.0))) for step in steps]
+        return max(max(left, default=0.0), sum(left) / at_a_time)
+
     def _estimate(self, step: Step) -> float:
         rows = self.rows.get(step.work, self.rows.get(step.method, 0.0))
         return step.made_by.seconds(step, self.speed / self.slowdown, rows)

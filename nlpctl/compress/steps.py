@@ -7,6 +7,7 @@ mode, names and random state, engines may crash, and each takes memory, which a 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
 import tempfile
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from nlpctl.engines.parity import Parity
 
 FREE_SPACE = "free some space, then run the same command again to continue"
+TICK = 1.0  # seconds
 GRACE = STOP_SECONDS + 5.0  # a training saves a checkpoint when it is asked to stop
 
 
@@ -71,11 +73,12 @@ class StepResult:
 
 @dataclass(frozen=True)
 class _RunningStep:
-    """A step that is being made, for at most `seconds`; `resumed`: as of `StepResult`."""
+    """A step that is being made, for at most `seconds`; `resumed`: as of `StepResult`; `begun`: by the clock."""
 
     step: Step
     seconds: float | None
     resumed: bool
+    begun: float
 
 
 class StepPool:
@@ -129,28 +132,37 @@ class StepPool:
         for running in self._running.values():  # interrupted; the processes have ended
             remove_leftovers_of(self._output / running.step.folder)
 
-    def begin(self, step: Step, seconds: float | None = None) -> None:
-        """Begin to make a step, which is interrupted after `seconds`. A process must be idle."""
+    @property
+    def tells(self) -> bool:
+        """Whether what is being made shows its progress itself: a training that writes where this process does."""
+        return not self.logs and any(each.step.trains for each in self._running.values())
 
-        def note_progress(so_far: float) -> None:
-            console.note(f"{step.folder}: {so_far:.0f} s so far")
+    def so_far(self) -> dict[Step, float]:
+        """The seconds that each step has taken that is being made."""
+        now = time.monotonic()
+        return {each.step: now - each.begun for each in self._running.values()}
 
-        silent = step.trains and not self.logs  # it tells its progress itself
+    def begin(self, step: Step, seconds: float | None = None, after: float | None = None) -> None:
+        """Begin to make a step, which is interrupted after `seconds`. A process must be idle. `after`: the seconds that
+        the command needs when it is made, by which a training that `tells` says what the whole has left."""
         job = Job(
             make_step,
-            (step,),
+            (step, after),
             name=step.folder,
             where=step.name,
             deadline=None if seconds is None else time.monotonic() + seconds,
             own_process=step.trains,
-            progress=None if silent else note_progress,
         )
-        self._running[job] = _RunningStep(step, seconds, (self._output / step.folder).exists())
+        exists = (self._output / step.folder).exists()
+        self._running[job] = _RunningStep(step, seconds, exists, time.monotonic())
         self._pool.submit(job)
 
-    def wait(self) -> StepResult:
-        """The next step that ends. What is no error of nlpctl's is raised, and what ends all work on a cluster."""
-        job = self._pool.next_ended()
+    def wait(self, tick: Callable[[], object] = lambda: None) -> StepResult:
+        """The next step that ends. What is no error of nlpctl's is raised, and what ends all work on a cluster.
+
+        `tick`: called every second until then."""
+        while (job := self._pool.ended_within(TICK)) is None:
+            tick()
         running, error = self._running.pop(job), job.error
         if error is not None or job.losses:
             remove_leftovers_of(self._output / running.step.folder)  # of a process that could not clean up itself
@@ -185,11 +197,12 @@ def _open_executor(
     return answering(StepExecutor(recipe, set_up_process(recipe), source, output))
 
 
-def make_step(executor: StepExecutor, step: Step) -> None:
-    """The job of a worker: make the folder of `step`."""
+def make_step(executor: StepExecutor, step: Step, after: float | None = None) -> None:
+    """The job of a worker: make the folder of `step`. `after`: as of `StepPool.begin`."""
     # After a loss the process of the try before, on another node, may hold it for a moment longer.
     wait_until_free(executor.output / step.folder, LET_GO)
-    executor.make(step)
+    with contextlib.nullcontext() if after is None else console.part_of("compress", after):
+        executor.make(step)
 
 
 @dataclass

@@ -60,7 +60,7 @@ class Process:
         return None
 
     def ask(self, request, where, hint, seconds, progress, callback) -> None:
-        _, (self.step,) = request
+        _, (self.step, _) = request
         self.bench.make(self.step, seconds)
 
     def end(self, interrupt: bool = False) -> None:

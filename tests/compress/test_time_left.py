@@ -1,0 +1,73 @@
+"""The time left of a compression: steps one after the other or side by side, then scoring, the last round, the test."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from scored import scored
+
+from nlpctl.compress import compress as module
+from nlpctl.compress.compress import _Compression
+from nlpctl.compress.costs import Clock, Costs
+from nlpctl.compress.plan import parse_strategy, plan_steps
+
+
+@pytest.fixture
+def compression(monkeypatch, tmp_path):
+    """A compression whose steps and scorings take what the estimates say; `now` is its clock."""
+    sections = dict.fromkeys(("algo_list", "batch_size_list", "batch_num_list"))
+    section = SimpleNamespace(**sections, width_mult_list=("1/2",), prune_embeddings=False)
+    steps = {step.folder: step for step in plan_steps(parse_strategy("ort-dynamic,qat"), section)}
+    now, made, so_far, told = [0.0], {next(iter(steps))}, {}, {}
+    monkeypatch.setattr(module, "is_made", lambda folder, step: step.folder in made)
+    monkeypatch.setattr(module, "has_split", lambda data, split: True)
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    self = object.__new__(_Compression)
+    self.steps, self.folder, self.lost, self.rows = steps, tmp_path, {}, {}
+    self.recipe, self.clock, self.last_round, self.phase = SimpleNamespace(data=None), Clock(None), None, None
+    self.reference = scored("original", 0.9)
+    self.costs = Costs(500.0, {}, 9.0, 4.0, measured={step.work: 60.0 for step in steps.values()})
+    self.told = lambda run, since: told.get(run)
+    self.pool = SimpleNamespace(size=1, so_far=lambda: dict(so_far))
+    return SimpleNamespace(of=self, now=now, made=made, so_far=so_far, told=told, steps=steps)
+
+
+def test_told_and_true(compression):
+    """At constant speed what was told is true at every moment, and less than a budget has left."""
+    of, steps = compression.of, list(compression.steps.values())
+    row = of.reference.seconds
+    missing, wanted = steps[1:], [step for step in steps if step.scored]
+    scoring = {step.folder: of.to_score(step) for step in wanted}
+    turns = of.costs.turns * sum(module.FINALISTS_PER_FOLDER[step.kind] for step in wanted)
+    end = 60.0 * len(missing) + sum(scoring.values()) + turns + module.AT_THE_END * row
+    assert len(missing) >= 3 and of.seconds_left() == pytest.approx(end)
+    for step in missing:
+        for seconds in (0.0, 30.0):
+            compression.so_far[step] = seconds
+            assert of.seconds_left() == pytest.approx(end - compression.now[0] - seconds)
+        compression.so_far[step] = 90.0  # it takes longer, and a training says how long
+        compression.told[of.folder / step.folder] = 7.0
+        assert of.seconds_left() == pytest.approx(end - compression.now[0] - 60 + 7)
+        compression.so_far.clear()
+        compression.made.add(step.folder)
+        compression.now[0] += 60.0
+        assert of.seconds_left() == pytest.approx(end - compression.now[0])
+    of.clock = Clock(10.0, now=lambda: 0.0)
+    assert of.seconds_left() == 10.0
+
+
+def test_side_by_side_and_while_scoring(compression):
+    of, steps = compression.of, list(compression.steps.values())
+    alone = of.seconds_left()
+    of.pool.size = 2
+    assert of.seconds_left() == pytest.approx(alone - 60.0 * (len(steps) - 1) / 2)
+    of.pool.size = 1
+    of.tick = lambda: None
+    with of.spending(8.0):
+        compression.now[0] += 5.0
+        assert of.seconds_left() == pytest.approx(alone - 5.0)
+        compression.now[0] += 95.0  # it takes longer than expected
+        assert of.seconds_left() == pytest.approx(alone - 8.0)
+    of.lost[steps[-1].folder] = RuntimeError()
+    assert of.seconds_left() < alone
