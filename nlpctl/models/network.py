@@ -29,6 +29,7 @@ _NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "archit
 _SIZES = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size", "max_position_embeddings")
 _ALWAYS_BUILT = 64_000_000  # weights of a network that is built whatever file it came with
 _MOST_PRUNED = 16  # weights per byte of a file: of 64 weights one is left
+_MOST_LAYERS = 10_000
 _LARGEST_EPSILON = 1e-3
 _COPY_CONFIG = "copy config.json again from where the model came from"
 LEAST_LAYER = 2_500  # numbers: the objects of the narrowest layer take some 10 kB
@@ -110,7 +111,7 @@ def build_layers(family: Family, head: Head, config: Any, where: str) -> Any:
 
 def _refuse_too_large(config: Any, where: str) -> None:
     """UserError if the memory of this machine is too small for the weights alone."""
-    numbers, sizes = _fewest_numbers(vars(config)), memory_sizes()
+    numbers, sizes = _fewest_numbers(vars(config), config.model_type), memory_sizes()
     if sizes is not None and 4 * numbers > sizes["MemTotal"]:
         message = f"this network has some {numbers:,} weights, {4 * numbers / 1e9:,.0f} GB"
         hint = f"this machine has {sizes['MemTotal'] / 1e9:,.0f} GB: make {', '.join(_SIZES[:-1])} smaller"
@@ -121,22 +122,22 @@ def refuse_unlike_file(config: Any, size: int, where: str, projected: int = 0) -
     """UserError if a network is so large that its weights cannot be those of a file of `size` bytes, however it was
     pruned: a config of a few lines can claim all the memory there is. `projected`: the outputs of a linear layer over
     its states."""
-    numbers = _fewest_numbers(vars(config)) + projected * max(1, _size(vars(config), "hidden_size"))
+    numbers = _fewest_numbers(vars(config), config.model_type) + projected * max(1, _size(vars(config), "hidden_size"))
     if numbers > _ALWAYS_BUILT + _MOST_PRUNED * size:
         message = f"the config describes a network of at least {numbers:,} weights, and its file has {size:,} bytes"
         raise UserError(message, where, "config.json and weights belong to different models: copy both again")
 
 
-def _fewest_numbers(config: Mapping[str, Any]) -> int:
+def _fewest_numbers(config: Mapping[str, Any], model_type: Any) -> int:
     """How many weights a network has, by the sizes that most configs have; an estimate that is never too high."""
     members = config.get("members")
     if isinstance(members, list):  # of an ensemble
-        return sum(_fewest_numbers(each) for each in members if isinstance(each, Mapping))
+        return sum(_fewest_numbers(each, each.get("model_type")) for each in members if isinstance(each, Mapping))
     width, layers, inner, words, positions = (_size(config, name) for name in _SIZES)
-    shared = _size(config, "num_hidden_groups")  # ALBERT's layers share their weights
+    if model_type in ("albert", "hf_albert"):  # whose layers share the weights of these
+        layers = _size(config, "num_hidden_groups") * _size(config, "inner_group_num")
     layer = max(4 * width * width + 2 * width * inner, LEAST_LAYER)
-    numbers = (min(layers, shared) if shared else layers) * layer
-    return numbers + words * (_size(config, "embedding_size") or width) + positions * width
+    return layers * layer + words * (_size(config, "embedding_size") or width) + positions * width
 
 
 def _size(config: Mapping[str, Any], name: str) -> int:
@@ -195,6 +196,9 @@ def _check_numbers(config: Any, where: str) -> None:
             problems.append(Problem(message, where, _COPY_CONFIG))
         elif is_number and defaults[key] >= 1 and not value >= 0:
             problems.append(Problem(f"{key} is {value}, and must not be below 0", where, _COPY_CONFIG))
+        elif key == "num_hidden_layers" and is_number and value > _MOST_LAYERS:  # ALBERT's take no memory, but time
+            message = f"{key} is {value:,}, and no network has more than {_MOST_LAYERS:,}"
+            problems.append(Problem(message, where, _COPY_CONFIG))
         elif key.endswith("norm_eps") and is_number and not 0 <= value <= _LARGEST_EPSILON:
             message = f"{key} is {value}, and Paddle's norms take 0 to {_LARGEST_EPSILON}"
             problems.append(Problem(message, where, _COPY_CONFIG))

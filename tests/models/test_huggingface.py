@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -284,6 +285,24 @@ def test_numbers_that_are_none(hugging_face, key, value, told):
     (folder / "config.json").write_text(json.dumps({**config, key: value}))
     with pytest.raises(UserError, match=told):
         load(folder)
+
+
+@pytest.mark.parametrize(
+    ("folder", "keys"),
+    [
+        ("encoders/albert", {"inner_group_num": 2**40}),
+        ("encoders/albert", {"num_hidden_groups": 2**40}),
+        ("huggingface/bert-classifier", {"num_hidden_layers": 2**40, "num_hidden_groups": 1}),
+        ("encoders/albert", {"num_hidden_layers": 2**40}),
+    ],
+)
+def test_layers_that_no_file_holds(folder, keys, tmp_path):
+    """They would fill the memory, or take years."""
+    shutil.copytree(HUGGINGFACE.parent / folder, tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, **keys}))
+    with pytest.raises(UserError, match="the config describes a network of at least|no network has more than 10,000"):
+        load_trained(tmp_path / "model", HEAD)
 
 
 def test_weights_with_nan(hugging_face):
