@@ -266,6 +266,7 @@ bench out/export --rows 8 --rounds 1 --batch-size 4 --engine onnxruntime --json
 bench out/export --rows 8 --rounds 1 --batch-size 4 --engine onnxruntime --details
 compress {R} -o out/small --strategy ort-dynamic --target size
 compress {R} -o out/small --strategy ort-dynamic --target size --details
+compress {R} -o out/small --strategy ort-dynamic --target size --language zh
 compress {R} -o out/small --strategy ort-dynamic --target size --json
 index build out/semantic_indexing texts.txt -o out/index
 index build out/semantic_indexing texts.txt -o out/index_hnsw --kind hnsw --workers 2 --json

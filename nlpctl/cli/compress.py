@@ -10,12 +10,13 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import ClusterOption, ModelArgument, load_command_recipe
-from nlpctl.cli.output import Json, give
+from nlpctl.cli.output import Json, LanguageOption, give
 from nlpctl.compress.strategies import strategies
 from nlpctl.config.load import Override
 from nlpctl.config.positions import located
 from nlpctl.config.schema import CompressionSection
 from nlpctl.files import read_json
+from nlpctl.report.language import say
 from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def compress(
     details: Annotated[
         bool, typer.Option("--details", help="Also print every candidate with all figures, as in report.html.")
     ] = False,
+    language: LanguageOption = None,
     json: Json = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Discard existing results.")] = False,
 ) -> None:
@@ -121,7 +123,7 @@ def _show(result: CompressResult, details: bool) -> None:
 
     console.result(f"{answer(result)}\n")
     show_table(alternatives_table(result))
-    console.note(f"{OF_ALTERNATIVES}\n")
+    console.note(f"{say(OF_ALTERNATIVES)}\n")
     for sentence in reasons(result):
         console.note(sentence)
     if details:

@@ -476,9 +476,10 @@ def curve(
     rows = [
         [point.rows, point.rows / result.rows, len(point.runs), point.mean, point.fitted] for point in result.points
     ]
-    columns = ["rows", "share", "runs", f"{result.metric} on {result.split}", "curve"]
+    score = say("{} on {}", result.metric, result.split)
+    columns = [*say_each("rows", "share", "runs"), score, say("curve")]
     show_table(Table(columns, rows))
-    console.result(result.told)
+    console.result(say(result.told))
     console.note(f"report: {display(result.folder / REPORT)}")
 
 

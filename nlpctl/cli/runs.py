@@ -140,7 +140,7 @@ def show(run: RunArgument, json: Json = False) -> None:
                 console.result(f"{split}: {format_ece(report)}")
     incidents = [[each["event"], each["step"], _format_event(each)] for each in record.incidents()]
     if incidents:
-        columns = say_each("what", "step", "details")
+        columns = say_each("event|what", "step", "details")
         show_table(Table(columns, incidents, say("Incidents")), apart=True)
 
 

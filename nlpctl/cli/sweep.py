@@ -14,6 +14,7 @@ from nlpctl.cli.output import Json, give
 from nlpctl.config.load import Override
 from nlpctl.config.positions import display, located
 from nlpctl.layout import REPORT
+from nlpctl.report.language import say
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
 
@@ -84,10 +85,11 @@ def _show(result: SweepResult) -> None:
         [each.name, each.score, *(value_text(each.values[key]) if key in each.values else "" for key in keys)]
         for each in result.ranking[:TRIALS_SHOWN]
     ]
-    show_table(Table(["trial", f"{result.metric} on dev", *short_names(keys)], rows))
-    console.result(result.told)
+    show_table(Table([say("trial"), say("{} on {}", result.metric, "dev"), *short_names(keys)], rows))
+    console.result(say(result.told))
     if result.test is not None:
-        console.result(f"on test: {result.metric} {single_scores(result.test)[result.metric]:.4f}")
+        score = single_scores(result.test)[result.metric]
+        console.result(say("on test: {} {:.4f}", result.metric, score))
     for name, share in result.importance.items():
         console.note(f"importance {share:.0%}: {name}")
     console.note(f"the best recipe: {display(result.folder / BEST)}")

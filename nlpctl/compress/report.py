@@ -27,9 +27,10 @@ from nlpctl.compress.selection import ordered
 from nlpctl.compress.timing import RelativeSpeed
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
-from nlpctl.inference.timed_process import timing_conditions
+from nlpctl.inference.timed_process import conditions_table, timing_conditions
 from nlpctl.layout import COMPRESS, COMPRESS_REPORT
 from nlpctl.models.export_folder import POINT
+from nlpctl.report.language import later, say, say_each
 from nlpctl.report.markdown import markdown_page
 from nlpctl.report.model import BulletList, Figure, KeyFigures, Number, Part, Report, Section, SideBySide, Table
 from nlpctl.report.page import html_page
@@ -41,18 +42,12 @@ FORMAT = 2
 JSON, MARKDOWN, HTML = COMPRESS_REPORT, "report.md", "report.html"
 PARTS = ("engine", "precision", "compression")  # fields of RelativeSpeed whose product is its `whole`
 
-_OF_CANDIDATES = (
+_OF_CANDIDATES = later(
     "*: the best; !: loses more than allowed, or may (@[sure]). Scores are on dev, computed by the engine of the row. "
     "Speeds are of the engine alone, on dev rows batched by length. Disk: the graph, in MB of 1024 x 1024 bytes. "
     "Alike: the share of dev rows with the same decision as the uncompressed model."
 )
-_OF_THE_MACHINE = "Timed on {}, one after the other, while no candidate was made."
-_OF_PARTS = (
-    "engine x precision x compression. Engine: the uncompressed fp32 graph in the engine of the row. Compression: the "
-    "row's network, pruned or distilled, in fp32 against the uncompressed one. Precision: its graph in 8 bits or bf16 "
-    "against fp32."
-)
-_OF_THE_REST = (
+_OF_THE_REST = later(
     "Points, 95 %: the interval of the difference in points, from resampled dev rows. p50: the median time of a batch "
     "at the samples/s of the first table. Memory: the peak of the process, with Paddle where its engine needs it. "
     "Embedding: what of the graph are tables of 1,024 rows or more that only look-ups read; both in MB of 1024 x 1024 "
@@ -78,20 +73,28 @@ def tables(result: CompressResult) -> tuple[tuple[Table, str], ...]:
 
     def make(title: str, heads: list[str], cells: Callable[[CandidateScore, CompressResult], list[str]]) -> Table:
         lines = [[_marked(row, result), row.choice_name, *map(Number, cells(row, result))] for row in rows]
-        return Table(["candidate", "engine", *heads], lines, title)
+        return Table([*say_each("candidate", "engine"), *heads], lines, title)
 
     sizes, of_reference = result.objective.batch_sizes, result.reference.choice_name
-    speeds = [head for size in sizes for head in (f"samples/s, {size}", "times", "spread")]
-    parts = [head for size in sizes for head in (f"times {of_reference}, {size}", *PARTS)]
-    latencies = [f"p50 ms, {size}" for size in sizes]
-    more = ["points, 95 %", *latencies, "memory MB", "embedding MB", "difference"]
+    speeds = [head for size in sizes for head in (say("samples/s, {}", size), *say_each("multiple|times", "spread"))]
+    parts = [head for size in sizes for head in (say("times {}, {}", of_reference, size), *map(say, PARTS))]
+    latencies = [say("p50 ms, {}", size) for size in sizes]
+    more = [say("points, 95 %"), *latencies, *say_each("memory MB", "embedding MB", "difference")]
+    of_machine = say("Timed on {}, one after the other, while no candidate was made.", platform.node())
+    of_parts = say(
+        "Times {} = engine x precision x compression. Engine: the uncompressed fp32 graph in the engine of the row. "
+        "Compression: the row's network, pruned or distilled, in fp32 against the uncompressed one. Precision: its "
+        "graph in 8 bits or bf16 against fp32.",
+        of_reference,
+    )
+    scores = [result.metric.name, say("points"), *speeds, *say_each("disk MB", "alike")]
     return (
         (
-            make("All candidates", [result.metric.name, "points", *speeds, "disk MB", "alike"], _cells),
-            f"{spelled(_OF_CANDIDATES)} {_OF_THE_MACHINE.format(platform.node())} {_meaning_of_times(result)}",
+            make(say("All candidates"), scores, _cells),
+            say("{} {} {}", spelled(say(_OF_CANDIDATES)), of_machine, _meaning_of_times(result)),
         ),
-        (make("Where the speed comes from", parts, _part_cells), f"Times {of_reference} = {_OF_PARTS}"),
-        (make("Certainty, latency, memory, outputs", more, _more_cells), _OF_THE_REST),
+        (make(say("Where the speed comes from"), parts, _part_cells), of_parts),
+        (make(say("Certainty, latency, memory, outputs"), more, _more_cells), say(_OF_THE_REST)),
     )
 
 
@@ -128,13 +131,18 @@ def _meaning_of_times(result: CompressResult) -> str:
     sizes_by_way: dict[str, list[str]] = {}
     for size, name in result.speeds.baselines.items():
         sizes_by_way.setdefault(name.partition(", ")[2], []).append(str(size))
-    baselines = " and ".join(f"{way} (batch {', '.join(sizes)})" for way, sizes in sizes_by_way.items())
-    meaning = f"Times: the multiple of the samples/s of the fastest uncompressed model that decides alike: {baselines}."
+    ways = [say("{} (batch {})", way, say(", ").join(sizes)) for way, sizes in sizes_by_way.items()]
+    meaning = say(
+        "Times: the multiple of the samples/s of the fastest uncompressed model that decides alike: {}.",
+        say(" and ").join(ways),
+    )
     if not result.speeds.rounds:
-        return f"{meaning} Every row was compared with the uncompressed model alone, at a time of its own."
-    return (
-        f"{meaning} It is the median of {result.speeds.rounds} last rounds, in which the best rows took turns, and "
-        "spread its quartiles; a row without one was compared with the uncompressed model alone."
+        return say("{} Every row was compared with the uncompressed model alone, at a time of its own.", meaning)
+    return say(
+        "{} It is the median of {} last rounds, in which the best rows took turns, and spread its quartiles; a row "
+        "without one was compared with the uncompressed model alone.",
+        meaning,
+        result.speeds.rounds,
     )
 
 
@@ -207,16 +215,16 @@ def _entry(row: CandidateScore, result: CompressResult) -> dict[str, Any]:
 def markdown(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> str:
     """The text of report.md. `conditions`: of the measurement, by name."""
     sections = [
-        Section("", [BulletList(reasons(result)), alternatives_table(result), OF_ALTERNATIVES]),
+        Section("", [BulletList(reasons(result)), alternatives_table(result), say(OF_ALTERNATIVES)]),
         *table_sections(result),
     ]
     last: list[Part] = []
     if result.failures:
-        failures = [f"{failure.name}: {' '.join(failure.reason.split())}" for failure in result.failures]
-        last += ["Not in the table:", BulletList(failures)]
-    last.append(", ".join(f"{name} {value}" for name, value in conditions.items()) + ".")
+        failures = [say("{}: {}", failure.name, " ".join(failure.reason.split())) for failure in result.failures]
+        last += [say("Not in the table:"), BulletList(failures)]
+    last.append(say("{}.", say(", ").join(f"{say(name)} {value}" for name, value in conditions.items())))
     sections.append(Section("", last))
-    return markdown_page(Report(f"Compression of {source}", f"**{answer(result)}**", sections), aligned=True)
+    return markdown_page(Report(say("Compression of {}", source), f"**{answer(result)}**", sections), aligned=True)
 
 
 # -- report.html -----------------------------------------------------------------------------------
@@ -227,31 +235,31 @@ def compress_page(result: CompressResult, source: str, conditions: Mapping[str, 
     best, reference = result.best, result.reference
     figures = {
         best.choice_name: best.candidate,
-        f"{result.metric.name} on dev (uncompressed {reference.score:.4f})": f"{best.score:.4f}",
+        say("{} on dev (uncompressed {:.4f})", result.metric.name, reference.score): f"{best.score:.4f}",
         **{
-            f"times the fastest uncompressed, batch {speed.batch_size}": format_times(speed.times)
+            say("times the fastest uncompressed, batch {}", speed.batch_size): format_times(speed.times)
             for speed in result.speed_at_sizes(best)
         },
-        f"MB on disk (uncompressed {reference.size_mb:,.1f})": f"{best.size_mb:,.1f}",
+        say("MB on disk (uncompressed {:,.1f})", reference.size_mb): f"{best.size_mb:,.1f}",
     }
-    failed = [f"{failure.name}: {failure.reason}" for failure in result.failures]
+    failed = [say("{}: {}", failure.name, failure.reason) for failure in result.failures]
     sections = [
         Section(
-            "What to take",
+            say("What to take"),
             [
                 answer(result),
                 KeyFigures(figures),
                 alternatives_table(result),
-                OF_ALTERNATIVES,
+                say(OF_ALTERNATIVES),
                 *reasons(result),
             ],
         ),
-        Section("Score against speed", [_plots(result)]),
+        Section(say("Score against speed"), [_plots(result)]),
         *table_sections(result),
-        Section("Not in the table", [BulletList(failed)] if failed else []),
-        Section("Conditions", [Table(["what", "value"], [[name, str(value)] for name, value in conditions.items()])]),
+        Section(say("Not in the table"), [BulletList(failed)] if failed else []),
+        Section(say("Conditions"), [conditions_table(conditions)]),
     ]
-    return html_page(Report("Compression", source, sections))
+    return html_page(Report(say("Compression"), source, sections))
 
 
 def _plots(result: CompressResult) -> SideBySide:
@@ -259,19 +267,19 @@ def _plots(result: CompressResult) -> SideBySide:
     reference, metric = result.reference, result.metric
     points = result.objective.max_drop * POINT
     least = reference.score - points if metric.greater_is_better else reference.score + points
-    levels = {f"{result.objective.max_drop:g} points below the uncompressed": least}
+    levels = {say("{:g} points below the uncompressed", result.objective.max_drop): least}
     plots = []
     for size in sorted(result.objective.batch_sizes, reverse=True):
         series: dict[str, list[Dot]] = {}
         for row in result.rows:
             label = ""
             if row == result.best:
-                label = f"best: {row.candidate}"
+                label = say("best: {}", row.candidate)
             elif row.name == result.speeds.baselines[size]:
-                label = f"uncompressed, {row.choice_name}"
+                label = say("uncompressed, {}", row.choice_name)
             dot = Dot(result.speeds.speed(row, size).times, row.score, row.name, label)
             series.setdefault(f"{row.engine} {row.precision}", []).append(dot)
-        speed = f"times the samples/s of the fastest uncompressed, batch size {size}"
+        speed = say("times the samples/s of the fastest uncompressed, batch size {}", size)
         plot = scatter(series, speed, metric.name, y_format=lambda value: f"{value:.4g}", levels=levels)
         plots.append(Figure(plot))
     return SideBySide(plots)
@@ -306,8 +314,8 @@ def _section_of_run(content: Mapping[str, Any]) -> list[Table]:
         if entry["name"] == name
     ]
     # reports of earlier versions compare with the reference
-    one = "the fastest uncompressed" if "baselines" in content else content["reference"]
-    speeds = [f"times {one}, batch {size}" for size in sizes]
-    heads = ["", content["metric"]["name"], *speeds, "disk MB"]
-    caption = f"the best of {len(content['rows'])} candidates; compress/report.html shows all"
+    one = say("the fastest uncompressed") if "baselines" in content else content["reference"]
+    speeds = [say("times {}, batch {}", one, size) for size in sizes]
+    heads = ["", content["metric"]["name"], *speeds, say("disk MB")]
+    caption = say("the best of {} candidates; compress/report.html shows all", len(content["rows"]))
     return [Table(heads, rows, caption)]

@@ -17,6 +17,7 @@ from nlpctl.compress.timing import RelativeSpeed, RelativeSpeeds
 from nlpctl.errors import NlpctlError
 from nlpctl.export.strategies import Embeddings
 from nlpctl.layout import BEST_EXPORT
+from nlpctl.report.language import later, say, say_each
 from nlpctl.report.model import Number, Table
 from nlpctl.spelling import spelled
 
@@ -93,28 +94,37 @@ def answer(result: CompressResult) -> str:
     best, objective = result.best, result.objective
     place = result.folder / BEST_EXPORT
     if result.is_uncompressed(best):
-        return (
-            f"Take {place}: the original in {best.choice_name}. No candidate that loses at most "
-            f"{objective.max_drop:g} points{_surely(objective)} is clearly better."
+        return say(
+            "Take {}: the original in {}. No candidate that loses at most {:g} points{} is clearly better.",
+            place,
+            best.choice_name,
+            objective.max_drop,
+            _surely(objective),
         )
     speeds = sorted(result.speed_at_sizes(best), key=lambda speed: speed.batch_size != objective.batch_size)
-    gains = [f"{format_times(speed.times)} times as fast {format_batch(speed.batch_size)}" for speed in speeds]
-    return (
-        f"Take {place}: {_named(best)}. Against the original in its fastest engine it is {' and '.join(gains)}; "
-        f"{_loss(result)}; {best.size_mb:,.1f} MB in place of {result.reference.size_mb:,.1f}."
+    gains = [say("{} times as fast {}", format_times(speed.times), format_batch(speed.batch_size)) for speed in speeds]
+    return say(
+        "Take {}: {}. Against the original in its fastest engine it is {}; {}; {:,.1f} MB in place of {:,.1f}.",
+        place,
+        _named(best),
+        say(" and ").join(gains),
+        _loss(result),
+        best.size_mb,
+        result.reference.size_mb,
     )
 
 
 def _loss(result: CompressResult) -> str:
     """The score of the best on dev against that of the reference: "accuracy 0.9120 -> 0.9100 on dev, ..."."""
     best, drop = result.best, result.drop(result.best)
-    interval = "" if best.drops is None else f" (95 %: {format_points_range(best)})"
+    interval = "" if best.drops is None else say(" (95 %: {})", format_points_range(best))
     if abs(drop) < 0.005:
-        return f"{result.metric.name} {best.score:.4f} on dev, as before{interval}"
-    change = f"{abs(drop):.2f} points {'worse' if drop > 0 else 'better'}"
+        return say("{} {:.4f} on dev, as before{}", result.metric.name, best.score, interval)
+    change = say("{:.2f} points worse" if drop > 0 else "{:.2f} points better", abs(drop))
     if best.drops is not None and best.likely_drop(0.025) <= 0 <= best.likely_drop(0.975):
-        change += ", which may be chance"
-    return f"{result.metric.name} {result.reference.score:.4f} -> {best.score:.4f} on dev, {change}{interval}"
+        change += say(", which may be chance")
+    scores = result.reference.score, best.score
+    return say("{} {:.4f} -> {:.4f} on dev, {}{}", result.metric.name, *scores, change, interval)
 
 
 def alternatives_table(result: CompressResult) -> Table:
@@ -132,24 +142,25 @@ def alternatives_table(result: CompressResult) -> Table:
             *(format_times(speed.times) for speed in result.speed_at_sizes(row)),
             f"{row.size_mb:,.1f}",
         ]
-        lines.append([", ".join(whats), row.candidate, row.choice_name, *map(Number, cells)])
-    times = [f"times as fast, {size}" for size in result.objective.batch_sizes]
-    return Table(["", "candidate", "engine", f"{result.metric.name} (points)", "alike", *times, "MB"], lines)
+        lines.append([say(", ").join(whats), row.candidate, row.choice_name, *map(Number, cells)])
+    times = [say("times as fast, {}", size) for size in result.objective.batch_sizes]
+    score = say("{} (points)", result.metric.name)
+    return Table(["", *say_each("candidate", "engine"), score, say("alike"), *times, "MB"], lines)
 
 
 def _what(name: str, objective: Objective) -> str:
     """What a row of `CompressResult.alternatives` is, in words."""
     return {
-        "best": "take this",
-        "fastest": "fastest",
-        "fastest_small_batch": f"fastest {format_batch(min(objective.batch_sizes))}",
-        "smallest": "smallest",
-        "most_exact": "most exact",
-        "original": "original",
+        "best": say("take this"),
+        "fastest": say("fastest"),
+        "fastest_small_batch": say("fastest {}", format_batch(min(objective.batch_sizes))),
+        "smallest": say("smallest"),
+        "most_exact": say("most exact"),
+        "original": say("original"),
     }[name]
 
 
-OF_ALTERNATIVES = (
+OF_ALTERNATIVES = later(
     "Points: hundredths of the score, against the original in fp32. Alike: dev rows decided as by the original. Times "
     "as fast, N: texts per second in batches of N, as a multiple of the original in its fastest engine."
 )
@@ -170,20 +181,24 @@ def reasons(result: CompressResult) -> list[str]:
 
 def _why(result: CompressResult) -> str:
     objective = result.objective
-    allowed = f"the rows that lose at most {objective.max_drop:g} points on dev{_surely(objective)}"
+    allowed = say("the rows that lose at most {:g} points on dev{}", objective.max_drop, _surely(objective))
+    where = format_batch(objective.batch_size)
     aim = {
-        "throughput": f"the fastest {format_batch(objective.batch_size)}",
-        "latency": f"the one that answers soonest {format_batch(objective.batch_size)}",
-        "size": "the smallest",
+        "throughput": say("the fastest {}", where),
+        "latency": say("the one that answers soonest {}", where),
+        "size": say("the smallest"),
     }[objective.target]
     others = [_named(row) for row in result.indistinct if row != result.best]
     if not others:
-        return f"Why: of {allowed} it is {aim}."
-    more = f"; {len(others) - SHOWN:,} more" if len(others) > SHOWN else ""
-    return (
-        f"Why: of {allowed} it is the simplest that speed and score do not tell from {aim}. Nor do they tell: "
-        f"{'; '.join(others[:SHOWN])}{more}. Simple is uncompressed, then without training, then of fewer parts; of "
-        "equally simple ones the better score is taken."
+        return say("Why: of {} it is {}.", allowed, aim)
+    more = say("; {:,} more", len(others) - SHOWN) if len(others) > SHOWN else ""
+    return say(
+        "Why: of {} it is the simplest that speed and score do not tell from {}. Nor do they tell: {}{}. Simple is "
+        "uncompressed, then without training, then of fewer parts; of equally simple ones the better score is taken.",
+        allowed,
+        aim,
+        say("; ").join(others[:SHOWN]),
+        more,
     )
 
 
@@ -196,9 +211,12 @@ def _unsteady(result: CompressResult) -> str:
     least, most = times[result.best.name], max(times.values())
     if most <= UNSTEADY * least:
         return ""
-    return (
-        f"The speeds vary too much to tell {format_times(least)} from {format_times(most)} times as fast, as on a busy "
-        f"machine: once it is idle, delete {result.folder / SCORES} and run the same command again."
+    return say(
+        "The speeds vary too much to tell {} from {} times as fast, as on a busy machine: once it is idle, delete {} "
+        "and run the same command again.",
+        format_times(least),
+        format_times(most),
+        result.folder / SCORES,
     )
 
 
@@ -211,10 +229,9 @@ def _nearest(result: CompressResult) -> str:
     row = min(changed, key=lambda row: losses[row.name])
     speed = result.speeds.speed(row, result.objective.batch_size)
     needed = math.ceil(round(losses[row.name] * 10, 6)) / 10
-    return (
-        f"Every candidate loses more; the least {_named(row)}, {format_times(speed.times)} times as fast "
-        f"{format_batch(speed.batch_size)}: {spelled(f'@[max-drop={needed:g}]')} allows it."
-    )
+    gain = say("{} times as fast {}", format_times(speed.times), format_batch(speed.batch_size))
+    way = spelled(f"@[max-drop={needed:g}]")
+    return say("Every candidate loses more; the least {}, {}: {} allows it.", _named(row), gain, way)
 
 
 def too_few_rows(result: CompressResult) -> str:
@@ -232,7 +249,7 @@ def too_few_rows(result: CompressResult) -> str:
     if half <= most:
         return ""
     needed = math.ceil(rows * (half / most) ** 2)  # the width falls with the root of the number of rows
-    return f"{rows:,} dev rows cannot tell a loss of {most:g} points from chance; it takes about {needed:,}."
+    return say("{:,} dev rows cannot tell a loss of {:g} points from chance; it takes about {:,}.", rows, most, needed)
 
 
 def large_embedding(result: CompressResult) -> str:
@@ -245,13 +262,18 @@ def large_embedding(result: CompressResult) -> str:
     ways = []
     if best.engine == "paddle" and Embeddings() not in tried:
         chain = "+".join(part.name for part in (*parts_of(best.candidate), Embeddings()) if part is not None)
-        ways.append(f"{spelled(f'@[strategy={chain}]')} stores it in 8 bits")
+        ways.append(say("{} stores it in 8 bits", spelled(f"@[strategy={chain}]")))
     if result.prunable and FEWER_WORDS not in tried:
-        ways.append(f"{spelled('@[compression.prune_embeddings=true]')} drops what no training text uses")
+        way = spelled("@[compression.prune_embeddings=true]")
+        ways.append(say("{} drops what no training text uses", way))
     if not ways:
         return ""
-    share = f"{best.embedding_mb:,.1f} of its {best.size_mb:,.1f} MB are the embedding of the vocabulary"
-    return f"{share}: {'; '.join(ways)}."
+    return say(
+        "{:,.1f} of its {:,.1f} MB are the embedding of the vocabulary: {}.",
+        best.embedding_mb,
+        best.size_mb,
+        say("; ").join(ways),
+    )
 
 
 def _on_test(result: CompressResult) -> str:
@@ -259,18 +281,24 @@ def _on_test(result: CompressResult) -> str:
     if test is None:
         return ""
     points = format_points(result.metric.drop(test.chosen, test.reference))
-    return (
-        f"On test, which was not used for the choice ({test.rows:,} rows): {result.metric.name} {test.chosen:.4f}, the "
-        f"original {test.reference:.4f} ({points} points); {test.agreement:.1%} decided alike."
+    return say(
+        "On test, which was not used for the choice ({:,} rows): {} {:.4f}, the original {:.4f} ({} points); {:.1%} "
+        "decided alike.",
+        test.rows,
+        result.metric.name,
+        test.chosen,
+        test.reference,
+        points,
+        test.agreement,
     )
 
 
 def _named(row: CandidateScore) -> str:
-    return f"{row.candidate} in {row.choice_name}"
+    return say("{} in {}", row.candidate, row.choice_name)
 
 
 def _surely(objective: Objective) -> str:
-    return "" if objective.sure is None else f", in {objective.sure:.0%} of resampled dev splits,"
+    return "" if objective.sure is None else say(", in {:.0%} of resampled dev splits,", objective.sure)
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -287,8 +315,8 @@ def format_row(row: CandidateScore, reference: CandidateScore, metric: Metric) -
 
 
 def format_batch(size: int) -> str:
-    """"in batches of 32", "with single texts"."""
-    return "with single texts" if size == 1 else f"in batches of {size}"
+    """ "in batches of 32", "with single texts"."""
+    return say("with single texts") if size == 1 else say("in batches of {}", size)
 
 
 def format_points(drop: float) -> str:
@@ -300,7 +328,7 @@ def format_points_range(row: CandidateScore) -> str:
     """The 95 % interval of the difference in points: "-0.92 to +0.34"; "-" if it is not known."""
     if row.drops is None:
         return "-"
-    return f"{format_points(row.likely_drop(0.975))} to {format_points(row.likely_drop(0.025))}"
+    return say("{} to {}", format_points(row.likely_drop(0.975)), format_points(row.likely_drop(0.025)))
 
 
 def format_times(times: float) -> str:

@@ -22,6 +22,8 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import NlpctlError
 from nlpctl.inference.open_model import set_up_to_answer
 from nlpctl.models.export_folder import read_manifest
+from nlpctl.report.language import say, say_each
+from nlpctl.report.model import Table
 from nlpctl.runtime.machine import cpu_info, physical_cores
 from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.runtime.versions import engine_versions
@@ -193,6 +195,11 @@ def timing_conditions() -> dict[str, Any]:
         "python": platform.python_version(),
         **engine_versions(),
     }
+
+
+def conditions_table(conditions: Mapping[str, Any]) -> Table:
+    """Such conditions for a page."""
+    return Table(say_each("what", "value"), [[say(name), str(value)] for name, value in conditions.items()])
 
 
 def peak_mb() -> float:

@@ -79,7 +79,9 @@ CHINESE: Mapping[str, str] = {
     "total": "合计",
     "training rows": "训练行数",
     "value": "值",
-    "what": "事项",
+    "what": "项目",
+    "event|what": "事件",
+    "finding|what": "详情",
     "where": "位置",
     "why": "原因",
     # -- scores --
@@ -410,7 +412,8 @@ CHINESE: Mapping[str, str] = {
     ),
     "Log odds of 0 are a probability of 0.5; 2 is 0.88; 4 is 0.98. They are those of the network; the probability "
     "beside a label is that of answers, which calibration may have changed.": (
-        "对数几率为 0 时概率是 0.5；2 是 0.88；4 是 0.98。对数几率是网络本身的；标签旁边的是答案的概率，可能已经校准。"
+        "对数几率为 0 时概率是 0.5；2 是 0.88；4 是 0.98。对数几率是网络本身的；标签旁边的是答案的概率，可能已经校"
+        "准。"
     ),
     "For: {}": "支持：{}",
     "Against: {}": "反对：{}",
@@ -497,7 +500,7 @@ CHINESE: Mapping[str, str] = {
     "The language of the training texts was not recorded.": "训练文本的语言没有记录。",
     "One training with one seed; another seed gives another model, whose scores may differ by more than the "
     "intervals.": "只用一个随机种子训练了一次；换一个种子会得到另一个模型，得分之差可能大于区间。",
-    "During the training: {} at step {:,}.": "训练期间：第 {1:,} 步发生 {0}。",
+    "During the training: {} at step {:,}.": "训练期间，第 {1:,} 步：{0}。",
     "Not in these weights: {}.": "这些权重中没有：{}。",
     "the thresholds of labels ({}): programs that load it take 0.5, or the largest": (
         "标签的阈值（{}）：加载它的程序取 0.5，或概率最大者"
@@ -530,6 +533,141 @@ CHINESE: Mapping[str, str] = {
     "To cite the model, name it with the hashes of its data and the seed.": (
         "引用这个模型时，请写明其名称、数据的哈希值和随机种子。"
     ),
+    # -- nlpctl compress --
+    "; ": "；",
+    " and ": "，",
+    "{}.": "{}。",
+    "{} {} {}": "{}{}{}",
+    "Take {}: the original in {}. No candidate that loses at most {:g} points{} is clearly better.": (
+        "请用 {}：{} 中的原模型。下降不超过 {:g} 个点{}的候选中，没有明显更好的。"
+    ),
+    "Take {}: {}. Against the original in its fastest engine it is {}; {}; {:,.1f} MB in place of {:,.1f}.": (
+        "请用 {}：{}。与最快引擎中的原模型相比，{}；{}；{:,.1f} MB，原来是 {:,.1f}。"
+    ),
+    "{} times as fast {}": "{1}速度是 {0} 倍",
+    "with single texts": "单条文本时",
+    "in batches of {}": "每批 {} 条时",
+    " (95 %: {})": "（95 % 区间：{}）",
+    "{} {:.4f} on dev, as before{}": "dev 上的 {} 为 {:.4f}，没有变化{}",
+    "{} {:.4f} -> {:.4f} on dev, {}{}": "dev 上的 {} 从 {:.4f} 变为 {:.4f}，{}{}",
+    "{:.2f} points worse": "下降 {:.2f} 个点",
+    "{:.2f} points better": "提高 {:.2f} 个点",
+    ", which may be chance": "，可能出于偶然",
+    "candidate": "候选",
+    "{} (points)": "{}（点）",
+    "alike": "一致",
+    "times as fast, {}": "速度倍数，{}",
+    "take this": "选它",
+    "fastest": "最快",
+    "fastest {}": "{}最快",
+    "smallest": "最小",
+    "most exact": "最接近原模型",
+    "original": "原模型",
+    "Points: hundredths of the score, against the original in fp32. Alike: dev rows decided as by the original. "
+    "Times as fast, N: texts per second in batches of N, as a multiple of the original in its fastest engine.": (
+        "点：得分的百分之一，与原模型的 fp32 相比。一致：判定与原模型相同的 dev 行。速度倍数，N：每批 N 条时每秒的"
+        "文本数，是最快引擎中的原模型的几倍。"
+    ),
+    ", in {:.0%} of resampled dev splits,": "（在 {:.0%} 的重抽样 dev 中）",
+    "the rows that lose at most {:g} points on dev{}": "dev 上下降不超过 {:g} 个点{}的各行",
+    "the fastest {}": "{}最快的",
+    "the one that answers soonest {}": "{}最早给出答案的",
+    "the smallest": "最小的",
+    "Why: of {} it is {}.": "原因：在 {}中，它是{}。",
+    "Why: of {} it is the simplest that speed and score do not tell from {}. Nor do they tell: {}{}. Simple is "
+    "uncompressed, then without training, then of fewer parts; of equally simple ones the better score is taken.": (
+        "原因：在 {}中，速度和得分都分不出它与{}，而它最简单。同样分不出的还有：{}{}。简单的顺序是：未压缩的，不需要"
+        "训练的，组成部分少的；同样简单时取得分高的。"
+    ),
+    "; {:,} more": "；另有 {:,} 个",
+    "The speeds vary too much to tell {} from {} times as fast, as on a busy machine: once it is idle, delete {} "
+    "and run the same command again.": (
+        "速度波动太大，分不出 {} 倍与 {} 倍，机器繁忙时会这样：等它空闲后，删除 {} 并再次运行同一条命令。"
+    ),
+    "Every candidate loses more; the least {}, {}: {} allows it.": "每个候选都下降得更多；最少的是 {}，{}：{} 允许它。",
+    "{:,} dev rows cannot tell a loss of {:g} points from chance; it takes about {:,}.": (
+        "{:,} 行 dev 分辨不出 {:g} 个点的下降与偶然；大约需要 {:,} 行。"
+    ),
+    "{} stores it in 8 bits": "{} 把它存成 8 位",
+    "{} drops what no training text uses": "{} 去掉训练文本没有用到的部分",
+    "{:,.1f} of its {:,.1f} MB are the embedding of the vocabulary: {}.": (
+        "它的 {1:,.1f} MB 中有 {0:,.1f} MB 是词表的词向量：{2}。"
+    ),
+    "On test, which was not used for the choice ({:,} rows): {} {:.4f}, the original {:.4f} ({} points); {:.1%} "
+    "decided alike.": (
+        "在没有用于选择的 test 上（{:,} 行）：{} 为 {:.4f}，原模型为 {:.4f}（{} 个点）；{:.1%} 的判定相同。"
+    ),
+    # its tables
+    "All candidates": "全部候选",
+    "Where the speed comes from": "速度从哪里来",
+    "Certainty, latency, memory, outputs": "区间、延迟、内存、输出",
+    "samples/s, {}": "样本/秒，{}",
+    "multiple|times": "倍数",
+    "spread": "四分位数",
+    "times {}, {}": "相对 {} 的倍数，{}",
+    "compression": "压缩",
+    "p50 ms, {}": "p50 毫秒，{}",
+    "points": "点",
+    "points, 95 %": "点，95 %",
+    "memory MB": "内存 MB",
+    "embedding MB": "词向量 MB",
+    "disk MB": "磁盘 MB",
+    "*: the best; !: loses more than allowed, or may (@[sure]). Scores are on dev, computed by the engine of the "
+    "row. Speeds are of the engine alone, on dev rows batched by length. Disk: the graph, in MB of 1024 x 1024 "
+    "bytes. Alike: the share of dev rows with the same decision as the uncompressed model.": (
+        "*：最佳；!：下降超过允许的范围，或可能超过（@[sure]）。得分是 dev 上的，由该行的引擎算出。速度只计引擎，"
+        "dev 的行按长度组成 batch。磁盘：图的大小，以 1024 x 1024 字节的 MB 计。一致：判定与未压缩的模型相同的 dev "
+        "行的比例。"
+    ),
+    "Timed on {}, one after the other, while no candidate was made.": "在 {} 上逐个计时，期间没有制作任何候选。",
+    "Times {} = engine x precision x compression. Engine: the uncompressed fp32 graph in the engine of the row. "
+    "Compression: the row's network, pruned or distilled, in fp32 against the uncompressed one. Precision: its "
+    "graph in 8 bits or bf16 against fp32.": (
+        "相对 {} 的倍数 = 引擎 x 精度 x 压缩。引擎：未压缩的 fp32 图在该行的引擎中。压缩：该行的网络（裁剪或蒸馏后）"
+        "的 fp32 图，与未压缩的相比。精度：它的 8 位或 bf16 图，与 fp32 相比。"
+    ),
+    "Points, 95 %: the interval of the difference in points, from resampled dev rows. p50: the median time of a "
+    "batch at the samples/s of the first table. Memory: the peak of the process, with Paddle where its engine "
+    "needs it. Embedding: what of the graph are tables of 1,024 rows or more that only look-ups read; both in MB "
+    "of 1024 x 1024 bytes. Difference: the largest absolute difference of any output from the uncompressed model.": (
+        "点，95 %：差值（以点计）的区间，由重抽样的 dev 行得出。p50：在第一张表的速度下，一个 batch 的用时的中位数。"
+        "内存：进程的峰值，引擎需要 Paddle 时含 Paddle。词向量：图中只用于查表的、不少于 1,024 行的表；两者都以 "
+        "1024 x 1024 字节的 MB 计。差值：任一输出与未压缩模型的最大绝对差。"
+    ),
+    "{} (batch {})": "{}（batch {}）",
+    "Times: the multiple of the samples/s of the fastest uncompressed model that decides alike: {}.": (
+        "倍数：以判定相同的、最快的未压缩模型的样本/秒为 1：{}。"
+    ),
+    "{} Every row was compared with the uncompressed model alone, at a time of its own.": (
+        "{}每一行在各自的时间单独与未压缩的模型比较。"
+    ),
+    "{} It is the median of {} last rounds, in which the best rows took turns, and spread its quartiles; a row "
+    "without one was compared with the uncompressed model alone.": (
+        "{}倍数是末轮 {} 遍的中位数，最好的各行在其中轮流计时，四分位数也由此得出；没有四分位数的行只单独与未压缩的"
+        "模型比较。"
+    ),
+    "Not in the table": "不在表中",
+    "Not in the table:": "不在表中：",
+    "Conditions": "测量条件",
+    "Compression of {}": "{} 的压缩",
+    "What to take": "选哪一个",
+    "Score against speed": "得分与速度",
+    "{} on dev (uncompressed {:.4f})": "dev 上的 {}（未压缩 {:.4f}）",
+    "times the fastest uncompressed, batch {}": "最快的未压缩模型的倍数，batch {}",
+    "MB on disk (uncompressed {:,.1f})": "磁盘 MB（未压缩 {:,.1f}）",
+    "{:g} points below the uncompressed": "比未压缩低 {:g} 个点",
+    "best: {}": "最佳：{}",
+    "uncompressed, {}": "未压缩，{}",
+    "times the samples/s of the fastest uncompressed, batch size {}": "最快的未压缩模型的倍数（样本/秒），batch {}",
+    "the fastest uncompressed": "最快的未压缩模型",
+    "times {}, batch {}": "{} 的倍数，batch {}",
+    "the best of {} candidates; compress/report.html shows all": "{} 个候选中最好的；全部见 compress/report.html",
+    # the conditions of a measurement
+    "cores": "核数",
+    "date": "日期",
+    "load": "负载",
+    "machine": "机器",
+    "processor": "处理器",
     # -- exports --
     "graph": "图",
     "compared with the network on {}": "在 {} 上与网络比较",
@@ -546,6 +684,7 @@ CHINESE: Mapping[str, str] = {
     ),
     # -- nlpctl sweep --
     "Sweep {}": "搜索 {}",
+    "on test: {} {:.4f}": "test 上的 {}：{:.4f}",
     "{}, compared by {} on dev: {}": "{}，按 dev 上的 {} 比较：{}",
     "best {} on dev": "dev 上最佳的 {}",
     "its trial": "所在的试验",

@@ -43,13 +43,14 @@ def later(template: str, *values: Any) -> Later:
 def say(text: str, *values: Any) -> str:
     """`text` in the language of now, with `values` in its places, as by str.format; without any it may hold any sign.
 
-    What has no Chinese is said in English.
+    What has no Chinese is said in English. One English text with two Chinese ones begins with what tells them apart,
+    which is not said: "multiple|times".
     """
     template = text
     if isinstance(text, Later):
         template, values = text.template, text.values
-    if language() == "zh":
-        template = CHINESE.get(template, template)
+    if template in CHINESE:
+        template = CHINESE[template] if language() == "zh" else template.rpartition("|")[2]
     return _filled(template, [say(value) if isinstance(value, Later) else value for value in values])
 
 

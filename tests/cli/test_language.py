@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from chinese import COMMAND, SENTENCE, assert_chinese, sentences
 
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.datatools.audit import Audit, audit_page
@@ -30,45 +30,11 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.intervals import Comparison, Paired
 from nlpctl.ui.pages import answered_section, compare_page, index_page, problem_page, try_section
 
-SENTENCE = re.compile(r"[A-Za-z]{2,}(?:,? [A-Za-z]{2,}){2,}")
-COMMAND = re.compile(r"`[^`]*`|nlpctl [a-z]+(?: [a-z]+)?")
 TEXTS = {"text": "房间很吵"}
 WRONG_ROW = {"where": "/data/dev.tsv:7", "texts": TEXTS, "expected": "差评", "given": "好评", "size": 0.9}
 MISTAKES = {"split": "dev", "rows": 10, "wrong": 2, "worst": [WRONG_ROW]}
 WEAK = {"rows": 12, "score": 0.5, "interval": [0.25, 0.75], "above": -0.125, "above_interval": [-0.5, 0]}
 SLICED_BY = {"label": [{**WEAK, "name": "差评"}], "length": [{**WEAK, "name": "1 to 12 characters"}]}
-
-
-class Told(HTMLParser):
-    """What a page says: its texts, and those that appear when something is pointed at; no code, style or script."""
-
-    def __init__(self, page: str):
-        super().__init__()
-        self.texts: list[str] = []
-        self._code = 0
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._code += tag in ("pre", "code", "style", "script")
-        self.texts += [value or "" for name, value in attrs if name in ("title", "aria-label")]
-
-    def handle_endtag(self, tag: str) -> None:
-        self._code -= tag in ("pre", "code", "style", "script")
-
-    def handle_data(self, data: str) -> None:
-        if not self._code:
-            self.texts.append(data)
-
-
-def sentences(text: str) -> list[str]:
-    """Three English words or more in a row, outside of commands."""
-    texts = Told(text).texts if text.startswith("<!DOCTYPE") else text.splitlines()
-    return [found[0] for each in texts for found in SENTENCE.finditer(COMMAND.sub("", each))]
-
-
-def assert_chinese(page: str) -> None:
-    assert sentences(page) == []
-    assert '<html lang="zh-CN">' in page
 
 
 @pytest.fixture(autouse=True)

@@ -6,12 +6,14 @@ import json
 from dataclasses import replace
 
 import pytest
+from chinese import assert_chinese, sentences
 from scored import rounds_of, scored, speeds_of
 
-from nlpctl.compress.report import markdown, report, tables, write_reports
+from nlpctl.compress.report import compress_page, markdown, report, tables, write_reports
 from nlpctl.compress.result import CompressResult, alternatives_table, answer, reasons, too_few_rows
 from nlpctl.compress.scores import CandidateScore, Failure, Metric, TestScore
 from nlpctl.compress.selection import Objective, select
+from nlpctl.report.language import in_language
 
 
 @pytest.fixture
@@ -73,6 +75,24 @@ def test_the_answer_comes_first_and_what_else_there_is(result):
         "On test, which was not used for the choice (1,821 rows): accuracy 0.8852, the original 0.8874 (-0.22 points); "
         "98.1% decided alike.",
     ]
+
+
+def test_in_chinese_no_english_sentence_is_left(result):
+    drops = tuple(step / 50 for step in range(100))
+    best = replace(result.best, drops=drops, embedding_mb=15.0)
+    whole = replace(result, failures=result.failures[1:], best=best, prunable=True)
+    alone = {"best": replace(best, score=0.9), "speeds": speeds_of(whole.rows)}
+    changed = [
+        whole,
+        replace(whole, best=whole.reference, objective=Objective(0.05)),
+        replace(whole, objective=Objective(target="latency"), **alone),
+        replace(whole, objective=Objective(target="size")),
+    ]
+    for each in changed:
+        with in_language("zh"):
+            assert_chinese(compress_page(each, "outputs/first", {"date": "2026-11-27"}))
+            assert sentences(markdown(each, "outputs/first", {"date": "2026-11-27"})) == []
+        assert len(sentences(markdown(each, "outputs/first", {}))) > 10
 
 
 def test_the_loss_of_the_best_is_told_with_its_interval(result):

@@ -162,7 +162,7 @@ def suspicion_tables(inspection: Inspection, extent: Extent) -> Iterator[Table]:
             [extent.place(where), split, say(details), shortened(text, extent.width)]
             for where, split, details, text in suspicion.first[: extent.rows]
         ]
-        columns = say_each("where", "split", "what", "text")
+        columns = say_each("where", "split", "finding|what", "text")
         yield _filled(_counted_title(title, suspicion.count, len(rows)), columns, rows)
 
 
