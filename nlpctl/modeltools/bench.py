@@ -22,7 +22,7 @@ from nlpctl.inference.timed_process import LoadReport, TimedModel, TimedProcess,
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import ModelSource, resolve_source, weights_file
-from nlpctl.report.model import Figure, Number, Part, Report, Section, Table
+from nlpctl.report.model import Figure, Number, Report, Section, Table
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import bars
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 MB = 1024 * 1024
 LATENCIES = ("mean ms", "p50 ms", "p90 ms", "p99 ms")  # of a batch
-FROM_TEXT = "from text (own rounds)"
 UNSTEADY = 1.25  # a larger ratio of the fastest to the slowest round is said
 
 
@@ -431,8 +430,8 @@ def details_table(result: BenchResult) -> Table:
                     Number(f"{each.load_seconds:.2f}"),
                 ]
             )
-    heads = ["model", "engine", "threads", "batch", "samples/s", "range", *LATENCIES, FROM_TEXT, "load s"]
-    return Table(heads, rows)
+    heads = ["model", "engine", "threads", "batch", "samples/s", "range", *LATENCIES]
+    return Table([*heads, "from text (own rounds)", "load s"], rows)
 
 
 OF_DETAILS = (
@@ -467,7 +466,7 @@ def bench_page(result: BenchResult) -> str:
     """The text of the page: speed at each batch size as bars, latency, memory and size as tables."""
     sections = [
         Section("What to take", [answer(result), short_table(result), OF_SPEEDS, *remarks(result)]),
-        *[Section(f"Batch size {size}", list(_speeds(result, size))) for size in result.batch_sizes],
+        *[Section(f"Batch size {size}", [_bars(result, size)]) for size in result.batch_sizes],
         Section("Everything that was measured", [details_table(result), OF_DETAILS]),
         Section("Conditions", [Table(["what", "value"], [[name, str(v)] for name, v in result.conditions.items()])]),
     ]
@@ -475,22 +474,21 @@ def bench_page(result: BenchResult) -> str:
     return html_page(Report("How fast models answer", lead, sections))
 
 
-def _speeds(result: BenchResult, size: int) -> Iterator[Part]:
-    timed = [(each, speed) for each in result.timed for speed in each.speeds if speed.batch_size == size]
-    timed.sort(key=lambda pair: -pair[1].engine.samples_per_second)
-    names = [_short_name(each, result) for each, _ in timed]
-    series = {"engine": [speed.engine.samples_per_second for _, speed in timed]}
-    from_text = [speed.text_samples_per_second for _, speed in timed if speed.text_samples_per_second is not None]
-    if len(from_text) == len(timed):
-        series["from text"] = from_text
-    yield Figure(bars(names, series, f"samples per second, batch size {size}"))
+def _bars(result: BenchResult, size: int) -> Figure:
+    """The speeds in batches of `size`, the fastest first. Labels begin with the engine: a long one is cut."""
+    timed = sorted(result.timed, key=lambda each: -each.samples_per_second(size))
+    names = [", ".join(filter(None, reversed(_name_parts(each, result)))) for each in timed]
+    speeds = [each.samples_per_second(size) for each in timed]
+    return Figure(bars(names, {"engine alone": speeds}, f"samples per second, batch size {size}"))
 
 
 def _short_name(each: Timed, result: BenchResult) -> str:
-    """A short name of a candidate: model and threads appear only if they differ between candidates."""
-    name = each.engine
-    if len({other.model for other in result.timed}) > 1:
-        name = f"{each.model} in {name}"
-    if len({other.threads for other in result.timed}) > 1:
-        name += f", {each.threads} threads"
-    return name
+    """"MODEL in ENGINE, N threads"."""
+    return " in ".join(filter(None, _name_parts(each, result)))
+
+
+def _name_parts(each: Timed, result: BenchResult) -> tuple[str, str]:
+    """The model of a candidate and how it is run; model and threads only if they differ between candidates, else ""."""
+    models, threads = {other.model for other in result.timed}, {other.threads for other in result.timed}
+    way = each.engine + (f", {each.threads} threads" if len(threads) > 1 else "")
+    return (each.model if len(models) > 1 else ""), way

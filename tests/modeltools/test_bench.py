@@ -50,7 +50,7 @@ def test_what_to_take_is_the_fastest_without_doubt_at_each_batch_size():
     ]
     assert found.to_json()["fastest"]["32"] == {"model": "export", "engine": "paddle bf16", "threads": 2}
     page = bench_page(found)
-    assert answer(found) in page and page.count("<svg") == 2
+    assert answer(found) in page and page.count("<svg") == 2 and "paddle bf16, export" in page
     doubted = BenchResult((INT8,), (), {})
     assert answer(doubted) == "Take paddle int8 (ptq): 1,500 texts/s in batches of 32 and 3.33 ms for a single text."
     assert remarks(BenchResult((NETWORK,), (("x", "died"),), {}))[1:] == ["x was not timed: died"]
