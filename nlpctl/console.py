@@ -30,6 +30,7 @@ PLAIN_PROGRESS_SECONDS = 10.0
 JSON_PROGRESS_SECONDS = 1.0
 DRAWING_SECONDS = 0.1
 BAR_COLUMNS = 20
+MOST_MARKS = 400  # of a Pace
 MOST_PROBLEMS = 20  # so many are all shown
 FIRST_PROBLEMS = 10  # of more, as of thousands of wrong entries, so many
 STANDARD_OUTPUT = "standard output"
@@ -197,6 +198,30 @@ def json_ready(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
+class Pace:
+    """The speed of what is counted, in the last half of the time so far: other programs come and go. The first piece is
+    left out, which may prepare what comes after it."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[float, int]] = []
+
+    def mark(self, seconds: float, done: int) -> None:
+        """So many are done after so many seconds."""
+        if self._marks and done <= self._marks[-1][1]:
+            return
+        self._marks.append((seconds, done))
+        if len(self._marks) > MOST_MARKS:
+            self._marks = self._marks[::2]
+
+    def seconds_each(self) -> float | None:
+        """None before the second mark."""
+        if len(self._marks) < 2:
+            return None
+        (first, _), (last, done) = self._marks[0], self._marks[-1]
+        begun, before = next(mark for mark in reversed(self._marks[:-1]) if mark[0] <= (first + last) / 2)
+        return (last - begun) / (done - before)
+
+
 class Progress:
     """Something that is counted: `done` of `total` (None if unknown), and how long it took. A sink shows it.
 
@@ -224,13 +249,14 @@ class Progress:
         if within is not None:
             within.part = self
         self._given_left, self._clock = left, clock
-        self._started = clock()
+        self._started, self._pace = clock(), Pace()
         self._sink = sink or (EventSink() if json_lines() and is_main_rank() else ProgressSink())
         self._sink.start(self)
 
     def advance(self, count: int = 1, about: str | None = None, figures: Mapping[str, Any] | None = None) -> None:
         """`count` more are done. `about`: for a bar; `figures`: for an event."""
         self.done += count
+        self._pace.mark(self.seconds(), self.done)
         self.about = self.about if about is None else about
         self._sink.advance(self, figures or {})
         if self.within is not None:  # its time left changes, too
@@ -242,6 +268,7 @@ class Progress:
         """So many are `done`: `line`, or where events are wanted one with `figures`. A bar says itself what is not
         `lasting`."""
         self.done = done
+        self._pace.mark(self.seconds(), done)
         self._sink.report(self, line, lasting, figures or {})
 
     def finish(self) -> None:
@@ -262,13 +289,14 @@ class Progress:
         return f"{rate:,.1f} {self.unit}/s" if rate >= 0.05 else ""
 
     def left(self, done: int | None = None) -> float | None:
-        """The seconds left after `done` (by default: now), as given or at the rate so far; None if that is unknown."""
+        """The seconds left after `done` (by default: now), as given or at its pace so far; None if that is unknown."""
         done = self.done if done is None else done
         if self._given_left is not None:
             return self._given_left(done)
         if self.total is None or done <= self.begun:
             return None
-        return self.seconds() / (done - self.begun) * (self.total - done)
+        each = self._pace.seconds_each()
+        return (self.seconds() / (done - self.begun) if each is None else each) * (self.total - done)
 
     def left_in_words(self, done: int | None = None) -> str:
         """Such as "0m40s left (sweep: 12m10s)", with what it is a part of; "" if nothing is known."""

@@ -83,6 +83,23 @@ def test_progress_in_a_log_writes_a_line_every_ten_seconds():
     ]
 
 
+def test_the_time_left_goes_by_the_last_half():
+    """The first piece, which prepares the others, and what was slower long ago say nothing."""
+    now = [0.0]
+    bar = console.Progress("predict", 1000, "rows", console.ProgressSink(), clock=lambda: now[0])
+    now[0] = 50.0
+    bar.advance(10)
+    assert bar.left() == pytest.approx(50.0 / 10 * 990)
+    for done in range(20, 501, 10):  # at constant speed exact, from the second on
+        now[0] += 1.0
+        bar.advance(10)
+        assert bar.left() == pytest.approx((1000 - done) / 10)
+    for _ in range(60):  # half as fast, for more than as long as before
+        now[0] += 1.0
+        bar.advance(5)
+    assert bar.left() == pytest.approx((1000 - bar.done) / 5)
+
+
 def test_progress_in_a_log_without_total():
     now = [0.0]
     stream = io.StringIO()

@@ -29,21 +29,21 @@ class TimeLeft:
     """The seconds until a training ends and its model is scored: the steps, evaluations and saves to come and the final
     scores, each by what it has taken so far in this process.
 
-    Steps count from the second one: the first has the longest rows, and prepares what is computed with. Before the
+    Steps take as long as in the last half of the time, without the first one, which has the longest rows. Before the
     first evaluation, a few rows or a share of a step tell what scoring a row takes; in it, the rows that are scored.
     """
 
     def __init__(self, times: TimeShares, dev: int, test: int, clock: Callable[[], float] = time.perf_counter):
         """`times`: of this process. `dev`, `test`: the rows of the splits, 0 without one."""
         self._times, self._dev, self._final, self._clock = times, dev, dev + test, clock
-        self._sampled: float | None = None  # seconds that scoring a row of dev took
+        self._forward = _FORWARD
         self._evaluated: list[float] = []  # seconds of each evaluation here
         self._trained: float | None = None  # when the last step had ended
 
     def begin(self, args: TrainingArguments, begun: int, total: int, per_epoch: int | None) -> None:
         """The training begins at step `begun`; also again after out-of-memory, with other micro-batches."""
         self._args, self._begun, self._total = args, begun, total
-        self._from, self._taken = begun, self._of_steps()
+        self._pace, self._taken = console.Pace(), self._of_steps()
         self._before = dict(self._times.ended)
         steps = per_epoch, begun, total
         self._evaluations = planned(args.evaluation_strategy.value, args.eval_steps, *steps) if self._dev else 0
@@ -51,12 +51,13 @@ class TimeLeft:
 
     def after_step(self, step: int) -> None:
         """A step has ended."""
-        if step == self._begun + 1:
-            self._from, self._taken = step, self._of_steps()
+        self._pace.mark(self._of_steps() - self._taken, step)
 
     def sampled(self, rows: int, seconds: float) -> None:
         """So many rows of dev were scored to see what that takes; this was counted as LOG."""
-        self._sampled = seconds / rows
+        pace = self._pace.seconds_each()
+        if pace is not None:  # as a share, which stays where other programs make both slower or faster
+            self._forward = seconds / rows / pace * self._rows_of_a_step()
         self._taken += seconds
 
     def evaluated(self) -> None:
@@ -70,21 +71,19 @@ class TimeLeft:
     def left(self, step: int, scored: console.Progress | None = None) -> float | None:
         """The seconds left after `step` completed steps; None before the second of this process. `scored`: the rows of
         the evaluation that goes on, or of the final scores."""
-        counted = step - self._from
-        if counted <= 0 and self._trained is None:
+        pace = self._pace.seconds_each()
+        if pace is None and self._trained is None:
             return None
         times, args, processes = self._times, self._args, max(self._args.dataset_world_size, 1)
-        pace = (self._of_steps() - self._taken) / max(counted, 1)
+        pace = pace or 0.0
         most = args.max_evaluate_steps * args.eval_batch_size * processes
         rows = (min(self._dev, most) if most > 0 else self._dev) / processes  # of an evaluation, in this process
         going_on = times.so_far(EVALUATE)
-        per_row = _FORWARD * pace / (args.per_device_train_batch_size * args.gradient_accumulation_steps)
+        per_row = self._forward * pace / self._rows_of_a_step()
         if self._evaluated and rows:
             per_row = sum(self._evaluated) / len(self._evaluated) / rows
         elif going_on is not None and scored is not None and scored.done:
             per_row = going_on / scored.done
-        elif self._sampled is not None:
-            per_row = self._sampled
         if self._trained is not None:
             of_scores = None if scored is None else scored.left()
             since = self._clock() - self._trained
@@ -100,6 +99,10 @@ class TimeLeft:
             + max(0, saves) * (times.usual(SAVE) or 0.0)
             + self._final * per_row
         )
+
+    def _rows_of_a_step(self) -> int:
+        """In this process."""
+        return self._args.per_device_train_batch_size * self._args.gradient_accumulation_steps
 
     def _of_steps(self) -> float:
         return self._times.of_steps() + self._times.seconds[LOG]

@@ -140,6 +140,7 @@ def test_the_time_left_has_evaluations_saves_and_the_final_scores(clock):
         left.after_step(3)
         assert left.left(3) is None
         clock.now += 24  # 2 steps of 12 s, which is 1 s a row of this process
+        left.after_step(5)
         # 15 steps; 4 evaluations of 15 rows and the final scores of 90, each row as a third of one in training
         assert left.left(5) == pytest.approx(15 * 12 + 4 * 15 / 3 + 90 / 3)
         with times.spent(LOG):
@@ -154,6 +155,7 @@ def test_the_time_left_has_evaluations_saves_and_the_final_scores(clock):
             clock.now += 20
             left.evaluated()
         clock.now += 12
+        left.after_step(6)
         with times.spent(SAVE):
             clock.now += 7
         # 3 evaluations, saves after steps 12, 18 and the last, which cuts the epoch off, and 2 s a row
