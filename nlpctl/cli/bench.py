@@ -10,11 +10,12 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import MODEL_HELP, EngineOption, PrecisionOption, engine_overrides, load_command_recipe
-from nlpctl.cli.output import Json, give
+from nlpctl.cli.output import Json, LanguageOption, give
 from nlpctl.config.positions import located
 from nlpctl.config.ranges import COUNT, THREADS, Range
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_output
+from nlpctl.report.language import say
 from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def bench(
     details: Annotated[
         bool, typer.Option("--details", help="Also print ranges, latencies, speed from text and loading.")
     ] = False,
+    language: LanguageOption = None,
     json: Json = False,
 ) -> None:
     """Time models and exports on this machine, in every engine and precision that it can run.
@@ -104,12 +106,12 @@ def _show(result: BenchResult, details: bool) -> None:
 
     console.result(f"{answer(result)}\n")
     show_table(short_table(result))
-    console.note(f"{OF_SPEEDS}\n")
+    console.note(f"{say(OF_SPEEDS)}\n")
     for sentence in remarks(result):
         console.note(sentence)
     if details:
-        show_table(replace(details_table(result), title="Everything that was measured:"), apart=True)
-        console.note(OF_DETAILS)
+        show_table(replace(details_table(result), title=say("{}:", say("Everything that was measured"))), apart=True)
+        console.note(say(OF_DETAILS))
     else:
         console.note("ranges, latencies, speed from text, loading: @[details], or the page of @[html=FILE]")
     console.note(", ".join(f"{name} {value}" for name, value in result.conditions.items()))

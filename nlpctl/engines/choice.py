@@ -17,6 +17,7 @@ from nlpctl.config.schema import InferenceSection, Recipe
 from nlpctl.errors import Problem, UserError
 from nlpctl.extras import is_installed, not_installed
 from nlpctl.models.export_folder import Check, ExportManifest, Graph, way_name
+from nlpctl.report.language import later
 from nlpctl.runtime.interrupt import sigterm_waits
 from nlpctl.runtime.machine import NATIVE, CpuInfo, cpu_info
 from nlpctl.runtime.process import ProcessSetup, import_paddle
@@ -135,11 +136,12 @@ def doubt(choice: Choice, manifest: ExportManifest, inference: InferenceSection)
     if manifest.dev is not None and (drop := manifest.dev.drop(choice.name)) is not None:
         if drop <= inference.max_drop:
             return None
-        return f"scored {drop:.2f} points worse than fp32 on {manifest.dev.rows:,} rows of dev ({manifest.dev.metric})"
+        of_dev = manifest.dev.rows, manifest.dev.metric
+        return later("scored {:.2f} points worse than fp32 on {:,} rows of dev ({})", drop, *of_dev)
     if choice.check is None:
-        return "was not compared with the network when it was exported"
+        return later("was not compared with the network when it was exported")
     if choice.check.agreement < inference.min_agreement:
-        return f"decided {choice.check.agreement:.2%} of the rows like the network"
+        return later("decided {:.2%} of the rows like the network", choice.check.agreement)
     return None
 
 

@@ -18,10 +18,18 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.inference.open_model import set_up_to_answer
-from nlpctl.inference.timed_process import LoadReport, TimedModel, TimedProcess, TimedRows, timing_conditions
+from nlpctl.inference.timed_process import (
+    LoadReport,
+    TimedModel,
+    TimedProcess,
+    TimedRows,
+    conditions_table,
+    timing_conditions,
+)
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import ModelSource, resolve_source, weights_file
+from nlpctl.report.language import later, say, say_each
 from nlpctl.report.model import Figure, Number, Report, Section, Table
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import bars
@@ -34,7 +42,6 @@ if TYPE_CHECKING:
     from nlpctl.engines.choice import Choice
 
 MB = 1024 * 1024
-LATENCIES = ("mean ms", "p50 ms", "p90 ms", "p99 ms")  # of a batch
 UNSTEADY = 1.25  # a larger ratio of the fastest to the slowest round is said
 
 
@@ -338,18 +345,18 @@ def answer(result: BenchResult) -> str:
     for size in sizes:
         size_by_way.setdefault(_short_name(result.fastest(size), result), []).append(size)
     told = [_gain(result, way, of_way) for way, of_way in size_by_way.items()]
-    return f"Take {'; '.join(told)}."
+    return say("Take {}.", say("; ").join(told))
 
 
 def _gain(result: BenchResult, way: str, sizes: Sequence[int]) -> str:
     """The speeds of a candidate, and how many times as fast it is as the first one."""
     best, first = result.fastest(sizes[0]), result.timed[0]
-    speeds = " and ".join(f"{format_speed(best, size)} {speed_unit(size)}" for size in sizes)
+    speeds = say(" and ").join(f"{format_speed(best, size)} {speed_unit(size)}" for size in sizes)
     if best == first:
-        return f"{way}: {speeds}"
+        return say("{}: {}", way, speeds)
     ratios = [best.samples_per_second(size) / first.samples_per_second(size) for size in sizes]
-    times = " and ".join(f"{ratio:.{1 if ratio >= 10 else 2}f}" for ratio in ratios)
-    return f"{way}: {speeds}, {times} times as fast as {_short_name(first, result)}"
+    times = say(" and ").join(f"{ratio:.{1 if ratio >= 10 else 2}f}" for ratio in ratios)
+    return say("{}: {}, {} times as fast as {}", way, speeds, times, _short_name(first, result))
 
 
 def format_speed(each: Timed, size: int) -> str:
@@ -360,7 +367,7 @@ def format_speed(each: Timed, size: int) -> str:
 
 def speed_unit(size: int) -> str:
     """Single texts are waited for, batches are counted."""
-    return "ms for a single text" if size == 1 else f"texts/s in batches of {size}"
+    return say("ms for a single text") if size == 1 else say("texts/s in batches of {}", size)
 
 
 def remarks(result: BenchResult) -> list[str]:
@@ -371,21 +378,25 @@ def remarks(result: BenchResult) -> list[str]:
     faster = [each for each in result.timed if each.samples_per_second(size) > best.samples_per_second(size)]
     for each in faster:
         times = each.samples_per_second(size) / best.samples_per_second(size)
-        told.append(f"{_short_name(each, result)} is {times:.2f} times as fast as that, but {each.doubt}.")
+        told.append(say("{} is {:.2f} times as fast as that, but {}.", _short_name(each, result), times, each.doubt))
     engine, _, rest = best.engine.partition(" ")
     if engine == "dygraph" and all(each.engine == best.engine for each in result.timed):
-        told.append(f"An export is usually faster: nlpctl export {best.model}, and time that folder.")
+        told.append(say("An export is usually faster: nlpctl export {}, and time that folder.", best.model))
     elif engine != "dygraph":
         precision = rest.partition(" ")[0]
         asked = spelled(f"@[engine={engine}] @[precision={precision}]")
-        told.append(f"auto takes what was the fastest when the export was timed; {asked} asks for this one.")
+        told.append(say("auto takes what was the fastest when the export was timed; {} asks for this one.", asked))
     ratio = max(speed.engine.fastest / speed.engine.slowest for speed in best.speeds)
     if ratio > UNSTEADY:
         told.append(
-            f"Its rounds differ by {ratio:.1f} times, as on a busy machine: repeat this once it is idle, or with more "
-            f"{spelled('@[rounds=N]')}."
+            say(
+                "Its rounds differ by {:.1f} times, as on a busy machine: repeat this once it is idle, or with more "
+                "{}.",
+                ratio,
+                spelled("@[rounds=N]"),
+            )
         )
-    told += [f"{name} was not timed: {reason}" for name, reason in result.failed]
+    told += [say("{} was not timed: {}", name, reason) for name, reason in result.failed]
     return told
 
 
@@ -402,10 +413,11 @@ def short_table(result: BenchResult) -> Table:
         ]
         for each in sorted(result.timed, key=lambda each: -each.samples_per_second(max(result.batch_sizes)))
     ]
-    return Table(["model", "engine", "threads", *map(speed_unit, result.batch_sizes), "memory MB", "disk MB"], rows)
+    speeds = map(speed_unit, result.batch_sizes)
+    return Table([*say_each("model", "engine", "threads"), *speeds, *say_each("memory MB", "disk MB")], rows)
 
 
-OF_SPEEDS = (
+OF_SPEEDS = later(
     "Speeds are of the engine alone, of the median round; !: auto would not take it. Nothing is scored here: nlpctl "
     "eval and nlpctl compress do."
 )
@@ -424,17 +436,18 @@ def details_table(result: BenchResult) -> Table:
                     each.threads,
                     speed.batch_size,
                     Number(f"{found.samples_per_second:,.1f}"),
-                    Number(f"{found.slowest:,.1f} to {found.fastest:,.1f}"),
+                    Number(say("{:,.1f} to {:,.1f}", found.slowest, found.fastest)),
                     *map(Number, _latencies(speed)),
                     None if text is None else Number(f"{text:,.1f}"),
                     Number(f"{each.load_seconds:.2f}"),
                 ]
             )
-    heads = ["model", "engine", "threads", "batch", "samples/s", "range", *LATENCIES]
-    return Table([*heads, "from text (own rounds)", "load s"], rows)
+    heads = say_each("model", "engine", "threads", "batch", "samples/s", "range")
+    heads += say_each("mean ms", "p50 ms", "p90 ms", "p99 ms", "from text (own rounds)", "load s")
+    return Table(heads, rows)
 
 
-OF_DETAILS = (
+OF_DETAILS = later(
     "Samples/s and mean: the median round; range: the slowest and the fastest. p50, p90, p99: of the batches of all "
     "rounds; a mean well above p50 is of a few slow batches. From text: samples/s with reading, tokenising and "
     "answering, in rounds of its own, which on a busy machine may be the quieter ones."
@@ -442,7 +455,7 @@ OF_DETAILS = (
 
 
 def _latencies(speed: Speed) -> list[str]:
-    """The cells of LATENCIES."""
+    """Of a batch, in ms: the mean of the median round, and p50, p90, p99."""
     found = speed.engine
     mean = 1000 * speed.batch_size / found.samples_per_second
     return [_three_digits(value) for value in (mean, found.p50_ms, found.p90_ms, found.p99_ms)]
@@ -465,30 +478,31 @@ def write_page(result: BenchResult, file: Path) -> None:
 def bench_page(result: BenchResult) -> str:
     """The text of the page: speed at each batch size as bars, latency, memory and size as tables."""
     sections = [
-        Section("What to take", [answer(result), short_table(result), OF_SPEEDS, *remarks(result)]),
-        *[Section(f"Batch size {size}", [_bars(result, size)]) for size in result.batch_sizes],
-        Section("Everything that was measured", [details_table(result), OF_DETAILS]),
-        Section("Conditions", [Table(["what", "value"], [[name, str(v)] for name, v in result.conditions.items()])]),
+        Section(say("What to take"), [answer(result), short_table(result), say(OF_SPEEDS), *remarks(result)]),
+        *[Section(say("Batch size {}", size), [_bars(result, size)]) for size in result.batch_sizes],
+        Section(say("Everything that was measured"), [details_table(result), say(OF_DETAILS)]),
+        Section(say("Conditions"), [conditions_table(result.conditions)]),
     ]
-    lead = "Candidates were timed in alternating rounds, each in its own process."
-    return html_page(Report("How fast models answer", lead, sections))
+    lead = say("Candidates were timed in alternating rounds, each in its own process.")
+    return html_page(Report(say("How fast models answer"), lead, sections))
 
 
 def _bars(result: BenchResult, size: int) -> Figure:
     """The speeds in batches of `size`, the fastest first. Labels begin with the engine: a long one is cut."""
     timed = sorted(result.timed, key=lambda each: -each.samples_per_second(size))
-    names = [", ".join(filter(None, reversed(_name_parts(each, result)))) for each in timed]
+    names = [say(", ").join(filter(None, reversed(_name_parts(each, result)))) for each in timed]
     speeds = [each.samples_per_second(size) for each in timed]
-    return Figure(bars(names, {"engine alone": speeds}, f"samples per second, batch size {size}"))
+    return Figure(bars(names, {say("engine alone"): speeds}, say("samples per second, batch size {}", size)))
 
 
 def _short_name(each: Timed, result: BenchResult) -> str:
     """"MODEL in ENGINE, N threads"."""
-    return " in ".join(filter(None, _name_parts(each, result)))
+    model, way = _name_parts(each, result)
+    return say("{} in {}", model, way) if model else way
 
 
 def _name_parts(each: Timed, result: BenchResult) -> tuple[str, str]:
     """The model of a candidate and how it is run; model and threads only if they differ between candidates, else ""."""
     models, threads = {other.model for other in result.timed}, {other.threads for other in result.timed}
-    way = each.engine + (f", {each.threads} threads" if len(threads) > 1 else "")
+    way = say("{}, {} threads", each.engine, each.threads) if len(threads) > 1 else each.engine
     return (each.model if len(models) > 1 else ""), way

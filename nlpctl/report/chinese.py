@@ -412,8 +412,7 @@ CHINESE: Mapping[str, str] = {
     ),
     "Log odds of 0 are a probability of 0.5; 2 is 0.88; 4 is 0.98. They are those of the network; the probability "
     "beside a label is that of answers, which calibration may have changed.": (
-        "对数几率为 0 时概率是 0.5；2 是 0.88；4 是 0.98。对数几率是网络本身的；标签旁边的是答案的概率，可能已经校"
-        "准。"
+        "对数几率为 0 时概率是 0.5；2 是 0.88；4 是 0.98。对数几率是网络本身的；标签旁边的是答案的概率，可能已经校准。"
     ),
     "For: {}": "支持：{}",
     "Against: {}": "反对：{}",
@@ -576,8 +575,8 @@ CHINESE: Mapping[str, str] = {
     "Why: of {} it is {}.": "原因：在 {}中，它是{}。",
     "Why: of {} it is the simplest that speed and score do not tell from {}. Nor do they tell: {}{}. Simple is "
     "uncompressed, then without training, then of fewer parts; of equally simple ones the better score is taken.": (
-        "原因：在 {}中，速度和得分都分不出它与{}，而它最简单。同样分不出的还有：{}{}。简单的顺序是：未压缩的，不需要"
-        "训练的，组成部分少的；同样简单时取得分高的。"
+        "原因：在 {}中，速度和得分都分不出它与{}，而它最简单。同样分不出的还有：{}{}。简单的顺序是：未压缩的，不需"
+        "要训练的，组成部分少的；同样简单时取得分高的。"
     ),
     "; {:,} more": "；另有 {:,} 个",
     "The speeds vary too much to tell {} from {} times as fast, as on a busy machine: once it is idle, delete {} "
@@ -662,6 +661,56 @@ CHINESE: Mapping[str, str] = {
     "the fastest uncompressed": "最快的未压缩模型",
     "times {}, batch {}": "{} 的倍数，batch {}",
     "the best of {} candidates; compress/report.html shows all": "{} 个候选中最好的；全部见 compress/report.html",
+    # -- nlpctl bench --
+    "How fast models answer": "模型回答的速度",
+    "Candidates were timed in alternating rounds, each in its own process.": "各候选在各自的进程里轮流计时。",
+    "Take {}.": "请用 {}。",
+    "{}: {}, {} times as fast as {}": "{0}：{1}，速度是 {3} 的 {2} 倍",
+    "ms for a single text": "毫秒（单条文本）",
+    "texts/s in batches of {}": "条/秒（每批 {} 条）",
+    "{} is {:.2f} times as fast as that, but {}.": "{} 的速度是它的 {:.2f} 倍，但{}。",
+    "scored {:.2f} points worse than fp32 on {:,} rows of dev ({})": (
+        "在 {1:,} 行 dev 上的得分（{2}）比 fp32 低 {0:.2f} 个点"
+    ),
+    "was not compared with the network when it was exported": "导出时没有与网络比较过",
+    "decided {:.2%} of the rows like the network": "只有 {:.2%} 的行的判定与网络相同",
+    "An export is usually faster: nlpctl export {}, and time that folder.": (
+        "导出通常更快：nlpctl export {}，然后测量那个目录。"
+    ),
+    "auto takes what was the fastest when the export was timed; {} asks for this one.": (
+        "auto 取导出时测得最快的一种；{} 指定用这一种。"
+    ),
+    "Its rounds differ by {:.1f} times, as on a busy machine: repeat this once it is idle, or with more {}.": (
+        "它的各遍相差 {:.1f} 倍，机器繁忙时会这样：等机器空闲后重测，或增大 {}。"
+    ),
+    "{} was not timed: {}": "{} 没有计时：{}",
+    "Speeds are of the engine alone, of the median round; !: auto would not take it. Nothing is scored here: "
+    "nlpctl eval and nlpctl compress do.": (
+        "速度只计引擎，取各遍的中位数；!：auto 不会选它。这里不评分：评分请用 nlpctl eval 和 nlpctl compress。"
+    ),
+    "Samples/s and mean: the median round; range: the slowest and the fastest. p50, p90, p99: of the batches of "
+    "all rounds; a mean well above p50 is of a few slow batches. From text: samples/s with reading, tokenising and "
+    "answering, in rounds of its own, which on a busy machine may be the quieter ones.": (
+        "样本/秒与平均：取中位数的那一遍；范围：最慢与最快的一遍。p50、p90、p99：所有各遍的 batch；平均明显高于 "
+        "p50 时，是少数 batch 很慢。从文本开始：含读取、切分和给出答案的样本/秒，由单独的各遍测得，在繁忙的机器上那"
+        "几遍可能较空闲。"
+    ),
+    "Everything that was measured": "全部测量结果",
+    "Batch size {}": "batch {}",
+    "samples per second, batch size {}": "样本/秒，batch {}",
+    "samples/s": "样本/秒",
+    "engine alone": "只计引擎",
+    "from text (own rounds)": "从文本开始（单独的各遍）",
+    "range": "范围",
+    "{:,.1f} to {:,.1f}": "{:,.1f} 至 {:,.1f}",
+    "mean ms": "平均 毫秒",
+    "p50 ms": "p50 毫秒",
+    "p90 ms": "p90 毫秒",
+    "p99 ms": "p99 毫秒",
+    "load s": "加载 秒",
+    "batch": "batch",
+    "threads": "线程数",
+    "{}, {} threads": "{}，{} 个线程",
     # the conditions of a measurement
     "cores": "核数",
     "date": "日期",

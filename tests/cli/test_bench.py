@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+from chinese import assert_chinese, sentences
+
 from nlpctl.cli.app import main
 from nlpctl.modeltools import bench
-from nlpctl.modeltools.bench import BenchResult, Speed, Timed, figures
+from nlpctl.modeltools.bench import BenchResult, Speed, Timed, bench_page, figures
+from nlpctl.report.language import in_language, later
 
 
 def test_figures_are_told_where_the_page_cannot_be_written(tmp_path, monkeypatch, capsys):
@@ -25,6 +28,19 @@ def test_figures_are_told_where_the_page_cannot_be_written(tmp_path, monkeypatch
     assert not printed["ok"] and "cannot write here" in printed["error"]["message"]
     assert printed["result"]["timed"][0]["speeds"][0]["engine"]["samples_per_second"] == 2
     assert "cannot write here" in told.err
+
+
+def test_in_chinese_no_english_sentence_is_left():
+    doubt = later("was not compared with the network when it was exported")
+    timed = []
+    for engine, seconds in (("dygraph fp32", 2.0), ("paddle int8 (ptq)", 0.5), ("paddle bf16", 1.0)):
+        speeds = tuple(Speed(size, figures([[seconds], [2 * seconds]], 2), 1.5) for size in (1, 32))
+        timed.append(Timed("run", engine, 2, 0.5, 200.0, 1.0, speeds, doubt if "int8" in engine else None))
+    for candidates in (timed, timed[:1], timed[2:]):
+        result = BenchResult(tuple(candidates), (("export", "坏"),), {"date": "2026-11-27"})
+        with in_language("zh"):
+            assert_chinese(bench_page(result))
+        assert len(sentences(bench_page(result))) > 5
 
 
 def test_the_time_left_is_that_of_the_rounds_to_come():
