@@ -377,7 +377,7 @@ class EventSink(ProgressSink):
 
     def _write(self, progress: Progress, kind: str, **more: Any) -> None:
         counts = {"what": progress.what, "unit": progress.unit, "done": progress.done, "total": progress.total}
-        left = progress.left()
+        left = 0.0 if kind == "finished" else progress.left()
         seconds = {"seconds": round(progress.seconds(), 3), "left": None if left is None else round(left, 3)}
         _write_event(kind, **counts, **seconds, **more)
 

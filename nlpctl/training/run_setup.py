@@ -20,6 +20,7 @@ from nlpctl.config.user_code import code_sums, kind_of_code
 from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.names import counted
+from nlpctl.report.language import in_language
 from nlpctl.report.model import Table
 from nlpctl.report.text import aligned
 from nlpctl.runs.clean import tidy
@@ -73,6 +74,11 @@ def open_run(
     time: Any = run.read_manifest().time
     if not is_sound(time):
         return
+    with in_language("en"):  # as all messages are
+        _tell_shares(time, recipe, device)
+
+
+def _tell_shares(time: Mapping[str, Any], recipe: Recipe, device: str) -> None:
     rows = [[title, f"{seconds:.1f}", f"{share:.0%}"] for title, seconds, share in rows_of(time)]
     rows.append(["total", f"{total_of(time):.1f}", "100%"])
     console.note(aligned(Table(["time of the training", "seconds", "share"], rows)))

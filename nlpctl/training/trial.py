@@ -118,7 +118,7 @@ class _FirstSteps(TrainerCallback):
     def __init__(self, trainer: RecipeTrainer):
         self._trainer = trainer
         dev, test = (0 if split is None else len(split) for split in (trainer.data.dev, trainer.data.test))
-        self._left = TimeLeft(trainer.times, dev, test)
+        self._left = TimeLeft(trainer.times, dev, test, trainer.recipe.training.fast_cpu)
 
     def on_train_begin(
         self,
@@ -146,4 +146,9 @@ class _FirstSteps(TrainerCallback):
         if self._trainer.data.dev is not None:
             with times.spent(LOG):
                 self._left.sampled(*self._trainer.seconds_to_score_some())
-        raise _Enough(Measured(so_far + (self._left.left(step) or 0.0), of_step))
+        raise _Enough(Measured(sum(times.seconds.values()) + (self._left.left(step) or 0.0), of_step))
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self._left.evaluated()

@@ -175,7 +175,7 @@ def test_progress_as_json_lines(capsys, monkeypatch) -> None:
     assert (finished["event"], finished["done"], finished["unit"]) == ("finished", 80, "rows")
     assert note["message"] == "a note"
     assert (begun["done"], step["done"], step["left"], step["figures"]) == (4, 7, 3.0, {"loss": 0.5})
-    assert ended["event"] == "finished"
+    assert (ended["event"], ended["left"]) == ("finished", 0)
 
 
 def test_errors_are_events_too(nlpctl, monkeypatch) -> None:

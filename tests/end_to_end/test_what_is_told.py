@@ -25,18 +25,21 @@ def tagger(work):
     return "tagger.yaml"
 
 
-def test_steps_and_time(work, base):
+def test_steps_and_time(work, base, monkeypatch):
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")  # pages and tables are in Chinese, messages are not
     done = work.nlpctl("train", "recipe.yaml", "--num_train_epochs", "1", "--set", "training.output_dir=told")
     assert done.returncode == 0, done.stderr
     assert "61 rows: 8 steps an epoch (the last of 5 rows); 1 epoch: 8 steps, no warm-up" in done.stderr
     assert "time of the training" in done.stderr and re.search(r"^total +\d+\.\d +100%$", done.stderr, flags=re.M)
     assert "kept: the model of step 8, the best by accuracy on dev (0." in done.stderr
+    assert not re.search("[一-鿿]", done.stderr)
     manifest = work.manifest("told")
     assert manifest["steps"]["per_epoch"] == manifest["steps"]["total"] == manifest["time"]["steps"] == 8
     seconds = manifest["time"]["seconds"]
     assert all(seconds[name] > 0 for name in ("data", "compute", "evaluate", "save", "log"))
     assert sum(seconds.values()) < 60
-    assert "waiting for data" in (work / "told" / "report.html").read_text()
+    assert "等待数据" in (work / "told" / "report.html").read_text()
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
     assert "computing" in work.nlpctl("runs", "show", "told").stdout
 
 

@@ -118,6 +118,7 @@ def arguments(**changed):
         "dataset_world_size": 1,
         "max_evaluate_steps": -1,
         "eval_batch_size": 8,
+        "device": "cpu",
         "evaluation_strategy": IntervalStrategy.EPOCH,
         "eval_steps": 0,
         "save_strategy": IntervalStrategy.EPOCH,
@@ -164,6 +165,17 @@ def test_the_time_left_has_evaluations_saves_and_the_final_scores(clock):
             clock.now += 10
             left.evaluated()
         assert left.left(6) == pytest.approx(14 * 12 + 2 * 20 + 3 * 7 + 90 * 20 / 15)
+
+
+def test_final_scores_take_longer_than_those_by_the_faster_functions(clock):
+    times = TimeShares(clock)
+    left = TimeLeft(times, dev=30, test=60, fast_cpu=True, clock=clock)
+    with times.measured():
+        left.begin(arguments(evaluation_strategy=IntervalStrategy.NO, save_strategy=IntervalStrategy.NO), 0, 10, 5)
+        for step in range(1, 11):
+            clock.now += 4
+            left.after_step(step)
+        assert left.evaluations == 0 and left.left(10) == pytest.approx(90 * 1.7 / 3)
 
 
 @pytest.mark.parametrize("forward", [0.2, 1 / 3, 0.5])  # a step, of which scoring as many rows is this share
