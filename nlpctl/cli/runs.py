@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -244,8 +244,7 @@ def clean(
     cleaning = Cleaning(KINDS if only is None else names, keep)
     places = folders or [Path("outputs")]
     found = [each for folder in places for each in cleaning.find(folder)]
-    for busy in cleaning.busy:
-        console.note(f"{display(busy)} is left alone: a command works there, or it cannot be locked")
+    _tell_busy(cleaning.busy)
     lines = [(each.kind, display(each.path), each.size) for each in found]
     if found:
         total = ("total", "", sum(each.size for each in found))
@@ -254,7 +253,9 @@ def clean(
     if any(each.kind == CANDIDATE for each in found):
         console.note(f"{CANDIDATE}: `nlpctl compress` would make them again, trainings too; {BEST_EXPORT}/ stays")
     asks = sys.stdin.isatty() and not json
+    told = len(cleaning.busy)
     gone = delete(cleaning, places, found) if found and (yes or (asks and _agrees())) else []
+    _tell_busy(cleaning.busy[told:])
     listed, deleted = ([each.to_json() for each in items] for items in (found, gone))
     give({"found": listed, "deleted": deleted, "busy": cleaning.busy})
     if not found:
@@ -263,6 +264,11 @@ def clean(
         console.note(f"{sum(each.size for each in gone) / MB:,.1f} MB are free")
     else:
         console.note("nothing was deleted" + ("" if asks else "; --yes deletes what is listed"))
+
+
+def _tell_busy(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        console.note(f"{display(folder)} is left alone: a command works there, or it cannot be locked")
 
 
 def _agrees() -> bool:

@@ -14,6 +14,7 @@ keeps at its end (`tidy`) is decided here, too.
 from __future__ import annotations
 
 import contextlib
+import errno
 import filecmp
 import os
 import stat
@@ -54,6 +55,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 
 CHECKPOINT, DOUBLE, LEFTOVER, CANDIDATE, TRIAL = "checkpoints", "doubles", "leftovers", "candidates", "trials"
 KINDS = (CHECKPOINT, DOUBLE, LEFTOVER, CANDIDATE, TRIAL)
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
 QUIET = 3600.0  # seconds after which what is written beside runs counts as given up
 
 
@@ -190,7 +192,10 @@ class Cleaning:
         """The bytes of a file or folder; of a file that has further names, once all of these were listed."""
         total = 0
         for each in (path, *path.rglob("*")):
-            status = each.lstat()
+            try:
+                status = each.lstat()
+            except FileNotFoundError:  # gone meanwhile
+                continue
             if stat.S_ISREG(status.st_mode):
                 self._links[file := (status.st_dev, status.st_ino)] += 1
                 total += status.st_size if self._links[file] == status.st_nlink else 0
@@ -198,7 +203,8 @@ class Cleaning:
 
 
 def delete(cleaning: Cleaning, folders: Sequence[Path], listed: Collection[Removable]) -> list[Removable]:
-    """Delete what of `listed`, found in `folders`, may still go; returns it. UserError: something cannot be deleted."""
+    """Delete what of `listed`, found in `folders`, may still go; returns it. What is busy by now is added to that of
+    `cleaning`. UserError: something cannot be deleted."""
     left, gone = {each.path: each for each in listed}, []
     # Looked for again, since a place is locked only while `find` gives what is in it.
     again = Cleaning(cleaning.kinds, cleaning.keep)
@@ -206,12 +212,14 @@ def delete(cleaning: Cleaning, folders: Sequence[Path], listed: Collection[Remov
         each = left[path]
         with writing(path, "check the rights of its folder; what was deleted before is gone"):
             if each.kind == DOUBLE:
-                _share(path)
+                if not _share(path):
+                    continue
             elif each.kind == LEFTOVER:
                 remove_leftover(path)
             else:
                 remove_dir(path)
         gone.append(each)
+    cleaning.busy += [path for path in again.busy if path not in cleaning.busy]
     return gone
 
 
@@ -261,13 +269,19 @@ def _doubles(run: RunDirectory, keep: int | None = None) -> list[Path]:
     ]
 
 
-def _share(file: Path) -> None:
-    """Make the weights of a checkpoint a further name of the model's file, which has the same content. OSError on file
+def _share(file: Path) -> bool:
+    """Make the weights of a checkpoint a further name of the model's file, which has the same content; False on file
     systems without such names."""
     run = RunDirectory(file.parent.parent.parent)
     staged = staged_path(file)
-    os.link(run.model / WEIGHTS, staged)
+    try:
+        os.link(run.model / WEIGHTS, staged)
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            return False
+        raise
     os.replace(staged, file)
+    return True
 
 
 def _is_compression(folder: Path) -> bool:
@@ -286,6 +300,9 @@ def _is_quiet(path: Path) -> bool:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The folders in `folder`, without links and what is hidden."""
-    found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    """The folders in `folder`, without links and what is hidden; none if it cannot be read."""
+    try:
+        found = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError:
+        return []
     return [path for path in found if path.is_dir() and not path.is_symlink()]

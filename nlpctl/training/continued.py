@@ -130,7 +130,9 @@ def take_over(run: RunDirectory) -> bool:
         return False
     last = run.last_checkpoint()
     if last is not None and checkpoint_step(last) >= fact.step:
-        return True
+        copied = last.name == fact.checkpoint
+        if not copied or damage_of(last) is None:
+            return True
     source = RunDirectory(Path(fact.run))
     console.note(f"continuing {source.path} after step {fact.step:,}")
     lock = take_lock(source.path, wait=True) if source.path.is_dir() else None  # `runs clean` waits for the copies

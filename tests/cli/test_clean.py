@@ -152,7 +152,9 @@ def test_what_was_taken_meanwhile_is_not_deleted(nlpctl, made, monkeypatch):
             return "y\n"
 
     monkeypatch.setattr(sys, "stdin", Terminal())
-    assert "nothing was deleted" in nlpctl("runs", "clean").err and len(list(run.checkpoints.iterdir())) == 2
+    ended = nlpctl("runs", "clean")
+    assert "nothing was deleted" in ended.err and len(list(run.checkpoints.iterdir())) == 2
+    assert "outputs/run is left alone" in ended.err
     locks[0].release()
 
 
@@ -244,13 +246,16 @@ def test_checkpoints_of_which_the_best_is_not_the_model_stay(made):
     assert [checkpoint_step(path) for path in checkpoints_in(run.checkpoints)] == [4, 8, 12]
 
 
-def test_where_files_cannot_have_two_names_both_stay(made, monkeypatch, capsys):
-    run = with_files(made("run", dev=0.5), 4)
-    (run.checkpoints / "checkpoint-4" / WEIGHTS).write_text("model")
-    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(PermissionError(1, "Operation not permitted")))
-    tidy(run, 1, model_is_best=True)
-    assert "checkpoints that are not needed stay (Operation not permitted)" in capsys.readouterr().err
-    assert (run.checkpoints / "checkpoint-4" / WEIGHTS).read_text() == "model"
+def test_where_files_cannot_have_two_names_both_stay(nlpctl, made, monkeypatch, capsys):
+    run = with_files(made("run", dev=0.5), 4, 8)
+    (run.checkpoints / "checkpoint-8" / WEIGHTS).write_text("model")
+    monkeypatch.setattr(os, "link", lambda *_, **__: (_ for _ in ()).throw(PermissionError(1, "Not permitted")))
+    tidy(run, 0, model_is_best=True)
+    assert capsys.readouterr().err == ""
+    assert (run.checkpoints / "checkpoint-8" / WEIGHTS).read_text() == "model"
+    with_files(made("second", dev=0.5), 4, 8)
+    deleted = json.loads(nlpctl("runs", "clean", "--yes", "--json").out)["result"]["deleted"]
+    assert [each["kind"] for each in deleted] == ["checkpoints"] * 2
 
 
 def test_what_others_named_like_ours_stays(nlpctl, made):
