@@ -42,7 +42,7 @@ _TO_THE_END = "\033[K"  # clears the rest of a line
 
 def set_up_streams() -> None:
     """Make every text printable: a pipe or file gets UTF-8, a terminal of another encoding gets "?". On a terminal,
-    what is written from here on comes above a progress bar."""
+    what is written from here on comes above a progress bar; without this call there is none."""
     _replace_closed()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -76,6 +76,11 @@ def _replace_closed() -> None:
                 os.dup2(null, number)
                 os.close(null)
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))
+
+
+def locale_name() -> str:
+    """The locale of messages in lower case, such as zh_cn.utf-8; "" if none is set."""
+    return next(filter(None, (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))), "").lower()
 
 
 def is_main_rank() -> bool:
@@ -388,8 +393,12 @@ class _Bar:
 
     def __init__(self) -> None:
         self.may_be_drawn = True
-        self._lock = threading.RLock()  # workers' threads write, too
+        self.renew_lock()
         self._shown, self._drawn = False, 0.0
+
+    def renew_lock(self) -> None:
+        """In a process that was forked: the thread that held the lock may not be there."""
+        self._lock = threading.RLock()  # workers' threads write, too
 
     @contextlib.contextmanager
     def taken_off(self) -> Iterator[None]:
@@ -416,6 +425,7 @@ class _Bar:
 
 
 _bar = _Bar()
+os.register_at_fork(after_in_child=_bar.renew_lock)
 
 
 def _columns() -> int:
@@ -431,7 +441,9 @@ def _bar_line(progress: Progress, width: int) -> str:
     told = "  ".join(filter(None, (count, progress.left_in_words(), progress.about or progress.rate())))
     if not progress.total:
         return shortened(f"{progress.what}  {told}", width)
-    full, empty = "━─" if (sys.stderr.encoding or "").lower().startswith("utf") else "=-"
+    # Terminals of these languages may give box-drawing signs two columns: the line would break, and stay.
+    narrow = (sys.stderr.encoding or "").lower().startswith("utf") and not locale_name().startswith(("zh", "ja", "ko"))
+    full, empty = "━─" if narrow else "=-"
     columns = min(BAR_COLUMNS, max(5, width - display_width(f"{progress.what}  {told}")))
     done = round(columns * min(1.0, progress.done / progress.total))
     return shortened(f"{progress.what} {full * done}{empty * (columns - done)} {told}", width)
@@ -518,8 +530,9 @@ def part_of(what: str, after: float) -> Iterator[None]:
 
 
 def _draws() -> bool:
-    """Whether standard error is a terminal on which a line can be drawn anew."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    """Whether standard error is a terminal on which a line can be drawn anew, and all that is written comes above it:
+    not where a program of the user's own calls nlpctl."""
+    return isinstance(sys.stderr, _AboveTheBar) and os.environ.get("TERM") != "dumb"
 
 
 def duration(seconds: float) -> str:

@@ -137,6 +137,7 @@ from nlpctl import console
 from nlpctl.errors import Problem
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
+console.set_up_streams()
 show_table(Table(["label"], [["[red]good"]], "scores [x]"))
 with console.progress(3, "read") as bar:
     for _ in range(3):
@@ -145,11 +146,11 @@ console.error(Problem("broken"))
 """
 
 
-def on_terminal(script: str, columns: int = 80, code: int = 0) -> str:
+def on_terminal(script: str, columns: int = 80, code: int = 0, locale: str = "C.UTF-8") -> str:
     """What a terminal gets of a script in Python, which ends with `code`."""
     controller, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    env = {**os.environ, "TERM": "xterm"}
+    env = {**os.environ, "TERM": "xterm", "LC_ALL": locale, "PYTHONUTF8": "1"}
     child = subprocess.Popen([sys.executable, "-c", script], stdout=terminal, stderr=terminal, env=env)
     os.close(terminal)
     shown = b""
@@ -170,6 +171,50 @@ def test_terminal_draws_and_takes_brackets_literally():
     text = on_terminal(TERMINAL_SCRIPT)
     assert "[red]good" in text and "scores [x]" in text and "━" in text and "3/3" in text
     assert "\033[31merror:\033[0m broken" in text
+
+
+@pytest.mark.parametrize("locale", ["zh_CN.UTF-8", "ja_JP.UTF-8", "ko_KR.UTF-8"])
+def test_a_bar_has_signs_of_one_column_where_others_may_take_two(locale):
+    drawn = re.findall(r"\rread ([^ ]+) [123]/3", on_terminal(TERMINAL_SCRIPT, locale=locale))
+    assert drawn and all(re.fullmatch("=*-*", bar) for bar in drawn)
+
+
+def test_a_program_of_the_users_gets_lines():
+    """What it prints would land in a bar."""
+    text = on_terminal("""
+from nlpctl import console
+with console.progress(3, "read") as bar:
+    bar.advance(1)
+    print("printed")
+    bar.report(2, "step 2")
+""")
+    lines = text.splitlines()
+    assert lines[:2] == ["printed", "step 2"] and lines[2].startswith("read: 2 rows in ") and len(lines) == 3
+
+
+def test_a_forked_process_writes_while_another_thread_did():
+    code = """
+import os, threading
+from nlpctl import console
+held, ended = threading.Event(), threading.Event()
+def writer():
+    with console._bar.taken_off():
+        held.set()
+        ended.wait()
+thread = threading.Thread(target=writer)
+thread.start()
+held.wait()
+child = os.fork()
+if not child:
+    console.note("from the child")
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+ended.set()
+thread.join()
+raise SystemExit(status)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "from the child")
 
 
 WRITERS = """
@@ -285,6 +330,7 @@ def test_results_and_tables_on_a_terminal_give_no_orders():
 from nlpctl import console
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
+console.set_up_streams()
 console.result({HOSTILE!r})
 show_table(Table([{HOSTILE!r}], [[{HOSTILE!r}]], {HOSTILE!r}))
 with console.progress(1, {HOSTILE!r}) as bar: bar.advance()

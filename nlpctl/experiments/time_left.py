@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -87,6 +88,7 @@ class TrainingsProgress:
         time; None: this one. `at_most`: no more seconds are left; None: no limit."""
         self._left = TrainingsLeft(waiting, workers or 1, self._told_here if workers is None else ToldByEvents())
         self._total, self._at_most = total, at_most
+        self._lock = threading.RLock()  # trainings begin and end in threads of their own
         begun = 0 if total is None else total - len(waiting)
         self._stack = contextlib.ExitStack()
         self._bar: console.Progress | None = None
@@ -100,16 +102,19 @@ class TrainingsProgress:
         self._stack.__exit__(*error)
 
     def begin(self, run: Path, size: float = 1.0) -> None:
-        self._left.begin(run, size)
+        with self._lock:
+            self._left.begin(run, size)
 
     def end(self, run: Path) -> None:
-        self._left.end(run)
-        self.tick(1)
+        with self._lock:
+            self._left.end(run)
+            self.tick(1)
 
     def tick(self, ended: int = 0) -> None:
         """Time has passed, and so many have ended."""
-        if self._bar is not None:
-            self._bar.advance(ended)
+        with self._lock:
+            if self._bar is not None:
+                self._bar.advance(ended)
 
     def left(self) -> float | None:
         """Seconds left of all; None if that is unknown."""

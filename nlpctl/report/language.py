@@ -10,14 +10,13 @@ flags, scores, splits, files, and whatever users named. So do messages of errors
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import islice
 from typing import Any
 
-from nlpctl import names
+from nlpctl import console, names
 from nlpctl.errors import UserError
 from nlpctl.report.chinese import CHINESE
 
@@ -75,8 +74,7 @@ def language() -> str:
     chosen = _chosen.get()
     if chosen is not None:
         return chosen
-    locale = next(filter(None, (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))), "")
-    return "zh" if locale.lower().startswith("zh") else "en"
+    return "zh" if console.locale_name().startswith("zh") else "en"
 
 
 @contextmanager

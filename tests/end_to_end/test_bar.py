@@ -36,7 +36,8 @@ def test_a_training_on_a_terminal(work):
     ours, theirs = pty.openpty()
     settings = ("--set", "training.callbacks=[my_teller:Teller]", "--num_train_epochs", "5000")
     words = [sys.executable, "-m", "nlpctl", "train", "recipe.yaml", "--output_dir", "on_a_terminal", *settings]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(work.folder)]), "TERM": "xterm"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(work.folder)])}
+    environment |= {"TERM": "xterm", "LC_ALL": "C.UTF-8"}
     process = subprocess.Popen(words, cwd=work.folder, stdout=subprocess.PIPE, stderr=theirs, env=environment)
     os.close(theirs)
     shown, deadline, asked = "", time.monotonic() + 240, False

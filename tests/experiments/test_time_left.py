@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,3 +83,26 @@ def test_a_training_here_tells_by_its_bar():
         assert progress.left() == 0.0 and progress.left_in_words() == ""
     with TrainingsProgress("sweep", "trials", None, [], at_most=lambda: 70.0) as progress:
         assert progress.left() == 70.0
+
+
+def test_no_training_that_ends_is_lost_between_threads(monkeypatch):
+    """The main thread looks on while others end trainings: each takes its turn."""
+    inside, most = 0, 0
+    advance = console.Progress.advance
+
+    def slowly(self: console.Progress, *arguments: Any, **more: Any) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        for _ in range(3):
+            time.sleep(0)  # another thread may go on here
+        advance(self, *arguments, **more)
+        inside -= 1
+
+    monkeypatch.setattr(console.Progress, "advance", slowly)
+    with TrainingsProgress("sweep", "trials", 400, [1.0] * 400, 4) as progress:
+        with ThreadPoolExecutor(4) as threads:
+            for number in range(400):
+                threads.submit(progress.end, Path(str(number)))
+                progress.tick()
+        assert most == 1 and progress._bar.done == 400
