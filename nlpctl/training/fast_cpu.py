@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 import numpy as np
@@ -43,6 +44,7 @@ LEVELS = 1 << 16  # dropout draws 16 bits per element: its probability is a mult
 _linear, _dropout, _layer_norm, _gelu, _softmax = F.linear, F.dropout, F.layer_norm, F.gelu, F.softmax
 _attend, _clip = MultiHeadAttention.forward, ClipGradByGlobalNorm._dygraph_clip
 _STEPS = {name: getattr(MultiHeadAttention, name) for name in ("_prepare_qkv", "compute_kv")}  # of attention
+_in_32_bits = ContextVar("_in_32_bits", default=False)
 
 
 @contextlib.contextmanager
@@ -65,6 +67,16 @@ def fast_cpu(recipe: Recipe, device: str, network: paddle.nn.Layer) -> Iterator[
         if not own and may_copy_transposes(network):
             settings.enter_context(copying_transposes)
         yield
+
+
+@contextlib.contextmanager
+def in_32_bits() -> Iterator[None]:
+    """Linear layers compute in 32 bits, also in a training with training.bf16: around what is computed to be saved."""
+    token = _in_32_bits.set(True)
+    try:
+        yield
+    finally:
+        _in_32_bits.reset(token)
 
 
 @contextlib.contextmanager
@@ -110,7 +122,8 @@ def linear_in_bfloat16(network: paddle.nn.Layer) -> Callable[..., paddle.Tensor]
     """`F.linear`, of which the products, also those of the gradients, have factors of bfloat16 and sums of 32 bits.
 
     The weights of `network` do so also where no gradient is wanted: for scores on dev, and since the first forward pass
-    of a recomputed layer must give what the second gives. Those of other networks, such as a teacher, then do not.
+    of a recomputed layer must give what the second gives. Those of other networks, such as a teacher, then do not. In
+    the body of `in_32_bits` none do.
     """
     trained = {id(parameter) for parameter in network.parameters()}  # names are those of other networks, too
 
@@ -119,7 +132,7 @@ def linear_in_bfloat16(network: paddle.nn.Layer) -> Callable[..., paddle.Tensor]
     ) -> paddle.Tensor:
         given = [x, weight, *([] if bias is None else [bias])]
         trains = paddle.is_grad_enabled() and not all(each.stop_gradient for each in given)
-        if not trains and id(weight) not in trained:
+        if _in_32_bits.get() or not (trains or id(weight) in trained):
             return linear(x, weight, bias, name)
         if not _of_a_layer(weight, bias) or not _covered(*given):
             return _linear(x, weight, bias, name)

@@ -60,6 +60,7 @@ from nlpctl.training.checkpoints import (
 )
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.early_stopping import patience_of
+from nlpctl.training.fast_cpu import in_32_bits
 from nlpctl.training.guards import StepGuard
 from nlpctl.training.oom import MicroBatching, OutOfMemory, is_out_of_memory, record_division, recorded_division
 from nlpctl.training.optimizer import ZeroMissingGradients, build_optimizer
@@ -526,9 +527,10 @@ class RecipeTrainer(GuardedTrainer):
         return {name: paddle.to_tensor(array) for name, array in batch.items()}
 
     def fit_layers(self) -> None:
-        """Fit the layers that no gradient trains, as the task does."""
+        """Fit the layers that no gradient trains, as the task does, to what the network computes in 32 bits."""
         if self.fits_layers:
-            self.task.fit_layers(self.loaded.network, self.encoder)
+            with in_32_bits():
+                self.task.fit_layers(self.loaded.network, self.encoder)
 
     # -- evaluation --------------------------------------------------------------------------
 

@@ -16,10 +16,15 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.data.training_data import read_training_data
 from nlpctl.errors import UserError
+from nlpctl.runtime.machine import cpu_info
 from nlpctl.runtime.process import set_up_process
+from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import make_task
 from nlpctl.tasks.few_shot_classification import PairDraw, cosine_loss, logistic_regression
+from nlpctl.training.fast_cpu import fast_cpu
+from nlpctl.training.overfit import ready_to_train
 from nlpctl.training.prepare import prepare_training
+from nlpctl.training.trainer import RecipeTrainer
 
 
 def test_equal_labels_are_to_meet_and_different_ones_to_part() -> None:
@@ -58,6 +63,26 @@ def test_another_loss_trains_the_head_too(tmp_path, monkeypatch) -> None:
         prepared = prepare_training(recipe, setup, make_task(recipe, data.labels), data, own_loss=own_loss)
         head = prepared.model.network.classifier.parameters()
         assert [parameter.stop_gradient for parameter in head] == [own_loss] * 2
+
+
+@pytest.mark.skipif(not cpu_info().computes("bf16"), reason="this processor does not compute in bf16")
+def test_in_a_training_in_bf16_the_head_is_fitted_to_vectors_of_32_bits(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "few.tsv").write_text("text\tlabel\ngood room\tpos\nbad room\tneg\n")
+    recipe = load_recipe(RECIPE | {"training": RECIPE["training"] | {"bf16": True}})
+    trainer = RecipeTrainer(ready_to_train(recipe), RunDirectory(tmp_path / "run"), None, lambda _: [])
+    network, heads = trainer.loaded.network, []
+    for layer in network.bert.encoder.sublayers():
+        if isinstance(layer, paddle.nn.Linear):  # at the start too small for a difference
+            layer.weight.set_value(layer.weight * 10)
+    with fast_cpu(recipe, "cpu", network):
+        for fit in (trainer.fit_layers, lambda: trainer.task.fit_layers(network, trainer.encoder)):
+            fit()
+            heads.append(network.classifier.weight.numpy())
+    trainer.fit_layers()
+    found, in_bf16, expected = (*heads, network.classifier.weight.numpy())
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert np.abs(in_bf16 - expected).max() > 1e-4
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
