@@ -26,7 +26,6 @@ from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.worker import (
     NoRoom,
     ProcessEnded,
-    ProgressCallback,
     Worker,
     WorkerKilled,
     WorkerLost,
@@ -275,13 +274,12 @@ class RayWorker:
         where: str,
         hint: str = "",
         seconds: float | None = None,
-        progress: ProgressCallback | None = None,
         callback: Callable[[Any], Any] | None = None,
     ) -> Any:
         actor = self._actor
         if actor is None:
             raise ProcessEnded("it was ended", where, hint)
-        answer = converse(_RayChannel(actor), request, seconds, progress, callback)
+        answer = converse(_RayChannel(actor), request, seconds, callback)
         if isinstance(answer, _Ended):
             kind = WorkerKilled if answer.code == -signal.SIGKILL else ProcessEnded
             raise kind(f"its process on node {answer.node} ended ({how_ended(answer.code)})", where, hint)

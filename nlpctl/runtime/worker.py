@@ -8,7 +8,6 @@ them do a list of jobs. After SIGKILL or a second Ctrl-C no code of the parent r
 from __future__ import annotations
 
 import contextlib
-import math
 import multiprocessing
 import os
 import pickle
@@ -16,7 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -28,11 +26,7 @@ from typing import Any, Protocol
 from nlpctl.errors import EXIT_INTERRUPTED, Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.parent import die_with_parent, python_until_parent_ends
 
-PROGRESS_SECONDS = 10.0  # between two calls of a ProgressCallback
-
 _SAFE_PATH, _OURS = "PYTHONSAFEPATH", "nlpctl"
-
-ProgressCallback = Callable[[float], None]  # hears how many seconds a request has taken so far
 
 
 @dataclass(frozen=True)
@@ -123,14 +117,12 @@ class RemoteProcess(Protocol):
         where: str,
         hint: str = "",
         seconds: float | None = None,
-        progress: ProgressCallback | None = None,
         callback: Callable[[Any], Any] | None = None,
     ) -> Any:
         """Send a request and return the answer. Errors of the process are raised here; library errors as RunFailed.
 
         `where` and `hint` are for the message if the process dies (ProcessEnded). TimeoutError after `seconds`.
-        `progress` is called every PROGRESS_SECONDS meanwhile; `callback` answers what the process asks back by
-        `call_parent`.
+        `callback` answers what the process asks back by `call_parent`.
         """
         ...
 
@@ -155,14 +147,15 @@ def converse(
     channel: Channel,
     request: Any,
     seconds: float | None,
-    progress: ProgressCallback | None,
     callback: Callable[[Any], Any] | None,
 ) -> Any:
     """What the process answers, as `outcome` made it; the rest as of `RemoteProcess.ask`. EOFError: it has ended."""
     with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
         channel.send(request)
     while True:
-        if not _wait(channel, seconds, progress):
+        with _channel_errors():
+            comes = channel.poll(seconds)
+        if not comes:
             raise TimeoutError
         with _channel_errors():
             answer = channel.recv()
@@ -175,28 +168,12 @@ def converse(
 
 @contextlib.contextmanager
 def _channel_errors() -> Iterator[None]:
-    """EOFError for an OSError of the channel. One of `progress` or `callback`, such as a full disk, stays what it is:
+    """EOFError for an OSError of the channel. One of `callback`, such as a full disk, stays what it is:
     the process has not ended."""
     try:
         yield
     except OSError as error:
         raise EOFError from error
-
-
-def _wait(channel: Channel, seconds: float | None, progress: ProgressCallback | None) -> bool:
-    """Whether the answer, or the end of the process, comes within `seconds`; None: however long it takes."""
-    started = time.monotonic()
-    until = math.inf if seconds is None else started + seconds
-    while True:
-        with _channel_errors():
-            left = max(0.0, until - time.monotonic())
-            if progress is None:
-                return channel.poll(None if seconds is None else left)
-            if channel.poll(min(PROGRESS_SECONDS, left)):
-                return True
-        if time.monotonic() >= until:
-            return False
-        progress(time.monotonic() - started)
 
 
 class Worker:
@@ -251,11 +228,10 @@ class Worker:
         where: str,
         hint: str = "",
         seconds: float | None = None,
-        progress: ProgressCallback | None = None,
         callback: Callable[[Any], Any] | None = None,
     ) -> Any:
         try:
-            answer = converse(self.channel, request, seconds, progress, callback)
+            answer = converse(self.channel, request, seconds, callback)
         except EOFError:
             raise ProcessEnded(f"its process ended ({how_ended(self.code())})", where, hint) from None
         return value_of(answer, where)

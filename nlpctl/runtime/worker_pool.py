@@ -62,7 +62,6 @@ class Job:
     begin: Callable[[Job], bool] | None = None
     end: Callable[[Job], None] | None = None
     answer: Callable[[Any], Any] | None = None  # answers what the job asks by `call_parent`, in the worker's thread
-    progress: Callable[[float], None] | None = None  # hears every 10 s how many seconds it has taken, there too
 
     worker: int = -1
     value: Any = None
@@ -284,7 +283,6 @@ class WorkerPool:
                     job.where or process.name,
                     self._hint,
                     None if job.deadline is None else max(0.0, job.deadline - time.monotonic()),
-                    job.progress,
                     job.answer,
                 )
                 worker.state = WorkerState.IDLE

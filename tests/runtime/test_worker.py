@@ -172,21 +172,6 @@ def test_a_full_disk_of_who_asks_is_no_end_of_the_worker(started):
     assert worker.alive
 
 
-def test_who_waits_hears_that_it_goes_on(started, monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.05)
-    worker, heard = started(), []
-
-    def hear(seconds):
-        heard.append(seconds)
-        if len(heard) == 3:
-            (tmp_path / "enough").touch()
-
-    worker.ask(tmp_path / "enough", "here", progress=hear)
-    assert len(heard) >= 3 and all(seconds >= 0.05 * number for number, seconds in enumerate(heard, 1))
-    with pytest.raises(TimeoutError):
-        worker.ask(60, "here", seconds=0.2, progress=heard.append)
-
-
 def test_a_worker_that_takes_too_long_is_interrupted(started):
     worker = started()
     process = worker.ask(0, "here")

@@ -134,22 +134,13 @@ def test_a_job_is_killed_wherever_it_is(tmp_path: Path) -> None:
         assert not (tmp_path / "never").exists() and list(pool.results([(join, "x")])) == [(0, "worker 0 x", 0)]
 
 
-def test_a_job_asks_back_and_tells_that_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nlpctl.runtime.worker.PROGRESS_SECONDS", 0.05)
-    heard: list[float] = []
+def test_a_job_asks_back(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     with WorkerPool(lambda number: Worker(opened, "", log, grace=5.0, daemon=True), 1) as pool:
         asking = Job(ask_twice, answer=lambda asked: asked * 10)
         pool.submit(asking)
         assert pool.next_ended().value == [10, 20]
-
-        def hear(seconds: float) -> None:
-            heard.append(seconds)
-            (tmp_path / "heard").touch()
-
-        pool.submit(Job(wait_for, (tmp_path / "heard",), progress=hear))
-        assert pool.next_ended().error is None
-    assert heard == sorted(heard) and "said on standard output" in log.read_text()
+    assert "said on standard output" in log.read_text()
 
 
 def test_the_job_of_a_killed_worker_is_done_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
