@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -155,6 +155,10 @@ def _make_and_choose(
         bar = stack.enter_context(console.progress(len(steps), "compress", "steps", begun=begun, left=left))
         if not is_made(folder, original):
             _begin(pool, original)
+        count_rows = row_counter(recipe)
+        missing = {step.made_by for step in steps.values() if not is_made(folder, step)}
+        rows = trained_rows(recipe, missing, count_rows)  # reads all of train, while the export is made
+        if pool.running:
             exported = pool.wait(lambda: bar.advance(0))
             error = _report_end(folder, exported)
             if error is not None:
@@ -169,10 +173,18 @@ def _make_and_choose(
                 raise UserError(message, recipe.where("compression.sure"), "leave it out")
             if scorer.metric.own and abs(reference.score) > 1:
                 console.warn("compression.evaluate gives more than 1: @[max-drop] counts in points of 0.01")
-            made_by = (pool, scorer, reference, slots.slowdown)
-            compression = _Compression(recipe, source, folder, steps, clock, *made_by, bar)
+            costs = Costs(
+                speed=reference.speed(max(section.batch_sizes)).samples_per_second,
+                rows=rows,
+                scoring=reference.seconds,
+                turns=Finalists((reference,), ()).seconds(timing.rows),
+                measured=read_times(folder),
+                slowdown=slots.slowdown,
+            )
             if exported is not None:
-                compression.costs.learn(original, exported.seconds)
+                costs.learn(original, exported.seconds)
+            made_by = (pool, scorer, reference)
+            compression = _Compression(recipe, source, folder, steps, clock, *made_by, costs, count_rows, bar)
             return compression.run()
 
 
@@ -189,8 +201,8 @@ def _stop_noted() -> Iterator[None]:
 class _Compression:
     """The table of one command, and what it is made by.
 
-    `reference`: the row of the uncompressed network in fp32. `slowdown`: by how much longer a step takes than alone.
-    `bar`: shows how far it is.
+    `reference`: the row of the uncompressed network in fp32. `costs`: the expected seconds of the steps. `count_rows`:
+    returns the number of training rows. `bar`: shows how far it is.
     """
 
     def __init__(
@@ -203,17 +215,17 @@ class _Compression:
         pool: StepPool,
         scorer: Scorer,
         reference: CandidateScore,
-        slowdown: float,
+        costs: Costs,
+        count_rows: Callable[[], int],
         bar: console.Progress,
     ):
         self.bar = bar
         self.recipe, self.source, self.folder, self.clock = recipe, source, folder, clock
         self.pool, self.scorer, self.metric = pool, scorer, scorer.metric
-        self.reference, self.slowdown = reference, slowdown
+        self.reference, self.costs, self.count_rows = reference, costs, count_rows
         section = recipe.compression
         self.objective = Objective(section.max_drop, section.target, section.batch_sizes, section.sure)
         self.steps = dict(steps)  # smaller forms are added, if the budget is too short
-        self.count_rows = row_counter(recipe)
         self.prunable = takes_fewer_words(recipe, source)
         # By folder of a step:
         self.rows: dict[str, tuple[CandidateScore, ...]] = {}  # of every candidate that is scored
@@ -222,7 +234,6 @@ class _Compression:
         self.smaller: dict[str, str] = {}  # a sentence on what was made in its place within the budget
         self.last_round: LastRound | None = None
         self.best_written: str | None = None  # the row that best/ was made from
-        self.costs = self.expected_costs()
         self.told = ToldByEvents()
         self.phase: tuple[float, float] | None = None  # of a scoring or the last round: when it began, its seconds
 
@@ -307,8 +318,10 @@ class _Compression:
         """Inside the context something is going on that is expected to take so many seconds."""
         self.phase = time.monotonic(), seconds
         self.tick()
-        yield
-        self.phase = None
+        try:
+            yield
+        finally:
+            self.phase = None
 
     def table(self) -> tuple[CandidateScore, ...]:
         return tuple(row for rows in self.rows.values() for row in rows)
@@ -357,18 +370,6 @@ class _Compression:
                 costs.learn(result.step, result.seconds)
                 with writing(self.folder, FREE_SPACE):
                     write_times(self.folder, costs.measured)
-
-    def expected_costs(self) -> Costs:
-        """The expected seconds of the steps."""
-        strategies = {step.made_by for step in self.steps.values()}
-        return Costs(
-            speed=self.reference.speed(max(self.objective.batch_sizes)).samples_per_second,
-            rows=trained_rows(self.recipe, strategies, self.count_rows),
-            scoring=self.reference.seconds,
-            turns=Finalists((self.reference,), ()).seconds(self.scorer.timing.rows),
-            measured=read_times(self.folder),
-            slowdown=self.slowdown,
-        )
 
     def begin_steps(self, order: CandidateOrder, schedule: StepSchedule, reserve: float) -> list[MissingCandidate]:
         """Begin as many steps as there are idle processes, those of begun candidates first; returns the candidates that

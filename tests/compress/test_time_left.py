@@ -11,6 +11,7 @@ from nlpctl.compress import compress as module
 from nlpctl.compress.compress import _Compression
 from nlpctl.compress.costs import Clock, Costs
 from nlpctl.compress.plan import parse_strategy, plan_steps
+from nlpctl.errors import UserError
 
 
 @pytest.fixture
@@ -69,5 +70,8 @@ def test_side_by_side_and_while_scoring(compression):
         assert of.seconds_left() == pytest.approx(alone - 5.0)
         compression.now[0] += 95.0  # it takes longer than expected
         assert of.seconds_left() == pytest.approx(alone - 8.0)
+    with pytest.raises(UserError), of.spending(8.0):  # a scoring that fails
+        raise UserError("damaged")
+    assert of.seconds_left() == pytest.approx(alone)
     of.lost[steps[-1].folder] = RuntimeError()
     assert of.seconds_left() < alone
