@@ -54,8 +54,9 @@ def bench(
     """Time models and exports on this machine, in every engine and precision that it can run.
 
     Each candidate is loaded in its own process. Candidates are timed in alternating rounds, so that other load on the
-    machine affects all of them alike. The first line says what to take: the fastest that decides as the network did
-    when it was exported (inference.max_drop, inference.min_agreement).
+    machine affects all of them alike. The first line says what to take of a model: the fastest that decides as the
+    network did when it was exported (inference.max_drop, inference.min_agreement). Nothing is scored, so of several
+    models the fastest may be a worse one.
 
     Examples:
 

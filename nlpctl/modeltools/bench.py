@@ -106,6 +106,14 @@ class BenchResult:
         """The timed sizes, in the order of the command."""
         return tuple(speed.batch_size for speed in self.timed[0].speeds)
 
+    @property
+    def models(self) -> tuple[BenchResult, ...]:
+        """The part of each model, in the order of the command."""
+        by_model: defaultdict[str, list[Timed]] = defaultdict(list)
+        for each in self.timed:
+            by_model[each.model].append(each)
+        return tuple(dataclasses.replace(self, timed=tuple(timed)) for timed in by_model.values())
+
     def fastest(self, size: int) -> Timed:
         """The fastest candidate in batches of `size`, of those without doubt where there are any."""
         sound = [each for each in self.timed if each.doubt is None] or self.timed
@@ -339,13 +347,22 @@ def _fetched(name: str, recipe: Recipe) -> Path:
 
 
 def answer(result: BenchResult) -> str:
-    """Which candidate to take, how fast it is, and against the one that was named first."""
+    """Which way to take of each model, and how fast it is. Of several models the fastest is told, not advised: another
+    one may answer better."""
+    models = result.models
+    if len(models) == 1:
+        return say("Take {}.", _fastest_told(result))
+    told = [say("Of {} take {}.", each.timed[0].model, _fastest_told(each)) for each in models]
+    return "\n".join([*told, say("The fastest: {}.", _fastest_told(result))])
+
+
+def _fastest_told(result: BenchResult) -> str:
+    """The fastest candidate at each batch size, its speed, and that against the one that was named first."""
     sizes = sorted(result.batch_sizes, reverse=True)
     size_by_way: dict[str, list[int]] = {}
     for size in sizes:
         size_by_way.setdefault(_short_name(result.fastest(size), result), []).append(size)
-    told = [_gain(result, way, of_way) for way, of_way in size_by_way.items()]
-    return say("Take {}.", say("; ").join(told))
+    return say("; ").join(_gain(result, way, of_way) for way, of_way in size_by_way.items())
 
 
 def _gain(result: BenchResult, way: str, sizes: Sequence[int]) -> str:
@@ -366,36 +383,41 @@ def format_speed(each: Timed, size: int) -> str:
 
 
 def speed_unit(size: int) -> str:
-    """Single texts are waited for, batches are counted."""
-    return say("ms for a single text") if size == 1 else say("texts/s in batches of {}", size)
+    """A single sample is waited for, batches are counted. A sample is a row, or a window of a long one."""
+    return say("ms for a single sample") if size == 1 else say("samples/s in batches of {}", size)
 
 
 def remarks(result: BenchResult) -> list[str]:
     """What is faster but doubted, how to ask for what is taken, and what makes the figures less certain."""
     size = max(result.batch_sizes)
-    best = result.fastest(size)
     told = []
-    faster = [each for each in result.timed if each.samples_per_second(size) > best.samples_per_second(size)]
-    for each in faster:
-        times = each.samples_per_second(size) / best.samples_per_second(size)
-        told.append(say("{} is {:.2f} times as fast as that, but {}.", _short_name(each, result), times, each.doubt))
-    engine, _, rest = best.engine.partition(" ")
-    if engine == "dygraph" and all(each.engine == best.engine for each in result.timed):
-        told.append(say("An export is usually faster: nlpctl export {}, and time that folder.", best.model))
-    elif engine != "dygraph":
-        precision = rest.partition(" ")[0]
-        asked = spelled(f"@[engine={engine}] @[precision={precision}]")
-        told.append(say("auto takes what was the fastest when the export was timed; {} asks for this one.", asked))
-    ratio = max(speed.engine.fastest / speed.engine.slowest for speed in best.speeds)
-    if ratio > UNSTEADY:
-        told.append(
-            say(
-                "Its rounds differ by {:.1f} times, as on a busy machine: repeat this once it is idle, or with more "
-                "{}.",
-                ratio,
-                spelled("@[rounds=N]"),
+    exported = any(not each.engine.startswith("dygraph") for each in result.timed)
+    for of_model in result.models:
+        best = of_model.fastest(size)
+        name, speed = _short_name(best, result), best.samples_per_second(size)
+        for each in of_model.timed:
+            times = each.samples_per_second(size) / speed
+            if times > 1:
+                faster = _short_name(each, result)
+                told.append(say("{} is {:.2f} times as fast as {}, but {}.", faster, times, name, each.doubt))
+        engine, _, rest = best.engine.partition(" ")
+        if not exported:
+            told.append(say("An export is usually faster: nlpctl export {}, and time that folder.", best.model))
+        elif engine != "dygraph":
+            asked = spelled(f"@[engine={engine}] @[precision={rest.partition(' ')[0]}]")
+            text = "auto takes what was the fastest when the export was timed; {} asks for {}."
+            told.append(say(text, asked, name))
+        ratio = max(each.engine.fastest / each.engine.slowest for each in best.speeds)
+        if ratio > UNSTEADY:
+            told.append(
+                say(
+                    "The rounds of {} differ by {:.1f} times, as on a busy machine: repeat this once it is idle, or "
+                    "with more {}.",
+                    name,
+                    ratio,
+                    spelled("@[rounds=N]"),
+                )
             )
-        )
     told += [say("{} was not timed: {}", name, reason) for name, reason in result.failed]
     return told
 
@@ -418,8 +440,8 @@ def short_table(result: BenchResult) -> Table:
 
 
 OF_SPEEDS = later(
-    "Speeds are of the engine alone, of the median round; !: auto would not take it. Nothing is scored here: nlpctl "
-    "eval and nlpctl compress do."
+    "Speeds are of the engine alone, of the median round. A sample is a row, or a window of a row that is cut into "
+    "several. !: auto would not take it. Nothing is scored here: nlpctl eval and nlpctl compress do."
 )
 
 
@@ -449,7 +471,7 @@ def details_table(result: BenchResult) -> Table:
 
 OF_DETAILS = later(
     "Samples/s and mean: the median round; range: the slowest and the fastest. p50, p90, p99: of the batches of all "
-    "rounds; a mean well above p50 is of a few slow batches. From text: samples/s with reading, tokenising and "
+    "rounds; a mean well above p50 is of a few slow batches. From text: rows/s with reading, tokenising and "
     "answering, in rounds of its own, which on a busy machine may be the quieter ones."
 )
 

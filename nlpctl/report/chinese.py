@@ -665,10 +665,12 @@ CHINESE: Mapping[str, str] = {
     "How fast models answer": "模型回答的速度",
     "Candidates were timed in alternating rounds, each in its own process.": "各候选在各自的进程里轮流计时。",
     "Take {}.": "请用 {}。",
+    "Of {} take {}.": "{}：请用 {}。",
+    "The fastest: {}.": "最快的：{}。",
     "{}: {}, {} times as fast as {}": "{0}：{1}，速度是 {3} 的 {2} 倍",
-    "ms for a single text": "毫秒（单条文本）",
-    "texts/s in batches of {}": "条/秒（每批 {} 条）",
-    "{} is {:.2f} times as fast as that, but {}.": "{} 的速度是它的 {:.2f} 倍，但{}。",
+    "ms for a single sample": "毫秒（单个样本）",
+    "samples/s in batches of {}": "样本/秒（每批 {} 个）",
+    "{} is {:.2f} times as fast as {}, but {}.": "{0} 的速度是 {2} 的 {1:.2f} 倍，但{3}。",
     "scored {:.2f} points worse than fp32 on {:,} rows of dev ({})": (
         "在 {1:,} 行 dev 上的得分（{2}）比 fp32 低 {0:.2f} 个点"
     ),
@@ -677,22 +679,23 @@ CHINESE: Mapping[str, str] = {
     "An export is usually faster: nlpctl export {}, and time that folder.": (
         "导出通常更快：nlpctl export {}，然后测量那个目录。"
     ),
-    "auto takes what was the fastest when the export was timed; {} asks for this one.": (
-        "auto 取导出时测得最快的一种；{} 指定用这一种。"
+    "auto takes what was the fastest when the export was timed; {} asks for {}.": (
+        "auto 取导出时测得最快的一种；{} 指定用 {}。"
     ),
-    "Its rounds differ by {:.1f} times, as on a busy machine: repeat this once it is idle, or with more {}.": (
-        "它的各遍相差 {:.1f} 倍，机器繁忙时会这样：等机器空闲后重测，或增大 {}。"
+    "The rounds of {} differ by {:.1f} times, as on a busy machine: repeat this once it is idle, or with more {}.": (
+        "{} 的各遍相差 {:.1f} 倍，机器繁忙时会这样：等机器空闲后重测，或增大 {}。"
     ),
     "{} was not timed: {}": "{} 没有计时：{}",
-    "Speeds are of the engine alone, of the median round; !: auto would not take it. Nothing is scored here: "
-    "nlpctl eval and nlpctl compress do.": (
-        "速度只计引擎，取各遍的中位数；!：auto 不会选它。这里不评分：评分请用 nlpctl eval 和 nlpctl compress。"
+    "Speeds are of the engine alone, of the median round. A sample is a row, or a window of a row that is cut into "
+    "several. !: auto would not take it. Nothing is scored here: nlpctl eval and nlpctl compress do.": (
+        "速度只计引擎，取各遍的中位数。一个样本是一行；一行被切成几个窗口时，是一个窗口。!：auto 不会选它。这里不评分："
+        "评分请用 nlpctl eval 和 nlpctl compress。"
     ),
     "Samples/s and mean: the median round; range: the slowest and the fastest. p50, p90, p99: of the batches of "
-    "all rounds; a mean well above p50 is of a few slow batches. From text: samples/s with reading, tokenising and "
+    "all rounds; a mean well above p50 is of a few slow batches. From text: rows/s with reading, tokenising and "
     "answering, in rounds of its own, which on a busy machine may be the quieter ones.": (
         "样本/秒与平均：取中位数的那一遍；范围：最慢与最快的一遍。p50、p90、p99：所有各遍的 batch；平均明显高于 "
-        "p50 时，是少数 batch 很慢。从文本开始：含读取、切分和给出答案的样本/秒，由单独的各遍测得，在繁忙的机器上那"
+        "p50 时，是少数 batch 很慢。从文本开始：含读取、切分和给出答案的行/秒，由单独的各遍测得，在繁忙的机器上那"
         "几遍可能较空闲。"
     ),
     "Everything that was measured": "全部测量结果",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from chinese import assert_chinese, sentences
 
@@ -36,7 +37,8 @@ def test_in_chinese_no_english_sentence_is_left():
     for engine, seconds in (("dygraph fp32", 2.0), ("paddle int8 (ptq)", 0.5), ("paddle bf16", 1.0)):
         speeds = tuple(Speed(size, figures([[seconds], [2 * seconds]], 2), 1.5) for size in (1, 32))
         timed.append(Timed("run", engine, 2, 0.5, 200.0, 1.0, speeds, doubt if "int8" in engine else None))
-    for candidates in (timed, timed[:1], timed[2:]):
+    of_two_models = [*timed, replace(timed[0], model="export")]
+    for candidates in (timed, timed[:1], timed[2:], of_two_models):
         result = BenchResult(tuple(candidates), (("export", "坏"),), {"date": "2026-11-27"})
         with in_language("zh"):
             assert_chinese(bench_page(result))

@@ -33,15 +33,19 @@ INT8 = timed("paddle int8 (ptq)", 300, 1500, "decided 90.00% of the rows like th
 
 def test_what_to_take_is_the_fastest_without_doubt_at_each_batch_size():
     found = BenchResult((NETWORK, ONNX, BF16, INT8), (), {})
-    assert answer(found) == (
-        "Take export in paddle bf16: 1,000 texts/s in batches of 32, 2.50 times as fast as run in dygraph fp32; "
-        "export in onnxruntime fp32: 2 ms for a single text, 5.00 times as fast as run in dygraph fp32."
-    )
+    assert answer(found).splitlines() == [
+        "Of run take dygraph fp32: 400 samples/s in batches of 32 and 10 ms for a single sample.",
+        "Of export take paddle bf16: 1,000 samples/s in batches of 32, 1.25 times as fast as onnxruntime fp32; "
+        "onnxruntime fp32: 2 ms for a single sample.",
+        "The fastest: export in paddle bf16: 1,000 samples/s in batches of 32, 2.50 times as fast as run in dygraph "
+        "fp32; export in onnxruntime fp32: 2 ms for a single sample, 5.00 times as fast as run in dygraph fp32.",
+    ]
     first, second = remarks(found)
     assert first == (
-        "export in paddle int8 (ptq) is 1.50 times as fast as that, but decided 90.00% of the rows like the network."
+        "export in paddle int8 (ptq) is 1.50 times as fast as export in paddle bf16, but decided 90.00% of the rows "
+        "like the network."
     )
-    assert "engine" in second and "bf16" in second
+    assert "engine" in second and second.endswith("asks for export in paddle bf16.")
     assert [row[:2] for row in short_table(found).rows] == [
         ["! export", "paddle int8 (ptq)"],
         ["export", "paddle bf16"],
@@ -52,7 +56,13 @@ def test_what_to_take_is_the_fastest_without_doubt_at_each_batch_size():
     page = bench_page(found)
     assert answer(found) in page and page.count("<svg") == 2 and "paddle bf16, export" in page
     doubted = BenchResult((INT8,), (), {})
-    assert answer(doubted) == "Take paddle int8 (ptq): 1,500 texts/s in batches of 32 and 3.33 ms for a single text."
+    assert answer(doubted) == (
+        "Take paddle int8 (ptq): 1,500 samples/s in batches of 32 and 3.33 ms for a single sample."
+    )
+    other = timed("paddle fp32", 100, 900, model="other")  # slower than the fastest, and the best of its own model
+    assert [row.partition(":")[0] for row in answer(BenchResult((BF16, other), (), {})).splitlines()] == [
+        "Of export take paddle bf16", "Of other take paddle fp32", "The fastest"
+    ]  # fmt: skip
     assert remarks(BenchResult((NETWORK,), (("x", "died"),), {}))[1:] == ["x was not timed: died"]
 
 
@@ -72,7 +82,7 @@ def test_the_figures_of_a_row_agree():
 def test_rounds_that_differ_much_are_told():
     speed = Speed(8, figures([[0.1], [0.1], [0.2]], 8), None)
     found = BenchResult((Timed("run", "paddle fp32", 1, 0.5, 200.0, 1.0, (speed,)),), (), {})
-    assert "Its rounds differ by 2.0 times, as on a busy machine" in remarks(found)[1]
+    assert "The rounds of paddle fp32 differ by 2.0 times, as on a busy machine" in remarks(found)[1]
 
 
 def test_percentiles_are_by_nearest_rank():
