@@ -17,6 +17,7 @@ CLOCKS |= {"interval_steps_per_second", "train_samples_per_second", "train_steps
 CLOCKS |= {"unreached", "model.pdiparams.info", "speeds"}
 # Of a compression: what is measured, and what is chosen or named by it.
 CLOCKS |= {"load_seconds", "peak_mb", "rounds", "last_rounds", "conditions", "indistinct", "baselines", "key"}
+CLOCKS |= {"alternatives"}
 
 
 def readable(file: Path) -> bool:
@@ -60,8 +61,8 @@ def _events(file: Path) -> Any:
 
 READ: dict[str, Callable[[Path], Any]] = {  # files that hold times outside JSON
     "events.jsonl": _events,
-    "times.json": lambda file: sorted(json.loads(file.read_text())),
     # The sum of a checkpoint's state, which holds times, is compared by what the state says.
     "checksums.json": lambda file: {**json.loads(file.read_text()), "trainer_state.json": None},
-    **dict.fromkeys(("report.html", "report.md", "model.pdiparams.info"), lambda file: None),
+    # Of times.json: what a killed process has timed alone is in no file, and needed for nothing but the time left.
+    **dict.fromkeys(("report.html", "report.md", "model.pdiparams.info", "times.json"), lambda file: None),
 }
