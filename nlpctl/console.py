@@ -208,9 +208,9 @@ class Pace:
     left out, which may prepare what comes after it."""
 
     def __init__(self) -> None:
-        self._marks: list[tuple[float, int]] = []
+        self._marks: list[tuple[float, float]] = []
 
-    def mark(self, seconds: float, done: int) -> None:
+    def mark(self, seconds: float, done: float) -> None:
         """So many are done after so many seconds."""
         if self._marks and done <= self._marks[-1][1]:
             return
@@ -230,6 +230,8 @@ class Pace:
 class Progress:
     """Something that is counted: `done` of `total` (None if unknown), and how long it took. A sink shows it.
 
+    What takes longer than others, such as long rows, is worth more: `worth` is what is done in pieces of the usual
+    size, and comes to `total`, too. The time left goes by it.
     `about`: what a bar shows besides. `within`: what it is a part of. `part`: what goes on as a part of it now.
     """
 
@@ -248,6 +250,7 @@ class Progress:
         """`begun`: how many were done before. `left`: the seconds left after so many, where the rate alone does not
         tell. Without a `sink` only the lines given to `report` are shown, or events where these are wanted."""
         self.what, self.total, self.unit, self.begun, self.done = what, total, unit, begun, begun
+        self.worth = float(begun)
         self.about = ""
         self.within = within
         self.part: Progress | None = None
@@ -258,10 +261,18 @@ class Progress:
         self._sink = sink or (EventSink() if json_lines() and is_main_rank() else ProgressSink())
         self._sink.start(self)
 
-    def advance(self, count: int = 1, about: str | None = None, figures: Mapping[str, Any] | None = None) -> None:
-        """`count` more are done. `about`: for a bar; `figures`: for an event."""
+    def advance(
+        self,
+        count: int = 1,
+        about: str | None = None,
+        figures: Mapping[str, Any] | None = None,
+        worth: float | None = None,
+    ) -> None:
+        """`count` more are done, which are `worth` so many (by default: as many). `about`: for a bar; `figures`: for an
+        event."""
         self.done += count
-        self._pace.mark(self.seconds(), self.done)
+        self.worth += count if worth is None else worth
+        self._pace.mark(self.seconds(), self.worth)
         self.about = self.about if about is None else about
         self._sink.advance(self, figures or {})
         if self.within is not None:  # its time left changes, too
@@ -272,8 +283,9 @@ class Progress:
     ) -> None:
         """So many are `done`: `line`, or where events are wanted one with `figures`. A bar says itself what is not
         `lasting`."""
+        self.worth += done - self.done
         self.done = done
-        self._pace.mark(self.seconds(), done)
+        self._pace.mark(self.seconds(), self.worth)
         self._sink.report(self, line, lasting, figures or {})
 
     def finish(self) -> None:
@@ -294,14 +306,14 @@ class Progress:
         return f"{rate:,.1f} {self.unit}/s" if rate >= 0.05 else ""
 
     def left(self, done: int | None = None) -> float | None:
-        """The seconds left after `done` (by default: now), as given or at its pace so far; None if that is unknown."""
-        done = self.done if done is None else done
+        """The seconds left, as given after `done` (by default: now) or at its pace so far; None if that is unknown."""
         if self._given_left is not None:
-            return self._given_left(done)
-        if self.total is None or done <= self.begun:
+            return self._given_left(self.done if done is None else done)
+        if self.total is None or self.worth <= self.begun:
             return None
         each = self._pace.seconds_each()
-        return (self.seconds() / (done - self.begun) if each is None else each) * (self.total - done)
+        each = self.seconds() / (self.worth - self.begun) if each is None else each
+        return each * max(0.0, self.total - self.worth)
 
     def left_in_words(self, done: int | None = None) -> str:
         """Such as "0m40s left (sweep: 12m10s)", with what it is a part of; "" if nothing is known."""

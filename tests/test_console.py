@@ -100,6 +100,17 @@ def test_the_time_left_goes_by_the_last_half():
     assert bar.left() == pytest.approx((1000 - bar.done) / 5)
 
 
+def test_what_takes_longer_is_worth_more():
+    """The longest rows come first: a bar counts the rows, and the time left goes by what they take."""
+    now = [0.0]
+    bar = console.Progress("score", 40, "rows", console.ProgressSink(), clock=lambda: now[0])
+    for seconds in (32.0, 24.0, 16.0, 8.0):
+        now[0] += seconds
+        bar.advance(10, worth=seconds / 2)
+        assert bar.left() == pytest.approx(80.0 - now[0])
+    assert bar.done == bar.worth == 40
+
+
 def test_progress_in_a_log_without_total():
     now = [0.0]
     stream = io.StringIO()

@@ -64,6 +64,12 @@ def by_length(lengths: Sequence[Sequence[int]]) -> list[FeatureIndex]:
     return sorted(places, key=lambda place: lengths[place[0]][place[1]])
 
 
+def tokens_of_batches(lengths: Sequence[int], batch_size: int) -> list[int]:
+    """The tokens of each batch with its padding, by which goes what it takes; `lengths`: of the features, in order."""
+    batches = (lengths[start : start + batch_size] for start in range(0, len(lengths), batch_size))
+    return [len(batch) * max(1, *batch) for batch in batches]
+
+
 def begun(places: Sequence[FeatureIndex]) -> int:
     """How many examples have their first feature here: over all batches as many as there are examples."""
     return sum(part == 0 for _, part in places)
@@ -76,7 +82,7 @@ class Pipeline:
     `collate` may keep labels; then `run` gets them too. Another thread reads the arrays that `run` returns, so `run`
     must not reuse them. `context`: open while many batches are computed. `streams`: of the engine, for `stream`:
     if there are several, `run` is called in several threads at once. `done`: hears after each batch how many examples
-    it has begun, in the thread that reads its outputs.
+    it has begun, and its `worth`, as of `console.Progress`, in the thread that reads its outputs.
     """
 
     task: Task
@@ -85,7 +91,7 @@ class Pipeline:
     run: Run
     context: AbstractContextManager[Any] = nullcontext()
     streams: Streams = ONE_STREAM
-    done: Callable[[int], object] | None = None
+    done: Callable[..., object] | None = None
 
     def predictions(self, examples: Sequence[Any], batch_size: int, watch: OnBatch | None = None) -> Predictions:
         """Per example the predictions of its features, batched by length, computed in this thread.
@@ -235,6 +241,8 @@ class Pipeline:
         if chosen is None:
             # By length in tokens and not by byte_length, since the encodings are known here.
             order.sort(key=[len(each.input_ids) for each in encodings].__getitem__)
+        tokens = tokens_of_batches([len(encodings[i].input_ids) for i in order], batch_size)
+        of_token = begun(places) / sum(tokens)
         # The longest batches come first. In the other order each asks for larger blocks than those before have freed,
         # and the C library's heap grows with every batch: to five times as much memory (docs/upstream.md).
         for start in reversed(range(0, len(order), batch_size)):
@@ -245,7 +253,8 @@ class Pipeline:
                 batch = self.collate.arrays(rows, encoded)
             # After `arrays`, in which a collator may tokenise further texts of a row.
             window.predictions.truncated.update(places[i][0] for i in batch_rows if encodings[i].truncated)
-            yield _Step(window, [places[i] for i in batch_rows], rows, batch)
+            worth = of_token * tokens[start // batch_size]
+            yield _Step(window, [places[i] for i in batch_rows], rows, batch, worth)
 
     def _read_predictions(self, step: _Step, outputs: tuple[np.ndarray, ...]) -> None:
         """Read the predictions of a batch into its window. RunFailed: the network gives no numbers."""
@@ -253,7 +262,7 @@ class Pipeline:
         for (owner, part), prediction in zip(step.places, self.task.predictions(outputs, step.features), strict=True):
             step.window.predictions[owner][part] = prediction
         if self.done is not None:
-            self.done(begun(step.places))
+            self.done(begun(step.places), worth=step.worth)
 
 
 def refuse_nan(outputs: Iterable[np.ndarray]) -> None:
@@ -277,12 +286,13 @@ class _Window:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """A batch of a window. `places`: of its features, among the good rows."""
+    """A batch of a window. `places`: of its features, among the good rows. `worth`: as of `console.Progress`."""
 
     window: _Window
     places: list[FeatureIndex]
     features: list[Any]
     batch: Batch
+    worth: float
 
 
 class _Jobs:

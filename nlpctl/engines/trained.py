@@ -45,7 +45,7 @@ class TrainedModel:
         examples: Sequence[Any],
         batch_size: int,
         chosen: Sequence[FeatureIndex] | None = None,
-        done: Callable[[int], object] | None = None,
+        done: Callable[..., object] | None = None,
     ) -> Predictions:
         """The predictions for labelled examples, in order, of the `measured` task; one per feature of an example.
 

@@ -7,6 +7,7 @@ scores in 32 bits by Paddle's own functions (training/final_scores.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from nlpctl.config.tasks import task_info
 from nlpctl.config.user_code import import_code, kind_of_code, user_code_blamed
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.engines.pipeline import FeatureIndex, Pipeline, begun
+from nlpctl.engines.pipeline import FeatureIndex, Pipeline
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.user_loss import Loss, criterion_labels, plain
@@ -139,11 +140,11 @@ class DevScores:
         self._loss, self._rows = 0.0, 0
 
     def score(
-        self, examples: Sequence[Any], batch_size: int, done: Callable[[int], object] | None = None
+        self, examples: Sequence[Any], batch_size: int, done: Callable[..., object] | None = None
     ) -> tuple[list[list[Any]], float, dict[str, float]]:
         """Predictions of every example, in order, the mean loss over the rows, and the scores of `metrics`.
 
-        The same on every process. `done`: hears after each batch how many examples of this process it has begun.
+        The same on every process. `done`: as of `Pipeline`, of the examples of this process.
         """
         was_training = self.network.training
         self.network.eval()
@@ -156,11 +157,9 @@ class DevScores:
         def watch(places: Sequence[FeatureIndex], batch: Batch, outputs: tuple[np.ndarray, ...]) -> None:
             if self.metrics is not None:
                 seen.update(self.metrics.rows(places, batch, outputs))
-            if done is not None:
-                done(begun(places))
 
         # Every world-th example: shares of equal size and mixed length, put back by the same stride below.
-        mine = self.pipeline.predictions(examples[rank::world], batch_size, watch)
+        mine = replace(self.pipeline, done=done).predictions(examples[rank::world], batch_size, watch)
         if was_training:
             self.network.train()
         shares: list[Any] = [(mine, self._loss, self._rows, seen)]

@@ -33,7 +33,7 @@ class TimeLeft:
     scores, each by what it has taken so far in this process.
 
     Steps take as long as in the last half of the time, without the first one, which has the longest rows. Before the
-    first evaluation, a few rows or a share of a step tell what scoring a row takes; in it, the rows that are scored.
+    first evaluation, a few rows or a share of a step tell what scoring a row takes; in it, the batches that are scored.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class TimeLeft:
         """A step has ended."""
         self._pace.mark(self._of_steps() - self._taken, step)
 
-    def sampled(self, rows: int, seconds: float) -> None:
-        """So many rows of dev were scored to see what that takes; this was counted as LOG."""
+    def sampled(self, per_row: float, seconds: float) -> None:
+        """Scoring a row of dev takes `per_row` seconds; finding that out took `seconds`, which were counted as LOG."""
         pace = self._pace.seconds_each()
         if pace is not None:  # as a share, which stays where other programs make both slower or faster
-            self._forward = seconds / rows / pace * self._rows_of_a_step()
+            self._forward = per_row / pace * self._rows_of_a_step()
         self._taken += seconds
 
     def evaluated(self) -> None:
@@ -95,8 +95,9 @@ class TimeLeft:
         per_row = self._forward * pace / self._rows_of_a_step()
         if self._evaluated and rows:
             per_row = sum(self._evaluated) / len(self._evaluated) / rows
-        elif going_on is not None and scored is not None and scored.done:
-            per_row = going_on / scored.done
+        elif going_on is not None and scored is not None and rows:
+            to_come = scored.left()
+            per_row = per_row if to_come is None else (going_on + to_come) / rows
         if self._trained is not None:
             of_scores = None if scored is None else scored.left()
             since = self._clock() - self._trained
@@ -192,7 +193,7 @@ class TrainingProgress(TrainerCallback):
             with trainer.times.spent(LOG):
                 # Without evaluations dev is scored at the end alone, when there is more memory.
                 if self._left.evaluations:
-                    self._left.sampled(*trainer.seconds_to_score_some())
+                    self._left.sampled(*trainer.seconds_to_score_a_row())
                 left = self._left.left(step)
                 if left is not None:
                     console.note(f"about {console.duration(left)} from here to the final scores")

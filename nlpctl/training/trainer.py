@@ -33,6 +33,7 @@ from nlpctl.config.tasks import task_info
 from nlpctl.data.batches.batching import CheckedDataLoader, LengthGroupedBatchSampler, rounded, token_lengths
 from nlpctl.data.batches.streaming import StreamingExamples
 from nlpctl.data.rows.examples import ExampleList, FeatureList
+from nlpctl.engines.pipeline import tokens_of_batches
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.layout import checkpoint_path, checkpoint_step, checkpoints_in
 from nlpctl.models.folder import make_card
@@ -563,15 +564,22 @@ class RecipeTrainer(GuardedTrainer):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
-    def seconds_to_score_some(self) -> tuple[int, float]:
-        """Score two batches of rows from all over dev in this process: how many rows, and what that takes."""
+    def seconds_to_score_a_row(self) -> tuple[float, float]:
+        """What a row of dev takes in an evaluation, by two batches of rows from all over dev that this process scores;
+        and what finding that out takes."""
         dev, size = self.data.dev, self.args.per_device_eval_batch_size
         assert dev is not None
         count = min(len(dev), 2 * size)
         rows = [dev[i * len(dev) // count] for i in range(count)]
+        scorer = DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, None, alone=True)
         started = time.perf_counter()
-        DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, None, alone=True).score(rows, size)
-        return count, time.perf_counter() - started
+        scorer.score(rows, size)
+        seconds = time.perf_counter() - started
+        # A batch of an evaluation has rows of more similar lengths, the neighbours among all of dev: less padding.
+        lengths = sorted(length for each in scorer.pipeline.lengths(rows) for length in each)
+        alike = max(1, round(size * count / len(dev)))
+        less = sum(tokens_of_batches(lengths, alike)) / sum(tokens_of_batches(lengths, size))
+        return seconds * less / count, time.perf_counter() - started
 
     def _dev_examples(self) -> ExampleList:
         limit, dev = self.args.max_evaluate_steps, self.data.dev

@@ -145,7 +145,7 @@ class _FirstSteps(TrainerCallback):
         of_step = (time.process_time() - self._begun) / max(step - 1, 1)
         if self._trainer.data.dev is not None:
             with times.spent(LOG):
-                self._left.sampled(*self._trainer.seconds_to_score_some())
+                self._left.sampled(*self._trainer.seconds_to_score_a_row())
         raise _Enough(Measured(sum(times.seconds.values()) + (self._left.left(step) or 0.0), of_step))
 
     def on_evaluate(

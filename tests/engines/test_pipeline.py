@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from queue import Queue
 from types import SimpleNamespace
 
@@ -359,3 +360,18 @@ def test_a_network_without_numbers_has_no_answers(outputs):
 
 def test_infinities_are_numbers():
     pipelines.refuse_nan([np.array([1.0, -np.inf, np.inf]), np.full(9, 3e38, np.float32), np.array(["text"])])
+
+
+@pytest.mark.parametrize("size", [2, pipelines.INLINE_MAX_ROWS + 1])
+def test_batches_are_worth_their_tokens_with_padding(size):
+    """Two batches or more of a feature each: 12 or 120 letters, padded to the longest of their batch."""
+    examples = ["a" * 120, *("b" * 12 for _ in range(3 * size - 1))]
+    heard: list[tuple[int, float]] = []
+    pipeline = prediction_pipeline(Words(), None, Lengths())
+    pipeline = replace(pipeline, done=lambda rows, worth: heard.append((rows, worth)))
+    list(pipeline.stream([examples], size, lambda _, predictions: predictions))
+    assert heard == [(size, pytest.approx(size * 3 * share)) for share in (10 / 12, 1 / 12, 1 / 12)]
+    pipeline.predictions(examples, size)
+    assert heard[3:] == heard[:3]
+    assert pipelines.tokens_of_batches([2, 3, 7, 1, 0], 2) == [6, 14, 1]
+
