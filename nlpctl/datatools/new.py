@@ -30,7 +30,7 @@ from nlpctl.datatools import recipe_defaults as values
 from nlpctl.datatools.file_sniffer import Preview, preview_file
 from nlpctl.datatools.recipe_defaults import DataSummary
 from nlpctl.datatools.task_fit import Match, match_task, matching_labels, task_roles
-from nlpctl.errors import NlpctlError, Problem, UserError
+from nlpctl.errors import Interrupted, NlpctlError, Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
 from nlpctl.models.pretrained import Encoder, available, language_of, lies_here, named_encoder
 from nlpctl.models.source import resolve_source
@@ -477,15 +477,18 @@ def _trial(recipe: Path) -> Trial | None:
         from nlpctl.training.trial import time_training  # imports Paddle, which is set up by now
 
         return time_training(prepared)
-    except NlpctlError as error:
-        console.warn(f"the training could not be timed: {error}")
+    except Interrupted:
+        raise
+    except Exception as error:  # also a library's: the recipe is written, and this was a question of time alone
+        reason = str(error) if isinstance(error, NlpctlError) else f"{type(error).__name__}: {error}"
+        console.warn(f"the training could not be timed: {reason}")
         return None
 
 
 def _told(trial: Trial) -> str:
     """How long the training takes, for people."""
     text = f"the training takes about {console.duration(trial.seconds)} on this machine"
-    if trial.in_bfloat16 is None:
+    if trial.with_bf16 is None:
         return text
     times = f"{trial.times_faster:.1f} times as fast"
     return f"{text}, in bf16 (steps {times})" if trial.bfloat16_pays else f"{text}, in 32 bits (steps in bf16: {times})"

@@ -227,7 +227,7 @@ class TrainingProgress(TrainerCallback):
             f"step {state.global_step}/{state.max_steps}  epoch {state.epoch:.2f}  loss {logs['loss']:.4f}  "
             f"lr {logs['learning_rate']:.2e}  {logs['interval_samples_per_second']:.1f} samples/s  "
             f"{self._bar.left_in_words(state.global_step)}"
-        )
+        ).rstrip()  # nothing is left to tell before the second step
         figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
         self._bar.report(state.global_step, line, figures={"epoch": round(state.epoch, 4), **figures})
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 import tempfile
 import time
 from dataclasses import dataclass
@@ -25,7 +26,6 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.callbacks import SeedEveryStep
 from nlpctl.training.fast_cpu import fast_cpu
 from nlpctl.training.guards import BadStep
-from nlpctl.training.oom import OutOfMemory
 from nlpctl.training.prepare import PreparedTraining
 from nlpctl.training.progress import TimeLeft
 from nlpctl.training.trainer import RecipeTrainer
@@ -46,16 +46,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a training takes here, in 32 bits and with training.bf16; None where that was not timed, on a GPU or a
+    """What a training takes here, without training.bf16 and with it; None where that was not timed, on a GPU or a
     processor that does not compute so."""
 
-    in_32_bits: Measured
-    in_bfloat16: Measured | None = None
+    without_bf16: Measured
+    with_bf16: Measured | None = None
 
     @property
     def times_faster(self) -> float:
         """How many times as fast steps are in bf16; 1 where it was not timed."""
-        return 1.0 if self.in_bfloat16 is None else self.in_32_bits.step / self.in_bfloat16.step
+        return 1.0 if self.with_bf16 is None else self.without_bf16.step / self.with_bf16.step
 
     @property
     def bfloat16_pays(self) -> bool:
@@ -65,8 +65,8 @@ class Trial:
     @property
     def seconds(self) -> float:
         """Of the training in the precision that is to be taken."""
-        taken = self.in_bfloat16 if self.bfloat16_pays else None
-        return (taken or self.in_32_bits).training
+        taken = self.with_bf16 if self.bfloat16_pays else None
+        return (taken or self.without_bf16).training
 
 
 def time_training(prepared: PreparedTraining) -> Trial:
@@ -99,8 +99,8 @@ def _measure(prepared: PreparedTraining, bfloat16: bool) -> Measured:
                 trainer.run(StopRequest())
             except _Enough as enough:
                 return enough.measured
-            except (BadStep, OutOfMemory) as error:
-                raise RunFailed(str(error)) from error
+            except (BadStep, RunFailed) as error:  # without advice on how to go on: this is no run
+                raise RunFailed(error.problems[0].message if isinstance(error, RunFailed) else str(error)) from error
     raise RunFailed("the training ended before its first step")
 
 
@@ -117,6 +117,7 @@ class _FirstSteps(TrainerCallback):
 
     def __init__(self, trainer: RecipeTrainer):
         self._trainer = trainer
+        self._of_steps: list[float] = []  # processor seconds of each
         dev, test = (0 if split is None else len(split) for split in (trainer.data.dev, trainer.data.test))
         self._left = TimeLeft(trainer.times, dev, test, trainer.recipe.training.fast_cpu)
 
@@ -130,6 +131,10 @@ class _FirstSteps(TrainerCallback):
     ) -> None:
         sampler = getattr(train_dataloader, "sampler", None)
         self._left.begin(args, 0, state.max_steps, None if sampler is None else sampler.updates)
+
+    def on_step_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         self._begun = time.process_time()
 
     def on_step_end(
@@ -137,16 +142,16 @@ class _FirstSteps(TrainerCallback):
     ) -> None:
         step, times = state.global_step, self._trainer.times
         self._left.after_step(step)
-        if step == 1 < state.max_steps:  # it prepares what is computed with
-            self._begun = time.process_time()
+        if step > 1 or state.max_steps == 1:  # the first prepares what is computed with
+            self._of_steps.append(time.process_time() - self._begun)
         so_far = times.of_steps()
         if step < min(MOST_STEPS, state.max_steps) and (so_far < SECONDS or step < LEAST_STEPS):
             return
-        of_step = (time.process_time() - self._begun) / max(step - 1, 1)
         if self._trainer.data.dev is not None:
             with times.spent(LOG):
                 self._left.sampled(*self._trainer.seconds_to_score_a_row())
-        raise _Enough(Measured(sum(times.seconds.values()) + (self._left.left(step) or 0.0), of_step))
+        training = sum(times.seconds.values()) + (self._left.left(step) or 0.0)
+        raise _Enough(Measured(training, statistics.fmean(self._of_steps)))
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

@@ -28,7 +28,7 @@ from nlpctl.runs.time_shares import (
 )
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.sequence_classification import SequenceClassification
-from nlpctl.training.progress import TimeLeft, planned
+from nlpctl.training.progress import TimeLeft, TrainingProgress, planned
 
 
 class Clock:
@@ -237,8 +237,18 @@ def test_told_and_true(clock, forward, sampled):
         ("no", 5, 6, (0, 20), 0),
     ],
 )
-def test_what_isplanned(strategy, every, per_epoch, steps, expected):
+def test_what_is_planned(strategy, every, per_epoch, steps, expected):
     assert planned(strategy, every, per_epoch, *steps) == expected
+
+
+def test_a_line_without_a_time_left_has_no_blanks_at_its_end(capsys):
+    progress = TrainingProgress("sequence_classification")
+    state = SimpleNamespace(global_step=1, max_steps=9, epoch=0.5)
+    progress._bar = console.Progress("train", 9, "steps", console.ProgressSink(), left=lambda step: None)
+    logs = {"loss": 0.5, "learning_rate": 0.001, "interval_samples_per_second": 40.0}
+    progress.on_log(None, state, None, logs)
+    expected = "step 1/9  epoch 0.50  loss 0.5000  lr 1.00e-03  40.0 samples/s\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_the_speed_is_of_the_training_steps(tiny, monkeypatch):

@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import nlpctl  # noqa: F401  before paddle
-from nlpctl.config.load import load_recipe
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.datatools import new
 from nlpctl.datatools.recipe_defaults import bfloat16_presets
 from nlpctl.runtime.machine import cpu_info
+from nlpctl.tasks.sequence_classification import SequenceClassification
+from nlpctl.training import trial as trials
 from nlpctl.training.overfit import ready_to_train
-from nlpctl.training.trial import Measured, Trial, time_training
+from nlpctl.training.trial import Measured, Trial
 
 
-def test_the_first_steps_tell_how_long_all_takes(tiny):
+def test_the_first_steps_tell_how_long_all_takes(tiny, monkeypatch):
+    """Processor time is of the steps alone, each of 1 s here; scoring a batch of dev takes 100 s."""
+    now, loss = [0.0], SequenceClassification.loss
+
+    def clocked(self, network, outputs, batch):
+        now[0] += 1.0 if network.training else 100.0
+        return loss(self, network, outputs, batch)
+
+    monkeypatch.setattr(SequenceClassification, "loss", clocked)
+    monkeypatch.setattr(trials, "time", SimpleNamespace(process_time=lambda: now[0]))
     before = {path: path.stat().st_mtime_ns for path in tiny.folder.rglob("*")}
-    trial = time_training(ready_to_train(load_recipe(tiny.folder / "recipe.yaml")))
-    assert trial.in_32_bits.training > 12 * 0.5 * trial.in_32_bits.step > 0  # 12 steps, on two threads at most
-    assert (trial.in_bfloat16 is not None) is cpu_info().trains_in_bfloat16
+    often = [Override(f"training.{key}", "2", "--set") for key in ("eval_steps", "save_steps")]
+    trial = trials.time_training(ready_to_train(load_recipe(tiny.folder / "recipe.yaml", often)))
+    assert trial.without_bf16.step == 1.0 and trial.without_bf16.training > 0 and now[0] > 600
+    assert (trial.with_bf16 is not None) is cpu_info().trains_in_bfloat16
     assert {path: path.stat().st_mtime_ns for path in tiny.folder.rglob("*")} == before
+
+
+def test_what_fails_is_told_and_no_run_to_go_on_with(tiny, monkeypatch, capsys):
+    def no_room(*_):
+        raise MemoryError("no room for tensors")
+
+    monkeypatch.setattr(SequenceClassification, "loss", no_room)
+    recipe = tiny.folder / "fails.yaml"
+    recipe.write_text((tiny.folder / "recipe.yaml").read_text().replace("device: cpu", "device: cpu, on_oom: fail"))
+    assert new._trial(recipe) is None
+    err = capsys.readouterr().err
+    assert "could not be timed: out of memory in step 1" in err and "--resume" not in err
+    monkeypatch.setattr("nlpctl.training.trial.time_training", no_room)  # as of another library
+    assert new._trial(recipe) is None
+    assert "could not be timed: MemoryError: no room for tensors" in capsys.readouterr().err
 
 
 def test_bf16_is_taken_where_its_steps_were_faster():
