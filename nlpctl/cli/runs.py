@@ -247,9 +247,9 @@ def clean(
     _tell_busy(cleaning.busy)
     lines = [(each.kind, display(each.path), each.size) for each in found]
     if found:
-        total = ("total", "", sum(each.size for each in found))
+        total = (say("total"), "", sum(each.size for each in found))
         rows = [[kind, path, Number(f"{size / MB:,.1f}")] for kind, path, size in (*lines, total)]
-        show_table(Table(["kind", "path", "MB"], rows))
+        show_table(Table([*say_each("what", "where"), "MB"], rows))
     if any(each.kind == CANDIDATE for each in found):
         console.note(f"{CANDIDATE}: `nlpctl compress` would make them again, trainings too; {BEST_EXPORT}/ stays")
     asks = sys.stdin.isatty() and not json

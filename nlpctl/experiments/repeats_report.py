@@ -60,7 +60,7 @@ def spread_tables(spreads: Mapping[str, Mapping[str, Spread]]) -> Iterator[Table
         runs = max(each.runs for each in by_score.values())
         rows = [[name, each.mean, each.deviation, each.least, each.most] for name, each in by_score.items()]
         columns = say_each("score", "mean", "standard deviation", "least", "most")
-        yield Table(columns, rows, say("{}, {} runs", split, runs))
+        yield Table(columns, rows, say("{}, {} runs", say(split), runs))
 
 
 def repeats_page(
@@ -75,9 +75,9 @@ def repeats_page(
     numbers: dict[str, Any] = {}
     for split, by_score in spreads.items():
         if main in by_score:
-            numbers[say("{} on {}, mean", main, split)] = by_score[main].mean
+            numbers[say("{} on {}, mean", main, say(split))] = by_score[main].mean
             if by_score[main].deviation is not None:
-                numbers[say("its standard deviation on {}", split)] = by_score[main].deviation
+                numbers[say("its standard deviation on {}", say(split))] = by_score[main].deviation
     sections = [
         Section(say("Summary"), [KeyFigures(numbers)]),
         Section(say("Scores"), list(spread_tables(spreads))),
@@ -92,20 +92,20 @@ def repeats_page(
 def _runs(metrics: Mapping[str, Mapping[str, Any]], main: str, folds: Sequence[int] | None) -> Iterator[Part]:
     """The score `main` of each run, as a plot and as a table."""
     splits = list(dict.fromkeys(split for reports in metrics.values() for split in reports))
-    dots: dict[str, list[Dot]] = {split: [] for split in splits}
+    dots: dict[str, list[Dot]] = {say(split): [] for split in splits}
     rows = []
     for i, (name, reports) in enumerate(metrics.items()):
         values = {split: single_scores(reports.get(split, {})).get(main) for split in splits}
         for split, value in values.items():
             if value is not None:
-                dots[split].append(Dot(i + 1, value, name))
+                dots[say(split)].append(Dot(i + 1, value, name))
         # The runs of a seed are those of fold 1, 2, ..., then come those of the next seed.
         held_out = [folds[i % len(folds)]] if folds else []
         rows.append([element("a", name, href=f"{name}/{REPORT}"), *held_out, *values.values()])
     columns = [
         say("run"),
         *(say_each("rows held out") if folds else []),
-        *(say("{} on {}", main, split) for split in splits),
+        *(say("{} on {}", main, say(split)) for split in splits),
     ]
     yield Figure(scatter(dots, say("run"), main))
     yield Table(columns, rows)

@@ -93,6 +93,7 @@ CHINESE: Mapping[str, str] = {
     "confidence from": "置信度不低于",
     "entities": "实体数",
     "level": "层级",
+    "support": "数量",
     "of these right": "其中正确",
     "{} kept": "保留的{}",
     "{} to {} characters": "{} 至 {} 个字符",
@@ -426,9 +427,9 @@ CHINESE: Mapping[str, str] = {
     ),
     # -- nlpctl card --
     "What it does": "用途",
-    "Task": "任务",
+    "Task: `{}`. {}": "任务：`{}`。{}",
     "Network": "网络",
-    "{} parameters": "{} 个参数",
+    "{}, {} parameters": "{}，{} 个参数",
     "{}, trained from scratch": "{}，从零训练",
     "{}, trained further": "{}，在其上继续训练",
     "An ensemble, which averages the answers of {} models": "集成：对 {} 个模型的答案取平均",
@@ -443,7 +444,7 @@ CHINESE: Mapping[str, str] = {
     "The data set {} (PaddleNLP or Hugging Face), by splits.": "数据集 {}（PaddleNLP 或 Hugging Face），按划分。",
     "Training procedure": "训练过程",
     "steps": "步数",
-    "epochs": "轮数",
+    "epochs": "epoch 数",
     "rows of a step": "每步行数",
     "checkpoint kept": "保留的检查点",
     "step {:,}, chosen by {} on dev": "第 {:,} 步，按 dev 上的 {} 选出",
@@ -480,10 +481,10 @@ CHINESE: Mapping[str, str] = {
     "slice": "切片",
     "Limits": "局限",
     "Text beyond {} tokens is cut. How many training rows that touches was not recorded.": (
-        "超过 {} 个词元的文本会被截断。有多少训练行受影响没有记录。"
+        "超过 {} 个 token 的文本会被截断。有多少训练行受影响没有记录。"
     ),
     "Text beyond {} tokens is read in overlapping windows; what depends on words further apart is not seen.": (
-        "超过 {} 个词元的文本用重叠的窗口读取；相隔更远的词之间的关系看不到。"
+        "超过 {} 个 token 的文本用重叠的窗口读取；相隔更远的词之间的关系看不到。"
     ),
     "Labels with fewer than {} rows of {}, so that their scores say little: {}.": (
         "{1} 中少于 {0} 行、因而得分意义不大的标签：{2}。"
@@ -730,6 +731,7 @@ CHINESE: Mapping[str, str] = {
     "standard deviation": "标准差",
     "{} on {}, mean": "{}（{}），平均",
     "its standard deviation on {}": "它在 {} 上的标准差",
+    "held out": "留出的行",
     "rows held out": "留出的行数",
     "Every training row was held out of one fold's training and predicted by it: predictions.jsonl.": (
         "每个训练行都在某一折的训练中留出，并由那一折预测：predictions.jsonl。"

@@ -30,14 +30,14 @@ def _split_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
         if ends:
             intervals = [say("{:.3f} to {:.3f}", *ends[name]) if name in ends else None for name in names]
             rows.append([say("  95 % interval"), *intervals])
-    return Table([say("split"), *names], rows)
+    return Table([say("split"), *(say("rows") if name == "rows" else name for name in names)], rows)
 
 
-def label_table(split: str, report: Mapping[str, Any], support: str = "support") -> Table:
-    """The scores of each label. `support`: the name of the column that counts the rows of a label."""
+def label_table(split: str, report: Mapping[str, Any]) -> Table:
+    """The scores of each label, and how many rows or entities have it."""
     names = ["precision", "recall", "f1", "support"]
     rows = [[label, *(scores[name] for name in names)] for label, scores in report["labels"].items()]
-    return Table([say("label"), *names[:-1], support], rows, say("{}, per label", split))
+    return Table([say("label"), *names[:-1], say("support")], rows, say("{}, per label", split))
 
 
 def level_table(split: str, report: Mapping[str, Any]) -> Table:

@@ -151,7 +151,7 @@ def _results(facts: CardFacts) -> Iterator[dict[str, Any]]:
 
 def _does(facts: CardFacts) -> Iterator[Part]:
     info = task_info(facts.recipe.task)
-    lines = [say("{}: {}", say("Task"), f"`{info.name}`. {_meaning(info)}")]
+    lines = [say("Task: `{}`. {}", info.name, _meaning(info))]
     if facts.record is not None:
         lines.append(say("{}: {}", say("Network"), _network(facts)))
         members = [plain(_without_folder(name)) for name in _members(facts.record)]
@@ -189,7 +189,7 @@ def _network(facts: CardFacts) -> str:
         description = say("{}, trained further", plain(_without_folder(model.name_or_path or "")))
     assert facts.record is not None, "a model of a run"
     count = facts.record.manifest.get("parameters", {}).get("total")
-    return description if count is None else description + say(", ") + say("{} parameters", f"{count:,}")
+    return description if count is None else say("{}, {} parameters", description, f"{count:,}")
 
 
 def _labels(facts: CardFacts) -> Iterator[str]:
@@ -299,7 +299,7 @@ def _scores(facts: CardFacts) -> Iterator[Part]:
         yield f"### {say('By label, on {}', split)}"
         names = ("precision", "recall", "f1")
         rows = [[plain(label), *(each[name] for name in names), each["support"]] for label, each in labels.items()]
-        yield Table([say("label"), *names, say("rows")], rows[:MOST_LABELS])
+        yield Table([say("label"), *names, say("support")], rows[:MOST_LABELS])
         if len(rows) > MOST_LABELS:
             yield say("... and {} more labels, in `metrics.json`.", f"{len(rows) - MOST_LABELS:,}")
 

@@ -178,7 +178,7 @@ def _scores(record: RunRecord) -> Iterator[Part]:
         yield say(
             "As far as dev chose checkpoint, thresholds or settings, its score is optimistic, and so is its interval."
         )
-    labels = [label_table(split, report, say("rows")) for split, report in record.metrics.items() if "labels" in report]
+    labels = [label_table(split, report) for split, report in record.metrics.items() if "labels" in report]
     if labels:
         yield SideBySide(labels)
     levels = [level_table(split, report) for split, report in record.metrics.items() if "levels" in report]

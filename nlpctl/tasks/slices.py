@@ -25,7 +25,6 @@ LABEL, LENGTH = "label", "length"  # kinds of slices beside the columns of the d
 LEAST_ROWS = 10  # of a slice that is shown
 MOST = 30  # slices, the largest
 MOST_OF_A_RUN = 10  # of each kind
-_NO_LABEL = "none"
 
 Named = Sequence[tuple[str, ...]]  # the slices that each example is in
 
@@ -43,7 +42,8 @@ class Slice:
 
 
 def by_label(task: Task, rows: TaskRows, examples: ExampleList) -> Named:
-    return [rows.label_names(example, task.labels) or (_NO_LABEL,) for example in examples]
+    """By the labels of a row. One without any is in no slice: F1, which its task is compared by, is 0 there."""
+    return [rows.label_names(example, task.labels) for example in examples]
 
 
 def by_length(rows: TaskRows, examples: ExampleList) -> Named:

@@ -136,6 +136,13 @@ def test_the_lists_of_runs(nlpctl, made) -> None:
         assert_chinese(page)
 
 
+def test_the_counts_beside_scores_are_no_names(nlpctl, made, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = filled(made, "counted")
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    shown = [line.split() for line in nlpctl("runs", "show", run.path).out.splitlines()]
+    assert ["划分", "行数", "accuracy", "ece"] in shown and ["标签", "precision", "recall", "f1", "数量"] in shown
+
+
 def paired() -> Paired:
     return Paired({"accuracy": Comparison(0.5, 0.75, 0.25, (-0.1, 0.5), 0.2)}, 10, 3, 1, 0.5)
 

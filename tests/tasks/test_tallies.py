@@ -22,7 +22,7 @@ from nlpctl.errors import UserError
 from nlpctl.tasks import intervals as module
 from nlpctl.tasks.intervals import comparable, compare, full_report, intervals
 from nlpctl.tasks.sequence_classification import softmax
-from nlpctl.tasks.slices import by_length, slices
+from nlpctl.tasks.slices import by_label, by_length, slices
 from nlpctl.tasks.tallies import SCORES_OF_KIND, Tallies, bins, class_columns, load_tallies, make_tallies, save_tallies
 
 ROWS = 200
@@ -322,3 +322,10 @@ def test_slices_by_length_count_characters():
     examples = [TextExample(text * length, None, 0) for length in (1, 5, 9, 20) for text in "好a"]
     named = by_length(rows, ExampleList(examples))
     assert named[::2] == named[1::2] and named[0] != named[-1] and named[0][0].endswith(" characters")
+
+
+def test_a_row_without_a_label_is_in_no_slice(make_task_of):
+    """Its F1 is 0 even where the model rightly finds nothing, so that such a slice would always lie below the rest."""
+    task = make_task_of("multi_label_classification", labels=["快", "慢"])
+    examples = ExampleList([MultiLabelExample("房间", None, (0, 1)), MultiLabelExample("早餐", None, ())])
+    assert by_label(task, task_rows("multi_label_classification", DataSection()), examples) == [("快", "慢"), ()]

@@ -17,6 +17,7 @@ import numpy as np
 
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.library_tokenizer import LibraryEncoder
+from nlpctl.data.text.units import UnitEncoder
 from nlpctl.data.text.word_spans import is_ideograph, word_spans
 from nlpctl.data.text.wordpiece import HARD
 
@@ -64,6 +65,9 @@ def unknown_texts(ids: Sequence[int], texts: Iterable[str], encoder: TextEncoder
         return {}
     written: list[tuple[int, str]] = []
     for text in texts:
+        if isinstance(encoder, UnitEncoder):  # its units may be words of several ideographs, which no piece is
+            written += zip(encoder.tokenizer.ids(text), encoder.tokenizer.units(text), strict=True)
+            continue
         pieces = read_pieces(text, encoder)
         written += [(int(id), text[start:end]) for id, (start, end) in zip(pieces.ids, pieces.spans, strict=True)]
     matcher = difflib.SequenceMatcher(None, list(ids), [id for id, _ in written], autojunk=False)

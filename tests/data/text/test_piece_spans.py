@@ -16,6 +16,7 @@ from paddlenlp.transformers import BertTokenizer, RobertaBPETokenizer
 
 from nlpctl.data.text.piece_spans import read_pieces, unknown_texts
 from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.text.units import PAD, SEP, UNK, UnitEncoder, UnitSettings, UnitTokenizer
 from nlpctl.data.text.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.data.text.word_spans import word_spans
 
@@ -66,6 +67,15 @@ def test_what_the_text_says_where_the_vocabulary_has_no_token(encoder, length):
     told = list(found.values())
     assert told == (["龘", "龘", "龖", "👍", "Жук"] if length == 64 else ["龘", "👍", "Жук"])
     assert unknown_texts(encoder.encode(["房间"], None, 9)[0].input_ids, ["房间"], encoder) == {}
+
+
+@pytest.mark.parametrize(
+    ("unit", "told"), [("words", {0: "今天", 2: "下雨"}), ("characters", {0: "今", 1: "天", 5: "雨"})]
+)
+def test_units_that_the_vocabulary_lacks_are_told_whole(unit, told):
+    encoder = UnitEncoder(UnitTokenizer([PAD, UNK, SEP, "北京", "北", "京", "下"], UnitSettings(unit)))
+    text = "今天北京下雨"
+    assert unknown_texts(encoder.tokenizer.ids(text), [text], encoder) == told
 
 
 def test_pieces_inside_a_word(minilm):
