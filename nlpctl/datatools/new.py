@@ -230,6 +230,12 @@ def _beside(train: Path) -> dict[str, Path]:
 # -- task and columns --
 
 
+def _holds_spans(preview: Preview, name: str) -> bool:
+    """Whether lists of a column hold objects with a start and an end, as many programs write entities."""
+    found = [each for row in preview.rows if isinstance(row.get(name), list) for each in row[name]]
+    return bool(found) and all(isinstance(each, dict) and {"start", "end"} <= each.keys() for each in found)
+
+
 def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[str, str], Match]:
     """The task, its columns, and why."""
     _refuse_unknown_columns(preview, given.columns)
@@ -242,6 +248,12 @@ def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[s
     if name is None and all(map(_OF_UIE.issubset, preview.rows)):
         message = "these are PaddleNLP's rows for UIE, which nlpctl has no task for"
         hint = "a tagger (token_classification) is trained from doccano's export, of which they were made"
+        raise UserError(message, where=str(preview.path), hint=hint)
+    spans = next((column.name for column in preview.columns if _holds_spans(preview, column.name)), None)
+    only_texts = name is None and (best is None or set(matches[best].columns) == {"text"})
+    if spans and (only_texts or (name is not None and "tags" in task_roles(_known_task(name)))):
+        message = f"{spans!r} holds spans from start to end, in a form that is not read"
+        hint = 'write them as doccano does: "entities": [{"start_offset": 0, "end_offset": 5, "label": "PER"}]'
         raise UserError(message, where=str(preview.path), hint=hint)
     if name is None:
         reason = f" ({matches[best].reason})" if best else ""

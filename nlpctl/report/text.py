@@ -26,7 +26,8 @@ def show_table(table: Table, *, apart: bool = False) -> None:
         if sys.stdout.isatty():
             from rich.console import Console  # importing rich takes 50 ms, so only for terminals
 
-            Console(file=sys.stdout).print(_drawn(table))
+            screen = Console(file=sys.stdout)
+            screen.print(_drawn(_turned(table, screen.width)))
         else:
             sys.stdout.write(aligned(table) + "\n")
         sys.stdout.flush()
@@ -75,6 +76,24 @@ def fitted(table: Table, texts: Collection[int]) -> Table:
         room -= widths[i]
     cut = [[console.shortened(cell, width) for cell, width in zip(line, widths, strict=True)] for line in cells]
     return replace(table, rows=cut)
+
+
+def _turned(table: Table, room: int) -> Table:
+    """The table, or, if only so it fits into `room` columns of a terminal, its columns as rows.
+
+    A table of scores has a column per score; words broken within a column of four letters cannot be read.
+    """
+    lines = [list(table.columns), *map(list, table.rows)]
+    first, *others = (list(line) for line in zip(*lines, strict=True))
+    turned = replace(table, columns=[_cell(cell).strip() for cell in first], rows=others)
+    return turned if _drawn_width(table) > room >= _drawn_width(turned) else table
+
+
+def _drawn_width(table: Table) -> int:
+    """Columns of a terminal that the drawn table takes, with its frame."""
+    lines = [list(table.columns), *table.rows]
+    cells = (max(console.display_width(_cell(line[i])) for line in lines) for i in range(len(table.columns)))
+    return sum(cells) + 3 * len(table.columns) + 1
 
 
 def _cell(value: Any) -> str:

@@ -330,6 +330,23 @@ def test_rows_for_uie_are_no_unlabelled_texts(nlpctl, folder: Path) -> None:
     assert not (folder / "mine.yaml").exists()
 
 
+@pytest.mark.parametrize("flags", [(), ("--task", "token_classification")])
+def test_spans_of_another_form_are_no_unlabelled_texts(nlpctl, folder: Path, flags: tuple[str, ...]) -> None:
+    """The first row has none; the form that the message names is read."""
+
+    def new(start: str, end: str):
+        spans = [[], *([{start: 0, end: 5, "label": "CITY"}] for _ in REVIEWS)]
+        rows = [{"text": f"Wuhan: {t}", "entities": each} for t, each in zip(("-", *REVIEWS), spans, strict=True)]
+        (folder / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        return nlpctl("new", "train.jsonl", "-o", "mine.yaml", "--model", "scratch", *flags)
+
+    ended = new("start", "end")
+    assert ended.code == 2 and "'entities' holds spans" in ended.err and "start_offset" in ended.err
+    assert not (folder / "mine.yaml").exists()
+    assert new("start_offset", "end_offset").code == 0
+    assert load_recipe("mine.yaml").task == "token_classification"
+
+
 def test_a_column_can_be_left_out(nlpctl, table) -> None:
     rows = [(text, f"{text} indeed", float(number % 3)) for number, text in enumerate(REVIEWS)]
     table("nli.tsv", ["premise", "hypothesis", "label"], rows)

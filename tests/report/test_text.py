@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import pytest
@@ -15,6 +16,25 @@ def test_a_pipe_gets_aligned_text(capsys):
     """Chinese characters are two columns wide."""
     show_table(Table(["label", "f1"], [["好评", 0.5], ["negative", None]], "scores"))
     assert capsys.readouterr().out == "scores\nlabel     f1\n--------  ------\n好评      0.5000\nnegative\n"
+
+
+def test_a_wide_table_stands_on_its_side_in_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """Where that makes it fit, and only there: no word is broken."""
+    names = [f"score_{number}" for number in range(8)]
+    monkeypatch.setenv("TERM", "xterm")  # a dumb one has 80 columns
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    def first_line(columns: int, table: Table) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        show_table(table)
+        plain = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out)
+        return plain.splitlines()[1].strip("┃ ").replace(" ", "").split("┃")
+
+    scores = Table(["split", *names], [["dev", *[0.5] * 8], ["  95 % interval", *["0.4 to 0.6"] * 8]])
+    assert first_line(200, scores) == ["split", *names]
+    assert first_line(80, scores) == ["split", "dev", "95%interval"]
+    long = Table(["text", "label"], [["x" * 90, "good"]])  # does not fit either way
+    assert first_line(80, long) == ["text", "label"]
 
 
 def test_texts_are_cut_to_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
