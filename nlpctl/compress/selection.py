@@ -21,6 +21,7 @@ from nlpctl.models.export_folder import POINT, Check, Chosen, ExportManifest, Gr
 
 Target = Literal["throughput", "latency", "size"]
 ALIKE = 0.03  # relative difference below which two speeds count as equal, given other load on the machine
+SAME_SIZE = 0.01  # relative difference up to which two graphs count as equally large: engines write them differently
 _ROUNDING = 1e-6  # points
 
 
@@ -75,18 +76,16 @@ def select(
     objective: Objective,
     speeds: RelativeSpeeds,
 ) -> CandidateScore:
-    """The best row: the simplest of `indistinct_from_best`; of equally simple ones the best score, then the smaller
-    graph."""
+    """The best row: the simplest of `indistinct_from_best`; of equally simple ones the best score, then the smallest
+    graph, then the fastest."""
 
     def key(row: CandidateScore) -> tuple:
-        return (
-            simplicity(row.candidate),
-            metric.drop(row.score, reference.score),
-            row.size_mb,
-            -_speed(row, objective, speeds),
-        )
+        return simplicity(row.candidate), metric.drop(row.score, reference.score)
 
-    return min(indistinct_from_best(rows, reference, metric, objective, speeds), key=key)
+    alike = indistinct_from_best(rows, reference, metric, objective, speeds)
+    first = min(alike, key=key)
+    equal = [row for row in alike if row is first or key(row) == key(first)]
+    return max(_smallest(equal), key=lambda row: _speed(row, objective, speeds))
 
 
 def indistinct_from_best(
@@ -99,14 +98,15 @@ def indistinct_from_best(
     """The rows within the allowed loss that neither speed nor score tells from the best; the reference, which is one of
     `rows`, if no other qualifies.
 
-    Speeds are alike if their spreads in the last round overlap, or if they differ by less than 3 %; sizes only if they
-    are equal, and then the fastest count. Of rows alike in speed, those stay whose score dev cannot tell from the best.
+    Speeds are alike if their spreads in the last round overlap, or if they differ by less than 3 %; sizes if they
+    differ by at most 1 %, and then the fastest count. Of rows alike in speed, those stay whose score dev cannot tell
+    from the best.
     """
     allowed = [row for row in rows if within(row, reference, metric, objective)] or [reference]
     gains = {row.name: _gain(row, objective, speeds) for row in allowed}
     low, most, _ = max(gains.values(), key=lambda gain: gain[1])
     if objective.target == "size":
-        alike = [row for row in allowed if gains[row.name][1] == most]
+        alike = _smallest(allowed)
         fastest = max(_speed(row, objective, speeds) for row in alike)
         return [row for row in alike if _speed(row, objective, speeds) >= fastest / (1 + ALIKE)]
     alike = [row for row in allowed if gains[row.name][2] >= low or gains[row.name][1] >= most / (1 + ALIKE)]
@@ -134,6 +134,12 @@ def _gain(row: CandidateScore, objective: Objective, speeds: RelativeSpeeds) -> 
     if speed.low is None or speed.high is None:
         return gain, gain, gain
     return gain * speed.low / speed.times, gain, gain * speed.high / speed.times
+
+
+def _smallest(rows: Sequence[CandidateScore]) -> list[CandidateScore]:
+    """Those of which no other is smaller by more than 1 %."""
+    least = min(row.size_mb for row in rows)
+    return [row for row in rows if row.size_mb <= least * (1 + SAME_SIZE)]
 
 
 def _speed(row: CandidateScore, objective: Objective, speeds: RelativeSpeeds) -> float:

@@ -65,6 +65,14 @@ def test_among_graphs_of_one_size_the_faster():
     assert best([REFERENCE, slow, fast], objective=Objective(target="size")) == fast
 
 
+@pytest.mark.parametrize("target", ["throughput", "latency", "size"])
+def test_a_few_bytes_decide_nothing(target):
+    fp32 = scored("original", 0.88, 4.0, single=4.0, size_mb=20.0)
+    bf16 = scored("original", 0.88, 4.05, single=4.05, size_mb=20.1, precision="bf16")
+    larger = scored("original", 0.88, 4.1, single=4.1, size_mb=20.3, engine="onnxruntime")
+    assert best([REFERENCE, fp32, larger, bf16], objective=Objective(target=target)) == bf16
+
+
 def test_the_reference_where_nothing_else_will_do():
     """Also where a score is no number."""
     broken = scored("original+ptq", float("nan"), 9.0)
