@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -49,7 +49,7 @@ from nlpctl.datatools.wrong_labels import (
     wrong_label_sets,
     wrong_tags,
 )
-from nlpctl.errors import UserError
+from nlpctl.errors import Problem, UserError
 from nlpctl.experiments.held_out import (
     HELD,
     PREDICTIONS,
@@ -68,6 +68,7 @@ from nlpctl.report.language import Later, later, say, say_each
 from nlpctl.report.model import KeyFigures, Part, Place, Report, Section, Table, format_value, percent
 from nlpctl.report.page import html_page
 from nlpctl.tasks.base import task_class
+from nlpctl.tasks.degenerate import degenerate_reason
 from nlpctl.tasks.multi_label_classification import consistent
 
 FOLDER, PAGE = "audit", "findings.html"
@@ -81,7 +82,8 @@ _ELSEWHERE = "name another folder: @[output]"
 class Audit:
     """`rows`: how many were audited; `findings`: the surest first within each kind.
 
-    `scores`: `metric` of each run on the rows that it did not see, by the labels as they are. `worth`: whether the
+    `scores`: `metric` of each run on the rows that it did not see, by the labels as they are. `useless`: why, of runs
+    that have learned nothing. `worth`: whether the
     first wrong labels may be taken without a look; empty if it cannot be told, as of several labels a row, of tags, and
     of few rows.
     """
@@ -91,6 +93,7 @@ class Audit:
     findings: list[Finding]
     metric: str
     scores: dict[str, float]
+    useless: dict[str, str]
     worth: list[Worth]
 
     @property
@@ -120,10 +123,18 @@ class Audit:
         told = (self.metric, fmean(values), spread)
         return later("the models score {} {:.3f}{} on rows that they did not see", *told)
 
+    @property
+    def doubt(self) -> str:
+        """Which models have learned nothing, as a sentence; "" if all have learned something."""
+        if not self.useless:
+            return ""
+        counts = len(self.useless), len(self.scores)
+        return later("{} of {} models have learned nothing: what they call wrong says nothing of the labels", *counts)
+
     def to_json(self) -> dict[str, Any]:
         files = {"findings": self.folder / FINDINGS, "page": self.folder / PAGE}
         worth = [{**each._asdict(), "pays": each.pays} for each in self.worth]
-        trust = {"metric": self.metric, "scores": self.scores, "worth": worth}
+        trust = {"metric": self.metric, "scores": self.scores, "useless": self.useless, "worth": worth}
         return {"folder": self.folder, "rows": self.rows, "found": self.counts, **trust, **files}
 
 
@@ -160,15 +171,21 @@ def audit(
         hint = "train the folds again with @[overwrite=true]"
         raise UserError("the predictions are not those of the training rows", str(folder / PREDICTIONS), hint)
     metric = task_info(recipe.task).metrics[0]
-    scores = {name: _score(folder / HELD / name / SCORES, metric) for name in began.runs}
+    reports = {name: read_json(folder / HELD / name / SCORES) for name in began.runs}
+    scores = {name: _score(report, metric, folder / HELD / name / SCORES) for name, report in reports.items()}
+    reasons = {name: degenerate_reason(recipe.task, report) for name, report in reports.items()}
+    useless = {name: reason for name, reason in reasons.items() if reason is not None}
     console.note(f"looking for wrong labels in {counted(len(rows), 'rows')}")
     auditor = _Auditor(recipe, rows, shares, lines)
     findings, worth = auditor.findings()
     with writing(target, _ELSEWHERE):
         write_findings(target / FINDINGS, findings)
-        result = Audit(target, len(rows), findings, metric, scores, worth)
+        result = Audit(target, len(rows), findings, metric, scores, useless, worth)
         write_text_atomic(target / PAGE, audit_page(result, str(folder)))
-    if result.share(WRONG) > DOUBTFUL:
+    if useless:
+        hint = "train them longer, or another model; docs/guards.md says what to check"
+        console.warn(str(Problem(f"{result.doubt} ({', '.join(map(': '.join, useless.items()))})", hint=hint)))
+    elif result.share(WRONG) > DOUBTFUL:
         console.warn(f"so many rows are called wrong that the models are in doubt, not the labels: {result.trust}")
     return result
 
@@ -189,8 +206,8 @@ def _folds(folder: Path, given: Sequence[Override]) -> tuple[Recipe, SeriesFile]
     return recipe, began
 
 
-def _score(file: Path, metric: str) -> float:
-    value = read_json(file).get(metric)
+def _score(report: Mapping[str, Any], metric: str, file: Path) -> float:
+    value = report.get(metric)
     if not isinstance(value, int | float):
         raise UserError(f"is damaged: it has no {metric}", str(file), "train the folds again with @[overwrite=true]")
     return float(value)
@@ -464,6 +481,8 @@ def audit_page(audit: Audit, name: str) -> str:
         say("{} of the folds", audit.metric): fmean(audit.scores.values()),
     }
     summary: list[Part] = [KeyFigures(numbers)]
+    if audit.useless:
+        summary.append(say(audit.doubt))
     if audit.changes:
         summary.append(Table(say_each("given", "proposed", "times"), audit.changes[:_MOST_CHANGES]))
     if len(findings) > MOST:

@@ -368,6 +368,9 @@ CHINESE: Mapping[str, str] = {
     "Suspicious rows: {}.": "可疑的行：{}。",
     # -- nlpctl data audit --
     "Audit of {}": "{} 的审计",
+    "{} of {} models have learned nothing: what they call wrong says nothing of the labels": (
+        "{1} 个模型中有 {0} 个什么也没有学到：它们认为的错误不能说明标签有错"
+    ),
     "Tick what is right, then save the ticks.": "勾选正确的发现，然后保存。",
     "probably wrong labels": "可能标错的标签",
     "share of the rows": "占全部行",

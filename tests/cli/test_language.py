@@ -190,7 +190,9 @@ def test_an_audit(tmp_path: Path) -> None:
     ]
     for found in (findings, [], findings * 700):
         with in_language("zh"):
-            assert_chinese(audit_page(Audit(tmp_path, 10, found, "accuracy", {"fold-1": 0.5}, []), "outputs/folds"))
+            useless = {"fold-1": "f1 is 0"}
+            audit = Audit(tmp_path, 10, found, "accuracy", {"fold-1": 0.5}, useless, [])
+            assert_chinese(audit_page(audit, "outputs/folds"))
 
 
 def test_several_trainings(tmp_path: Path, recipe: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +48,20 @@ def test_how_good_the_folds_are_is_told(work, audited):
     assert len(scores) > 1 and audited["metric"] == "accuracy" and audited["worth"] == []  # few rows
     assert audited["scores"] == {name: each["accuracy"] for name, each in scores.items()}
     assert "accuracy of the folds" in (work / audited["page"]).read_text()
+
+
+def test_folds_that_have_learned_nothing_are_told(work, audited):
+    dull = shutil.copytree(work / "folds", work / "dull-folds")
+    file = dull / "held" / next(iter(audited["scores"])) / "scores.json"
+    scores = json.loads(file.read_text())
+    for name, figures in scores["labels"].items():  # "pos" is the answer to all
+        figures |= {"recall": float(name == "pos"), "precision": figures["support"] / scores["rows"]}
+    file.write_text(json.dumps(scores))
+    done = work.nlpctl("data", "audit", dull, "--overwrite", "--json")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 models have learned nothing" in done.stderr and "(fold-1: all " in done.stderr
+    result = json.loads(done.stdout)["result"]
+    assert list(result["useless"]) == ["fold-1"] and "have learned nothing" in Path(result["page"]).read_text()
 
 
 def test_contradictions_are_found(work, audited):
