@@ -25,7 +25,7 @@ from nlpctl.report.notebook import Scores, export_html, facts_html, run_html
 if TYPE_CHECKING:
     import numpy as np
 
-    from nlpctl.config.schema import SPLITS, Recipe
+    from nlpctl.config.schema import Recipe
     from nlpctl.data.passthrough_columns import KeptRows, PassthroughColumns
     from nlpctl.data.readers.row import BadRow
     from nlpctl.data.rows.task_rows import TaskRows
@@ -495,6 +495,7 @@ def _values(values: Any) -> Iterable[Any]:
 
 
 def _checked_split(split: str) -> str:
+    from nlpctl.config.schema import SPLITS
 
     if split not in SPLITS:
         raise UserError(f"there is no split {split!r}", where="split", hint=f"one of {', '.join(SPLITS)}")

@@ -320,7 +320,7 @@ def write_report(
     else:
         refuse_output(file, overwrite)
         if not names_page(file):
-            hint = "end the name in .html; `nlpctl runs show RUN` with @[json=true] tells the scores to programs"
+            hint = "end the name in .html; `nlpctl runs show RUN --json` tells the scores to programs"
             raise UserError(f"the report is a page, not {file.suffix or 'a file without a suffix'}", str(file), hint)
     tell_missing_slices(record)
     page = page_of(record, compression)

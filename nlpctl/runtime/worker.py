@@ -246,7 +246,8 @@ class Worker:
             return
         if interrupt:
             self.send_signal(signal.SIGINT)
-        with contextlib.suppress(OSError):
+        # Two threads of a pool may end it at once; TypeError: the other one closed the channel in the middle of this.
+        with contextlib.suppress(OSError, TypeError):
             self.channel.send(None)
         try:
             self._process.join(self._grace)
@@ -254,7 +255,7 @@ class Worker:
             if self._process.is_alive():
                 self._process.kill()
                 self._process.join()
-            with contextlib.suppress(OSError):  # two threads of a pool may end it at once
+            with contextlib.suppress(OSError):
                 self.channel.close()
 
 

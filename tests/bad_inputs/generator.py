@@ -96,6 +96,7 @@ GOOD: dict[str, tuple[str, ...]] = {
     "runs show": ("runs show outputs/finished",),
     "runs diff": ("runs diff outputs/finished outputs/finished",),
     "runs send": ("runs send outputs/finished",),
+    "runs clean": ("runs clean outputs",),
     "ui": (f"ui outputs --host {NOT_OURS}",),
     "runs board": (f"runs board outputs --host {NOT_OURS}",),
     "report": ("report outputs/finished -o new.html",),

@@ -59,7 +59,7 @@ class Process:
     def start(self) -> None:
         return None
 
-    def ask(self, request, where, hint, seconds, progress, callback) -> None:
+    def ask(self, request, where, hint, seconds, callback) -> None:
         _, (self.step, _) = request
         self.bench.make(self.step, seconds)
 

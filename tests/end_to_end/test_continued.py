@@ -92,20 +92,20 @@ def test_the_schedule_is_that_of_the_longer_run(work, eight):
 
 
 def test_without_the_best_checkpoint_the_model_stands_for_it(work, base, eight):
-    cleaned = Path(shutil.copytree(base, work / "cleaned"))
+    cleaned = Path(shutil.copytree(base, work / "tidied"))
     state = json.loads((cleaned / "checkpoints" / "checkpoint-48" / "trainer_state.json").read_text())
     best = Path(state["best_model_checkpoint"]).name
     assert best != "checkpoint-48"  # else this shows nothing
     before = {name: digest for name, digest in digests(cleaned).items() if not name.startswith("checkpoints/")}
-    done = work.nlpctl("runs", "clean", "cleaned", "--yes")
+    done = work.nlpctl("runs", "clean", "tidied", "--yes")
     assert done.returncode == 0 and [path.name for path in (cleaned / "checkpoints").iterdir()] == ["checkpoint-48"]
     after = {name: digest for name, digest in digests(cleaned).items() if not name.startswith("checkpoints/")}
     assert after == before
     # As many checkpoints as there are allowed while it trains; at the end the newest.
     words = ("--continue", "2", "--logging_steps", "1", "--save_total_limit", "2")
-    done = work.nlpctl("train", "cleaned", *words)
+    done = work.nlpctl("train", "tidied", *words)
     assert done.returncode == 0, done.stderr
-    longer = work / "cleaned-8-epochs"
+    longer = work / "tidied-8-epochs"
     assert digests(longer / "model") == digests(eight / "model") and f"step {best.rpartition('-')[2]}," in done.stderr
     assert [path.name for path in (longer / "checkpoints").iterdir()] == ["checkpoint-64"]
     # Killed while it takes over: the best is there, the checkpoint to go on from is not yet.
@@ -117,8 +117,8 @@ def test_without_the_best_checkpoint_the_model_stands_for_it(work, base, eight):
     work.train(killed.name, "--resume", recipe=killed.name)
     assert digests(killed / "model") == digests(eight / "model")
     (cleaned / "model" / "model_state.pdparams").write_bytes(b"x")
-    done = work.nlpctl("train", "cleaned", "--continue", "3")
-    assert done.returncode == 2 and "cleaned/model/model_state.pdparams" in done.stderr
+    done = work.nlpctl("train", "tidied", "--continue", "3")
+    assert done.returncode == 2 and "tidied/model/model_state.pdparams" in done.stderr
 
 
 @pytest.mark.slow

@@ -90,8 +90,11 @@ def test_each_is_read_and_written_again_as_it_was(folders, tmp_path):
             continue
         again = tmp_path / "again.json"
         document.save(again)
+        written = json.loads(again.read_text(encoding="utf-8"))
+        if kind is StoredRow:
+            assert written["found"].pop("embedding_mb") is None  # of which that version knew nothing
+        assert written == before, file
         # PaddleNLP sorts the entries of its own document.
-        assert json.loads(again.read_text(encoding="utf-8")) == before, file
-        assert kind is SavedTrainerState or again.read_bytes() == file.read_bytes(), file
+        assert kind in (SavedTrainerState, StoredRow) or again.read_bytes() == file.read_bytes(), file
     every = {*BY_NAME.values(), *(kind for kinds in BY_ENTRY.values() for kind in kinds.values())}
     assert seen.keys() == every | {PartialNote, PartNote, StoredRow}

@@ -55,7 +55,7 @@ class Process:
         if self.starts:
             raise self.starts.pop(0)
 
-    def ask(self, request, where, hint, seconds, progress, callback):
+    def ask(self, request, where, hint, seconds, callback):
         if self.both is not None and self.asked == 0:
             self.both.wait()
         assert self.busy.acquire(blocking=False), "two trials in one process"

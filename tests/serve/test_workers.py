@@ -54,7 +54,7 @@ class Process:
     def end(self, interrupt: bool = False) -> None:
         pass
 
-    def ask(self, request: Any, where: str, hint: str, seconds: Any, progress: Any, callback: Any) -> _Report:
+    def ask(self, request: Any, where: str, hint: str, seconds: Any, callback: Any) -> _Report:
         callback(_Ready("onnxruntime", "int8"))
         callback(_Report(3, []))
         if self._is_last:

@@ -72,7 +72,7 @@ def test_a_new_run(run):
 
 def test_an_empty_folder_and_what_a_kill_leaves_are_taken(run):
     run.path.mkdir(parents=True)
-    (run.path / f"{STAGING_PREFIX}abc-manifest.json").write_text("{")  # killed while the manifest was written
+    (run.path / f"{STAGING_PREFIX}manifest.json-abcd_123").write_text("{")  # killed while the manifest was written
     begin(run)
     assert not list(run.path.glob(f"{STAGING_PREFIX}*"))
 
