@@ -45,11 +45,12 @@ def test_steps_and_time(work, base, monkeypatch):
 
 def test_how_long_a_training_takes_is_told_by_new(work):
     words = ("new", "train.tsv", "--dev", "dev.tsv", "--test", "none", "--model", "scratch", "--time")
+    before = {*work.folder.rglob("*")}  # of other tests
     done = work.nlpctl(*words, "-o", "timed.yaml")
     assert done.returncode == 0, done.stderr
     assert re.search(r"^time: the training takes about \d+m\d\ds on this machine", done.stderr, flags=re.M), done.stderr
     assert work.nlpctl("recipe", "validate", "timed.yaml").returncode == 0
-    assert not (work / "outputs").exists()
+    assert {*work.folder.rglob("*")} - before == {work / "timed.yaml"}
 
 
 @pytest.mark.slow
