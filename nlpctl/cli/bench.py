@@ -10,7 +10,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import MODEL_HELP, EngineOption, PrecisionOption, engine_overrides, load_command_recipe
-from nlpctl.cli.output import Json, LanguageOption, give
+from nlpctl.cli.output import Json, LanguageOption, give, show_answer
 from nlpctl.config.positions import located
 from nlpctl.config.ranges import COUNT, THREADS, Range
 from nlpctl.errors import UserError
@@ -105,11 +105,7 @@ def _parse_counts(text: str, flag: str, within: Range = COUNT) -> tuple[int, ...
 def _show(result: BenchResult, details: bool) -> None:
     from nlpctl.modeltools.bench import OF_DETAILS, OF_SPEEDS, answer, details_table, remarks, short_table
 
-    console.result(f"{answer(result)}\n")
-    show_table(short_table(result))
-    console.note(f"{say(OF_SPEEDS)}\n")
-    for sentence in remarks(result):
-        console.note(sentence)
+    show_answer(answer(result), short_table(result), OF_SPEEDS, remarks(result))
     if details:
         show_table(replace(details_table(result), title=say("{}:", say("Everything that was measured"))), apart=True)
         console.note(say(OF_DETAILS))

@@ -10,13 +10,12 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import ClusterOption, ModelArgument, load_command_recipe
-from nlpctl.cli.output import Json, LanguageOption, give
+from nlpctl.cli.output import Json, LanguageOption, give, show_answer
 from nlpctl.compress.strategies import strategies
 from nlpctl.config.load import Override
 from nlpctl.config.positions import located
 from nlpctl.config.schema import CompressionSection
 from nlpctl.files import read_json
-from nlpctl.report.language import say
 from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
@@ -121,11 +120,7 @@ def _show(result: CompressResult, details: bool) -> None:
     from nlpctl.compress.report import HTML, tables
     from nlpctl.compress.result import OF_ALTERNATIVES, alternatives_table, answer, reasons
 
-    console.result(f"{answer(result)}\n")
-    show_table(alternatives_table(result))
-    console.note(f"{say(OF_ALTERNATIVES)}\n")
-    for sentence in reasons(result):
-        console.note(sentence)
+    show_answer(answer(result), alternatives_table(result), OF_ALTERNATIVES, reasons(result))
     if details:
         for table, meaning in tables(result):
             show_table(replace(table, title=f"{table.title}:"), apart=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,7 @@ from nlpctl.errors import EXIT_OK, NlpctlError, Problem
 from nlpctl.names import counted
 
 if TYPE_CHECKING:
+    from nlpctl.report.model import Table
     from nlpctl.runtime.worker_pool import WorkerStats
 
 
@@ -112,6 +113,18 @@ def score_tables(metrics: Mapping[str, Any]) -> None:
 
     for table in tables.score_tables(metrics):
         show_table(table, apart=True)
+
+
+def show_answer(answer: str, table: Table, meaning: str, remarks: Iterable[str]) -> None:
+    """What to take, the short table that it is from, what its columns mean, and what else is to know."""
+    from nlpctl.report.language import say  # late: not for --help
+    from nlpctl.report.text import show_table
+
+    console.result(f"{answer}\n")
+    show_table(table)
+    console.note(f"{say(meaning)}\n")
+    for sentence in remarks:
+        console.note(sentence)
 
 
 def tell_shares(workers: Sequence[WorkerStats]) -> None:

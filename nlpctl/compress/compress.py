@@ -151,7 +151,7 @@ def _make_and_choose(
             return None if compression is None else compression.seconds_left()
 
         exported: StepResult | None = None
-        begun = sum(is_made(folder, step) for step in steps.values())
+        begun = _count_made(folder, steps)
         bar = stack.enter_context(console.progress(len(steps), "compress", "steps", begun=begun, left=left))
         if not is_made(folder, original):
             _begin(pool, original)
@@ -164,7 +164,7 @@ def _make_and_choose(
             if error is not None:
                 raise error
         timing = Timing(batch_sizes=section.batch_sizes)
-        bar.advance(sum(is_made(folder, step) for step in steps.values()) - bar.done)
+        bar.advance(_count_made(folder, steps) - bar.done)
         with Scorer(recipe, setup, folder / original.folder, folder / SCORES, timing) as scorer, _stop_noted():
             reference = dataclasses.replace(scorer.reference(), folder=str(folder / original.folder))
             warn_of_degenerate(recipe.task, {"dev": reference.report}, reference.name)
@@ -281,7 +281,7 @@ class _Compression:
         """Time has passed. A training that shows its progress itself has the terminal for itself."""
         if console.json_lines() or not self.pool.tells:
             self.bar.total = len(self.steps)
-            self.bar.advance(sum(is_made(self.folder, step) for step in self.steps.values()) - self.bar.done)
+            self.bar.advance(_count_made(self.folder, self.steps) - self.bar.done)
 
     def seconds_left(self) -> float:
         """Seconds until the end: of what is to be made, scored, timed in turns and scored on test."""
@@ -503,6 +503,10 @@ class _Compression:
             console.warn(f"{best.name} on test: {error}")
             self.failures["test"] = (Failure(best.candidate, f"{best.choice_name} on test", str(error)),)
             return None
+
+
+def _count_made(folder: Path, steps: Mapping[str, Step]) -> int:
+    return sum(is_made(folder, step) for step in steps.values())
 
 
 def _begin(pool: StepPool, step: Step, seconds: float | None = None, after: float | None = None) -> None:

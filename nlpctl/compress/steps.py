@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from nlpctl.engines.parity import Parity
 
 FREE_SPACE = "free some space, then run the same command again to continue"
-TICK = 1.0  # seconds
 GRACE = STOP_SECONDS + 5.0  # a training saves a checkpoint when it is asked to stop
 
 
@@ -161,8 +160,7 @@ class StepPool:
         """The next step that ends. What is no error of nlpctl's is raised, and what ends all work on a cluster.
 
         `tick`: called every second until then."""
-        while (job := self._pool.ended_within(TICK)) is None:
-            tick()
+        job = self._pool.next_ended(tick)
         running, error = self._running.pop(job), job.error
         if error is not None or job.losses:
             remove_leftovers_of(self._output / running.step.folder)  # of a process that could not clean up itself

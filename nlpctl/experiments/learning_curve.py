@@ -26,6 +26,7 @@ from nlpctl.config.user_code import require_named
 from nlpctl.data.open_split import has_split
 from nlpctl.data.partition import cut
 from nlpctl.errors import UserError
+from nlpctl.experiments.repeats import train_one_by_one
 from nlpctl.experiments.series import SeriesRun, TrainingRows, open_series, read_rows, refuse_early, resolve_values
 from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.layout import REPORT
@@ -80,12 +81,7 @@ def learning_curve(
     with open_series(
         recipe, rows, KIND, members, plan, resume=resume, overwrite=overwrite, own=own
     ) as series:
-        left = [member for member in members if not series.run(member).is_finished]
-        with series.progress(left) as progress:
-            for member in left:
-                progress.begin(series.run(member).path, series.size(member))
-                series.train(member, command)
-                progress.end(series.run(member).path)
+        train_one_by_one(series, lambda member: None, command)
         metrics = [series.run(member).read_metrics()[split] for member in members]
         metric = _metric(recipe, metrics)
         values = [float(single_scores(report)[metric]) for report in metrics]

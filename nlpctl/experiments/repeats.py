@@ -196,7 +196,7 @@ def _train_all(
         if slots is not None:
             train_side_by_side(series, slots, held_out, command)
         else:
-            _train_here(series, held_out, command)
+            train_one_by_one(series, held_out, command)
         predictions = None if parts is None else gather(series, parts, seeds)
         metrics = _metrics(series)
         by_split = spreads(metrics)
@@ -233,8 +233,10 @@ def _members(parts: Sequence[Sequence[int]] | None, seeds: Sequence[int], count:
     return [SeriesRun(fold_name(seed, fold, seeds), seed, own) for seed in seeds for fold, own in enumerate(taken)]
 
 
-def _train_here(series: Series, held_out: Callable[[SeriesRun], HeldOutRows | None], command: Sequence[str]) -> None:
-    """Train all members, one after the other. `held_out`: as of `train_side_by_side`."""
+def train_one_by_one(
+    series: Series, held_out: Callable[[SeriesRun], HeldOutRows | None], command: Sequence[str]
+) -> None:
+    """Train all members in this process. `held_out`, errors: as of `train_side_by_side`."""
     left = _unfinished(series, held_out)
     with series.progress(left) as progress:
         for member in left:

@@ -13,8 +13,6 @@ from typing import Any
 from nlpctl import console
 from nlpctl.runs.live_runs import ToldByEvents
 
-TICK = 1.0  # seconds between two looks at trainings elsewhere
-
 
 class TrainingsLeft:
     """The seconds until all trainings have ended, `workers` of which go on at a time.

@@ -20,7 +20,7 @@ from nlpctl.config.tasks import greater_is_better, scores
 from nlpctl.errors import OF_THE_MACHINE, Interrupted, NlpctlError, Problem, Pruned, RunFailed, remedy
 from nlpctl.experiments.series import AGAIN
 from nlpctl.experiments.study import FAILED, FINISHED, PRUNED, Study, Trial, TrialRecord
-from nlpctl.experiments.time_left import TICK, TrainingsProgress
+from nlpctl.experiments.time_left import TrainingsProgress
 from nlpctl.experiments.training_pool import training_pool
 from nlpctl.layout import TRIALS
 from nlpctl.report.score_tables import single_scores
@@ -213,8 +213,7 @@ class Trials:
                     pool.submit(Job(TrialWorker.train, begin=begin, end=end))
                 if not pool.open_jobs:
                     return
-                while (job := pool.ended_within(TICK)) is None:
-                    shown.tick()
+                job = pool.next_ended(shown.tick)
                 if job.error is not None:  # the machines failed, or too many trials in a row
                     raise job.error
 

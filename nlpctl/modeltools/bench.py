@@ -14,6 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
+from nlpctl.compress.result import format_times
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
@@ -372,7 +373,7 @@ def _gain(result: BenchResult, way: str, sizes: Sequence[int]) -> str:
     if best == first:
         return say("{}: {}", way, speeds)
     ratios = [best.samples_per_second(size) / first.samples_per_second(size) for size in sizes]
-    times = say(" and ").join(f"{ratio:.{1 if ratio >= 10 else 2}f}" for ratio in ratios)
+    times = say(" and ").join(map(format_times, ratios))
     return say("{}: {}, {} times as fast as {}", way, speeds, times, _short_name(first, result))
 
 

@@ -177,10 +177,13 @@ class WorkerPool:
         self._open[job] = None
         self._waiting.put(job)
 
-    def next_ended(self) -> Job:
-        """Wait until one of the submitted jobs has ended; the job with its value, or its error, which is not raised."""
-        job = self._ended.get()
-        del self._open[job]
+    def next_ended(self, tick: Callable[[], object] = lambda: None) -> Job:
+        """Wait until one of the submitted jobs has ended; the job with its value, or its error, which is not raised.
+
+        `tick`: called every second in which none ends.
+        """
+        while (job := self.ended_within(_TICK)) is None:
+            tick()
         return job
 
     def ended_within(self, seconds: float) -> Job | None:
@@ -211,8 +214,7 @@ class WorkerPool:
     ) -> Iterator[tuple[int, Any, int]]:
         """Run many jobs, each (function, its arguments...); (a job's number, its value, worker) as each ends.
 
-        `begin`: hears the number of each job as it begins, in the worker's thread. `tick`: called every second in which
-        none ends.
+        `begin`: hears the number of each job as it begins, in the worker's thread. `tick`: as of `next_ended`.
         Raises the first error of a job; RunFailed if MOST_LOSSES workers were lost over one.
         """
         numbers: dict[Job, int] = {}
@@ -226,11 +228,7 @@ class WorkerPool:
             numbers[job] = number
             self.submit(job)
         while numbers:
-            ended = self.ended_within(_TICK)
-            if ended is None:
-                tick()
-                continue
-            job = ended
+            job = self.next_ended(tick)
             if isinstance(job.error, ProcessEnded) and job.losses == MOST_LOSSES:
                 problem = job.error.problems[0]
                 message = f"{MOST_LOSSES} workers were lost over the same piece of work, the last one: "

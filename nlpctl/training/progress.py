@@ -12,7 +12,6 @@ from paddlenlp.trainer import TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl import console
-from nlpctl.config.tasks import scores
 from nlpctl.runs.time_shares import EVALUATE, LOG, SAVE, TimeShares
 
 if TYPE_CHECKING:
@@ -51,6 +50,12 @@ class TimeLeft:
         self._forward = _FORWARD
         self._evaluated: list[float] = []  # seconds of each evaluation here
         self._trained: float | None = None  # when the last step had ended
+
+    @classmethod
+    def of(cls, trainer: RecipeTrainer) -> TimeLeft:
+        """Of the training of `trainer`, in this process."""
+        dev, test = (0 if split is None else len(split) for split in (trainer.data.dev, trainer.data.test))
+        return cls(trainer.times, dev, test, trainer.recipe.training.fast_cpu)
 
     def begin(self, args: TrainingArguments, begun: int, total: int, per_epoch: int | None) -> None:
         """The training begins at step `begun`; also again after out-of-memory, with other micro-batches."""
@@ -122,6 +127,12 @@ class TimeLeft:
         return self._times.of_steps() + self._times.seconds[LOG]
 
 
+def updates_per_epoch(batches: Any) -> int | None:
+    """The steps of an epoch of these batches; None for a stream."""
+    sampler = getattr(batches, "sampler", None)
+    return None if sampler is None else sampler.updates
+
+
 def planned(strategy: str, every: int, per_epoch: int | None, begun: int, total: int) -> int:
     """How many evaluations or saves follow steps after `begun`, up to `total`. `per_epoch`: None for a stream."""
     if strategy == "steps" and every > 0:
@@ -135,11 +146,10 @@ class TrainingProgress(TrainerCallback):
     """Shows the course of a training. Use it as a context around the steps and the final scores.
 
     On a terminal a bar has the step, the epoch, the mean loss and the speed of the last RECENT steps, and the time left
-    of all. In a log there is a line per log and evaluation, with the first two of the task's scores.
+    of all. In a log there is a line per log and evaluation, with the first of the task's scores.
     """
 
-    def __init__(self, task: str):
-        self._figures = scores(task)[:2]
+    def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
         self._bar: console.Progress | None = None
         self._recent: deque[tuple[float, int, float]] = deque(maxlen=RECENT + 1)  # loss, rows, seconds of all steps
@@ -152,10 +162,8 @@ class TrainingProgress(TrainerCallback):
 
     def watch(self, trainer: RecipeTrainer) -> None:
         """Of this training. The trainer is forgotten when it has ended, so that its memory is free for the scores."""
-        data = trainer.data
         self._trainer: RecipeTrainer | None = trainer
-        dev, test = (0 if split is None else len(split) for split in (data.dev, data.test))
-        self._left = TimeLeft(trainer.times, dev, test, trainer.recipe.training.fast_cpu)
+        self._left = TimeLeft.of(trainer)
 
     def left(self) -> float | None:
         """Seconds left of all; None if that is unknown."""
@@ -169,8 +177,7 @@ class TrainingProgress(TrainerCallback):
         train_dataloader: Any = None,
         **kwargs: Any,
     ) -> None:
-        sampler = getattr(train_dataloader, "sampler", None)
-        self._left.begin(args, state.global_step, state.max_steps, None if sampler is None else sampler.updates)
+        self._left.begin(args, state.global_step, state.max_steps, updates_per_epoch(train_dataloader))
         if self._bar is None:
             bar = console.progress(
                 state.max_steps,

@@ -160,7 +160,7 @@ def train_and_score(
     checkpoint = run.last_checkpoint() if from_checkpoint else None
     if checkpoint is not None:
         console.note(f"resuming from {checkpoint}")
-    with TrainingProgress(prepared.task.name) as progress:
+    with TrainingProgress() as progress:
         _fine_tune(prepared, run, checkpoint, loss, progress, pruner)
         if prepared.setup.rank != 0:
             return None

@@ -27,7 +27,7 @@ from nlpctl.training.callbacks import SeedEveryStep
 from nlpctl.training.fast_cpu import fast_cpu
 from nlpctl.training.guards import BadStep
 from nlpctl.training.prepare import PreparedTraining
-from nlpctl.training.progress import TimeLeft
+from nlpctl.training.progress import TimeLeft, updates_per_epoch
 from nlpctl.training.trainer import RecipeTrainer
 
 LEAST_STEPS, MOST_STEPS, SECONDS = 4, 12, 4.0  # of a measurement: it ends after so many seconds, but for these steps
@@ -118,8 +118,7 @@ class _FirstSteps(TrainerCallback):
     def __init__(self, trainer: RecipeTrainer):
         self._trainer = trainer
         self._of_steps: list[float] = []  # processor seconds of each
-        dev, test = (0 if split is None else len(split) for split in (trainer.data.dev, trainer.data.test))
-        self._left = TimeLeft(trainer.times, dev, test, trainer.recipe.training.fast_cpu)
+        self._left = TimeLeft.of(trainer)
 
     def on_train_begin(
         self,
@@ -129,8 +128,7 @@ class _FirstSteps(TrainerCallback):
         train_dataloader: Any = None,
         **kwargs: Any,
     ) -> None:
-        sampler = getattr(train_dataloader, "sampler", None)
-        self._left.begin(args, 0, state.max_steps, None if sampler is None else sampler.updates)
+        self._left.begin(args, 0, state.max_steps, updates_per_epoch(train_dataloader))
 
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

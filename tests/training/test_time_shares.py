@@ -242,7 +242,7 @@ def test_what_is_planned(strategy, every, per_epoch, steps, expected):
 
 
 def test_a_line_without_a_time_left_has_no_blanks_at_its_end(capsys):
-    progress = TrainingProgress("sequence_classification")
+    progress = TrainingProgress()
     state = SimpleNamespace(global_step=1, max_steps=9, epoch=0.5)
     progress._bar = console.Progress("train", 9, "steps", console.ProgressSink(), left=lambda step: None)
     logs = {"loss": 0.5, "learning_rate": 0.001, "interval_samples_per_second": 40.0}
