@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +11,13 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import ClusterOption, ModelArgument, load_command_recipe
-from nlpctl.cli.output import Json, LanguageOption, give, show_answer
+from nlpctl.cli.output import Json, LanguageOption, answering, give, show_answer, tell_next
 from nlpctl.compress.strategies import strategies
 from nlpctl.config.load import Override
 from nlpctl.config.positions import located
 from nlpctl.config.schema import CompressionSection
 from nlpctl.files import read_json
+from nlpctl.layout import BEST_EXPORT
 from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
@@ -101,6 +103,9 @@ def compress(
         parallel = ParallelConfig(workers, cluster)
         result = run_compression(recipe, source, output=output, overwrite=overwrite, parallel=parallel)
     show(result, json, details)
+    if not json:
+        best = result.folder / BEST_EXPORT
+        tell_next(answering(best, recipe.task), f"nlpctl serve {shlex.quote(str(best))}")
 
 
 def show(result: CompressResult, json: bool, details: bool = False) -> None:

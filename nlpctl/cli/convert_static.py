@@ -9,8 +9,9 @@ import typer
 import yaml
 
 from nlpctl import console
-from nlpctl.cli.output import Json, give
+from nlpctl.cli.output import Json, answering, give, tell_next, training_on
 from nlpctl.errors import NlpctlError, UserError
+from nlpctl.report.language import say
 from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
@@ -104,8 +105,13 @@ def convert_static(
             _show(vars(error)["report"], json)
         raise
     _show(done.report, json, model=output)
-    console.note(f"model: {output}")
-    console.note(_next_step(output, done.task, done.usable))
+    console.note(say("model: {}", output))
+    if not done.usable:
+        tell_next("the same command with --vocabulary FILE: the folder has no vocabulary, which all others need")
+    elif done.task is None:  # an encoder without a head
+        tell_next(training_on(output))
+    else:
+        tell_next(answering(output, done.task), training_on(output))
 
 
 def _show(report: ConversionReport, json: bool, *, every_parameter: bool = False, **written: Path) -> None:
@@ -118,15 +124,6 @@ def _show(report: ConversionReport, json: bool, *, every_parameter: bool = False
         show_table(table)
     for line in report.summary:
         console.result(line)
-
-
-def _next_step(output: Path, task: str | None, usable: bool) -> str:
-    """What to do with the new model. `usable`: it has a vocabulary; `task`: that of its head, None for an encoder."""
-    if not usable:
-        return "the folder has no vocabulary, and every other command needs one: convert again with --vocabulary FILE"
-    if task is None:
-        return f"train it on: model.name_or_path: {output} in a recipe"
-    return f"use it: nlpctl predict {output}; or train it on: model.name_or_path: {output} in a recipe"
 
 
 def _map_file(output: Path | None, source: str) -> Path:

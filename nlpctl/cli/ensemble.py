@@ -10,8 +10,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import flags_of
-from nlpctl.cli.output import Json, give, score_tables
-from nlpctl.config.positions import display
+from nlpctl.cli.output import Json, give, score_tables, tell_trained
 
 
 def ensemble(
@@ -42,4 +41,5 @@ def ensemble(
         give(made.to_json())
         return
     score_tables(made.metrics)
-    console.note(f"model of {len(made.members)} networks: {display(made.run.model)}")
+    console.note(f"model of {len(made.members)} networks")
+    tell_trained(made.run, made.recipe, made.metrics)

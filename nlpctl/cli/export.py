@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import ModelArgument, load_command_recipe
-from nlpctl.cli.output import Json, give
+from nlpctl.cli.output import Json, answering, give, tell_next
 from nlpctl.config.positions import located
 from nlpctl.export.strategies import export_precisions
 from nlpctl.files import read_json
@@ -107,6 +108,7 @@ def export(
     columns = ["graph", "engine", "precision", "largest difference", "agreement"]
     title = f"{result.folder}: compared on {counted(result.manifest.rows, 'rows')}"
     show_table(Table(columns, compared, title))
+    tell_next(answering(result.folder, recipe.task), f"nlpctl serve {shlex.quote(str(result.folder))}")
 
 
 def _split_names(text: str) -> tuple[str, ...]:

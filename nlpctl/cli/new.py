@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.output import Json, give
+from nlpctl.cli.output import Json, give, tell_next
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
 from nlpctl.names import and_more
@@ -83,9 +83,7 @@ def new(
     give({**facts, "next": made.next, "decided": [{"what": what, "why": why} for what, why in made.decided]})
     for what, why in made.decided:
         console.note(f"{what}: {why}")
-    console.note("next:")
-    for line in made.next:
-        console.note(f"  {line}")
+    tell_next(*made.next)
     console.result(display(made.path))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,11 +21,15 @@ import typer
 
 import nlpctl
 from nlpctl import console
+from nlpctl.config.positions import display
 from nlpctl.errors import EXIT_OK, NlpctlError, Problem
+from nlpctl.layout import MODEL, REPORT
 from nlpctl.names import counted
 
 if TYPE_CHECKING:
+    from nlpctl.config.schema import Recipe
     from nlpctl.report.model import Table
+    from nlpctl.runtime.run_directory import RunDirectory
     from nlpctl.runtime.worker_pool import WorkerStats
 
 
@@ -100,19 +105,24 @@ def json_output(command: str) -> Iterator[Envelope]:
             _current, sys.stdout = None, out
 
 
-# -- scores and workers, for people -------------------------------------------------------------
+# -- scores, workers and what to do next, for people -----------------------------------------------
 
 
 def score_tables(metrics: Mapping[str, Any]) -> None:
-    """One table over all splits, then per split the scores of each label and of each level of labels."""
+    """Per split the scores of each label and of each level of labels, then one table over all splits: what matters most
+    stands last, where a terminal shows it."""
     if not metrics:
         console.note("no dev or test data: nothing was scored")
         return
     from nlpctl.report import score_tables as tables  # late: not for --help
     from nlpctl.report.text import show_table
 
-    for table in tables.score_tables(metrics):
+    overall, *others = tables.score_tables(metrics)
+    for table in others:
         show_table(table, apart=True)
+    if others:
+        console.result("")
+    show_table(overall)
 
 
 def show_answer(answer: str, table: Table, meaning: str, remarks: Iterable[str]) -> None:
@@ -125,6 +135,49 @@ def show_answer(answer: str, table: Table, meaning: str, remarks: Iterable[str])
     console.note(f"{say(meaning)}\n")
     for sentence in remarks:
         console.note(sentence)
+
+
+def tell_next(*commands: str) -> None:
+    """The last lines of a command that made something: the command lines that use it."""
+    from nlpctl.report.language import say  # late: not for --help
+
+    console.note(say("next:"))
+    for command in commands:
+        console.note(f"  {command}")
+
+
+def answering(model: Path, task: str) -> str:
+    """The command line that answers with a model or an export; for vectors, the one that makes them searchable."""
+    from nlpctl.config.tasks import task_info  # late: not for --help
+
+    name = shlex.quote(str(model))
+    if task_info(task).vectors:
+        return f"nlpctl index build {name} FILE -o {shlex.quote(f'{model}_index')}"
+    return f"nlpctl predict {name} FILE"
+
+
+def training_on(model: Path) -> str:
+    """The command line that trains a model further."""
+    return f"nlpctl train RECIPE --set model.name_or_path={shlex.quote(str(model))}"
+
+
+def tell_trained(run: RunDirectory, recipe: Recipe, metrics: Mapping[str, Any]) -> None:
+    """Where the model of a run lies and the command lines that use it; where it is of no use, those that tell why."""
+    from nlpctl.config.tasks import task_info  # late: not for --help
+    from nlpctl.report.language import say
+    from nlpctl.tasks.degenerate import useless_on
+
+    path = Path(display(run.path))
+    name = shlex.quote(str(path))
+    console.note(say("model: {}", path / MODEL))
+    if (run.path / REPORT).is_file():
+        console.note(say("report: {}", path / REPORT))
+    if useless_on(recipe, metrics) is not None:
+        tell_next(f"nlpctl data inspect {name}", f"nlpctl train {name} --overfit-batch")
+    elif task_info(recipe.task).pipeline == "fill-mask":  # an encoder for other tasks
+        tell_next(training_on(path), answering(path, recipe.task))
+    else:
+        tell_next(answering(path, recipe.task), f"nlpctl eval {name} FILE", f"nlpctl export {name}")
 
 
 def tell_shares(workers: Sequence[WorkerStats]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import ClusterOption, load_command_recipe
-from nlpctl.cli.output import Json, give
+from nlpctl.cli.output import Json, give, tell_next
 from nlpctl.config.load import Override
 from nlpctl.config.positions import display, located
 from nlpctl.layout import REPORT
@@ -92,5 +93,7 @@ def _show(result: SweepResult) -> None:
         console.result(say("on test: {} {:.4f}", result.metric, score))
     for name, share in result.importance.items():
         console.note(f"importance {share:.0%}: {name}")
-    console.note(f"the best recipe: {display(result.folder / BEST)}")
-    console.note(f"report: {display(result.folder / REPORT)}")
+    best = display(result.folder / BEST)
+    console.note(f"the best recipe: {best}")
+    console.note(say("report: {}", display(result.folder / REPORT)))
+    tell_next(f"nlpctl train {shlex.quote(best)}")

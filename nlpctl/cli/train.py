@@ -11,7 +11,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import load_command_recipe
-from nlpctl.cli.output import Json, give, score_tables
+from nlpctl.cli.output import Json, give, score_tables, tell_trained
 from nlpctl.cli.peers import (
     MasterOption,
     NnodesOption,
@@ -27,6 +27,7 @@ from nlpctl.config.user_code import with_names_of
 from nlpctl.errors import UserError
 from nlpctl.launch.peers import WAIT_SECONDS
 from nlpctl.layout import REPORT
+from nlpctl.report.language import say
 from nlpctl.report.text import show_table
 from nlpctl.runtime.ranks import is_child
 
@@ -142,7 +143,7 @@ def train(
         give({"run": result.run.path, "model": result.run.model, "metrics": result.metrics})
         return
     score_tables(result.metrics)
-    console.note(f"model: {result.run.model}")
+    tell_trained(result.run, resolved, result.metrics)
 
 
 def _train_many(
@@ -162,7 +163,7 @@ def _train_many(
         show_table(table, apart=True)
     if result.predictions is not None:
         console.note(f"a prediction for every training row: {display(result.predictions)}")
-    console.note(f"report: {display(result.folder / REPORT)}")
+    console.note(say("report: {}", display(result.folder / REPORT)))
 
 
 def _parse_seeds(text: str | None) -> list[int]:

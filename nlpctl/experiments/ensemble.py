@@ -42,9 +42,10 @@ _FLAG = "RUN"
 
 @dataclass(frozen=True)
 class Ensemble:
-    """`run`: a run directory whose model is the ensemble. `metrics`: its scores by split."""
+    """`run`: a run directory whose model is the ensemble, with its `recipe`. `metrics`: its scores by split."""
 
     run: RunDirectory
+    recipe: Recipe
     members: tuple[str, ...]
     metrics: dict[str, Any]
 
@@ -115,7 +116,7 @@ def ensemble(
         metrics = _score(run, recipe, data, runs)
         write_json_atomic(run.metrics_file, metrics)
     write_report(run.path)
-    return Ensemble(run, tuple(each.name for each in parts), metrics)
+    return Ensemble(run, recipe, tuple(each.name for each in parts), metrics)
 
 
 def _expanded(models: Sequence[str]) -> Iterator[str]:

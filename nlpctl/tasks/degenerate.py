@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem
 from nlpctl.names import and_more
@@ -44,6 +45,16 @@ def degenerate_reason(task: str, report: Mapping[str, Any], watched: str | None 
     if watched is not None and info.greater_is_better(watched) and report.get(watched) == 0:
         return f"{watched} is 0"
     return None
+
+
+def useless_on(recipe: Recipe, reports: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
+    """The first split, and why a model that was trained by `recipe` is of no use on it; None: nothing is known, or the
+    recipe does not ask."""
+    if recipe.guards.not_learning == "ignore" or not reports:
+        return None
+    split, watched = next(iter(reports)), recipe.training.metric_for_best_model
+    reason = degenerate_reason(recipe.task, reports[split], None if watched is None else watched.removeprefix("eval_"))
+    return None if reason is None else (split, reason)
 
 
 def warn_of_degenerate(task: str, reports: Mapping[str, Mapping[str, Any]], model: str = "this model") -> None:

@@ -25,7 +25,7 @@ from nlpctl.layout import RECIPE
 from nlpctl.names import counted
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.degenerate import degenerate_reason
+from nlpctl.tasks.degenerate import useless_on
 
 NOT_LEARNING, USELESS = "not_learning", "useless"  # in events.jsonl
 
@@ -172,12 +172,10 @@ def warn_if_useless(recipe: Recipe, run: RunDirectory, reports: Mapping[str, Any
 
     `batch`: rows of a step. `frozen`: whether parameters are.
     """
-    if recipe.guards.not_learning == "ignore" or not reports:
+    useless = useless_on(recipe, reports)
+    if useless is None:
         return
-    split, watched = next(iter(reports)), recipe.training.metric_for_best_model
-    reason = degenerate_reason(recipe.task, reports[split], None if watched is None else watched.removeprefix("eval_"))
-    if reason is None:
-        return
+    split, reason = useless
     log = EventLog(run.events_file)
     before = log.read()
     step = before[-1]["step"] if before else 0

@@ -36,7 +36,7 @@ def converted(work, base: Path, inference: Path) -> Path:
     done = work.nlpctl("convert-static", "inference", "--to", "base", "-o", "converted")
     assert done.returncode == 0, done.stderr
     assert "by parameter name" in done.stdout and "differ by at most 0 in 1 output" in done.stdout
-    assert "use it: nlpctl predict converted" in done.stderr
+    assert "next:\n  nlpctl predict converted FILE\n  nlpctl train RECIPE" in done.stderr
     return work / "converted"
 
 

@@ -32,7 +32,10 @@ def test_steps_and_time(work, base, monkeypatch):
     assert "61 rows: 8 steps an epoch (the last of 5 rows); 1 epoch: 8 steps, no warm-up" in done.stderr
     assert "time of the training" in done.stderr and re.search(r"^total +\d+\.\d +100%$", done.stderr, flags=re.M)
     assert "kept: the model of step 8, the best by accuracy on dev (0." in done.stderr
-    assert not re.search("[一-鿿]", done.stderr)
+    before, after = done.stderr.split("模型：told/model\n")
+    assert not re.search("[一-鿿]", before)
+    assert after.startswith("报告：told/report.html\n接下来：\n  nlpctl ")
+    assert done.stdout.index("标签") < done.stdout.index("划分"), "what matters most stands last"
     manifest = work.manifest("told")
     assert manifest["steps"]["per_epoch"] == manifest["steps"]["total"] == manifest["time"]["steps"] == 8
     seconds = manifest["time"]["seconds"]
