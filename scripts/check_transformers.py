@@ -142,9 +142,13 @@ def ours(folder: Path, encoders: list[Path]) -> None:
 
 
 def _export(
-    folder: Path, source: Path, job: str, changes: dict[str, Any], texts: list[str] = TEXTS, name: str | None = None
-) -> None:
-    """Export `source` in the layout that `job` begins with, and keep what it computes beside it as expected.npz."""
+    folder: Path, source: Path, job: str, changes: dict[str, Any], texts: list[str] = TEXTS,
+    pairs: list[str] | None = None, name: str | None = None,
+) -> None:  # fmt: skip
+    """Export `source` in the layout that `job` begins with, and keep what it computes beside it as expected.npz.
+
+    The weights of a calibrated classifier give its calibrated logits.
+    """
     import numpy as np
 
     from nlpctl.cli.field_flags import overrides_of
@@ -152,6 +156,7 @@ def _export(
     from nlpctl.engines.trained import load_network
     from nlpctl.export.export import export
     from nlpctl.export.request import ExportRequest
+    from nlpctl.tasks.confidence import scales_and_shifts
 
     layout = next(each for each in ("transformers", "sentence-transformers", "cross-encoder") if job.startswith(each))
     given = {"data.max_seq_length": LENGTH, "runtime.device": "cpu", **changes}
@@ -168,59 +173,94 @@ def _export(
     target = folder / "exports" / f"{name or source.name}-{job}"
     export(recipe, str(source), ExportRequest(), output=target, layout=layout)
     model = load_network(recipe, str(source))
-    first = texts if layout != "cross-encoder" else [*texts[1:], texts[0]]
-    encoded = model.encoder.encode(texts, first if layout == "cross-encoder" else None, recipe.data.max_seq_length)
+    if pairs is None and layout == "cross-encoder":
+        pairs = [*texts[1:], texts[0]]
+    encoded = model.encoder.encode(texts, pairs, recipe.data.max_seq_length)
+    scale, shift = 1.0, 0.0
+    if model.task.calibration is not None:
+        scale, shift = scales_and_shifts(model.task.calibration, model.task.labels.names)
     collator, arrays = model.task.collator(model.encoder, labelled=False), {}
     for row, one in enumerate(encoded):  # alone, since the outputs of Transformers' ConvBERT depend on padding
         batch = collator.pad([one])
         if head == "MaskedLM":  # scores of the token at one place
             batch["masked_positions"] = np.ones((1, 1), np.int64)
         arrays[f"ids-{row}"] = batch["input_ids"][0]
-        arrays |= {f"{place}-{row}": array[0] for place, array in enumerate(model.predictor.outputs(batch))}
+        outputs = model.predictor.outputs(batch)
+        arrays |= {f"{place}-{row}": array[0] * scale + shift for place, array in enumerate(outputs)}
     np.savez(folder / f"{target.name}.npz", **arrays)
-    facts = {"layout": layout, "head": head, "texts": texts, "pairs": first}
+    facts = {"layout": layout, "head": head, "texts": texts, "pairs": pairs or [None] * len(texts)}
     (folder / f"{target.name}.json").write_text(json.dumps(facts))
 
 
 SENTENCES = ["{0} was very {1}", "I found the {0} {1}", "the {0} is {1} today", "{1} {0}"]
-TRAINED = {"sequence_classification": "text-classification", "token_classification": "token-classification"}
+SCRATCH = {"vocab_size": 80, "min_frequency": 1, "hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64}
+# What is trained: its task, the pipeline that it is for, sections of its recipe, and its calibration.
+TRAINED: dict[str, tuple[str, str, dict[str, Any], tuple[Any, ...] | None]] = {
+    "classifier": ("sequence_classification", "text-classification", {}, ("temperature", (0.5,), (0.0,))),
+    "added-words": (
+        "sequence_classification", "text-classification", {"model": {"add_tokens": ["wi-fi", "C++", "格利泽"]}}, None,
+    ),
+    "labels": (
+        "multi_label_classification", "text-classification", {"decode": {"threshold": 0.4}},
+        ("logistic", (0.5, 2.0, 1.0), (0.25, -1.0, 0.0)),
+    ),
+    "pairs": (
+        "sequence_classification", "text-classification", {"data": {"columns": {"text_pair": "text_pair"}}},
+        ("temperature", (2.0,), (0.0,)),
+    ),
+    "tagger": ("token_classification", "token-classification", {"data": {"doc_stride": 8}}, None),
+}  # fmt: skip
 
 
 def _train(folder: Path) -> None:
-    """A classifier and a tagger that have learnt something, so that pipelines give answers that can be compared."""
+    """Models that have learnt something, so that pipelines give answers that can be compared."""
     import nlpctl
     from nlpctl.models.calibration import Calibration, write_calibration
 
-    chance = random.Random(1)
-    rows, tagged = [], []
-    for _ in range(200):
-        label = chance.choice(("neg", "pos"))
-        thing = chance.choice(("room", "staff", "food", "view"))
-        how = chance.choice(("bad", "dirty") if label == "neg" else ("good", "clean"))
-        text = chance.choice(SENTENCES).format(thing, how)
-        rows.append({"text": text, "label": label})
-        words = text.split()
-        tagged.append({"tokens": words, "tags": ["B-PART" if word == thing else "O" for word in words]})
-    for task, data in zip(TRAINED, (rows, tagged), strict=True):
-        file = folder / f"{task}.jsonl"
-        file.write_text("".join(f"{json.dumps(row)}\n" for row in data))
+    for name, (task, _, sections, calibration) in TRAINED.items():
+        rows = _rows(name)
+        file = folder / f"{name}.jsonl"
+        file.write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
         recipe = {
             "task": task,
-            "model": {"from_scratch": {"vocab_size": 80, "min_frequency": 1, "hidden_size": 32, "num_hidden_layers": 1,
-                                       "intermediate_size": 64}},
-            "data": {"train": str(file), "max_seq_length": LENGTH},
+            "model": {"from_scratch": SCRATCH, **sections.get("model", {})},
+            "data": {"train": str(file), "max_seq_length": LENGTH, **sections.get("data", {})},
+            "decode": sections.get("decode", {}),
             "training": {"learning_rate": 5e-3, "num_train_epochs": 4, "per_device_train_batch_size": 20},
             "runtime": {"device": "cpu"},
-        }  # fmt: skip
-        recipe["data"] |= {"doc_stride": 8} if task == "token_classification" else {}
-        run = nlpctl.train(recipe, set={"training.output_dir": str(folder / task)})
-        if task == "sequence_classification":  # without dev it has none; the weights that are exported hold this one
-            write_calibration(run.path / "model", Calibration("temperature", (0.5,), (0.0,)))
+        }
+        run = nlpctl.train(recipe, set={"training.output_dir": str(folder / name)})
+        model = nlpctl.load(run.path)
+        if calibration is not None:  # without dev it has none
+            method, scales, shifts = calibration
+            names = model.labels if len(scales) > 1 else ()
+            write_calibration(run.path / "model", Calibration(method, scales, shifts, tuple(names)))
             (run.path / "model" / "manifest.json").unlink()
-        texts = [row["text"] for row in rows[:20]]
-        answers = nlpctl.load(run.path).predict(texts)
-        _export(folder, folder / task, "transformers", {}, texts, name=task)
-        (folder / f"{task}-answers.json").write_text(json.dumps(answers, ensure_ascii=False))
+            model = nlpctl.load(run.path)
+        asked = [{key: row[key] for key in ("text", "text_pair") if key in row} for row in rows[:20]]
+        answers = model.predict(asked)
+        texts, pairs = [row["text"] for row in asked], [row["text_pair"] for row in asked if "text_pair" in row]
+        for layout in ("transformers", *(["cross-encoder"] if pairs else [])):
+            _export(folder, folder / name, layout, {}, texts, pairs or None, name=name)
+        (folder / f"{name}-answers.json").write_text(json.dumps(answers, ensure_ascii=False))
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    chance, rows = random.Random(1), []
+    things = ("room", "staff", "food", "view") if name != "added-words" else ("room", "wi-fi", "C++", "格利泽")
+    for _ in range(200):
+        label = chance.choice(("neg", "pos"))
+        thing, other = chance.choice(things), chance.choice(things)
+        how = chance.choice(("bad", "dirty") if label == "neg" else ("good", "clean"))
+        text = chance.choice(SENTENCES).format(thing, how)
+        words = text.split()
+        rows.append(
+            {"text": text, "label": [label, *(["place"] if thing in ("room", "view") else [])]} if name == "labels"
+            else {"text": text, "text_pair": f"the {other}", "label": f"{label}-{thing == other}"} if name == "pairs"
+            else {"text": text, "tokens": words, "tags": ["B-PART" if word == thing else "O" for word in words]}
+            if name == "tagger" else {"text": text, "label": label}
+        )  # fmt: skip
+    return rows
 
 
 # -- 3. with PyTorch: what was exported ------------------------------------------------------------
@@ -239,10 +279,10 @@ def check(folder: Path) -> None:
             found = f"FAILED: {type(error).__name__}: {str(error)[:200]}"
         failed += "FAILED" in found
         print(f"{export.name:58} {found}")
-    for task, kind in TRAINED.items():
-        found = _check_pipeline(folder, task, kind)
+    for name, (_, kind, _, _) in TRAINED.items():
+        found = _check_pipeline(folder, name, kind)
         failed += "FAILED" in found
-        print(f"{f'pipeline({kind!r})':58} {found}")
+        print(f"{f'pipeline({kind!r}) of {name}':58} {found}")
     print(f"{failed} failed" if failed else "all alike")
     shutil.rmtree(folder / "exports")
     raise SystemExit(1 if failed else 0)
@@ -256,7 +296,7 @@ def _check_export(folder: Path, export: Path, facts: dict[str, Any]) -> str:
 
     ours, texts = np.load(folder / f"{export.name}.npz"), facts["texts"]
     tokenizer = AutoTokenizer.from_pretrained(export)
-    pairs = facts["pairs"] if facts["layout"] == "cross-encoder" else [None] * len(texts)
+    pairs = facts["pairs"]
     rows = [tokenizer(*both, truncation=True, return_tensors="pt") for both in zip(texts, pairs, strict=True)]
     for row, encoded in enumerate(rows):
         if encoded["input_ids"][0].tolist() != ours[f"ids-{row}"].tolist():
@@ -278,6 +318,8 @@ def _check_export(folder: Path, export: Path, facts: dict[str, Any]) -> str:
 
         scores = CrossEncoder(str(export)).predict(list(zip(texts, pairs, strict=True)), batch_size=1)
         logits = np.stack(firsts).astype(np.float64)
+        if scores.ndim == 2:  # classes of pairs
+            return _told(logits, scores)
         return _told(1 / (1 + np.exp(logits[:, 0] - logits[:, 1])), scores)
     name = json.loads((export / "config.json").read_text())["architectures"][0]
     network, report = getattr(transformers, name).from_pretrained(export, output_loading_info=True)
@@ -310,18 +352,19 @@ def _told(mine: Any, theirs: Any) -> str:
     return f"{'FAILED: ' if worst > TOLERANCE else ''}largest difference {worst:.1e}"
 
 
-def _check_pipeline(folder: Path, task: str, kind: str) -> str:
+def _check_pipeline(folder: Path, name: str, kind: str) -> str:
     from transformers import pipeline
 
-    export = folder / "exports" / f"{task}-transformers"
-    answers = json.loads((folder / f"{task}-answers.json").read_text())
+    export = folder / "exports" / f"{name}-transformers"
+    answers = json.loads((folder / f"{name}-answers.json").read_text())
     texts = [answer["text"] for answer in answers]
-    if task == "sequence_classification":
-        for answer, found in zip(answers, pipeline(kind, str(export), top_k=None)(texts), strict=True):
+    if kind == "text-classification":
+        given = [{key: each[key] for key in ("text", "text_pair") if key in each} for each in answers]
+        for answer, found in zip(answers, pipeline(kind, str(export), top_k=None)(given), strict=True):
             shares = {each["label"]: each["score"] for each in found}
-            if found[0]["label"] != answer["label"]:
-                return f"FAILED: {answer} here, {found} there"
-            if any(abs(shares[label] - share) > TOLERANCE for label, share in answer["probabilities"].items()):
+            told = answer["probabilities"]
+            alike = shares.keys() == told.keys() and all(abs(shares[each] - told[each]) <= TOLERANCE for each in told)
+            if not alike or answer.get("label", found[0]["label"]) != found[0]["label"]:
                 return f"FAILED: {answer} here, {found} there"
         return f"{len(texts)} texts: the same labels, and probabilities"
     counted = 0

@@ -13,6 +13,8 @@ from nlpctl import console
 from nlpctl.cli.options import ModelArgument, load_command_recipe
 from nlpctl.cli.output import Json, answering, give, tell_next
 from nlpctl.config.positions import located
+from nlpctl.errors import UserError
+from nlpctl.export.layouts.weights import WEIGHTS
 from nlpctl.export.strategies import export_precisions
 from nlpctl.files import read_json
 from nlpctl.layout import EXPORT_REPORT
@@ -78,6 +80,7 @@ def export(
 
       nlpctl export outputs/quickstart/model -o quickstart-export --data reviews.tsv
     """
+    _refuse_unused(ctx, layout)
     recipe = load_command_recipe(model, ctx, purpose="apply")
     from nlpctl.export.export import export as run_export
     from nlpctl.export.request import ExportRequest
@@ -109,6 +112,20 @@ def export(
     title = f"{result.folder}: compared on {counted(result.manifest.rows, 'rows')}"
     show_table(Table(columns, compared, title))
     tell_next(answering(result.folder, recipe.task), f"nlpctl serve {shlex.quote(str(result.folder))}")
+
+
+def _refuse_unused(ctx: typer.Context, layout: str | None) -> None:
+    """UserError if an option is given that `layout` leaves without effect."""
+    unused: dict[str, str] = {}
+    if layout is not None:
+        unused["timing"] = "engines are timed for `auto`, of which another program has no use"
+    if layout in WEIGHTS:
+        unused["format"] = f"{layout} holds weights, and a format is one of graphs"
+        unused["rows"] = "weights are compared bit by bit, which needs no rows"
+    for option, why in unused.items():
+        source = ctx.get_parameter_source(option)
+        if source is not None and source.name != "DEFAULT":
+            raise UserError(why, where=f"--{option}", hint="leave it out")
 
 
 def _split_names(text: str) -> tuple[str, ...]:

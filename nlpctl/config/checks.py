@@ -40,7 +40,7 @@ from nlpctl.config.schema import (
     parse_width,
     value_of,
 )
-from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo, find_task, known_tasks, scores
+from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo, find_task, known_tasks, scores, unknown_prompt
 from nlpctl.config.user_code import named_code
 from nlpctl.errors import Problem, UserError
 from nlpctl.extras import install, is_installed
@@ -70,6 +70,11 @@ def refuse_half_precision_on_cpu(recipe: Recipe, computes_bf16: bool) -> None:
 def refuse_wrong_sharding(recipe: Recipe, several_machines: bool = False) -> None:
     """Raise UserError if the optimizer cannot be spread over all processes. For commands, which know of other nodes."""
     _refuse(recipe, _sharding_processes(recipe, several_machines))
+
+
+def refuse_unknown_prompt(recipe: Recipe) -> None:
+    """Raise UserError if there is no such prompt as the recipe names. For commands, which know the model."""
+    _refuse(recipe, unknown_prompt(recipe))
 
 
 def _refuse(recipe: Recipe, findings: Iterable[Finding]) -> None:

@@ -40,10 +40,13 @@ def recipe_values(recipe: Recipe, *, everything: bool) -> dict[str, Any]:
     values: dict[str, Any] = {"task": recipe.task}
     info = find_task(recipe.task)
     of_folder = info is not None and info.vectors and recipe.model.name_or_path is not None
+    pooling_of_folder = recipe.few_shot.method == "contrastive" and recipe.model.name_or_path is not None
     for name, section in SECTIONS.items():
         content = _section(section, name, vars(recipe)[name], everything or (of_folder and name == "retrieval"))
         if of_folder and name == "data":
             content["max_seq_length"] = recipe.data.max_seq_length
+        if pooling_of_folder and name == "few_shot":
+            content["pooling"] = recipe.few_shot.pooling
         if content:
             values[name] = content
     return values

@@ -22,6 +22,7 @@ from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNo
 from nlpctl.config.refused_keys import MANAGED
 from nlpctl.config.saved_model import sentence_values
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Purpose, Recipe, RetrievalSection
+from nlpctl.config.sentence_folder import POOLINGS
 from nlpctl.config.sources import read_source, tree_of_values
 from nlpctl.config.task_file import TaskFile
 from nlpctl.config.tasks import find_task, known_tasks, nearest_task
@@ -97,14 +98,18 @@ def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog
 
 
 def _as_trained(recipe: Recipe) -> Recipe:
-    """`recipe` with the few-shot method that its run was trained with, in place of "auto"; unchanged without a run."""
-    if recipe.few_shot.method != "auto":
+    """`recipe` with what its run was trained with where the model's files decide it: the few-shot method "auto", and
+    few_shot.pooling that is left out; unchanged without a run."""
+    task, few_shot = find_task(recipe.task), recipe.few_shot
+    if task is None or not task.reads("few_shot") or few_shot.method == "prompt":
         return recipe
     saved = TaskFile.load_if_valid(recipe.run_dir / MODEL / TASK)  # whoever opens the model says what is damaged
-    method = None if saved is None else saved.sections.get("few_shot", {}).get("method")
-    if method not in ("prompt", "contrastive"):
-        return recipe
-    return dataclasses.replace(recipe, few_shot=dataclasses.replace(recipe.few_shot, method=method))
+    kept = {} if saved is None else saved.sections.get("few_shot", {})
+    if few_shot.method == "auto" and kept.get("method") in ("prompt", "contrastive"):
+        few_shot = dataclasses.replace(few_shot, method=kept["method"])
+    if recipe.leaves_out("few_shot.pooling") and kept.get("pooling") in POOLINGS:
+        few_shot = dataclasses.replace(few_shot, pooling=kept["pooling"])
+    return dataclasses.replace(recipe, few_shot=few_shot)
 
 
 def _with_vectors(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog) -> TableNode:

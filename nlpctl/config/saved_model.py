@@ -1,6 +1,7 @@
 """The recipe of a model that nlpctl did not write: a folder of PaddleNLP or Transformers, or a name of the hub.
 
-    config.json               the network's class names the task, problem_type tells multi-label classification
+    config.json               the network's class names the task, problem_type tells multi-label classification; where
+                              nlpctl wrote the weights (weights_mark.py), it says more of what reads texts and decides
     tokenizer_config.json     may set a shorter length
     sentence_bert_config.json the same, in a folder of sentence-transformers, whose other files sentence_folder.py reads
 """
@@ -15,7 +16,8 @@ from typing import Any
 
 from nlpctl.config.schema import Purpose
 from nlpctl.config.sentence_folder import is_sentence_folder, length_file, read_sentence_folder
-from nlpctl.config.tasks import TaskInfo, known_tasks
+from nlpctl.config.tasks import TaskInfo, find_task, known_tasks
+from nlpctl.config.weights_mark import read_mark
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, read_json
 from nlpctl.layout import TASK, checkpoints_in, config_file, holds
@@ -39,7 +41,11 @@ def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: boo
         return values
     if purpose == "embed" or (purpose == "observe" and _kind(config) is None):
         return {"task": _vector_task().name, **values}
-    task = _task(config, file, purpose)
+    task, mark = _task(config, file, purpose), read_mark(config)
+    if mark is not None and mark.network == written_class(config) and find_task(mark.task) is not None:
+        sections = mark.sections()
+        labels = {"labels": list(mark.labels)} if _has_one_logit(config) else {}  # which two labels made
+        return {"task": mark.task, **values, **sections, "data": {**sections["data"], **labels, **data}}
     if task.pairs:
         data["columns"] = {"text_pair": "text_pair"}
     if task.reads("data.doc_stride"):

@@ -579,8 +579,11 @@ class FewShotSection:
         "train says which, and why.",
     )
     pairs: int = key(10, WEIGHTS, "contrastive: pairs per row and epoch with an equal label, and as many with another.")
-    pooling: Literal["mean", "cls"] = key(
-        "mean", ANSWERS, "contrastive: the vector of a text, the mean over its tokens or its first token's."
+    pooling: Literal["mean", "cls", "max", "weightedmean"] = key(
+        "mean",
+        ANSWERS,
+        "contrastive: what of its tokens makes the vector of a text, as retrieval.pooling; default: what the encoder's "
+        "folder says, of sentence-transformers or of a semantic_indexing run, else mean.",
     )
     layers: int = key(1, ANSWERS, "contrastive: how many of the encoder's last layers the vector is the mean of.")
 
@@ -1042,7 +1045,12 @@ class Recipe:
     def where(self, dotted: str) -> str:
         """`file:line` or flag that set `dotted`, for error messages; the key itself when defaulted."""
         origin = self.origins.get(dotted)
-        return f"{origin} ({dotted})" if origin is not None and origin.source != "default" else dotted
+        return dotted if origin is None or self.leaves_out(dotted) else f"{origin} ({dotted})"
+
+    def leaves_out(self, dotted: str) -> bool:
+        """Whether nobody set `dotted`, which then has its default."""
+        origin = self.origins.get(dotted)
+        return origin is None or origin.source == "default"
 
 
 def value_of(recipe: Recipe, dotted: str) -> Any:

@@ -73,7 +73,7 @@ def task_values(folder: Path) -> dict[str, Any]:
     """
     file = folder / TASK
     content = TaskFile.load(file)
-    sections = {name: _kept(name, value) for name, value in content.sections.items()}
+    sections = {name: kept_of_section(name, value) for name, value in content.sections.items()}
     model = {**sections.get("model", {}), "name_or_path": os.path.abspath(folder)}
     values = {**sections, "task": content.task, "model": model}
     for section, key, _ in COPIED:
@@ -84,7 +84,7 @@ def task_values(folder: Path) -> dict[str, Any]:
     return values
 
 
-def _kept(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def kept_of_section(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """What the section holds of the keys that a model keeps."""
     known = {*kept_keys(), "model.network"}  # folders of older versions do not have the latter
     return {name: value for name, value in values.items() if section in known or f"{section}.{name}" in known}

@@ -194,9 +194,15 @@ TEXT_MATCHING = TaskInfo(
 
 
 def _default_prompt(recipe: Recipe) -> Iterator[Finding]:
-    name, prompts, model = recipe.retrieval.default_prompt, recipe.retrieval.prompts, recipe.model.name_or_path or ""
-    # A model that is known by a name alone may have more of them: models/sentence_model.py asks again.
-    if name is not None and name not in prompts and not model.startswith(PREFIXES):
+    # A model that is known by a name alone may have more of them: models/sentence_model.py asks once it has these.
+    if not (recipe.model.name_or_path or "").startswith(PREFIXES):
+        yield from unknown_prompt(recipe)
+
+
+def unknown_prompt(recipe: Recipe) -> Iterator[Finding]:
+    """A retrieval.default_prompt that is none of retrieval.prompts."""
+    name, prompts = recipe.retrieval.default_prompt, recipe.retrieval.prompts
+    if name is not None and name not in prompts:
         message = f"there is no prompt {name!r} in retrieval.prompts"
         near = nearest(name, prompts)
         hint = f"did you mean {near}?" if near else f"one of {', '.join(prompts) or '(none)'}; or write it there"

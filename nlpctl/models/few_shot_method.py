@@ -1,14 +1,17 @@
-"""`few_shot.method: auto`, decided by the model's files. Imports no Paddle."""
+"""`few_shot.method: auto` and few_shot.pooling, decided by the model's files. Imports no Paddle."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from nlpctl import console
 from nlpctl.config.schema import ModelSection, Recipe
-from nlpctl.config.tasks import OWN_LOSS
+from nlpctl.config.sentence_folder import POOLINGS, read_sentence_folder
+from nlpctl.config.task_file import TaskFile
+from nlpctl.config.tasks import OWN_LOSS, find_task
 from nlpctl.errors import UserError
+from nlpctl.layout import TASK
 from nlpctl.models.source import resolve_source, weights_file
 from nlpctl.models.weights import read_weights_file
 
@@ -17,12 +20,25 @@ LANGUAGE_HEADS = ("cls.predictions.", "lm_head.", "generator_predictions.", "gen
 
 
 def resolve_method(recipe: Recipe) -> Recipe:
-    """`recipe` with a method in place of "auto"; the console says which, and why.
+    """`recipe` with a method in place of "auto", and the encoder's own pooling where the recipe leaves it out; the
+    console says which, and why.
 
     UserError: there is no such model, or the recipe asks for what the method does not allow.
     """
-    if recipe.few_shot.method != "auto":
-        return recipe
+    few_shot = recipe.few_shot
+    if few_shot.method == "auto":
+        few_shot = dataclasses.replace(few_shot, method=_method(recipe))
+    named = recipe.origins.get("model.name_or_path")
+    of_run = named is not None and named.opened is not None  # what its recipe leaves out was the default
+    if few_shot.method == "contrastive" and recipe.leaves_out("few_shot.pooling") and not of_run:
+        pooling = _own_pooling(recipe.model)
+        if pooling in POOLINGS and pooling != few_shot.pooling:
+            console.note(f"few_shot.pooling: {pooling}, as {recipe.model.name_or_path} makes vectors")
+            few_shot = dataclasses.replace(few_shot, pooling=pooling)
+    return recipe if few_shot is recipe.few_shot else dataclasses.replace(recipe, few_shot=few_shot)
+
+
+def _method(recipe: Recipe) -> Literal["prompt", "contrastive"]:
     if recipe.prompt.template is None:
         has_head, reason = False, "the recipe has no prompt.template"
     else:
@@ -32,7 +48,20 @@ def resolve_method(recipe: Recipe) -> Recipe:
     if method == "contrastive" and recipe.training.criterion is not None:
         message, hint = OWN_LOSS
         raise UserError(message, recipe.where("training.criterion"), hint)
-    return dataclasses.replace(recipe, few_shot=dataclasses.replace(recipe.few_shot, method=method))
+    return method
+
+
+def _own_pooling(model: ModelSection) -> Any:
+    """The pooling of an encoder that makes vectors of texts; None for any other model."""
+    folder = None if model.name_or_path is None else resolve_source(model.name_or_path).folder
+    if folder is None:
+        return None
+    card = TaskFile.load_if_exists(folder / TASK)
+    if card is None:
+        made = read_sentence_folder(folder)
+        return None if made is None else made.pooling
+    info = find_task(card.task)
+    return card.sections.get("retrieval", {}).get("pooling") if info is not None and info.vectors else None
 
 
 def _language_head(model: ModelSection) -> tuple[bool, str]:

@@ -16,6 +16,7 @@ import numpy as np
 from nlpctl import console
 from nlpctl.config.saved_model import written_class
 from nlpctl.config.schema import ModelSection, ScratchSection
+from nlpctl.config.weights_mark import read_mark
 from nlpctl.errors import UserError
 from nlpctl.models.add_tokens import (
     AddedTokens,
@@ -212,7 +213,12 @@ def load_trained(
     if moved and loaded.extension is None:
         hint = "leave out data.labels, which has another order"
         raise UserError("the outputs of this head cannot be put in another order", str(name_or_path), hint)
-    return loaded
+    if source.kind == "nlpctl" or parts.thresholds is None:
+        return loaded
+    if len(parts.thresholds) != len(labels):  # somebody changed config.json
+        return replace(loaded, thresholds=None)
+    by_label = dict(zip(parts.labels or (), parts.thresholds, strict=True))
+    return replace(loaded, thresholds=tuple(by_label[label] for label in labels))
 
 
 def _same_head(source: ModelSource, parts: _Parts, head: Head, labels: Sequence[str]) -> bool:
@@ -425,6 +431,12 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
         weights,
         load_tokenizer(folder, family),
         card.labels if card is not None else config_labels(config),
-        card.thresholds if card is not None else None,
+        card.thresholds if card is not None else _written_thresholds(config, weights),
         card.calibration if card is not None else None,
     )
+
+
+def _written_thresholds(config: Mapping[str, Any], weights: Path) -> tuple[float, ...] | None:
+    """Those of the labels, where nlpctl wrote these weights for other programs."""
+    mark = read_mark(config)
+    return mark.thresholds if mark is not None and mark.thresholds is not None and mark.is_of(weights) else None

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nlpctl.config.checks import refuse_unknown_prompt
 from nlpctl.config.hub_names import PREFIXES
 from nlpctl.config.keys import all_keys
 from nlpctl.config.saved_model import sentence_values
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
-from nlpctl.errors import UserError
 from nlpctl.models.source import resolve_source
 
 _KEYS = tuple(key for key in all_keys() if key.startswith("retrieval."))
@@ -21,10 +21,18 @@ _KEYS = tuple(key for key in all_keys() if key.startswith("retrieval."))
 def take_sentence_model(recipe: Recipe) -> Recipe:
     """`recipe` with what the folder says of vectors, where the recipe leaves it out; as it is for any other model.
 
-    UserError: there is no such folder, or it makes vectors as nlpctl cannot.
+    UserError: there is no such folder, it makes vectors as nlpctl cannot, or there is no prompt of the name that the
+    recipe gives.
     """
-    name = recipe.model.name_or_path
-    if name is None or not name.startswith(PREFIXES) or not task_info(recipe.task).vectors:
+    if not task_info(recipe.task).vectors:
+        return recipe
+    recipe = _with_folder(recipe, recipe.model.name_or_path or "")
+    refuse_unknown_prompt(recipe)
+    return recipe
+
+
+def _with_folder(recipe: Recipe, name: str) -> Recipe:
+    if not name.startswith(PREFIXES):
         return recipe
     said = (recipe.origins.get(key) for key in ("model.name_or_path", *_KEYS))
     if any(origin is not None and origin.opened is not None for origin in said):  # a run or its model has said it
@@ -33,17 +41,9 @@ def take_sentence_model(recipe: Recipe) -> Recipe:
     values = None if folder is None else sentence_values(folder)
     if values is None:
         return recipe
-
-    def left_out(key: str) -> bool:
-        return key not in recipe.origins or recipe.origins[key].source == "default"
-
-    retrieval = {key: value for key, value in values["retrieval"].items() if left_out(f"retrieval.{key}")}
+    retrieval = {key: value for key, value in values["retrieval"].items() if recipe.leaves_out(f"retrieval.{key}")}
     retrieval["prompts"] = {**values["retrieval"]["prompts"], **recipe.retrieval.prompts}
-    default = retrieval.get("default_prompt", recipe.retrieval.default_prompt)
-    if default is not None and default not in retrieval["prompts"]:
-        hint = f"one of {', '.join(retrieval['prompts']) or '(none)'}; or write it under retrieval.prompts"
-        raise UserError(f"{name} has no prompt {default!r}", recipe.where("retrieval.default_prompt"), hint)
-    data = {key: value for key, value in values["data"].items() if left_out(f"data.{key}")}
+    data = {key: value for key, value in values["data"].items() if recipe.leaves_out(f"data.{key}")}
     return replace(
         recipe, retrieval=replace(recipe.retrieval, **retrieval), data=replace(recipe.data, **data)
     )

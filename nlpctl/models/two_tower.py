@@ -143,7 +143,7 @@ def vector_layers(folder: Path, network: Any, tokenizer: Any) -> dict[str, np.nd
 
 
 @functools.cache
-def sentence_classifier(encoder_class: type, pooling: Literal["cls", "mean"], layers: int) -> type:
+def sentence_classifier(encoder_class: type, pooling: Pooling, layers: int) -> type:
     """The network that classifies with `encoder_class`, a bare encoder such as BertModel.
 
     The vector of a text is that of `two_tower`, of unit length, but over the mean of the last `layers` layers;

@@ -148,11 +148,8 @@ def _prompt_name(retrieval: RetrievalSection, names: Sequence[str]) -> str | Non
 
 
 def _prompt(retrieval: RetrievalSection, names: Sequence[str] = ()) -> str:
-    """What stands before a text. UserError: there is no such prompt; a command may name a model without a recipe."""
+    """What stands before a text."""
     name = _prompt_name(retrieval, names)
-    if name is not None and name not in retrieval.prompts:
-        hint = f"one of {', '.join(retrieval.prompts) or '(none)'}; or write it under retrieval.prompts"
-        raise UserError(f"there is no prompt {name!r} in retrieval.prompts", "retrieval.default_prompt", hint)
     return "" if name is None else retrieval.prompts[name]
 
 

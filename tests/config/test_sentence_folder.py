@@ -65,8 +65,19 @@ def test_a_folder_that_is_known_by_a_name(tmp_path: Path, monkeypatch: pytest.Mo
     assert named.retrieval.activation == "none"
     taken = take_sentence_model(named)
     assert (taken.retrieval.pooling, taken.retrieval.activation, taken.data.max_seq_length) == ("mean", "tanh", 24)
-    with pytest.raises(UserError, match="has no prompt 'query'"):
-        take_sentence_model(recipe_from("python:some_package/model", retrieval={"default_prompt": "query"}))
+
+
+@pytest.mark.parametrize("folder", ["cls-dense", "reranker"])
+def test_a_prompt_that_there_is_not_is_told(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also to a command that trains nothing, and of a folder that says nothing of vectors."""
+    (tmp_path / "some_package").mkdir()
+    (tmp_path / "some_package" / "__init__.py").touch()
+    shutil.copytree(FOLDERS / folder, tmp_path / "some_package" / "model")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("python:some_package/model", str(FOLDERS / folder)):
+        asked = recipe_from(name, retrieval={"prompts": {"query": "q: "}, "default_prompt": "qury"})
+        with pytest.raises(UserError, match=r"there is no prompt 'qury' in retrieval.prompts\n  -> did you mean query"):
+            take_sentence_model(asked)
 
 
 @pytest.mark.parametrize("name", [str(FOLDERS / "weightedmean-dense"), "hf:org/encoder"])

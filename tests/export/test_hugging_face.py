@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 
 from nlpctl.cli.app import main
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Recipe, value_of
 from nlpctl.config.sentence_folder import read_sentence_folder
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.data.text.tokenizers import build_encoder
@@ -224,8 +224,58 @@ def test_thresholds_are_told_for_the_probabilities_that_are_written(
     examples = [TextExample(text, None, None) for text in texts]
     key = "labels" if task == "multi_label_classification" else "label"
     mine = [each[key] for each in before.task.answers(examples, [[row] for row in outputs(before, texts)[0]])]
-    theirs = [each[key] for each in decided.answers(examples, [[row] for row in outputs(after, texts)[0]])]
-    assert mine == theirs and len({str(each) for each in mine}) > 1
+    rows = [[row] for row in outputs(after, texts)[0]]
+    for theirs in (decided, after.task):  # nlpctl reads its thresholds again
+        assert [each[key] for each in theirs.answers(examples, rows)] == mine
+    assert len({str(each) for each in mine}) > 1
+
+
+def test_what_reads_texts_and_decides_comes_back(made_run: Callable[..., Recipe], tmp_path: Path):
+    recipe = made_run("sequence_classification")
+    labels = recipe.run_dir / "model" / "labels.json"
+    labels.write_text(json.dumps({**json.loads(labels.read_text()), "thresholds": [0.25, 0.25, 0.5]}))
+    (recipe.run_dir / "model" / "manifest.json").unlink()
+    paired = load_recipe(recipe.run_dir, [Override("data.columns.text_pair", "b", "--set")], "apply")
+    folder = exported(paired, tmp_path / "there", "cross-encoder")
+    back = load_recipe(folder, (), "apply")
+    assert (back.task, back.data.columns) == (recipe.task, paired.data.columns)
+    assert load_network(back, str(folder)).task.thresholds == (0.25, 0.25, 0.5)
+    moved = dataclasses.replace(back, data=dataclasses.replace(back.data, labels=("z", "x", "y")))
+    assert load_network(moved, str(folder)).task.thresholds == (0.5, 0.25, 0.25)
+
+    config = json.loads((folder / "config.json").read_text())
+    config["nlpctl"]["sha256"] = "0" * 64  # as where Transformers trained the weights further
+    (folder / "config.json").write_text(json.dumps(config))
+    assert load_network(back, str(folder)).task.thresholds is None
+    (folder / "config.json").write_text(json.dumps({**config, "nlpctl": ["another program's"]}))
+    assert load_recipe(folder, (), "apply").data.columns.text_pair is None
+
+
+@pytest.mark.parametrize(
+    ("task", "layout", "key", "value"),
+    [
+        ("lexical_analysis", "transformers", "data.doc_stride", "7"),
+        ("question_answering", "transformers", "decode.null_threshold", "-1.5"),
+        ("multi_label_classification", "transformers", "decode.threshold", "0.25"),
+        ("text_matching", "cross-encoder", "data.labels", "different,same"),
+    ],
+)
+def test_the_task_and_its_keys_come_back(made_run: Callable[..., Recipe], tmp_path: Path, task, layout, key, value):
+    recipe = load_recipe(made_run(task).run_dir, [Override(key, value, "--set")], "apply")
+    if task == "text_matching":
+        model = recipe.run_dir / "model"
+        (model / "labels.json").write_text(json.dumps({"labels": ["different", "same"]}))
+        config = json.loads((model / "config.json").read_text())
+        config |= {"id2label": {"0": "different", "1": "same"}, "label2id": {"different": 0, "same": 1}}
+        (model / "config.json").write_text(json.dumps(config))
+        (model / "manifest.json").unlink()
+    folder = exported(recipe, tmp_path / "there", layout)
+    back = load_recipe(folder, (), "apply")
+    assert back.task == task and value_of(back, key) == value_of(recipe, key) is not None
+    assert (back.data.columns, back.data.max_seq_length) == (recipe.data.columns, 24)
+    model = load_network(back, str(folder))
+    assert model.task.thresholds is None
+    assert model.task.labels.names == load_network(recipe, str(recipe.run_dir)).task.labels.names
 
 
 def _widest_gap(values: list[float]) -> float:
@@ -329,6 +379,24 @@ def test_networks_that_simulate_int8(classifier: Recipe, tmp_path: Path):
         hugging_face.write_weights(
             "transformers", classifier, model, model.predictor.network, tmp_path, Path("source"), "there"
         )
+
+
+@pytest.mark.parametrize(
+    ("layout", "option", "value", "told"),
+    [
+        ("transformers", "--format", "onnx", "holds weights, and a format is one of graphs"),
+        ("transformers", "--rows", "256", "compared bit by bit, which needs no rows"),
+        ("transformers", "--timing", "0", "engines are timed for `auto`"),
+        ("triton", "--timing", "0", "engines are timed for `auto`"),
+    ],
+)
+def test_options_that_a_layout_leaves_without_effect(
+    classifier: Recipe, capsys: pytest.CaptureFixture[str], layout: str, option: str, value: str, told: str
+):
+    """Refused also where the value is the default."""
+    assert main(["export", str(classifier.run_dir), "--layout", layout, option, value]) == 2
+    error = capsys.readouterr().err
+    assert told in error and option in error and "leave it out" in error
 
 
 def test_what_is_not_asked_of_weights(classifier: Recipe, tmp_path: Path):

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from nlpctl.config.dump import dump_recipe
 from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
 from nlpctl.models.few_shot_method import resolve_method
 
@@ -81,3 +83,49 @@ def test_a_missing_model_is_told() -> None:
     Path("encoder/model.safetensors").unlink()
     with pytest.raises(UserError, match="no weights in this folder"):
         resolve_method(missing)
+
+
+def pooling(given: str) -> dict:
+    """An encoder as sentence-transformers saves it."""
+    model = encoder()
+    Path("encoder/1_Pooling").mkdir()
+    Path("encoder/1_Pooling/config.json").write_text(json.dumps({"pooling_mode": given}))
+    return model
+
+
+def test_the_pooling_is_that_of_the_encoder(capsys) -> None:
+    model = pooling("cls")
+    made = resolve_method(recipe(model, "contrastive", None))
+    assert made.few_shot.pooling == "cls" and "few_shot.pooling: cls, as" in capsys.readouterr().err
+    assert resolve_method(recipe(model, prompt=None)).few_shot.pooling == "cls"
+    given = recipe(model, "contrastive", None)
+    said = {**given.origins, "few_shot.pooling": Origin("few.yaml", 4)}
+    assert resolve_method(dataclasses.replace(given, origins=said)).few_shot.pooling == "mean"
+    again = dataclasses.replace(given, few_shot=dataclasses.replace(given.few_shot, pooling="mean"))
+    assert "pooling: mean" in dump_recipe(again)  # which without it would be that of the folder
+
+
+def test_the_pooling_of_a_run_that_makes_vectors() -> None:
+    model = encoder()
+    card = {"format": 1, "task": "semantic_indexing", "trained": True, "data": {}, "retrieval": {"pooling": "max"}}
+    Path("encoder/task.json").write_text(json.dumps(card))
+    assert resolve_method(recipe(model, "contrastive", None)).few_shot.pooling == "max"
+    Path("encoder/task.json").write_text(json.dumps({**card, "task": "sequence_classification"}))
+    assert resolve_method(recipe(model, "contrastive", None)).few_shot.pooling == "mean"
+
+
+def test_a_run_of_an_older_version_keeps_its_pooling() -> None:
+    given = recipe(pooling("cls"), "contrastive", None)
+    of_run = {**given.origins, "model.name_or_path": Origin("run/recipe.yaml", 3, opened=Path("run"))}
+    assert resolve_method(dataclasses.replace(given, origins=of_run)).few_shot.pooling == "mean"
+
+
+def test_a_recipe_that_was_run_answers_as_its_model_does() -> None:
+    recipe(pooling("cls"))  # its files
+    values = {"task": "few_shot_classification", "model": {"name_or_path": "./encoder"}}
+    values |= {"data": {"train": "few.tsv"}, "training": {"output_dir": "run"}, "few_shot": {"method": "contrastive"}}
+    Path("run/model").mkdir(parents=True)
+    card = {"format": 1, "task": values["task"], "trained": True, "data": {}, "few_shot": {"pooling": "cls"}}
+    Path("run/model/task.json").write_text(json.dumps(card))
+    assert load_recipe(values, (), "apply").few_shot.pooling == "cls"
+    assert load_recipe({**values, "few_shot": {"pooling": "max"}}, (), "apply").few_shot.pooling == "max"

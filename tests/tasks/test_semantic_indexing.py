@@ -81,12 +81,6 @@ def test_each_text_has_its_prompt_before_it():
     assert (batch["input_ids"].tolist(), batch["pair_ids"].tolist()) == ([[15, 1, 2]], [[3]])  # an empty one is one
 
 
-def test_a_prompt_that_there_is_not_is_told():
-    texts = RetrievalSection(prompts={"query": "o: "}, default_prompt="qury")
-    with pytest.raises(UserError, match=r"retrieval.default_prompt: there is no prompt 'qury' .*\n  -> one of query"):
-        PairCollator(Letters(), 4, False, texts)
-
-
 def test_right_answers_are_not_held_against_each_other():
     rows = [row("q", "t"), row("r", "t"), row("q", "u"), row("s", "q"), row("q", "v", matches=False), row("w", "w")]
     mask = candidate_mask(rows, [*(each.text_pair for each in rows), "u", "x"])

@@ -37,17 +37,19 @@ from nlpctl.config.sentence_folder import (
     POOLINGS,
 )
 from nlpctl.config.tasks import task_info
+from nlpctl.config.weights_mark import MARK, WeightsMark
 from nlpctl.data.rows.multi_label_rows import ancestor_ids
 from nlpctl.data.text.library_tokenizer import LibraryTokenizer
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.export.layouts.weights import CROSS_ENCODER, MARK, SENTENCES, TRANSFORMERS, WEIGHTS_FILE
+from nlpctl.export.layouts.weights import CROSS_ENCODER, SENTENCES, TRANSFORMERS, WEIGHTS_FILE
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
 from nlpctl.layout import CARD, CONFIG_FILES
 from nlpctl.models.assign import with_prefix
 from nlpctl.models.calibration import LOGISTIC
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.families import Head
+from nlpctl.models.folder import kept_values
 from nlpctl.models.huggingface_layout import LAYOUTS, config_to_huggingface, to_huggingface, to_paddle
 from nlpctl.models.pruned import KEY as PRUNED
 from nlpctl.models.pruned import read_shape
@@ -98,14 +100,23 @@ def write_weights(
     theirs = to_huggingface(arrays, model_type, head, where)
     contiguous = {name: np.ascontiguousarray(array) for name, array in theirs.items()}
     save_file(contiguous, str(folder / WEIGHTS_FILE), {"format": "pt"})
-    mark = {"version": nlpctl.__version__, "task": recipe.task, "layout": layout}
-    config[MARK] = {**mark, "sha256": sha256_of(folder / WEIGHTS_FILE)}
+    thresholds = _thresholds(task, held)
+    config[MARK] = WeightsMark(
+        nlpctl.__version__,
+        recipe.task,
+        layout,
+        sha256_of(folder / WEIGHTS_FILE),
+        config["architectures"][0],
+        task.labels.names,
+        thresholds if task.thresholds is not None or held else None,  # else decode.threshold says it
+        **{name: kept_values(recipe)[name] for name in ("data", "decode")},
+    ).to_json()
     write_json_atomic(folder / CONFIG_FILES[0], config)
     write_tokenizer(folder, model.encoder.tokenizer, recipe.data.max_seq_length)
     if layout == SENTENCES:
         _write_modules(folder, recipe, network.width, layers)
     _compare(folder, arrays, model_type, head, network.base_model_prefix)
-    facts = _card_facts(layout, task, source, name, held)
+    facts = _card_facts(layout, task, source, name, thresholds, held)
     write_text_atomic(folder / CARD, card_page(facts))
     if held:
         console.note("the last layer of the written weights holds the calibration")
@@ -383,13 +394,15 @@ def _prompts(recipe: Recipe) -> dict[str, str]:
 # -- the card --------------------------------------------------------------------------------------
 
 
-def _card_facts(layout: str, task: Task, source: Path, name: str, held: bool) -> CardFacts:
+def _card_facts(
+    layout: str, task: Task, source: Path, name: str, thresholds: tuple[float, ...] | None, held: bool
+) -> CardFacts:
     """`name`: of the written folder; `held`: its weights hold the calibration."""
     try:
         facts = card_facts(source)
     except UserError:  # a model that nlpctl did not train tells nothing more
         facts = CardFacts(source.name, task.recipe, task.labels.names)
-    info, thresholds = task_info(task.name), _thresholds(task, held)
+    info = task_info(task.name)
     options = ', aggregation_strategy="first"' if info.tags else ", top_k=None" if info.problem_type else ""
     return dataclasses.replace(
         facts,

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nlpctl.checksums import sha256_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
+from nlpctl.config.weights_mark import read_mark
 from nlpctl.errors import UserError
 from nlpctl.files import json_of
 from nlpctl.layout import CONFIG_FILES
 
 WEIGHTS = TRANSFORMERS, SENTENCES, CROSS_ENCODER = "transformers", "sentence-transformers", "cross-encoder"
 WEIGHTS_FILE = "model.safetensors"
-MARK = "nlpctl"  # in config.json: by which version, of which task, and the SHA-256 of the weights
 
 
 def is_weights_folder(folder: Path) -> bool:
-    """Whether `write_weights` filled the folder, so that it may be replaced.
-
-    Transformers keeps the mark where it saves such a model trained further, but not its weights.
-    """
+    """Whether `write_weights` filled the folder, so that it may be replaced."""
     try:
-        return json_of(folder / CONFIG_FILES[0])[MARK]["sha256"] == sha256_of(folder / WEIGHTS_FILE)
-    except (OSError, ValueError, TypeError, KeyError):
+        mark = read_mark(json_of(folder / CONFIG_FILES[0]))
+        return mark is not None and mark.is_of(folder / WEIGHTS_FILE)
+    except (OSError, ValueError, AttributeError):
         return False
 
 
