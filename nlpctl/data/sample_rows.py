@@ -16,7 +16,7 @@ from nlpctl.data.open_split import has_split, open_files, open_split
 from nlpctl.data.readers.row import BadRow, Row, RowSource
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
-from nlpctl.data.text.library_tokenizer import LibraryTokenizer
+from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.spelled_tokens import SpelledTokens
 from nlpctl.data.text.stored_tokenizer import StoredTokenizer
 from nlpctl.data.text.wordpiece import WordPiece
@@ -153,11 +153,10 @@ def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> It
         for column in columns:
             # Lengths are drawn too: padding and masks are compared only in batches of unequal rows.
             ids = chance.choice(words, size=chance.integers(1, longest + 1)).tolist()
-            tokens = tokenizer.convert_ids_to_tokens(ids)
-            if isinstance(tokenizer, LibraryTokenizer):
-                text = tokenizer.convert_tokens_to_string(tokens).strip()
+            if isinstance(tokenizer, OwnTokenizer):
+                text = tokenizer.text_of(ids)
             else:
-                text = " ".join(token.removeprefix("##") for token in tokens)
+                text = " ".join(token.removeprefix("##") for token in tokenizer.convert_ids_to_tokens(ids))
             values[column] = text if mask is None else _with_mask(text, mask)
         if fast is not None and any(fast.words(text, 1) is None for text in values.values()):
             continue

@@ -20,7 +20,7 @@ import numpy as np
 import paddle
 
 from nlpctl.data.batches.collate import Batch
-from nlpctl.data.text.library_tokenizer import LibraryTokenizer
+from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.units import UnitTokenizer, special_ids
 from nlpctl.data.text.word_spans import WORD_BEGINS, is_ideograph
 from nlpctl.errors import UserError
@@ -266,7 +266,7 @@ def word_embedding(network: Any) -> paddle.nn.Embedding:
 def replacements(tokenizer: Any) -> dict[str, int]:
     """Name -> id of the possible replacements: pad, unk, and mask if the tokenizer has one."""
     ids = {"pad": tokenizer.pad_token_id, "unk": tokenizer.unk_token_id}
-    if not isinstance(tokenizer, UnitTokenizer) and tokenizer.mask_token_id is not None:
+    if tokenizer.mask_token_id is not None:
         ids["mask"] = tokenizer.mask_token_id
     return ids
 
@@ -286,7 +286,7 @@ def tokens_of(
     if not len(ordinary):
         return []
     first, last = int(ordinary[0]), int(ordinary[-1]) + 1
-    read = tokenizer.readable if isinstance(tokenizer, LibraryTokenizer) else tokenizer.convert_ids_to_tokens
+    read = tokenizer.readable if isinstance(tokenizer, OwnTokenizer) else tokenizer.convert_ids_to_tokens
     forms = read(ids[first:last].tolist())
     marked = any(form.startswith(WORD_BEGINS) for form in forms)
     characters = isinstance(tokenizer, UnitTokenizer) and tokenizer.settings.unit == "characters"

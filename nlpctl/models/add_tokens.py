@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from nlpctl.data.readers.lines import read_lines
-from nlpctl.data.text.library_tokenizer import LibraryTokenizer
+from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.data.text.units import UnitTokenizer
-from nlpctl.errors import Problem, UserError
+from nlpctl.errors import UserError
 from nlpctl.models.parameters import named
 from nlpctl.names import and_more, counted
 
@@ -70,7 +69,7 @@ def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
 
     UserError if the vocabulary cannot grow, or a word could never be found.
     """
-    vocabulary = _vocabulary(tokenizer)
+    vocabulary = tokenizer.get_vocab()
     forms = list(dict.fromkeys(_form(tokenizer, word) for word in words))
     new = [form for form in forms if form not in vocabulary]
     # Before the addition: add_tokens below changes the tokenizer in place. PaddleNLP's own encoder, because the fast
@@ -85,10 +84,7 @@ def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
         )
     size = len(tokenizer)
     grown: Any
-    if isinstance(tokenizer, UnitTokenizer):
-        _check_units(tokenizer, new)
-        grown = UnitTokenizer([*tokenizer.vocabulary, *new], tokenizer.settings)
-    elif isinstance(tokenizer, LibraryTokenizer):
+    if isinstance(tokenizer, OwnTokenizer):
         grown = tokenizer.with_tokens(new) if new else tokenizer
     else:
         tokenizer.add_tokens(new)
@@ -141,29 +137,6 @@ def start_as_mean(network: Any, axes: Mapping[str, int], added: AddedTokens) -> 
         parameters[name].set_value(np.ascontiguousarray(np.moveaxis(rows, 0, axis)))
 
 
-def _vocabulary(tokenizer: Any) -> dict[str, int]:
-    if isinstance(tokenizer, UnitTokenizer):
-        return {unit: index for index, unit in enumerate(tokenizer.vocabulary)}
-    return tokenizer.get_vocab()
-
-
 def _form(tokenizer: Any, word: str) -> str:
     """The form of `word` that the tokenizer matches."""
-    if isinstance(tokenizer, UnitTokenizer):
-        return word.lower() if tokenizer.settings.lowercase else word
     return word.lower() if "do_lower_case" in vars(tokenizer) and tokenizer.do_lower_case else word
-
-
-def _check_units(tokenizer: UnitTokenizer, words: Sequence[str]) -> None:
-    """UserError for words that the unit tokenizer always splits."""
-    problems = [
-        Problem(
-            f"{word!r} is never one unit: the network reads {tokenizer.settings.unit}, here {tokenizer.units(word)}",
-            KEY,
-            "delete it",
-        )
-        for word in words
-        if tokenizer.units(word) != [word]
-    ]
-    if problems:
-        raise UserError(problems=problems)

@@ -9,7 +9,7 @@ import paddle
 import paddle.nn.functional as F
 
 from nlpctl.config.prompt_template import Part, mask_length
-from nlpctl.data.text.library_tokenizer import LibraryTokenizer
+from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.spelled_tokens import SpelledTokens
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.masked_lm import AtPositions
@@ -93,13 +93,13 @@ class PromptEncoder:
         return encode(self._template, {"text": self._as_text(text), "text_pair": self._as_text(text_pair or "")})
 
     def __reduce__(self) -> tuple:
-        whole = isinstance(self._tokenizer, LibraryTokenizer)
+        whole = isinstance(self._tokenizer, OwnTokenizer)
         packed = self._tokenizer if whole else PickledTokenizer.pack(self._tokenizer)
         return _unpacked, (self._parts, packed, self._max_length)
 
 
-def _unpacked(parts: Sequence[Part], packed: PickledTokenizer | LibraryTokenizer, max_length: int) -> PromptEncoder:
-    tokenizer = packed if isinstance(packed, LibraryTokenizer) else packed.unpack()
+def _unpacked(parts: Sequence[Part], packed: PickledTokenizer | OwnTokenizer, max_length: int) -> PromptEncoder:
+    tokenizer = packed if isinstance(packed, OwnTokenizer) else packed.unpack()
     return PromptEncoder(parts, tokenizer, max_length)
 
 

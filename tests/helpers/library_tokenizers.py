@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 SETTINGS = {"cls_token": "<s>", "sep_token": {"content": "</s>"}, "pad_token": "<pad>", "mask_token": "<mask>"}
@@ -54,7 +54,7 @@ def bytes_bpe() -> Tokenizer:
 
 
 def fallback_bpe() -> Tokenizer:
-    """As Gemma and mmBERT have it: what is unknown is read as bytes. Token types differ for the two texts."""
+    """As Llama has it: what is unknown is read as bytes. Token types differ for the two texts."""
     made = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
     made.normalizer = normalizers.Replace(" ", "▁")
     made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
@@ -62,6 +62,22 @@ def fallback_bpe() -> Tokenizer:
     made.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=450, special_tokens=specials, show_progress=False))
     ends = [("<s>", 0), ("</s>", 2)]
     made.post_processor = processors.TemplateProcessing("<s> $A </s>", "<s> $A </s> $B:1 </s>:1", ends)
+    return made
+
+
+def gemma_bpe() -> Tokenizer:
+    """As Gemma and mmBERT have it: a text is one word, whose blanks are ▁, and none stands before it; what is unknown
+    is read as bytes; line breaks, blanks in a row and tags are added tokens, and no special ones."""
+    made = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    made.normalizer = normalizers.Replace(" ", "▁")
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")  # so that only a first sign may be ▁
+    specials = [*SPECIALS, *(f"<0x{i:02X}>" for i in range(256))]
+    made.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=450, special_tokens=specials, show_progress=False))
+    made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    made.add_tokens([AddedToken(token, normalized=False) for token in ("\n", "\n\n", "▁▁", "<table>")])
+    ends = [("<s>", 0), ("</s>", 2)]
+    made.post_processor = processors.TemplateProcessing("<s> $A </s>", "<s> $A </s> $B </s>", ends)
     return made
 
 
@@ -78,7 +94,7 @@ def odd_wordpiece() -> Tokenizer:
     return made
 
 
-KINDS = (unigram, bytes_bpe, fallback_bpe, odd_wordpiece)
+KINDS = (unigram, bytes_bpe, fallback_bpe, gemma_bpe, odd_wordpiece)
 
 
 def written(folder, library, **settings):

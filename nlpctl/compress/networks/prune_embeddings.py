@@ -22,9 +22,9 @@ from nlpctl import console
 from nlpctl.compress.networks.training import begin_network, load_source, network_recipe, read_data
 from nlpctl.config.schema import Recipe
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.data.text.library_tokenizer import LibraryTokenizer
+from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.data.text.units import UnitTokenizer, special_ids
+from nlpctl.data.text.units import special_ids
 from nlpctl.data.text.word_spans import WORD_BEGINS, is_ideograph
 from nlpctl.data.training_data import TrainingData
 from nlpctl.engines.parity import batches_of
@@ -106,14 +106,12 @@ def with_words(model: LoadedModel, used: Collection[int], task: Task, source: st
     tokenizer = model.tokenizer
     words = _words(tokenizer, source)
     needed = set(used) | special_ids(tokenizer) | {tokenizer.unk_token_id} | _spelling(words)
-    kept = [index for index in range(len(words)) if index in needed]
-    rows = [*kept, *range(len(words), len(tokenizer))]  # added tokens stay
     small: Any
-    if isinstance(tokenizer, LibraryTokenizer):
+    if isinstance(tokenizer, OwnTokenizer):
         small, rows = tokenizer.reduced(needed)
-    elif isinstance(tokenizer, UnitTokenizer):
-        small = UnitTokenizer([words[index] for index in kept], tokenizer.settings)
     else:
+        kept = [index for index in range(len(words)) if index in needed]
+        rows = [*kept, *range(len(words), len(tokenizer))]  # added tokens stay
         small = _rewritten(tokenizer, words, kept, source)
     console.note(f"{len(rows):,} of {len(tokenizer):,} vocabulary entries kept: of training texts, letters, marks")
     if len(rows) == len(tokenizer):
@@ -127,9 +125,7 @@ def with_words(model: LoadedModel, used: Collection[int], task: Task, source: st
 
 def _words(tokenizer: Any, source: str) -> list[str]:
     """The entries of the vocabulary in the order of their ids."""
-    if isinstance(tokenizer, UnitTokenizer):
-        return list(tokenizer.vocabulary)
-    if isinstance(tokenizer, LibraryTokenizer):
+    if isinstance(tokenizer, OwnTokenizer):
         return tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     if list(tokenizer.resource_files_names.values()) != [_WORD_FILE]:
         message = f"{type(tokenizer).__name__} builds words from pieces, so none can be dropped"

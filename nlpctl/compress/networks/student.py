@@ -287,9 +287,7 @@ def start_embedding(teacher: Teacher, student: LoadedModel) -> None:
 
 def mask_for(teacher: Teacher, own: Recipe) -> str | None:
     """The teacher's mask token if the student has it too; None if the student has its own vocabulary."""
-    if own.model.from_scratch is not None or isinstance(teacher.model.tokenizer, UnitTokenizer):
-        return None
-    return teacher.model.tokenizer.mask_token
+    return None if own.model.from_scratch is not None else teacher.model.tokenizer.mask_token
 
 
 def reads_units(student: LoadedModel) -> bool:

@@ -151,6 +151,10 @@ class TextEncoder(ABC):
         """The pieces as the vocabulary writes them."""
         return self.tokenizer.convert_ids_to_tokens(list(ids))
 
+    def strips_before(self, token: str | None) -> bool:
+        """Whether blanks before a special token belong to it."""
+        return False
+
     def assemble(self, first: list[int], second: list[int] | None = None) -> Encoding:
         """Special tokens and token types around ids, of one text or of a pair."""
         types = self._types(first, second) if self.uses_token_types else []

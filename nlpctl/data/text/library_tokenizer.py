@@ -22,6 +22,7 @@ from tokenizers import Encoding as LibraryEncoding
 from tokenizers.models import Unigram
 
 from nlpctl.data.text.encoder import Encoding, PiecesOfWords, Span, TextEncoder
+from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.sentencepiece_model import LAYOUTS, as_tokenizer_json, layout_of
 from nlpctl.data.text.word_spans import is_blank, is_mark
 from nlpctl.errors import UserError
@@ -51,10 +52,8 @@ _TRIAL = "a b 1, 中国e\u0301!"  # shows before the work what the library canno
 _A, _B = "a", "b"  # the texts of a row of which the template is read
 
 
-class LibraryTokenizer:
-    """What encoders and tasks ask of a tokenizer. Can be pickled; encoding starts no threads.
-
-    `len()` is one more than the highest id, which is the least number of rows of an embedding: ids may have gaps.
+class LibraryTokenizer(OwnTokenizer):
+    """`len()` is one more than the highest id, which is the least number of rows of an embedding: ids may have gaps.
     `init_kwargs`: the content of tokenizer_config.json.
     """
 
@@ -161,12 +160,15 @@ class LibraryTokenizer:
         return " ".join(tokens) if decoder is None else decoder.decode(list(tokens))
 
     def readable(self, ids: Iterable[int]) -> list[str]:
-        """The pieces for people: as the vocabulary writes them, but bytes as the characters that they make."""
+        """As the vocabulary writes them, but bytes as the characters that they make."""
         tokens = self.convert_ids_to_tokens(ids)
         if self.blank != "Ġ":
             return tokens
         plain = [_of_bytes(token) for token in tokens]
         return [token if text is None else text for token, text in zip(tokens, plain, strict=True)]
+
+    def text_of(self, ids: Iterable[int]) -> str:
+        return self.convert_tokens_to_string(self.convert_ids_to_tokens(ids)).strip()
 
     def strips_before(self, token: str | None) -> bool:
         """Whether blanks before a special token belong to it."""
@@ -284,7 +286,6 @@ class LibraryTokenizer:
     # -- changing and keeping ----------------------------------------------------------------
 
     def with_tokens(self, words: Sequence[str]) -> LibraryTokenizer:
-        """A tokenizer that also keeps `words` whole; they get the next ids. UserError if it cannot."""
         library = Tokenizer.from_str(self._text)
         library.add_tokens([AddedToken(word, normalized=True) for word in words])
         expected = range(self._size, self._size + len(words))
@@ -295,10 +296,7 @@ class LibraryTokenizer:
         return LibraryTokenizer(library.to_str(), self.init_kwargs, self._where)
 
     def reduced(self, wanted: Collection[int]) -> tuple[LibraryTokenizer, list[int]]:
-        """A tokenizer with the pieces `wanted` and what they need, and for each of its ids the one that it had.
-
-        Texts that are read as nothing but these are read so again. UserError if the model is neither Unigram nor BPE.
-        """
+        """UserError if the model is neither Unigram nor BPE."""
         content = _parsed(self._text, self._where)
         model = dict(content["model"])
         if model["type"] not in ("Unigram", "BPE"):
@@ -354,6 +352,9 @@ class LibraryTokenizer:
         # Without a class, a folder of nlpctl's own networks would have a UnitTokenizer.
         write_json_atomic(Path(folder) / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **kept, **named})
 
+    def encoder(self) -> LibraryEncoder:
+        return LibraryEncoder(self)
+
     def __reduce__(self) -> tuple:
         return LibraryTokenizer, (self._text, self.init_kwargs, self._where)
 
@@ -394,6 +395,9 @@ class LibraryEncoder(TextEncoder):
 
     def forms(self, ids: Sequence[int]) -> list[str]:
         return self.tokenizer.readable(ids)
+
+    def strips_before(self, token: str | None) -> bool:
+        return self.tokenizer.strips_before(token)
 
     def pieces_in(self, text: str, spans: Sequence[Span]) -> list[list[int]]:
         begins = self.tokenizer.begins_words

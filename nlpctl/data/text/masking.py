@@ -17,7 +17,7 @@ import numpy as np
 
 from nlpctl.data.readers.lines import decode, numbered_lines
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.data.text.library_tokenizer import LibraryEncoder, LibraryTokenizer
+from nlpctl.data.text.library_tokenizer import LibraryEncoder
 from nlpctl.data.text.word_spans import WORD_BEGINS, is_ideograph, load_jieba, word_spans
 from nlpctl.errors import Problem, UserError
 
@@ -45,7 +45,7 @@ class CorpusTokens:
     def __init__(self, encoder: TextEncoder, whole_words: WholeWords | None, room: int):
         tokenizer = encoder.tokenizer
         self.mask = re.compile(re.escape(tokenizer.mask_token))
-        if isinstance(tokenizer, LibraryTokenizer) and tokenizer.strips_before(tokenizer.mask_token):
+        if encoder.strips_before(tokenizer.mask_token):
             self.mask = re.compile(rf"\s*{self.mask.pattern}")
         self.mask_id: int = tokenizer.mask_token_id
         self._tokenizer = tokenizer

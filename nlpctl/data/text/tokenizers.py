@@ -9,14 +9,13 @@ from typing import Any, Literal
 
 from nlpctl import console
 from nlpctl.data.text.encoder import Encoding, TextEncoder, longest_first
-from nlpctl.data.text.library_tokenizer import LibraryEncoder, LibraryTokenizer
+from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.stored_tokenizer import (
     FILE,
     StoredTokenizer,
     read_stored_tokenizer,
     write_stored_tokenizer,
 )
-from nlpctl.data.text.units import UnitEncoder, UnitTokenizer
 from nlpctl.data.text.wordpiece import WordPiece, character_table, unsupported_reason
 from nlpctl.errors import UserError
 from nlpctl.upstream.tokenizer_call import call_of
@@ -136,17 +135,14 @@ class FastTextEncoder(TextEncoder):
 
 
 def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) -> TextEncoder:
-    """The encoder for a tokenizer: PaddleNLP's PretrainedTokenizer, that of a tokenizer.json, or the
-    UnitTokenizer of nlpctl's own networks.
+    """The encoder for a tokenizer: PaddleNLP's PretrainedTokenizer, or one of nlpctl's own.
 
-    A UnitTokenizer has one encoder, and so have a LibraryTokenizer and a StoredTokenizer. Otherwise "auto" takes the
-    fast encoder if the tokenizer's class is supported and both give equal ids for PROBES; else PaddleNLP's own.
-    "paddlenlp" always takes the latter. "fast" raises UserError instead of falling back.
+    One of its own has one encoder, and so has a StoredTokenizer. Otherwise "auto" takes the fast encoder if the
+    tokenizer's class is supported and both give equal ids for PROBES; else PaddleNLP's own. "paddlenlp" always takes
+    the latter. "fast" raises UserError instead of falling back.
     """
-    if isinstance(tokenizer, UnitTokenizer):
-        return UnitEncoder(tokenizer)
-    if isinstance(tokenizer, LibraryTokenizer):
-        return LibraryEncoder(tokenizer)
+    if isinstance(tokenizer, OwnTokenizer):
+        return tokenizer.encoder()
     if isinstance(tokenizer, StoredTokenizer):  # compared when it was stored
         return FastTextEncoder(tokenizer)
     slow = PaddleTextEncoder(tokenizer)

@@ -7,7 +7,7 @@ it then misses words of the vocabulary (if it holds 长江大桥 alone, nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,8 +16,9 @@ from nlpctl import console
 from nlpctl.data.readers.dictionaries import UNKNOWN_ENTRIES, Dictionaries
 from nlpctl.data.readers.lines import read_lines
 from nlpctl.data.text.encoder import Encoding, TextEncoder, longest_first
+from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.word_spans import load_jieba
-from nlpctl.errors import UserError
+from nlpctl.errors import Problem, UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 
 # -- a vocabulary in a file, for networks trained from nothing --------------------------------------------------------
@@ -116,14 +117,13 @@ class UnitSettings:
             raise ValueError("replacements are for single characters")
 
 
-class UnitTokenizer:
-    """Text to units to ids, and the files that keep it: vocab.txt (line = id) and tokenizer_config.json.
-
-    It has what commands and encoders ask of a PaddleNLP tokenizer. Can be pickled.
-    """
+class UnitTokenizer(OwnTokenizer):
+    """Text to units to ids, and the files that keep it: vocab.txt (line = id) and tokenizer_config.json."""
 
     model_input_names = ("input_ids",)
     pad_token_type_id = 0
+    mask_token = None
+    mask_token_id = None
 
     def __init__(self, vocabulary: Sequence[str], settings: UnitSettings, *, as_written: bool = False):
         """`as_written`: read every character as it stands, whatever the settings say; they are saved unchanged.
@@ -143,6 +143,8 @@ class UnitTokenizer:
         self.pad_token_id = ids[settings.pad]
         self.unk_token_id = ids[settings.unk]
         self.sep_token_id = ids[settings.sep]
+        self.all_special_ids = [self.pad_token_id, self.unk_token_id, self.sep_token_id]
+        self.do_lower_case = settings.lowercase
         # What a text says must never become padding.
         specials = (settings.pad, settings.unk, settings.sep)
         known = {unit: i for unit, i in ids.items() if unit not in specials}
@@ -152,6 +154,9 @@ class UnitTokenizer:
 
     def __len__(self) -> int:
         return len(self.vocabulary)
+
+    def get_vocab(self) -> dict[str, int]:
+        return {unit: index for index, unit in enumerate(self.vocabulary)}
 
     def get_added_vocab(self) -> dict[str, int]:
         """Nothing: words that are added stand in the vocabulary like any."""
@@ -167,8 +172,36 @@ class UnitTokenizer:
     def create_token_type_ids_from_sequences(self, first: list[int], second: list[int] | None = None) -> list[int]:
         return [0] * len(self.build_inputs_with_special_tokens(first, second))
 
-    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
         return [self.vocabulary[index] for index in ids]
+
+    def readable(self, ids: Iterable[int]) -> list[str]:
+        return self.convert_ids_to_tokens(ids)
+
+    def text_of(self, ids: Iterable[int]) -> str:
+        return " ".join(self.convert_ids_to_tokens(ids))
+
+    def encoder(self) -> UnitEncoder:
+        return UnitEncoder(self)
+
+    def with_tokens(self, words: Sequence[str]) -> UnitTokenizer:
+        """UserError for words that are always split."""
+        problems = [
+            Problem(
+                f"{word!r} is never one unit: the network reads {self.settings.unit}, here {self.units(word)}",
+                "model.add_tokens",
+                "delete it",
+            )
+            for word in words
+            if self.units(word) != [word]
+        ]
+        if problems:
+            raise UserError(problems=problems)
+        return UnitTokenizer([*self.vocabulary, *words], self.settings)
+
+    def reduced(self, wanted: Collection[int]) -> tuple[UnitTokenizer, list[int]]:
+        kept = sorted({*wanted, *self.all_special_ids})
+        return UnitTokenizer(self.convert_ids_to_tokens(kept), self.settings), kept
 
     def units(self, text: str) -> list[str]:
         """The units of `text`, in order."""
@@ -256,8 +289,6 @@ def known_share(tokenizer: UnitTokenizer, texts: Iterable[str]) -> float:
 
 def special_ids(tokenizer: Any) -> set[int]:
     """The ids that are no text: the tokens around a text, between two, and padding. The unknown token is text."""
-    if isinstance(tokenizer, UnitTokenizer):
-        return {tokenizer.pad_token_id, tokenizer.sep_token_id}
     return set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
 
 

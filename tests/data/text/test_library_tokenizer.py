@@ -25,7 +25,16 @@ from nlpctl.data.text.piece_spans import read_pieces
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.word_spans import is_blank, word_spans
 from nlpctl.errors import UserError
-from tests.helpers.library_tokenizers import CORPUS, KINDS, SPECIALS, bytes_bpe, fallback_bpe, unigram, written
+from tests.helpers.library_tokenizers import (
+    CORPUS,
+    KINDS,
+    SPECIALS,
+    bytes_bpe,
+    fallback_bpe,
+    gemma_bpe,
+    unigram,
+    written,
+)
 
 NASTY = (
     *"abcxyzABC 019 \t\n.,!?'-_[]#@中国酒店房间，。！？～￥ßıéèñ▁Ġ",
@@ -185,6 +194,19 @@ def test_the_blank_before_a_text_is_that_of_tokenizer_json(before, tmp_path):
     assert tokenizer.ids("fox") == library.encode("fox", add_special_tokens=False).ids
 
 
+def test_line_breaks_and_tags_of_gemma_are_pieces_of_text(tmp_path):
+    """They are added tokens, as those of model.add_tokens. A text without a blank before it has pieces of its own."""
+    encoder = LibraryEncoder(read_library_tokenizer(written(tmp_path, gemma_bpe())))
+    tokenizer = encoder.tokenizer
+    assert tokenizer.tokenize("a\n\n<table> the") == ["a", "\n\n", "<table>", "▁the"]
+    assert not tokenizer.begins_words and not {*tokenizer.ids("\n\n<table>")} & {*tokenizer.all_special_ids}
+    assert tokenizer.tokenize("龘") == ["<0xE9>", "<0xBE>", "<0x98>"]
+    assert tokenizer.text_of(tokenizer.ids(" the fox\n龘")) == "the fox\n龘"
+    ids, spans = encoder.located("a\n\n<table>  the")
+    assert dict(zip(encoder.forms(ids), spans, strict=True))["▁the"] == (12, 15)
+    assert encoder.pieces_in("a the", [(2, 5)]) == [tokenizer.ids(" the")]
+
+
 def test_encoding_starts_no_threads(made):
     """A worker is forked from a process that has encoded: threads would be lost in it, and their locks stay taken."""
     _, encoder = made
@@ -194,7 +216,7 @@ def test_encoding_starts_no_threads(made):
     assert len(os.listdir("/proc/self/task")) == before
 
 
-@pytest.mark.parametrize("kind", [unigram, bytes_bpe, fallback_bpe])
+@pytest.mark.parametrize("kind", [unigram, bytes_bpe, fallback_bpe, gemma_bpe])
 def test_without_the_pieces_that_no_text_has(kind, tmp_path):
     """Texts that have the others are read as before, added tokens and all; other texts from smaller pieces."""
     tokenizer = read_library_tokenizer(written(tmp_path, kind())).with_tokens(["格利泽", "fox trot"])
