@@ -32,7 +32,7 @@ COMMANDS = {
 }
 SWEEP = """\
 extends: {recipe}
-training: {{num_train_epochs: 1}}
+training: {{num_train_epochs: {epochs}}}
 search: {{sampler: grid, pruner: none, space: {{training.learning_rate: [5e-4, 1e-3, 2e-3, 4e-3]}}}}
 """
 
@@ -63,7 +63,7 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     rows = (RECIPE.parent / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]
     (folder / "texts.txt").write_text("".join(row.split("\t")[0] + "\n" for row in rows * 100), encoding="utf-8")
-    (folder / "sweep.yaml").write_text(SWEEP.format(recipe=RECIPE), encoding="utf-8")
+    (folder / "sweep.yaml").write_text(SWEEP.format(recipe=RECIPE, epochs=arguments.epochs), encoding="utf-8")
     wrong = 0
     for command in arguments.commands:
         told, begun, end, ended = told_by(command, folder, arguments.epochs)

@@ -45,7 +45,7 @@ from nlpctl.compress.scorer import Scorer
 from nlpctl.compress.scores import CandidateScore, Failure, TestScore
 from nlpctl.compress.selection import Objective, select, within, write_best
 from nlpctl.compress.steps import FREE_SPACE, StepPool, StepResult, TimeIsUp, worker_log
-from nlpctl.compress.timing import Finalists, LastRound, Timing, choose_finalists, relative_speeds
+from nlpctl.compress.timing import Finalists, LastRound, Timing, choose_finalists, relative_speeds, turns_of_a_row
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import with_settings, with_student
 from nlpctl.config.schema import Recipe, parse_budget
@@ -177,7 +177,7 @@ def _make_and_choose(
                 speed=reference.speed(max(section.batch_sizes)).samples_per_second,
                 rows=rows,
                 scoring=reference.seconds,
-                turns=Finalists((reference,), ()).seconds(timing.rows),
+                turns=turns_of_a_row(reference, timing.rows),
                 measured=read_times(folder),
                 slowdown=slots.slowdown,
             )
@@ -294,7 +294,7 @@ class _Compression:
         scored = [step for step in wanted if step.scored]
         seconds += sum(self.to_score(step) for step in scored if step.folder not in self.rows)
         if self.last_round is None:
-            seconds += self.costs.turns * sum(FINALISTS_PER_FOLDER[step.kind] for step in scored)
+            seconds += sum(self.turns(step) for step in scored)
         if has_split(self.recipe.data, "test"):
             seconds += AT_THE_END * self.seconds_of_a_row()
         if self.phase is not None:
@@ -312,6 +312,11 @@ class _Compression:
         first = self.rows.get(next(iter(self.steps)))
         ways = len(first) if first and step.kind == EXPORTS else SCORED_PER_FOLDER[step.kind]
         return ways * self.seconds_of_a_row()
+
+    def turns(self, step: Step) -> float:
+        """Seconds of a folder in the last round; one that is not scored is taken to be as slow as those that are."""
+        rows = self.rows.get(step.folder) or self.table() or (self.reference,)
+        return FINALISTS_PER_FOLDER[step.kind] * fmean(turns_of_a_row(row, self.scorer.timing.rows) for row in rows)
 
     @contextlib.contextmanager
     def spending(self, seconds: float) -> Iterator[None]:

@@ -11,6 +11,7 @@ from nlpctl.compress import compress as module
 from nlpctl.compress.compress import _Compression
 from nlpctl.compress.costs import Clock, Costs
 from nlpctl.compress.plan import parse_strategy, plan_steps
+from nlpctl.compress.timing import Timing, turns_of_a_row
 from nlpctl.errors import UserError
 
 
@@ -27,7 +28,7 @@ def compression(monkeypatch, tmp_path):
     self = object.__new__(_Compression)
     self.steps, self.folder, self.lost, self.rows = steps, tmp_path, {}, {}
     self.recipe, self.clock, self.last_round, self.phase = SimpleNamespace(data=None), Clock(None), None, None
-    self.reference = scored("original", 0.9)
+    self.reference, self.scorer = scored("original", 0.9), SimpleNamespace(timing=Timing())
     self.costs = Costs(500.0, {}, 9.0, 4.0, measured={step.work: 60.0 for step in steps.values()})
     self.told = lambda run, since: told.get(run)
     self.pool = SimpleNamespace(size=1, so_far=lambda: dict(so_far))
@@ -40,7 +41,7 @@ def test_told_and_true(compression):
     row = of.reference.seconds
     missing, wanted = steps[1:], [step for step in steps if step.scored]
     scoring = {step.folder: of.to_score(step) for step in wanted}
-    turns = of.costs.turns * sum(module.FINALISTS_PER_FOLDER[step.kind] for step in wanted)
+    turns = sum(of.turns(step) for step in wanted)
     end = 60.0 * len(missing) + sum(scoring.values()) + turns + module.AT_THE_END * row
     assert len(missing) >= 3 and of.seconds_left() == pytest.approx(end)
     for step in missing:
@@ -56,6 +57,16 @@ def test_told_and_true(compression):
         assert of.seconds_left() == pytest.approx(end - compression.now[0])
     of.clock = Clock(10.0, now=lambda: 0.0)
     assert of.seconds_left() == 10.0
+
+
+def test_last_round_by_rows(compression):
+    """A folder that is scored takes the turns of its own rows, one that is not those of the mean."""
+    of, (original, candidate, *_) = compression.of, [step for step in compression.steps.values() if step.scored]
+    slow = of.turns(candidate)
+    of.rows[original.folder] = (of.reference,)
+    of.rows[candidate.folder] = (fast,) = (scored("fast", 0.9, times=8.0, engine="onnxruntime"),)
+    assert of.turns(candidate) == pytest.approx(turns_of_a_row(fast, of.scorer.timing.rows))
+    assert of.turns(candidate) < slow / 2
 
 
 def test_side_by_side_and_while_scoring(compression):
