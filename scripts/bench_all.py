@@ -33,7 +33,7 @@ SST2 = DATA / "sst2"
 RECIPE = ROOT / "recipes" / "sentiment" / "sst2_minilm.yaml"
 IDLE = 0.05  # share of all cores that others may use
 LOOK = 3.0  # seconds
-BY_PROCESSOR = ("train", "train_wide", "inference", "inference_wide")  # a result for each kind of processor
+BY_PROCESSOR = ("train", "train_wide", "encoder", "inference", "inference_wide")  # a result for each kind of processor
 KINDS = ("zen3", "zen4", "zen5", "vnni", "without_vnni")
 MISSED = 1  # exit code of a benchmark that measured, and missed a target; one that failed prints no result
 
@@ -47,7 +47,7 @@ class Needs:
     def __init__(self, folder: Path, torch: str | None):
         self.torch = ["--torch-python", torch] if torch else []
         self._folder = folder
-        shown = {"sst2_minilm": "RUN", "export": "EXPORT", "texts.txt": "TEXTS"}
+        shown = {"sst2_minilm": "RUN", "export": "EXPORT", "texts.txt": "TEXTS", "e5-hf": "E5"}
         self._names = {str(folder / name): word for name, word in shown.items()}
 
     @property
@@ -66,6 +66,14 @@ class Needs:
         if not export.is_dir():
             nlpctl("export", str(self.run), "-o", str(export), "--precision", "fp32,int8", "--device", "cpu")
         return export
+
+    @property
+    def encoder(self) -> Path:
+        """multilingual-e5-small."""
+        encoder = self._folder / "e5-hf"
+        if not encoder.is_dir():
+            raise FileNotFoundError(f"{encoder}: scripts/make_e5.py {self._folder} makes it")
+        return encoder
 
     @property
     def texts(self) -> Path:
@@ -92,6 +100,7 @@ BENCHMARKS: dict[str, Words] = {
     "train_wide": lambda needs: [
         "bench_train.py", "--only", "wide", "--rounds", "2", "--steps", "10", "--json", *needs.torch,
     ],
+    "encoder": lambda needs: ["bench_encoder.py", "--model", str(needs.encoder), "--json", *needs.torch],
     "inference": lambda needs: ["bench_inference.py", str(needs.run), "--only", "small", "--json", *needs.torch],
     "inference_wide": lambda needs: ["bench_inference.py", str(needs.run), "--only", "wide", "--json", *needs.torch],
     "serve": lambda needs: ["bench_serve.py", str(needs.export), str(needs.texts), "--json"],
