@@ -126,13 +126,14 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
         preset.key.removeprefix("data."): preset.value for preset in match.presets if preset.key.startswith("data.")
     }
     seen = values.summarise_data(task, data)
+    model = values.model_presets(task, encoder, about, seen)
     paths = {split: each.path for split, each in previews.items()}
 
     def text(paths: Mapping[str, Path], seen_here: DataSummary | None, trial: Trial | None = None) -> str:
         named = {split: named_from(output.parent, path) for split, path in paths.items()}
         presets = [
             Preset("task", task.name, match.reason),
-            *values.model_presets(task, encoder, about),
+            *model,
             *values.section_presets(data | named, seen_here),
             *match.presets,
             Preset("training.output_dir", f"outputs/{output.stem}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -10,20 +11,22 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.keys import SECTIONS
 from nlpctl.config.load import load_recipe
-from nlpctl.config.schema import SPLITS, ColumnsSection
-from nlpctl.config.tasks import Preset, TaskInfo
+from nlpctl.config.schema import SPLITS, ColumnsSection, ScratchSection
+from nlpctl.config.tasks import SCRATCH, Preset, TaskInfo
 from nlpctl.data.inspection.lengths import EstimatedTokens, Lengths, measure
-from nlpctl.data.inspection.report import UNEVEN
+from nlpctl.data.inspection.report import MANY_UNKNOWN_WORDS, UNEVEN
 from nlpctl.data.inspection.rows import InspectedSplit, inspect_split
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.readers.annotation_rows import recognised_format
 from nlpctl.data.readers.conll import TAGS, TOKENS
 from nlpctl.data.readers.packed import suffix_of
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
+from nlpctl.data.text.units import Unit, split_units
 from nlpctl.data.training_data import resolve_labels
 from nlpctl.datatools.file_sniffer import Preview
 from nlpctl.errors import UserError
-from nlpctl.models.pretrained import Encoder
+from nlpctl.extras import is_installed
+from nlpctl.models.pretrained import Encoder, language_of
 from nlpctl.names import counted
 from nlpctl.report.model import percent
 from nlpctl.runtime.machine import cpu_info, physical_cores
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from nlpctl.training.trial import Trial  # imports Paddle
 
 BASE, ON_GPU = "nlpctl:configs/base.yaml", "nlpctl:configs/device/gpu.yaml"
-METRIC = "training.metric_for_best_model"
+METRIC, UNIT = "training.metric_for_best_model", f"{SCRATCH}unit"
 ROLES = tuple(each.name for each in fields(ColumnsSection))
 _MOST = 20_000  # rows of a split that are looked at
 _MOST_BAD = 0.05  # share of rows: with more of them, something else is wrong
@@ -45,6 +48,7 @@ _BATCH, _LEAST_BATCH, _BATCH_TOKENS = 32, 8, 8192
 _FEW_UPDATES = 20  # per epoch
 _LEAST_DEV, _DEV_BATCH = 500, 64  # rows of dev that select a checkpoint; of a batch of them, as in BASE
 _FAR_UNEVEN = 3.0
+_CHARACTERS = 400_000  # of the texts whose words are counted; jieba takes three seconds
 
 
 @dataclass(frozen=True)
@@ -133,13 +137,44 @@ def _unlike(preview: Preview, rows: type[TaskRows]) -> dict[str, Any]:
     return values | ({} if preview.header or not preview.is_table else {"header": False})
 
 
-def model_presets(task: TaskInfo, encoder: Encoder | None, about: str) -> list[Preset]:
+def model_presets(task: TaskInfo, encoder: Encoder | None, about: str, seen: DataSummary) -> list[Preset]:
     """The network: the encoder, or the task's network from scratch."""
     if encoder is None:
         first, *rest = task.from_scratch or (Preset("model.from_scratch.architecture", "ernie"),)
         remark = f"{about}. With a pretrained encoder: name_or_path: NAME in place of from_scratch, learning_rate: 3e-5"
+        if is_installed("jieba"):  # which comes with PaddleNLP
+            rest = [unit_preset(preset, seen) if preset.key == UNIT else preset for preset in rest]
         return [Preset(first.key, first.value, remark), *rest]
     return [Preset("model.name_or_path", encoder.name, about), Preset("training.learning_rate", encoder.learning_rate)]
+
+
+def unit_preset(words: Preset, seen: DataSummary) -> Preset:
+    """What a network from scratch reads: `words`, or characters where the texts are Chinese and too many of the words
+    of held-out ones are unknown: seen too seldom in the training text."""
+    train, held_out = _texts(seen, "train"), _texts(seen, "dev")
+    if not held_out:
+        train, held_out = [text for i, text in enumerate(train) if i % 10], train[::10]
+    of_words = _unknown_share(train, held_out, "words")
+    why = f"{percent(of_words)} of the words of held-out rows"
+    if language_of(held_out) != "zh":
+        return Preset(words.key, words.value, f"{why} are unknown")
+    if of_words <= MANY_UNKNOWN_WORDS:
+        return Preset(words.key, words.value, f"as jieba splits them; {why} are unknown")
+    of_characters = percent(_unknown_share(train, held_out, "characters"))
+    return Preset(words.key, "characters", f"{why} would be unknown ([UNK]), of their characters {of_characters}")
+
+
+def _texts(seen: DataSummary, split: str) -> list[str]:
+    """The texts of a split, of long ones so many from all over it that they have some _CHARACTERS."""
+    texts = [text for row in seen.splits[split].good for text in row.passages] if split in seen.splits else []
+    return texts[:: 1 + sum(map(len, texts)) // _CHARACTERS]
+
+
+def _unknown_share(train: Sequence[str], held_out: Sequence[str], unit: Unit) -> float:
+    """The share of the units of `held_out` that a vocabulary of `train` would not have."""
+    counts = Counter(each for text in train for each in split_units(text.lower(), unit))
+    new = [counts[each] < ScratchSection.min_frequency for text in held_out for each in split_units(text.lower(), unit)]
+    return sum(new) / len(new) if new else 0.0
 
 
 def measured_presets(

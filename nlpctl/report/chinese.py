@@ -368,6 +368,11 @@ CHINESE: Mapping[str, str] = {
         "分词器不认识 {1} 中 {0} 的 token（[UNK]），最多的是 {2}：网络无法区分它们。model.add_tokens 让它认识这些词，"
         "data.map 可以把它们改写。"
     ),
+    "Of the words of {}, {} are not in the vocabulary ([UNK]), most of all {}: too few texts to learn words. "
+    "model.from_scratch.unit: characters knows nearly all of them.": (
+        "{0} 的词中有 {1} 不在词表里（[UNK]），最多的是 {2}：文本太少，学不到词。"
+        "用 model.from_scratch.unit: characters，几乎所有的字都认识。"
+    ),
     "Suspicious rows: {}.": "可疑的行：{}。",
     # -- nlpctl data audit --
     "Audit of {}": "{} 的审计",

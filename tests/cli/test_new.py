@@ -456,6 +456,29 @@ def test_nothing_is_downloaded_to_time_a_training(nlpctl, table, folder: Path) -
     assert "--time: ernie-3.0-medium-zh is not on this machine" in ended.err
 
 
+CITIES = """北京 上海 天津 重庆 广州 深圳 武汉 成都 西安 南京 杭州 苏州 长沙 郑州 青岛 大连 沈阳 哈尔滨 长春 济南
+    合肥 福州 厦门 昆明 贵阳 南宁 海口 兰州 银川 西宁""".split()
+
+
+def test_what_a_network_from_scratch_reads_is_measured(nlpctl, table, folder: Path) -> None:
+    """Characters of Chinese texts with too many words that come once; never of English ones."""
+    for name, texts in (
+        ("rare", [f"{city}很好" for city in CITIES]),
+        ("usual", [f"{city}很好" for city in 6 * CITIES[:7]]),
+        ("english", [f"w{number} is good" for number in range(40)]),
+    ):
+        table(f"{name}.tsv", ["text", "label"], [(text, "ab"[number % 2]) for number, text in enumerate(texts)])
+        ended = nlpctl("new", f"{name}.tsv", "--model", "scratch", "--task", "sequence_classification")
+        assert ended.code == 0, ended.err
+    texts = {name: (folder / f"{name}.yaml").read_text(encoding="utf-8") for name in ("rare", "usual", "english")}
+    assert "unit: characters" in texts["rare"] and "% of the words of held-out rows would be unknown" in texts["rare"]
+    assert "unit: words" in texts["usual"] and "as jieba splits them; 0.0 % of the words" in texts["usual"]
+    assert "unit: words" in texts["english"]
+    ended = nlpctl("data", "inspect", "rare.yaml", "--set", "model.from_scratch.unit=words")
+    assert ended.code == 0 and "model.from_scratch.unit: characters" in ended.out + ended.err
+    assert "unit: characters" not in (ended := nlpctl("data", "inspect", "rare.yaml")).out + ended.err
+
+
 def test_the_encoder_fits_the_language(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pretrained.language_of(["房间很好，wifi 也快"]) == "zh"
     assert pretrained.language_of(["a room", "ünder"]) == "en"

@@ -22,10 +22,12 @@ _LETTERS_PER_PIECE = 8  # of a word; of 6 to 10 the nearest to BERT on English f
 
 
 class TokenCounter(ABC):
-    """Counts the tokens of a text. `description`: the method; `exact`: whether it is exact or an estimate."""
+    """Counts the tokens of a text. `description`: the method; `exact`: whether it is exact or an estimate; `words`:
+    whether tokens are words as jieba splits them."""
 
     description: str
     exact: bool
+    words: bool = False
 
     @abstractmethod
     def count(self, text: str) -> int:
@@ -51,6 +53,7 @@ class CountedTokens(TokenCounter):
 
     def __init__(self, encoder: TextEncoder, description: str):
         self.encoder, self.description = encoder, description
+        self.words = encoder.kind == "units" and encoder.tokenizer.settings.unit == "words"
         self._alone = encoder.overhead(pair=False)
         self._ids = lru_cache(maxsize=8)(self._encoded)  # of the texts of a row, which are asked about twice
 

@@ -15,6 +15,7 @@ from nlpctl.data.inspection.rows import InspectedRow, InspectedSplit, UnknownTok
 from nlpctl.data.inspection.suspicious import odd_rows
 from nlpctl.data.rows.labels import twins
 from nlpctl.data.rows.task_rows import TaskRows
+from nlpctl.data.text.word_spans import is_ideograph
 from nlpctl.report.language import say, say_names
 from nlpctl.report.model import percent
 
@@ -60,7 +61,8 @@ class Inspection:
     """The data of a recipe as they are.
 
     `limit`: data.max_seq_length, beyond which rows are read `in_windows` or cut; `skips_bad`: whether training goes
-    on without bad rows; `tokens_by`: how tokens were counted; `shown`: rows of a finding that are kept.
+    on without bad rows; `tokens_by`: how tokens were counted; `words`: whether they are those of jieba; `shown`: rows
+    of a finding that are kept.
     """
 
     task: str
@@ -69,6 +71,7 @@ class Inspection:
     skips_bad: bool
     tokens_by: str
     exact_tokens: bool
+    words: bool
     splits: list[SplitProfile]
     duplicates: Duplicates
     suspicions: list[Suspicion]
@@ -115,6 +118,7 @@ def inspect_rows(
         skips_bad=recipe.data.on_bad_row == "skip",
         tokens_by=counter.description,
         exact_tokens=counter.exact,
+        words=counter.words,
         splits=[_profile(split, limit) for split in splits],
         duplicates=find_duplicates(rows, [split.split for split in splits], symmetric=task.symmetric),
         suspicions=[*_bad(splits, shown), *_suspicions(rows, limit, shown)],
@@ -226,6 +230,7 @@ UNEVEN = 2.0  # the most frequent label has this many times the rows of the rare
 OTHER_SPREAD = 0.1  # of labels between two splits: half the sum of the differences of shares
 OFTEN_CUT = 0.05  # share of rows
 MANY_UNKNOWN = 0.01  # share of tokens
+MANY_UNKNOWN_WORDS = 0.2  # share of the words of Chinese texts, beyond which characters say more
 MANY_LEAKED = 0.01  # share of rows
 
 
@@ -333,14 +338,31 @@ def _lengths(inspection: Inspection) -> Iterator[str]:
 
 def _unknown(inspection: Inspection) -> Iterator[str]:
     worst = max(inspection.splits, key=lambda profile: profile.unknown.share, default=None)
-    if worst is not None and worst.unknown.share > MANY_UNKNOWN:
+    if worst is None or worst.unknown.share <= MANY_UNKNOWN:
+        return
+    most = say(", ").join(format_unknown(worst.unknown, 6))
+    if inspection.words and worst.unknown.share > MANY_UNKNOWN_WORDS and _in_chinese(worst.unknown):
+        yield say(
+            "Of the words of {}, {} are not in the vocabulary ([UNK]), most of all {}: too few texts to learn words. "
+            "model.from_scratch.unit: characters knows nearly all of them.",
+            worst.split,
+            percent(worst.unknown.share),
+            most,
+        )
+    else:
         yield say(
             "The tokenizer does not know {} of the tokens of {} ([UNK]), most of all {}: the network cannot tell them "
             "apart. model.add_tokens makes them known, data.map can write them otherwise.",
             percent(worst.unknown.share),
             worst.split,
-            say(", ").join(format_unknown(worst.unknown, 6)),
+            most,
         )
+
+
+def _in_chinese(unknown: UnknownTokens) -> bool:
+    """Whether most of the unknown words are written in Chinese characters."""
+    written = sum(times for word, times in unknown.words.items() if any(map(is_ideograph, word)))
+    return 2 * written > unknown.words.total()
 
 
 def _odd(inspection: Inspection) -> Iterator[str]:
