@@ -50,6 +50,7 @@ _ANNOTATORS: tuple[tuple[str, str, Literal["tags", "annotations"]], ...] = (
     ("label_studio", "Label Studio", "annotations"),
     ("doccano", "doccano", "annotations"),
     ("cluener", "CLUENER", "tags"),
+    ("spans", "spans", "tags"),
 )
 _FORMATS = (
     InputFormat("tsv", f"{_READERS}.tables:read_table", "header", (".tsv",), in_content=True, copied="lines"),

@@ -734,7 +734,7 @@ class DataSection:
         "stand in them, as pandas writes it. text: a text per line; conll: a token and its tag per line; joined: two "
         "columns whose parts are joined by \\002; segmented: words and parts of speech on a line, as 迈向/v; squad: "
         "SQuAD or CMRC json; label_studio, doccano: what these programs export; cluener: entities by type and word in "
-        "json.",
+        "json; spans: entities with start, end and label in json.",
     )
     header: bool = key(True, COLUMNS, "Whether tsv and csv files start with a line of column names.")
     columns: ColumnsSection = section_key(ColumnsSection, "Names of the columns.")

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 from nlpctl.config.input_formats import INPUT_FORMATS, PLAIN
 from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, keep_by_default
-from nlpctl.data.readers.annotation_rows import recognised_format
+from nlpctl.data.readers.annotation_rows import SPANS, recognised_format
 from nlpctl.data.readers.lines import refuse_other_encodings
 from nlpctl.data.readers.packed import packing, suffix_of, unpacked, unpacking_errors_as_user_errors
 from nlpctl.data.readers.readers import after_header, file_lines, no_rows, reader_rows
@@ -194,7 +194,9 @@ def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
         suffix = "" if where == STDIN else suffix_of(where)
         format = _ENDINGS.get(suffix) or rows.endings.get(suffix) or _without_ending(where, suffix, rows)
         if rows.annotation is not None and (path := InputFile(where, format).path) is not None:
-            format = recognised_format(path, "spans" if rows.annotation == "spans" else None) or format
+            annotated = recognised_format(path, "spans" if rows.annotation == "spans" else None)
+            # An answer repeats the spans of a row of objects, for comparison.
+            format = format if annotated is None or annotated == SPANS else annotated
         if suffix == ".txt" and format == PLAIN and not is_url(where):
             _refuse_objects(InputFile(where, format))
         # For training a .txt file of a tagger is CoNLL, for predict it is plain text: both readings are common.

@@ -115,6 +115,12 @@ class Preview:
         format = INPUT_FORMATS[self.format]
         return format.columns != "fixed" or format.annotator is not None
 
+    @property
+    def only_spans(self) -> bool:
+        """Whether people annotated spans alone, in a format that only taggers read."""
+        format = INPUT_FORMATS[self.format]
+        return format.annotator is not None and format.rows_for == "tags"
+
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)
 
@@ -169,13 +175,14 @@ def _named(role: str, columns: Iterable[Column]) -> str | None:
     return next((by_name[name] for name in NAMES.get(role, ()) if name in by_name), None)
 
 
-def preview_file(path: Path, like: Preview | None = None) -> Preview:
+def preview_file(path: Path, like: Preview | None = None, annotation: str | None = "spans") -> Preview:
     """The preview of a file. UserError if it cannot be read, or no row of its beginning can be used.
 
     `like`: the preview of another file of the same data: if both are tables, this one has a header if that one has.
+    `annotation`: that of the TaskRows, if the task is known: spans may count for nothing.
     """
     refuse_pipe(path)  # it could be read only once
-    annotated = recognised_format(path, "spans")
+    annotated = recognised_format(path, annotation)
     if annotated is not None:
         return _preview_annotated(path, annotated)
     kind = _format(path)

@@ -106,9 +106,11 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     """
     files = _files(given, ask)
     preview = preview_file(files["train"])
-    task, columns, match = _meaning(preview, given, ask)
+    preview, task, columns, match = _meaning(preview, given, ask)
     previews = {"train": preview} | {
-        split: preview_file(files[split], preview) for split in ("dev", "test") if split in files
+        split: preview_file(files[split], preview, _rows(task).annotation)
+        for split in ("dev", "test")
+        if split in files
     }
     left_out = _refuse_other_columns(previews, columns, task)
     gpu = _has_gpu()
@@ -237,8 +239,8 @@ def _holds_spans(preview: Preview, name: str) -> bool:
     return bool(found) and all(isinstance(each, dict) and {"start", "end"} <= each.keys() for each in found)
 
 
-def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[str, str], Match]:
-    """The task, its columns, and why."""
+def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[Preview, TaskInfo, dict[str, str], Match]:
+    """The task, its columns, and why; with the preview of the file as this task reads it."""
     _refuse_unknown_columns(preview, given.columns)
     infos = {info.name: info for info in known_tasks()}
     known = {role: name for role, name in given.columns.items() if name != NONE}
@@ -254,12 +256,15 @@ def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[s
     only_texts = name is None and (best is None or set(matches[best].columns) == {"text"})
     if spans and (only_texts or (name is not None and "tags" in task_roles(_known_task(name)))):
         message = f"{spans!r} holds spans from start to end, in a form that is not read"
-        hint = 'write them as doccano does: "entities": [{"start_offset": 0, "end_offset": 5, "label": "PER"}]'
+        hint = 'write them as {"text": "Paris is far", "entities": [{"start": 0, "end": 5, "label": "LOC"}]}'
         raise UserError(message, where=str(preview.path), hint=hint)
     if name is None:
         reason = f" ({matches[best].reason})" if best else ""
         name = ask(Question("@[task]", f"Task{reason}", best, tuple(infos), check=_known_task))
     task = _known_task(name)
+    if preview.only_spans and _rows(task).annotation != "spans":
+        plain = preview_file(preview.path, annotation=_rows(task).annotation)
+        return _meaning(plain, dataclasses.replace(given, task=name), ask)
     match = matches.get(name)
     if not preview.names_columns:
         if match is None:
@@ -267,12 +272,12 @@ def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[TaskInfo, dict[s
             raise UserError(
                 message, where=str(preview.path), hint="name another task, or write a recipe with data.format"
             )
-        return task, dict(match.columns), match
+        return preview, task, dict(match.columns), match
     columns = _columns(preview, task, given.columns, match, ask)
     match = match_task(task, preview, columns) or Match(columns, "as asked", 0)
     if match.unordered:
         match = dataclasses.replace(match, presets=(*match.presets, _order_of_labels(match.unordered, ask)))
-    return task, columns, match
+    return preview, task, columns, match
 
 
 def _order_of_labels(labels: Sequence[str], ask: Ask) -> Preset:

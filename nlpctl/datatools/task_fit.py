@@ -213,9 +213,11 @@ def _match_tagged(preview: Preview, given: Columns) -> Match | None:
         return None
     words = [word for row in preview.rows for word in row.get(columns[0]) or ()]
     characters = all(len(str(word)) == 1 for word in words)
-    why = "the files have a character per tag, so predict cuts its texts the same way"
+    why = "every word of the files is one character, so predict cuts its texts the same way"
     presets = (Preset("data.unit", "characters", why),) if characters else ()
     held = "characters and their tags" if characters else "words and their tags"
+    if preview.marked is not None:
+        held = "texts with spans"
     names = dict(zip(("tokens", "tags"), columns, strict=True))
     if preview.marked is not None:  # sentences without a span do not tell where their text is
         names["text"] = preview.marked

@@ -334,16 +334,16 @@ def test_rows_for_uie_are_no_unlabelled_texts(nlpctl, folder: Path) -> None:
 def test_spans_of_another_form_are_no_unlabelled_texts(nlpctl, folder: Path, flags: tuple[str, ...]) -> None:
     """The first row has none; the form that the message names is read."""
 
-    def new(start: str, end: str):
-        spans = [[], *([{start: 0, end: 5, "label": "CITY"}] for _ in REVIEWS)]
-        rows = [{"text": f"Wuhan: {t}", "entities": each} for t, each in zip(("-", *REVIEWS), spans, strict=True)]
+    def new(key: str):
+        spans = [[], *([{"start": 0, "end": 5, "label": "CITY"}] for _ in REVIEWS)]
+        rows = [{"text": f"Wuhan: {t}", key: each} for t, each in zip(("-", *REVIEWS), spans, strict=True)]
         (folder / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
         return nlpctl("new", "train.jsonl", "-o", "mine.yaml", "--model", "scratch", *flags)
 
-    ended = new("start", "end")
-    assert ended.code == 2 and "'entities' holds spans" in ended.err and "start_offset" in ended.err
+    ended = new("cities")
+    assert ended.code == 2 and "'cities' holds spans" in ended.err and '"entities": [{"start"' in ended.err
     assert not (folder / "mine.yaml").exists()
-    assert new("start_offset", "end_offset").code == 0
+    assert new("entities").code == 0
     assert load_recipe("mine.yaml").task == "token_classification"
 
 
@@ -564,6 +564,12 @@ EXPORTS = {
         ),
         ("token_classification", "CLUENER", {"text": "text"}),
     ),
+    "entities with start, end and label": (
+        "".join(
+            f"{json.dumps({'text': text, 'entities': [{'start': 0, 'end': 3, 'label': 'PER'}]})}\n" for text in PLACES
+        ),
+        ("token_classification", "spans", {"text": "text"}),
+    ),
     "one label of doccano": (
         "".join(f"{json.dumps({'text': text, 'label': [mood]})}\n" for text, mood in RATED),
         ("sequence_classification", "doccano", {"text": "text", "label": "label"}),
@@ -594,6 +600,18 @@ def test_lists_of_labels_of_which_some_are_longer_are_no_export(nlpctl, folder: 
     ended = nlpctl("new", "train.jsonl", "-o", "mine.yaml", "--model", "scratch")
     assert ended.code == 0 and "task: multi_label_classification" in ended.err and "doccano" not in ended.err
     assert "format" not in yaml.safe_load((folder / "mine.yaml").read_text())["data"]
+
+
+def test_another_task_does_without_the_spans(nlpctl, folder: Path) -> None:
+    """Whether it is given, as here, or chosen: they are a column that it does not read."""
+    rows = [{"text": text, "mood": mood, "spans": [{"start": 0, "end": 3, "label": "X"}]} for text, mood in RATED]
+    for name in ("train", "dev"):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for task in ("token_classification", "sequence_classification", "masked_language_model"):
+        ended = nlpctl("new", "train.jsonl", "-o", f"{task}.yaml", "--model", "scratch", "--task", task)
+        assert ended.code == 0 and ("(spans)" in ended.err) is (task == "token_classification"), ended.err
+        assert "format" not in yaml.safe_load((folder / f"{task}.yaml").read_text())["data"]
+        assert nlpctl("data", "inspect", f"{task}.yaml").code == 0
 
 
 def test_an_export_without_annotations_makes_no_recipe(nlpctl, folder: Path) -> None:

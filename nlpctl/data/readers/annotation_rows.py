@@ -1,4 +1,4 @@
-"""Rows of files in which people annotated texts: Label Studio's, doccano's and CLUENER's."""
+"""Rows of files in which people annotated texts: Label Studio's, doccano's, CLUENER's, and spans as objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.data.readers import cluener, doccano, label_studio
+from nlpctl.data.readers import cluener, doccano, label_studio, spans
 from nlpctl.data.readers.annotated import Annotated, NotAnnotated
 from nlpctl.data.readers.json_rows import (
     json_bytes,
@@ -32,15 +32,16 @@ from nlpctl.errors import UserError
 from nlpctl.layout import JSON_LINES
 from nlpctl.names import counted
 
-LABEL_STUDIO, DOCCANO, CLUENER = "label_studio", "doccano", "cluener"
+LABEL_STUDIO, DOCCANO, CLUENER, SPANS = "label_studio", "doccano", "cluener", "spans"
 _RECORDS: Mapping[str, Callable[[Mapping[str, Any]], Annotated]] = {
     LABEL_STUDIO: label_studio.annotated,
     DOCCANO: doccano.annotated,
     CLUENER: cluener.annotated,
+    SPANS: spans.annotated,
 }
 _BEGINNING = 1 << 20  # bytes of a file that tell what wrote it
 _BLANKS = re.compile(r"\s*")
-_LOOKED_AT = 20  # records; the first may have no label
+_LOOKED_AT = 500  # records; the first may have no label
 _PLACES = 10  # of what is left out are told
 
 
@@ -176,7 +177,7 @@ def recognised_format(path: Path, annotation: str | None) -> str | None:
     """The annotated format that a file is in, by its beginning; None for any other.
 
     `annotation`, that of the TaskRows, tells more: a list of labels can only be doccano's where a text has one label, a
-    list of spans only Label Studio's where these are read. CLUENER's has spans alone.
+    list of spans only Label Studio's where these are read. The other two have spans alone.
     """
     for value in _first_values(path):
         if label_studio.is_record(value) or (annotation == "spans" and label_studio.has_spans(value)):
@@ -185,6 +186,8 @@ def recognised_format(path: Path, annotation: str | None) -> str | None:
             return DOCCANO
         if annotation == "spans" and cluener.is_record(value):
             return CLUENER
+        if annotation == "spans" and spans.is_record(value):
+            return SPANS
     return None
 
 

@@ -499,3 +499,72 @@ def test_cluener_becomes_files_of_other_programs(tmp_path):
     convert(recipe, tmp_path / "d.jsonl", "doccano")
     labels = [json.loads(line)["label"] for line in (tmp_path / "d.jsonl").read_text().splitlines()]
     assert labels == [[[0, 4, "company"], [9, 12, "name"]], [[2, 5, "name"], [6, 9, "name"]], []]  # UTF-16 units
+
+
+SPANS = {
+    "spacy": {"text": EMOJI, "entities": [{"start": 6, "end": 8, "label": "LOC"}]},
+    "prodigy": {
+        "text": EMOJI,
+        "_task_hash": 1,
+        "tokens": [{"text": "💩", "start": 0, "end": 1, "id": 0}],
+        "spans": [{"start": 6, "end": 8, "token_start": 3, "token_end": 4, "label": "LOC"}],
+        "answer": "accept",
+    },
+    "argilla": {"text": EMOJI, "id": "a", "annotation": [{"start": 6, "end": 8, "label": "LOC", "score": 1.0}]},
+    "under label": {"text": EMOJI, "label": [{"start": 6, "end": 8, "type": "LOC"}], "relations": []},
+    "predict": {"text": EMOJI, "entities": [{"type": "LOC", "start": 6, "end": 8, "text": "北京", "id": 7}], "id": 2},
+}
+
+
+@pytest.mark.parametrize("name", SPANS)
+@pytest.mark.parametrize("ending", [".jsonl", ".json"])
+def test_spans_as_objects_count_characters(tmp_path, name, ending):
+    records = [SPANS[name], SPANS[name]]
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    (tmp_path / f"train{ending}").write_text(lines if ending == ".jsonl" else json.dumps(records))
+    rows = rows_of(recipe_of(tmp_path, "token_classification", f"train{ending}", unit="characters"))
+    assert len(rows) == 2
+    for row in rows:
+        tagged = zip(row.values["tokens"], row.values["tags"], strict=True)
+        assert [each for each in tagged if each[1] != "O"] == [("北", "B-LOC"), ("京", "I-LOC")]
+
+
+def test_spans_as_objects_that_are_wrong_or_missing(tmp_path):
+    def row(start: Any, end: Any, **said: Any) -> dict[str, Any]:
+        return {"text": "Anna sings", "entities": [{"start": start, "end": end, "label": "X", **said}]}
+
+    good = row(0, 4, text="Anna")
+    records = [
+        *({"text": "nobody", "entities": []} for _ in range(30)),  # the first rows do not tell the form
+        good,
+        row(0, 3, text="Anna"),
+        row(5, 11),
+        row("0", 4),
+        {"text": "Anna sings", "entities": [[0, 4, "X"]]},
+        {"text": "Anna sings", "spans": None},
+        {**SPANS["prodigy"], "answer": "reject"},
+    ]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    rows = rows_of(recipe_of(tmp_path, "token_classification", "train.jsonl"))
+    assert rows[30].values["tags"] == ["B-X", "O"] and rows[0].values["tags"] == ["O"]
+    assert [row.reason for row in rows[31:]] == [
+        "bad span: 0 to 3 is 'Ann', not 'Anna': the end is behind the last character",
+        "bad span: 5 to 11 of a text of 10 characters",
+        "bad span: '0' to 4 are not positions",
+        "bad span: [0, 4, 'X'] is no object with start, end and label",
+    ]  # the last two are not annotated
+
+
+def test_spans_as_objects_become_files_of_other_programs(tmp_path):
+    (tmp_path / "train.jsonl").write_text(json.dumps(SPANS["predict"]) + "\n")
+    recipe = recipe_of(tmp_path, "token_classification", "train.jsonl", unit="characters")
+    convert(recipe, tmp_path / "d.jsonl", "doccano")
+    assert json.loads((tmp_path / "d.jsonl").read_text())["label"] == [[8, 10, "LOC"]]  # UTF-16 units
+
+
+def test_an_answer_keeps_the_spans_of_its_row(tmp_path):
+    (tmp_path / "rows.jsonl").write_text(json.dumps(SPANS["predict"]) + "\n")
+    recipe = recipe_of(tmp_path, "token_classification", "rows.jsonl")
+    given = open_inputs(task_rows(recipe.task, recipe.data), [str(tmp_path / "rows.jsonl")], "auto")
+    ((_, kept),) = given.kept_rows(None)
+    assert kept["entities"] == SPANS["predict"]["entities"]

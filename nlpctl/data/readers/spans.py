@@ -1,0 +1,59 @@
+"""Texts with spans as objects, the form of spaCy, Prodigy, Argilla and of many programs of one's own.
+
+    {"text": "叶老桂在武汉", "entities": [{"start": 0, "end": 3, "label": "name"}]}                   also "spans", ...
+    {"text": "叶老桂在武汉", "entities": [{"type": "name", "start": 0, "end": 3, "text": "叶老桂"}]}  as predict answers
+
+Positions count characters, and the end is behind the last one. A text beside a span must be what the span covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nlpctl.data.readers.annotated import Annotated, Mark, checked_mark
+
+TEXT = "text"
+_LISTS = ("entities", "spans", "ents", "label", "labels", "annotations", "annotation")
+_TYPES = ("label", "type")
+_PRODIGY, _REFUSED = "_task_hash", ("reject", "ignore")  # a key that tells who wrote it, and answers that give no label
+
+
+def is_record(value: Any) -> bool:
+    """Whether an object holds a text and spans of it."""
+    if not isinstance(value, dict) or not isinstance(value.get(TEXT), str):
+        return False
+    return any(value.get(key) and _are_spans(value[key]) for key in _LISTS)
+
+
+def _are_spans(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, dict) and {"start", "end"} <= each.keys() and not each.keys().isdisjoint(_TYPES)
+        for each in value
+    )
+
+
+def annotated(value: Mapping[str, Any]) -> Annotated:
+    """ValueError says what is wrong."""
+    text = value.get(TEXT)
+    if not isinstance(text, str):
+        raise ValueError(f"not a text with spans: no {TEXT!r}")
+    lists = [key for key in _LISTS if isinstance(value.get(key), list)]
+    of_spans = [key for key in lists if _are_spans(value[key])]
+    key = next((key for key in of_spans if value[key]), next(iter(of_spans or lists), None))
+    values = {name: entry for name, entry in value.items() if name != key}
+    if key is None or (_PRODIGY in value and value.get("answer") in _REFUSED):
+        return Annotated(values)
+    return Annotated(values, True, marks=tuple(sorted({_mark(text, span) for span in value[key]})), marked=TEXT)
+
+
+def _mark(text: str, span: Any) -> Mark:
+    if not _are_spans([span]):
+        raise ValueError(f"bad span: {span!r} is no object with start, end and label")
+    start, end = span["start"], span["end"]
+    mark = checked_mark(text, start, end, next(span[key] for key in _TYPES if key in span))
+    said, covered = span.get("text"), text[mark.start : mark.end]
+    if isinstance(said, str) and said != covered:
+        shifted = ": the end is behind the last character" if said == text[start : end + 1] else ""
+        raise ValueError(f"bad span: {start} to {end} is {covered!r}, not {said!r}{shifted}")
+    return mark
