@@ -14,6 +14,7 @@ import io
 import json
 import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -29,6 +30,7 @@ from nlpctl.spelling import spelled
 PLAIN_PROGRESS_SECONDS = 10.0
 JSON_PROGRESS_SECONDS = 1.0
 DRAWING_SECONDS = 0.1
+TICK_SECONDS = 1.0
 BAR_COLUMNS = 20
 MOST_MARKS = 400  # of a Pace
 MOST_PROBLEMS = 20  # so many are all shown
@@ -60,7 +62,7 @@ class _AboveTheBar(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         with _bar.taken_off():
-            _bar.may_be_drawn = text.endswith(("\n", _TO_THE_END))  # print() writes a line and its end apart
+            _bar.may_be_drawn = text.endswith("\n")  # print() writes a line and its end apart
             return super().write(text)
 
 
@@ -240,7 +242,7 @@ class Progress:
         what: str,
         total: int | None,
         unit: str,
-        sink: ProgressSink | None = None,
+        sink: ProgressSink,
         *,
         begun: int = 0,
         left: Callable[[int], float | None] | None = None,
@@ -248,7 +250,7 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ):
         """`begun`: how many were done before. `left`: the seconds left after so many, where the rate alone does not
-        tell. Without a `sink` only the lines given to `report` are shown, or events where these are wanted."""
+        tell."""
         self.what, self.total, self.unit, self.begun, self.done = what, total, unit, begun, begun
         self.worth = float(begun)
         self.about = ""
@@ -258,8 +260,8 @@ class Progress:
             within.part = self
         self._given_left, self._clock = left, clock
         self._started, self._pace = clock(), Pace()
-        self._sink = sink or (EventSink() if json_lines() and is_main_rank() else ProgressSink())
-        self._sink.start(self)
+        self._sink = sink
+        sink.start(self)
 
     def advance(
         self,
@@ -305,19 +307,19 @@ class Progress:
         rate = (self.done - self.begun) / max(self.seconds(), 1e-9)
         return f"{rate:,.1f} {self.unit}/s" if rate >= 0.05 else ""
 
-    def left(self, done: int | None = None) -> float | None:
-        """The seconds left, as given after `done` (by default: now) or at its pace so far; None if that is unknown."""
+    def left(self) -> float | None:
+        """The seconds left, as given or at its pace so far; None if that is unknown."""
         if self._given_left is not None:
-            return self._given_left(self.done if done is None else done)
+            return self._given_left(self.done)
         if self.total is None or self.worth <= self.begun:
             return None
         each = self._pace.seconds_each()
         each = self.seconds() / (self.worth - self.begun) if each is None else each
         return each * max(0.0, self.total - self.worth)
 
-    def left_in_words(self, done: int | None = None) -> str:
+    def left_in_words(self) -> str:
         """Such as "0m40s left (sweep: 12m10s)", with what it is a part of; "" if nothing is known."""
-        left, whole = self.left(done), self.within
+        left, whole = self.left(), self.within
         told = [] if left is None else [f"{duration(left)} left"]
         while whole is not None:
             left = whole.left()
@@ -401,16 +403,19 @@ class EventSink(ProgressSink):
 
 class _Bar:
     """The last line of a terminal: the innermost of what goes on. It is taken off before anything else is written, and
-    drawn again when something advances."""
+    drawn again when something advances, and every second, so that also in a long step its time goes on."""
 
     def __init__(self) -> None:
         self.may_be_drawn = True
-        self.renew_lock()
         self._shown, self._drawn = False, 0.0
+        self._progress: Progress | None = None  # what it shows, until that has ended
+        self._left = ""  # the time left of it, as it was when it advanced
+        self.renew_threads()
 
-    def renew_lock(self) -> None:
-        """In a process that was forked: the thread that held the lock may not be there."""
+    def renew_threads(self) -> None:
+        """In a process that was forked, which has none: neither the one that held the lock, nor the one that ticks."""
         self._lock = threading.RLock()  # workers' threads write, too
+        self._ticks = False
 
     @contextlib.contextmanager
     def taken_off(self) -> Iterator[None]:
@@ -427,17 +432,42 @@ class _Bar:
             progress = progress.part
         with self._lock:
             if self.may_be_drawn and (at_once or progress.now() - self._drawn >= DRAWING_SECONDS):
-                self._write("\r" + visible(_bar_line(progress, _columns() - 1)) + _TO_THE_END)
-                self._shown, self._drawn = True, progress.now()
+                self._progress, self._left, self._drawn = progress, progress.left_in_words(), progress.now()
+                self._show()
+                if not self._ticks:
+                    self._ticks = True
+                    threading.Thread(target=self._tick, daemon=True).start()
+
+    def end(self) -> None:
+        """What it shows has ended, or another part of it may go on."""
+        with self.taken_off():
+            self._progress = None
+
+    def _tick(self) -> None:
+        # A signal that comes to this thread would not end what the main one waits for.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while True:
+            time.sleep(TICK_SECONDS)
+            with self._lock:
+                if self._progress is None:
+                    self._ticks = False
+                    return
+                if self.may_be_drawn:
+                    self._show()
+
+    def _show(self) -> None:
+        assert self._progress is not None
+        self._shown = True
+        self._write("\r" + visible(_bar_line(self._progress, self._left, _columns() - 1)) + _TO_THE_END)
 
     def _write(self, text: str) -> None:
+        # Not by the stream, whose lock a process that is forked at this moment would find taken for ever.
         with contextlib.suppress(OSError):  # a terminal that has gone is told by what else is written
-            sys.stderr.write(text)
-            sys.stderr.flush()
+            os.write(sys.stderr.fileno(), text.encode(sys.stderr.encoding, "replace"))
 
 
 _bar = _Bar()
-os.register_at_fork(after_in_child=_bar.renew_lock)
+os.register_at_fork(after_in_child=_bar.renew_threads)
 
 
 def _columns() -> int:
@@ -447,10 +477,11 @@ def _columns() -> int:
     return 80
 
 
-def _bar_line(progress: Progress, width: int) -> str:
-    """Such as: train ━━━━━─────────────── 30/120  1m10s left  epoch 0.75  loss 0.4312"""
+def _bar_line(progress: Progress, left: str, width: int) -> str:
+    """Such as: train ━━━━━─────────────── 30/120 in 0m23s  1m10s left  epoch 0.75  loss 0.4312"""
     count = f"{progress.done:,}/{progress.total:,}" if progress.total else counted(progress.done, progress.unit)
-    told = "  ".join(filter(None, (count, progress.left_in_words(), progress.about or progress.rate())))
+    count += f" in {duration(progress.seconds())}"
+    told = "  ".join(filter(None, (count, left, progress.about or progress.rate())))
     if not progress.total:
         return shortened(f"{progress.what}  {told}", width)
     # Terminals of these languages may give box-drawing signs two columns: the line would break, and stay.
@@ -484,8 +515,7 @@ class BarSink(ProgressSink):
             LineSink(sys.stderr).finish(progress)
 
     def close(self) -> None:
-        with _bar.taken_off():
-            pass
+        _bar.end()
 
 
 _going_on: list[Progress] = []  # the innermost last

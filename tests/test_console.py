@@ -296,6 +296,26 @@ except KeyboardInterrupt:
     assert "0m59s left (sweep: 1h01m)" in text and "loss 0.4312" in text
 
 
+def test_the_time_of_a_bar_goes_on_while_nothing_advances():
+    """Also that of a part; and nothing is drawn after the end."""
+    script = """
+import time
+from nlpctl import console
+console.set_up_streams()
+with console.progress(40, "train", "steps", left=lambda done: 90.0, lines=False) as bar:
+    bar.advance(3)
+    console.note("a note")
+    time.sleep(2.6)
+    with console.progress(8, "dev", lines=False) as part:
+        time.sleep(2.6)
+time.sleep(1.2)
+print("the end")
+"""
+    text = on_terminal(script)
+    assert re.search(r"3/40 in 0m0[12]s  1m30s left", text) and re.search(r"0/8 in 0m0[12]s", text)
+    assert [line for line in screen(text) if line] == ["a note", "the end"]
+
+
 def test_a_terminal_that_knows_no_codes_gets_lines():
     text = on_terminal("import os; os.environ['TERM'] = 'dumb'" + TERMINAL_SCRIPT)
     assert "\r" not in text.replace("\r\n", "") and "read: 3 rows in" in text

@@ -124,7 +124,7 @@ def explain(
     if label is not None and label not in names:
         hint = f"one of {', '.join(names[:20])}"
         raise UserError(f"there is no label {label!r}{did_you_mean(label, names)}", where="@[label]", hint=hint)
-    return _explanations(recipe, model, source, method, label, baseline, Pace(method, rows))
+    return _explanations(recipe, model, source, method, label, baseline, SlowTexts(method, rows))
 
 
 def _explanations(
@@ -134,7 +134,7 @@ def _explanations(
     method: Method,
     label: str | None,
     baseline: Baseline | None,
-    pace: Pace,
+    slow: SlowTexts,
 ) -> Iterator[Explained]:
     from nlpctl.data.batches.collate import failures_as_errors
     from nlpctl.data.text.piece_spans import unknown_texts
@@ -164,21 +164,21 @@ def _explanations(
             # Of several labels the most likely is explained.
             name = label or answer.get("label") or max(shares, key=lambda each: shares[each])
             number = task.labels.names.index(name)
-            pace.begin()
+            slow.begin()
             explanation = explainer.explain(batch, partial(task.log_odds, label=number))
             if not explanation.complete:
                 console.warn(_incomplete(row, source.task_rows.input_columns(example), explanation))
             ids = batch["input_ids"][0]
             unknown = unknown_texts(ids.tolist(), source.task_rows.passages(example).values(), model.encoder)
             tokens = tokens_of(ids, explanation.contributions, tokenizer, explainer.special, unknown)
-            pace.end(explanation, len(tokens))
+            slow.end(explanation, len(tokens))
             given = source.task_rows.input_columns(example)
             yield Explained(given, answer, name, shares[name], method, tuple(tokens), explanation)
     warn_of_truncated(recipe, truncated, read)
 
 
-class Pace:
-    """How long a text takes to explain: told once, where all of them take long, with the method that would be faster.
+class SlowTexts:
+    """Tells once how long a text takes to explain, where all of them take long, and which method would be faster.
 
     `rows`: how many there are; None if nobody knows. `clock`: in seconds.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,7 +90,9 @@ class TimedProcess:
     def __enter__(self) -> TimedProcess:
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
+        if kind is not None:  # such as Ctrl-C: it may be in a pass of a minute, and has written nothing
+            self._worker.send_signal(signal.SIGKILL)
         self._worker.end()
 
     def open(self) -> LoadReport:

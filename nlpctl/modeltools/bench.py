@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -159,13 +158,7 @@ def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
             process = stack.enter_context(TimedProcess(subject.candidate, plan.texts, plan.batch_sizes))
             running.append(_Running(subject, process))
             running[-1].attempt(process.open)
-        progress = console.Progress("bench", plan.rounds + 1, "rounds")
-        for round in range(plan.rounds + 1):  # round 0 warms up
-            for size in plan.batch_sizes:
-                for each in running:
-                    each.attempt(partial(each.time, size, plan.texts.length is None, round > 0))
-            progress.report(round + 1, _round_line(round, plan.rounds, progress.left(round + 1)))
-        progress.finish()
+        _take_turns(running, plan)
         timed = tuple(each.result(plan) for each in running if each.attempt(each.ask_memory))
         origin = next((each.opened.origin for each in running if each.failure is None), "")
     failed = [(each.subject.candidate.name, each.failure) for each in running if each.failure is not None]
@@ -174,12 +167,22 @@ def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
     return BenchResult(timed, tuple((name, str(error)) for name, error in failed), _conditions(plan, origin))
 
 
-def _round_line(round: int, rounds: int, seconds: float | None) -> str:
-    """What is done, the warm-up being round 0, and the `seconds` left."""
-    done = f"round {round} of {rounds}" if round else "warmed up"
-    left = math.ceil(seconds or 0)
-    minutes, rest = divmod(left, 60)
-    return f"{done}, about {minutes}:{rest:02d} left" if left else done
+def _take_turns(running: Sequence[_Running], plan: Plan) -> None:
+    """Time all candidates in alternating rounds, the first of which warms up and does not count."""
+    turns = [(each, size) for size in plan.batch_sizes for each in running]
+    took = [0.0] * len(turns)  # seconds, in the last round: a candidate and size differs from another, rounds are alike
+
+    def left(done: int) -> float | None:
+        rounds, turn = divmod(done, len(turns))
+        return (plan.rounds - rounds) * sum(took) + sum(took[turn:]) if rounds else None
+
+    with console.progress((plan.rounds + 1) * len(turns), "bench", "timings", left=left) as bar:
+        for round in range(plan.rounds + 1):
+            for turn, (each, size) in enumerate(turns):
+                begun = bar.now()
+                each.attempt(partial(each.time, size, plan.texts.length is None, round > 0))
+                took[turn] = bar.now() - begun
+                bar.advance(about=f"round {round} of {plan.rounds}" if round else "warming up")
 
 
 def _conditions(plan: Plan, origin: str) -> dict[str, Any]:

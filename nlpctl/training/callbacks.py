@@ -21,7 +21,7 @@ from nlpctl.runtime.event_log import EventLog
 from nlpctl.training.batches import step_seed
 from nlpctl.training.checkpoints import record_save
 from nlpctl.training.early_stopping import Patience, TrialPruner, patience_of
-from nlpctl.training.progress import NOT_SCORES, TRAIN_FIGURES, TrainingProgress
+from nlpctl.training.progress import TRAIN_FIGURES, TrainingProgress, scores_of
 
 if TYPE_CHECKING:
     from nlpctl.training.trainer import RecipeTrainer
@@ -285,8 +285,8 @@ class PruneTrial(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         if self.metric not in metrics:
-            known = listed(name[5:] for name in metrics if name.startswith("eval_") and name not in NOT_SCORES)
-            raise UserError(f"there is no score {self.pruner.metric!r}", "search.metric", f"the scores are {known}")
+            hint = f"the scores are {listed(scores_of(metrics))}"
+            raise UserError(f"there is no score {self.pruner.metric!r}", "search.metric", hint)
         number = sum(self.metric in entry for entry in state.log_history)  # a checkpoint keeps this list
         worth = self.pruner.worth(number, float(metrics[self.metric]))
         if not worth and state.global_step < state.max_steps:

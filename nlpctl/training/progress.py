@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nlpctl.training.trainer import RecipeTrainer
 
 TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
-NOT_SCORES = ("eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+_NOT_SCORES = ("eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
 RECENT = 20  # steps whose mean loss and speed a bar shows
 _FORWARD = 1 / 3  # the share of a training step that scoring as many rows takes, before that was timed
 _SAMPLED_AFTER, _SAMPLED_IF = 3, 30  # steps here until scoring is timed, if there are at least so many to come
@@ -127,6 +127,11 @@ class TimeLeft:
         return self._times.of_steps() + self._times.seconds[LOG]
 
 
+def scores_of(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The scores of an evaluation, by their names without eval_; neither its loss nor its times."""
+    return {name[5:]: value for name, value in metrics.items() if name[:5] == "eval_" and name not in _NOT_SCORES}
+
+
 def updates_per_epoch(batches: Any) -> int | None:
     """The steps of an epoch of these batches; None for a stream."""
     sampler = getattr(batches, "sampler", None)
@@ -233,7 +238,7 @@ class TrainingProgress(TrainerCallback):
         line = (
             f"step {state.global_step}/{state.max_steps}  epoch {state.epoch:.2f}  loss {logs['loss']:.4f}  "
             f"lr {logs['learning_rate']:.2e}  {logs['interval_samples_per_second']:.1f} samples/s  "
-            f"{self._bar.left_in_words(state.global_step)}"
+            f"{self._bar.left_in_words()}"
         ).rstrip()  # nothing is left to tell before the second step
         figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
         self._bar.report(state.global_step, line, figures={"epoch": round(state.epoch, 4), **figures})
@@ -247,12 +252,13 @@ class TrainingProgress(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         self._left.evaluated()
-        shown = [name for name in metrics if name.startswith("eval_") and name not in NOT_SCORES]
-        figures = {name: metrics[name] for name in ("eval_loss", *shown[:3])}
-        listed_scores = "  ".join(f"{name[5:]} {value:.4f}" for name, value in figures.items())
         if self._bar is not None:
-            line = f"dev at step {state.global_step}: {listed_scores}"
-            self._bar.report(state.global_step, line, lasting=True, figures=figures)
+            shown = {"loss": metrics["eval_loss"], **dict(list(scores_of(metrics).items())[:3])}
+            told = "  ".join(f"{name} {value:.4f}" for name, value in shown.items())
+            figures = {f"eval_{name}": value for name, value in shown.items()}
+            self._bar.report(
+                state.global_step, f"dev at step {state.global_step}: {told}", lasting=True, figures=figures
+            )
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

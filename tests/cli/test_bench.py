@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
 from chinese import assert_chinese, sentences
 
+from nlpctl import console
 from nlpctl.cli.app import main
 from nlpctl.modeltools import bench
 from nlpctl.modeltools.bench import BenchResult, Speed, Timed, bench_page, figures
@@ -45,10 +47,29 @@ def test_in_chinese_no_english_sentence_is_left():
         assert len(sentences(bench_page(result))) > 5
 
 
-def test_the_time_left_is_that_of_the_rounds_to_come():
-    assert bench._round_line(0, 5, 100.0) == "warmed up, about 1:40 left"
-    assert bench._round_line(4, 5, 19.2) == "round 4 of 5, about 0:20 left"
-    assert bench._round_line(5, 5, 0.0) == "round 5 of 5"
+class Candidate:
+    """One that takes so many seconds, and ten times as many in the warm-up; it notes the time left before each."""
+
+    def __init__(self, seconds, clock, told):
+        self.seconds, self.clock, self.told = seconds, clock, told
+
+    def attempt(self, action):
+        action()
+
+    def time(self, size, texts, counted):
+        self.told.append((console._going_on[-1].left(), self.clock[0]))
+        self.clock[0] += self.seconds * size * (1 if counted else 10)
+
+
+def test_the_time_left_is_that_of_the_turns_to_come(monkeypatch):
+    clock, told = [0.0], []
+    running = [Candidate(seconds, clock, told) for seconds in (1.0, 7.0)]
+    monkeypatch.setattr(console.Progress, "now", lambda self: clock[0])
+    bench._take_turns(running, bench.Plan(bench.TimedRows(None, 8, None), (1, 4), rounds=3))
+    assert [left for left, _ in told[:4]] == [None] * 4  # nothing is known while it warms up
+    for left, at in told[8:]:  # from the second round on, which is like the first
+        assert left == pytest.approx(clock[0] - at)
+    assert told[4][0] > clock[0] - told[4][1]  # the warm-up took longer, of which nobody knows before
 
 
 def test_more_threads_than_any_machine_has(tmp_path, capsys):

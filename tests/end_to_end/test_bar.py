@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 LONG = "told at step three " * 12
 CALLBACK = f"""\
-import sys, warnings
+import sys, time, warnings
 from paddlenlp.trainer import TrainerCallback
 from paddlenlp.utils.log import logger
 class Teller(TrainerCallback):
@@ -27,6 +27,8 @@ class Teller(TrainerCallback):
             print("printed", {LONG!r}, file=sys.stderr)
             warnings.formatwarning = lambda message, *others, **more: f"{{message}}\\n"
             warnings.warn("python " + {LONG!r})
+        if state.global_step == 5:
+            time.sleep(4.2)
 """
 
 
@@ -59,8 +61,10 @@ def test_a_training_on_a_terminal(work):
         process.kill()
         os.close(ours)
     assert process.returncode == 130, shown
-    bar = r"train ━*─+ [\d,]+/40,000  \d+[hm]\d\d[ms] left  epoch \d+\.\d\d  loss \d\.\d{4}"
+    bar = r"train ━*─+ [\d,]+/40,000 in \d+m\d\ds  \d+[hm]\d\d[ms] left  epoch \d+\.\d\d  loss \d\.\d{4}"
     assert re.search(bar, shown), shown
+    in_a_long_step = set(re.findall(r"train ━*─+ [45]/40,000 in (\d+m\d\ds)", shown))
+    assert len(in_a_long_step) >= 3, "its time goes on while nothing else does"
     assert re.search(r"dev [━─]+ \d+/\d+ .*\(train: \d+[hm]\d\d[ms]\)", shown)
     lines = screen(shown)
     assert f"printed {LONG}".rstrip() in lines and f"python {LONG}".rstrip() in lines

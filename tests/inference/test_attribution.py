@@ -16,7 +16,7 @@ from paddlenlp import transformers
 from nlpctl.data.text.units import UnitSettings, UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.inference.attribution import TOLERANCE, Explained, Explainer, Explanation, Token
-from nlpctl.inference.explain import Pace, _incomplete, check_output, write_explanations
+from nlpctl.inference.explain import SlowTexts, _incomplete, check_output, write_explanations
 from nlpctl.models.networks import bag_of_embeddings, bilstm, textcnn
 from nlpctl.spelling import FLAGS, VARIABLE
 from nlpctl.tasks.base import as_tuple
@@ -193,7 +193,7 @@ def test_what_does_not_add_up_is_told_with_its_row_and_a_remedy():
 def test_how_long_texts_take_is_told_once(method, rows, seconds, told, capsys, monkeypatch):
     monkeypatch.setenv(VARIABLE, FLAGS)
     now = [0.0]
-    pace = Pace(method, rows, lambda: now[0])
+    pace = SlowTexts(method, rows, lambda: now[0])
     none = np.zeros(15)
     explanation = Explanation(none, 0.0, None, 15) if method == "occlusion" else Explanation(none, 0.0, 0.0, 32)
     for taken in (9.0, *[seconds] * 4):  # the first does not count
