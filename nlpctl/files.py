@@ -200,13 +200,21 @@ def staged_dir(final: Path) -> Iterator[Path]:
     _sync_path(final.parent)  # else a power failure may lose the rename
 
 
-def remove_dir(folder: Path) -> None:
-    """Delete `folder` if it exists. If killed, it is whole or gone; `remove_leftovers` deletes the rest."""
-    if folder.exists():
-        # Renamed first: a killed rmtree would leave half a folder under its own name.
-        doomed = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_DOOMED_PREFIX))
+def remove_dir(folder: Path) -> Path | None:
+    """Delete `folder` if it exists. If killed, it is whole or gone; `remove_leftovers` deletes the rest.
+
+    Returns where the rest lies, if something of it cannot be deleted; OSError if nothing can.
+    """
+    if not folder.exists():
+        return None
+    # Renamed first: a killed rmtree would leave half a folder under its own name.
+    doomed = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_DOOMED_PREFIX))
+    try:
         os.rename(folder, doomed / folder.name)
-        shutil.rmtree(doomed, ignore_errors=True)
+    except OSError:
+        doomed.rmdir()
+        raise
+    return remove_leftover(doomed)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -257,12 +265,14 @@ def _is_staged(path: Path, name: str) -> bool:
     return path.name.startswith(prefix) and _STAGED.fullmatch(path.name[len(prefix) :]) is not None
 
 
-def remove_leftover(path: Path) -> None:
-    """Delete one of `leftovers`."""
+def remove_leftover(path: Path) -> Path | None:
+    """Delete one of `leftovers`; returns it if something of it cannot be deleted."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return path if path.exists() else None
 
 
 def _locked_names(folder: Path) -> list[str]:

@@ -233,7 +233,7 @@ def clean(
 
       nlpctl runs clean outputs/quickstart outputs/sweep --only checkpoints,leftovers --yes
     """
-    from nlpctl.runs.clean import CANDIDATE, KINDS, Cleaning, delete
+    from nlpctl.runs.clean import CANDIDATE, KINDS, Cleaning, Deleted, delete
 
     names = [word.strip() for word in (only or "").split(",")]
     for name in names if only is not None else ():
@@ -254,16 +254,19 @@ def clean(
         console.note(f"{CANDIDATE}: `nlpctl compress` would make them again, trainings too; {BEST_EXPORT}/ stays")
     asks = sys.stdin.isatty() and not json
     told = len(cleaning.busy)
-    gone = delete(cleaning, places, found) if found and (yes or (asks and _agrees())) else []
+    wanted = bool(found) and (yes or (asks and _agrees()))
+    deleted = delete(cleaning, places, found) if wanted else Deleted()
     _tell_busy(cleaning.busy[told:])
-    listed, deleted = ([each.to_json() for each in items] for items in (found, gone))
-    give({"found": listed, "deleted": deleted, "busy": cleaning.busy})
+    listed, gone = ([each.to_json() for each in items] for items in (found, deleted.gone))
+    give({"found": listed, "deleted": gone, "freed": deleted.freed, "busy": cleaning.busy})
     if not found:
         console.note("there is nothing to delete")
-    elif gone:
-        console.note(f"{sum(each.size for each in gone) / MB:,.1f} MB are free")
+    elif deleted.gone or deleted.freed:
+        console.note(f"{deleted.freed / MB:,.1f} MB are free")
     else:
-        console.note("nothing was deleted" + ("" if asks else "; --yes deletes what is listed"))
+        console.note("nothing was deleted" + ("" if wanted or asks else "; --yes deletes what is listed"))
+    if deleted.problems:
+        raise UserError(problems=deleted.problems)
 
 
 def _tell_busy(folders: Iterable[Path]) -> None:

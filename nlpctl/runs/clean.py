@@ -17,6 +17,7 @@ import contextlib
 import errno
 import filecmp
 import os
+import shutil
 import stat
 import time
 from collections import Counter
@@ -27,8 +28,8 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.config.positions import display
-from nlpctl.errors import UserError
-from nlpctl.files import leftovers, remove_dir, remove_leftover, staged_path, writing
+from nlpctl.errors import Problem, UserError
+from nlpctl.files import leftovers, remove_dir, remove_leftover, staged_path
 from nlpctl.layout import (
     BEST_EXPORT,
     CANDIDATES,
@@ -47,6 +48,7 @@ from nlpctl.layout import (
     moved_aside,
     real_path,
 )
+from nlpctl.models.model_manifest import weights_sum
 from nlpctl.models.source import WEIGHTS
 from nlpctl.runs.run_files import content_of, is_run, other_kind
 from nlpctl.runs.runs import state_of
@@ -191,36 +193,76 @@ class Cleaning:
     def _freed(self, path: Path) -> int:
         """The bytes of a file or folder; of a file that has further names, once all of these were listed."""
         total = 0
-        for each in (path, *path.rglob("*")):
-            try:
-                status = each.lstat()
-            except FileNotFoundError:  # gone meanwhile
-                continue
-            if stat.S_ISREG(status.st_mode):
-                self._links[file := (status.st_dev, status.st_ino)] += 1
-                total += status.st_size if self._links[file] == status.st_nlink else 0
+        for status in _regular_files(path):
+            self._links[file := (status.st_dev, status.st_ino)] += 1
+            total += status.st_size if self._links[file] == status.st_nlink else 0
         return total
 
 
-def delete(cleaning: Cleaning, folders: Sequence[Path], listed: Collection[Removable]) -> list[Removable]:
-    """Delete what of `listed`, found in `folders`, may still go; returns it. What is busy by now is added to that of
-    `cleaning`. UserError: something cannot be deleted."""
-    left, gone = {each.path: each for each in listed}, []
+@dataclass
+class Deleted:
+    """What is gone, the bytes that are free, and why the rest is not gone."""
+
+    gone: list[Removable] = field(default_factory=list)
+    freed: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+
+def delete(cleaning: Cleaning, folders: Sequence[Path], listed: Collection[Removable]) -> Deleted:
+    """Delete what of `listed`, found in `folders`, may still go. What is busy by now is added to that of `cleaning`."""
+    left, deleted = {each.path: each for each in listed}, Deleted()
     # Looked for again, since a place is locked only while `find` gives what is in it.
     again = Cleaning(cleaning.kinds, cleaning.keep)
     for path in (each.path for folder in folders for each in again.find(folder) if each.path in left):
-        each = left[path]
-        with writing(path, "check the rights of its folder; what was deleted before is gone"):
-            if each.kind == DOUBLE:
-                if not _share(path):
-                    continue
-            elif each.kind == LEFTOVER:
-                remove_leftover(path)
+        before, rest, reason = _bytes_of(path), None, None
+        try:
+            if left[path].kind == DOUBLE:
+                reason = _share(path)
             else:
-                remove_dir(path)
-        gone.append(each)
+                rest = (remove_leftover if left[path].kind == LEFTOVER else remove_dir)(path)
+                reason = None if rest is None else _why_it_stays(rest)
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason is None:
+            deleted.gone.append(left[path])
+        else:
+            hint = "check the rights of its folder, and who uses it; the same command tries again"
+            deleted.problems.append(Problem(f"cannot be deleted ({reason})", display(rest or path), hint))
+        if reason is None or rest is not None:
+            deleted.freed += before - (0 if rest is None else _bytes_of(rest))
     cleaning.busy += [path for path in again.busy if path not in cleaning.busy]
-    return gone
+    return deleted
+
+
+def _why_it_stays(rest: Path) -> str:
+    """What the system says of the first thing that cannot be deleted."""
+    try:
+        if rest.is_dir():
+            shutil.rmtree(rest)
+        else:
+            rest.unlink()
+    except OSError as error:
+        return f"{error.strerror or error}: {Path(error.filename or rest).name}"
+    return "it came back"
+
+
+def _bytes_of(path: Path) -> int:
+    """The bytes that are free without this file or folder: those of files that have no other name."""
+    sizes: dict[tuple[int, int], int] = {}
+    names: Counter[tuple[int, int]] = Counter()
+    for status in _regular_files(path):
+        names[file := (status.st_dev, status.st_ino)] += 1
+        sizes[file] = status.st_size if names[file] == status.st_nlink else 0
+    return sum(sizes.values())
+
+
+def _regular_files(path: Path) -> Iterator[os.stat_result]:
+    """The status of a file, or of all files in a folder."""
+    for each in (path, *path.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+            status = each.lstat()
+            if stat.S_ISREG(status.st_mode):
+                yield status
 
 
 def tidy(run: RunDirectory, limit: int | None, *, model_is_best: bool) -> None:
@@ -234,7 +276,8 @@ def tidy(run: RunDirectory, limit: int | None, *, model_is_best: bool) -> None:
         try:
             if model_is_best and limit is not None and limit > 0:
                 for path in _older_checkpoints(run, max(limit - 1, 1)):
-                    remove_dir(path)
+                    if (rest := remove_dir(path)) is not None:
+                        console.warn(f"{display(rest)}: cannot be deleted ({_why_it_stays(rest)})")
             for file in _doubles(run):
                 _share(file)
         finally:
@@ -254,7 +297,7 @@ def _older_checkpoints(run: RunDirectory, keep: int) -> list[Path]:
 
 def _doubles(run: RunDirectory, keep: int | None = None) -> list[Path]:
     """The weights of the newest `keep` checkpoints (None: of all) that are equal to those of the model, in files of
-    their own."""
+    their own: by the checksums that both folders list, which costs no reading, where they do."""
     model, found = run.model / WEIGHTS, checkpoints_in(run.checkpoints)
     files = [path / WEIGHTS for path in (found if keep is None else found[max(len(found) - keep, 0) :])]
     places = (run.checkpoints, run.model, model)
@@ -265,23 +308,31 @@ def _doubles(run: RunDirectory, keep: int | None = None) -> list[Path]:
         for file in files
         if file.is_file()
         and not (file.is_symlink() or file.parent.is_symlink() or file.samefile(model))
-        and filecmp.cmp(file, model, shallow=False)
+        and file.stat().st_size == model.stat().st_size
+        and _seem_equal(file, model)
     ]
 
 
-def _share(file: Path) -> bool:
-    """Make the weights of a checkpoint a further name of the model's file, which has the same content; False on file
-    systems without such names."""
-    run = RunDirectory(file.parent.parent.parent)
+def _seem_equal(file: Path, other: Path) -> bool:
+    sums = {weights_sum(each.parent) for each in (file, other)}
+    return filecmp.cmp(file, other, shallow=False) if None in sums else len(sums) == 1
+
+
+def _share(file: Path) -> str | None:
+    """Make the weights of a checkpoint a further name of the model's file, if that has the same content, byte by byte;
+    why it cannot be done, None if it is."""
+    model = RunDirectory(file.parent.parent.parent).model / WEIGHTS
+    if not filecmp.cmp(file, model, shallow=False):
+        return "it is not what its checksum says, or the model is not"
     staged = staged_path(file)
     try:
-        os.link(run.model / WEIGHTS, staged)
+        os.link(model, staged)
     except OSError as error:
         if error.errno in _NO_LINKS:
-            return False
+            return "this file system gives a file one name only"
         raise
     os.replace(staged, file)
-    return True
+    return None
 
 
 def _is_compression(folder: Path) -> bool:

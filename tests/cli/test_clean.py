@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import filecmp
 import io
 import json
 import os
@@ -12,6 +14,7 @@ import pytest
 
 from nlpctl.errors import RunFailed
 from nlpctl.layout import UNMADE, checkpoint_step, checkpoints_in
+from nlpctl.models.model_manifest import write_model_sums
 from nlpctl.runs.clean import KINDS, tidy
 from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.run_directory import RunDirectory
@@ -296,3 +299,49 @@ def test_mistakes(nlpctl, tmp_path):
 def test_the_help_names_every_kind(nlpctl):
     text = " ".join(nlpctl("runs", "clean", "--help").out.split())
     assert all(f"{kind} " in text or f"{kind}," in text for kind in KINDS)
+
+
+def test_what_cannot_be_deleted_is_told_and_not_counted(nlpctl, made, monkeypatch):
+    """The rest goes all the same, and the next command finds what is left."""
+    run = with_files(made("run", dev=0.5), 4, 6, 8)
+    stays = run.checkpoints / "checkpoint-4" / "optimizer.pdopt"
+    write(stays, text="as long as this")
+    unlink = os.unlink
+
+    def refuse(path, *arguments, **more):
+        if os.path.basename(path) == stays.name:
+            raise PermissionError(errno.EPERM, "Operation not permitted", path)
+        unlink(path, *arguments, **more)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    ended = nlpctl("runs", "clean", "--yes", "--json")
+    assert ended.code == 2
+    told = json.loads(ended.out)
+    assert [Path(each["path"]).name for each in told["result"]["deleted"]] == ["checkpoint-6"]
+    assert told["result"]["freed"] == len("step 4") + len("step 6")
+    assert told["error"]["message"] == "cannot be deleted (Operation not permitted: optimizer.pdopt)"
+    (rest,) = [kind for kind, _ in found(nlpctl)]
+    assert rest == "leftovers"
+    monkeypatch.undo()
+    monkeypatch.chdir(run.path.parents[1])
+    ended = nlpctl("runs", "clean", "--yes")
+    assert ended.code == 0 and "0.0 MB are free" in ended.err and not found(nlpctl)
+
+
+def test_doubles_are_listed_by_their_checksums_and_read_once(nlpctl, made, monkeypatch):
+    run = with_files(made("run", dev=0.5), 4, 8)
+    newest = run.checkpoints / "checkpoint-8"
+    (newest / WEIGHTS).write_text("model")
+    for folder in (run.model, newest, run.checkpoints / "checkpoint-4"):
+        write_model_sums(folder)
+    read = []
+    compare = filecmp.cmp
+    monkeypatch.setattr(filecmp, "cmp", lambda *files, **more: read.append(files) or compare(*files, **more))
+    assert found(nlpctl, "--only", "doubles", "--keep", "2") == [("doubles", os.path.relpath(newest / WEIGHTS))]
+    assert not read
+    (newest / WEIGHTS).write_text("mOdel")  # damaged since: as long as the other, which would be lost
+    ended = nlpctl("runs", "clean", "--only", "doubles", "--yes")
+    assert ended.code == 2 and "not what its checksum says" in ended.err and "nothing was deleted" in ended.err
+    (newest / WEIGHTS).write_text("model")
+    assert nlpctl("runs", "clean", "--only", "doubles", "--yes").code == 0
+    assert (newest / WEIGHTS).samefile(run.model / WEIGHTS) and len(read) == 2
