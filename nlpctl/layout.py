@@ -62,6 +62,11 @@ _CHECKPOINT = "checkpoint-"
 DAMAGED: Final = "damaged-"  # before the name of a checkpoint that was moved aside
 
 
+def model_folder_name(folder: Path) -> str:
+    """What tells a model folder from others: its name, or of the model or export of a run that of the run."""
+    return folder.parent.name if folder.name in (MODEL, EXPORT) and folder.parent.name else folder.name
+
+
 def is_series(folder: Path) -> bool:
     """Whether `folder` holds several trainings of one recipe."""
     return (folder / SERIES).is_file()

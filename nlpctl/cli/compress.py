@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import ClusterOption, ModelArgument, load_command_recipe
-from nlpctl.cli.output import Json, LanguageOption, answering, give, show_answer, tell_next
+from nlpctl.cli.output import Json, LanguageOption, answering, give, serving, show_answer, tell_next
 from nlpctl.compress.strategies import strategies
 from nlpctl.config.load import Override
 from nlpctl.config.positions import located
@@ -105,7 +104,7 @@ def compress(
     show(result, json, details)
     if not json:
         best = result.folder / BEST_EXPORT
-        tell_next(answering(best, recipe.task), f"nlpctl serve {shlex.quote(str(best))}")
+        tell_next(answering(best, recipe.task), serving(best))
 
 
 def show(result: CompressResult, json: bool, details: bool = False) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import ModelArgument, load_command_recipe
-from nlpctl.cli.output import Json, answering, give, tell_next
+from nlpctl.cli.output import Json, answering, give, serving, tell_next
 from nlpctl.config.positions import located
 from nlpctl.errors import UserError
 from nlpctl.export.layouts.weights import WEIGHTS
@@ -111,7 +110,7 @@ def export(
     columns = ["graph", "engine", "precision", "largest difference", "agreement"]
     title = f"{result.folder}: compared on {counted(result.manifest.rows, 'rows')}"
     show_table(Table(columns, compared, title))
-    tell_next(answering(result.folder, recipe.task), f"nlpctl serve {shlex.quote(str(result.folder))}")
+    tell_next(answering(result.folder, recipe.task), serving(result.folder))
 
 
 def _refuse_unused(ctx: typer.Context, layout: str | None) -> None:

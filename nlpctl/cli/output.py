@@ -150,15 +150,20 @@ def answering(model: Path, task: str) -> str:
     """The command line that answers with a model or an export; for vectors, the one that makes them searchable."""
     from nlpctl.config.tasks import task_info  # late: not for --help
 
-    name = shlex.quote(str(model))
+    name = shlex.quote(display(model))
     if task_info(task).vectors:
-        return f"nlpctl index build {name} FILE -o {shlex.quote(f'{model}_index')}"
+        return f"nlpctl index build {name} FILE -o {shlex.quote(f'{display(model)}_index')}"
     return f"nlpctl predict {name} FILE"
 
 
 def training_on(model: Path) -> str:
     """The command line that trains a model further."""
-    return f"nlpctl train RECIPE --set model.name_or_path={shlex.quote(str(model))}"
+    return f"nlpctl train RECIPE --set model.name_or_path={shlex.quote(display(model))}"
+
+
+def serving(model: Path) -> str:
+    """The command line that serves an export."""
+    return f"nlpctl serve {shlex.quote(display(model))}"
 
 
 def tell_trained(run: RunDirectory, recipe: Recipe, metrics: Mapping[str, Any]) -> None:

@@ -170,11 +170,13 @@ def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
 def _take_turns(running: Sequence[_Running], plan: Plan) -> None:
     """Time all candidates in alternating rounds, the first of which warms up and does not count."""
     turns = [(each, size) for size in plan.batch_sizes for each in running]
-    took = [0.0] * len(turns)  # seconds, in the last round: a candidate and size differs from another, rounds are alike
+    took = [0.0] * len(turns)  # seconds in the last round
 
     def left(done: int) -> float | None:
         rounds, turn = divmod(done, len(turns))
-        return (plan.rounds - rounds) * sum(took) + sum(took[turn:]) if rounds else None
+        if rounds < 2:  # the warm-up says nothing: a pass of Paddle's takes ten times as long in it, others do not
+            return None
+        return (plan.rounds - rounds) * sum(took) + sum(took[turn:])
 
     with console.progress((plan.rounds + 1) * len(turns), "bench", "timings", left=left) as bar:
         for round in range(plan.rounds + 1):

@@ -22,7 +22,17 @@ from nlpctl.config.tasks import task_info
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic, writing
-from nlpctl.layout import CARD, CONFIDENCE, ECE, EXPORT_MANIFEST, INTERVALS, MODEL, TASK, real_path
+from nlpctl.layout import (
+    CARD,
+    CONFIDENCE,
+    ECE,
+    EXPORT_MANIFEST,
+    INTERVALS,
+    MODEL,
+    TASK,
+    model_folder_name,
+    real_path,
+)
 from nlpctl.models.export_folder import ExportManifest, read_manifest, way_name
 from nlpctl.models.folder import read_labels, read_trained_card
 from nlpctl.models.model_manifest import weights_sum
@@ -499,7 +509,7 @@ def _paths(values: Any) -> list[str]:
 
 
 def _without_folder(text: str) -> str:
-    return Path(text).name if os.path.isabs(text) else text
+    return model_folder_name(Path(text)) if os.path.isabs(text) else text
 
 
 _OUTPUT = "@[output=CARD.md]"

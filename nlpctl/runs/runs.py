@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.dump import flat, recipe_values
-from nlpctl.config.hub_names import HF_PREFIX
+from nlpctl.config.hub_names import HF_PREFIX, PYTHON_PREFIX
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
-from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step, real_path
+from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step, model_folder_name, real_path
 from nlpctl.names import in_utf8, is_utf8, nearest
 from nlpctl.report.language import Later, later, say
 from nlpctl.report.score_tables import single_scores, without_counts
@@ -99,9 +99,11 @@ class RunRecord:
             return f"{model.from_scratch.architecture} (new)"
         name = model.name_or_path or ""
         if name.startswith(HF_PREFIX):
-            name, _, commit = name.partition("@")
-            return f"{name}@{commit[:7]}"  # as Git shortens it
-        return Path(name).name or "unnamed"
+            name, at, commit = name.removeprefix(HF_PREFIX).partition("@")
+            return f"{name}{at}{commit[:7]}"  # as Git shortens it
+        if name.startswith(PYTHON_PREFIX):
+            return name.removeprefix(PYTHON_PREFIX)
+        return model_folder_name(Path(name)) or "unnamed"
 
     @property
     def step(self) -> int:

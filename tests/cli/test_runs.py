@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from nlpctl.runs.runs import open_run
 from nlpctl.runtime.event_log import EventLog
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -160,3 +162,22 @@ def test_a_finished_run_has_all_its_steps(nlpctl, made, tmp_path):
     listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name", "--json").out)["result"]
     steps = {Path(each["run"]).name: each["step"] for each in listed}
     assert steps == {"stopped": 8, "unfinished": 8, "whole": 14}
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("python:multilingual_e5/small/model", "multilingual_e5/small/model"),
+        (f"hf:BAAI/bge-small-zh-v1.5@{'abc0123' * 6}", "BAAI/bge-small-zh-v1.5@abc0123"),
+        ("hf:BAAI/bge-small-zh-v1.5", "BAAI/bge-small-zh-v1.5"),
+        ("/data/outputs/reviews/model", "reviews"),
+        ("/data/outputs/reviews/export", "reviews"),
+        ("/data/encoders/rbt3", "rbt3"),
+        ("ernie-3.0-nano-zh", "ernie-3.0-nano-zh"),
+    ],
+)
+def test_a_model_is_named_so_that_others_are_told_from_it(made, name, shown):
+    run = made("run", dev=0.5)
+    file = run.path / "recipe.yaml"
+    file.write_text(re.sub(r"^model:\n(  .*\n)+", f"model:\n  name_or_path: {name}\n", file.read_text(), flags=re.M))
+    assert open_run(run.path).model == shown
