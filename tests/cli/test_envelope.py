@@ -165,7 +165,7 @@ def test_progress_as_json_lines(capsys, monkeypatch) -> None:
             now[0] += 0.1
             bar.advance(2)
     console.note("a note")
-    course = console.Progress("train", 10, "steps", begun=4)
+    course = console.Progress("train", 10, "steps", console.EventSink(), begun=4)
     now[0] += 3
     course.report(7, "step 7/10", figures={"loss": 0.5})
     course.finish()
