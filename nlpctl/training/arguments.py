@@ -23,7 +23,7 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     - device: already chosen, "cpu" or "gpu:N"
     - logging_dir: logs/visualdl in the run, unless the recipe says otherwise
     - report_to: VisualDL, unless the recipe says otherwise; MLflow is nlpctl's own (runs/tracking.py)
-    - disable_tqdm: nlpctl shows progress itself (training/callbacks.py)
+    - disable_tqdm: nlpctl shows progress itself (progress.py)
     - load_best_model_at_end: obeyed by checkpoints.py (keep_best_model), so off for the Trainer
     - bf16: on a CPU obeyed by fast_cpu.py, so off for the Trainer, which would only warn
     """

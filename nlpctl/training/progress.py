@@ -65,7 +65,7 @@ class TimeLeft:
         self._before = dict(self._times.ended)
         steps = per_epoch, begun, total
         self.evaluations = planned(args.evaluation_strategy.value, args.eval_steps, *steps) if self._dev else 0
-        self._saves = planned(args.save_strategy.value, args.save_steps, *steps)
+        self.saves = planned(args.save_strategy.value, args.save_steps, *steps)
 
     def after_step(self, step: int) -> None:
         """A step has ended."""
@@ -108,7 +108,7 @@ class TimeLeft:
             since = self._clock() - self._trained
             return max(0.0, self._final * per_row - since) if of_scores is None else of_scores
         evaluations = self.evaluations - times.ended[EVALUATE] + self._before[EVALUATE]
-        saves = self._saves - times.ended[SAVE] + self._before[SAVE]
+        saves = self.saves - times.ended[SAVE] + self._before[SAVE]
         expected = max(0, evaluations) * per_row * rows
         if going_on is not None:  # it is one of those to come
             expected -= min(going_on, per_row * rows)

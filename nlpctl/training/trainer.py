@@ -12,6 +12,7 @@ import contextlib
 import functools
 import gc
 import math
+import shutil
 import tempfile
 import time
 from abc import abstractmethod
@@ -71,6 +72,7 @@ from nlpctl.training.run_setup import planned_processes
 from nlpctl.upstream.late_parameters import take_late_parameters
 
 # (network, network as the Trainer wraps it, inputs, labels): as Task.training_loss
+ROOM_TO_SAVE = 8  # times the bytes of the weights; a checkpoint has the moments of Adam too, three times as many
 TrainingLoss = Callable[
     [paddle.nn.Layer, Callable[..., Any], Mapping[str, paddle.Tensor], Mapping[str, paddle.Tensor]], paddle.Tensor
 ]
@@ -244,14 +246,14 @@ class GuardedTrainer(Trainer):
     ) -> None:
         self._loss_sum = tr_loss
         super()._maybe_log_save_evaluate(tr_loss, model, epoch, ignore_keys_for_eval, **kwargs)
-        if self._nothing_due() and self._stop.due(last=self.control.should_training_stop):
+        if self._step_is_over() and self._stop.due(last=self.control.should_training_stop):
             if not checkpoint_path(Path(self.args.output_dir), self.state.global_step).exists():
                 self._save_checkpoint(model)
                 self.control = self.callback_handler.on_save(self.args, self.state, self.control)
             raise KeyboardInterrupt
 
-    def _nothing_due(self) -> bool:
-        """Whether log, evaluation and save of this step are done.
+    def _step_is_over(self) -> bool:
+        """Whether log, evaluation and save of this step are done, too.
 
         The loop calls this after every step, and again at the end of an epoch or of the training. The epoch's own log,
         evaluation and save are due only at the second call.
@@ -322,7 +324,7 @@ class RecipeTrainer(GuardedTrainer):
             tokenizer=model.tokenizer,
             callbacks=callbacks(self),
         )
-        self.remove_callback(PrinterCallback)  # training/callbacks.py prints instead, through nlpctl's console
+        self.remove_callback(PrinterCallback)  # progress.py prints instead, through nlpctl's console
 
     @staticmethod
     def _training_features(prepared: PreparedTraining, own_loss: bool) -> ExampleList | StreamingExamples:
@@ -580,6 +582,15 @@ class RecipeTrainer(GuardedTrainer):
         alike = max(1, round(size * count / len(dev)))
         less = sum(tokens_of_batches(lengths, alike)) / sum(tokens_of_batches(lengths, size))
         return seconds * less / count, time.perf_counter() - started
+
+    def seconds_to_save(self) -> float:
+        """What a checkpoint takes, by one that is written into the run directory; 0 where there is no room for it."""
+        weights = sum(each.size * each.element_size() for each in self.loaded.network.parameters())
+        if shutil.disk_usage(self.directory.path).free < ROOM_TO_SAVE * weights:
+            return 0.0
+        started = time.perf_counter()
+        self._write_checkpoint(None)
+        return time.perf_counter() - started
 
     def _dev_examples(self) -> ExampleList:
         limit, dev = self.args.max_evaluate_steps, self.data.dev

@@ -19,7 +19,7 @@ from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl.config.user_code import user_code_blamed
 from nlpctl.errors import RunFailed
-from nlpctl.runs.time_shares import LOG
+from nlpctl.runs.time_shares import LOG, SAVE
 from nlpctl.runtime.interrupt import StopRequest
 from nlpctl.runtime.machine import cpu_info
 from nlpctl.runtime.run_directory import RunDirectory
@@ -75,7 +75,8 @@ def time_training(prepared: PreparedTraining) -> Trial:
     Moves the weights of the network a little. RunFailed if a step fails.
     """
     kinds = (False, True) if prepared.setup.device == "cpu" and cpu_info().trains_in_bfloat16 else (False,)
-    rounds = [[_measure(prepared, bfloat16) for bfloat16 in kinds] for _ in range(ROUNDS)]
+    save: list[float] = []  # the seconds that writing a checkpoint takes, once one was written
+    rounds = [[_measure(prepared, bfloat16, save) for bfloat16 in kinds] for _ in range(ROUNDS)]
     fastest = (
         Measured(min(each.training for each in kind), min(each.step for each in kind))
         for kind in zip(*rounds, strict=True)
@@ -83,14 +84,14 @@ def time_training(prepared: PreparedTraining) -> Trial:
     return Trial(*fastest)
 
 
-def _measure(prepared: PreparedTraining, bfloat16: bool) -> Measured:
-    """By the first steps and some rows of dev."""
+def _measure(prepared: PreparedTraining, bfloat16: bool, save: list[float]) -> Measured:
+    """By the first steps, some rows of dev and, while `save` is empty, a checkpoint."""
     training = dataclasses.replace(prepared.recipe.training, bf16=bfloat16, report_to=("none",))
     recipe = dataclasses.replace(prepared.recipe, training=training)
     with tempfile.TemporaryDirectory(prefix="nlpctl-") as folder:
 
         def callbacks(trainer: RecipeTrainer) -> list[TrainerCallback]:
-            return [SeedEveryStep(), trainer.guard, trainer.reached, _FirstSteps(trainer)]
+            return [SeedEveryStep(), trainer.guard, trainer.reached, _FirstSteps(trainer, save)]
 
         prepared = dataclasses.replace(prepared, recipe=recipe)
         trainer = RecipeTrainer(prepared, RunDirectory(Path(folder)), None, callbacks)
@@ -115,8 +116,8 @@ class _Enough(Exception):
 class _FirstSteps(TrainerCallback):
     """Ends a training by _Enough after its first steps."""
 
-    def __init__(self, trainer: RecipeTrainer):
-        self._trainer = trainer
+    def __init__(self, trainer: RecipeTrainer, save: list[float]):
+        self._trainer, self._save = trainer, save
         self._of_steps: list[float] = []  # processor seconds of each
         self._left = TimeLeft.of(trainer)
 
@@ -149,6 +150,10 @@ class _FirstSteps(TrainerCallback):
             with times.spent(LOG):
                 self._left.sampled(*self._trainer.seconds_to_score_a_row())
         training = sum(times.seconds.values()) + (self._left.left(step) or 0.0)
+        if self._left.saves and times.usual(SAVE) is None:  # none was among the steps, so that none is counted
+            if not self._save:
+                self._save.append(self._trainer.seconds_to_save())
+            training += self._left.saves * self._save[0]
         raise _Enough(Measured(training, statistics.fmean(self._of_steps)))
 
     def on_evaluate(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
+
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.datatools import new
@@ -12,6 +14,7 @@ from nlpctl.runtime.machine import cpu_info
 from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.training import trial as trials
 from nlpctl.training.overfit import ready_to_train
+from nlpctl.training.trainer import RecipeTrainer
 from nlpctl.training.trial import Measured, Trial
 
 
@@ -31,6 +34,33 @@ def test_the_first_steps_tell_how_long_all_takes(tiny, monkeypatch):
     assert trial.without_bf16.step == 1.0 and trial.without_bf16.training > 0 and now[0] > 600
     assert (trial.with_bf16 is not None) is cpu_info().trains_in_bfloat16
     assert {path: path.stat().st_mtime_ns for path in tiny.folder.rglob("*")} == before
+
+
+@pytest.fixture
+def saving_twice(tiny):
+    """A training of 120 steps, far more than are timed, that saves twice."""
+    keys = {"num_train_epochs": "20", "save_steps": "60", "eval_steps": "60"}
+    overrides = [Override(f"training.{key}", value, "--set") for key, value in keys.items()]
+    return ready_to_train(load_recipe(tiny.folder / "recipe.yaml", overrides))
+
+
+def test_saves_count_and_one_is_timed(saving_twice, monkeypatch):
+    saved, seconds_to_save = [], RecipeTrainer.seconds_to_save
+
+    def clocked(self):
+        saved.append(seconds_to_save(self))
+        return 1000.0
+
+    monkeypatch.setattr(RecipeTrainer, "seconds_to_save", clocked)
+    trial = trials.time_training(saving_twice)
+    assert len(saved) == 1 and 0 < saved[0] < 1000
+    assert 2000 < trial.seconds < 3000
+
+
+def test_without_room_nothing_is_saved(saving_twice, monkeypatch):
+    monkeypatch.setattr(RecipeTrainer, "_write_checkpoint", lambda self, _: pytest.fail("it would fill the disk"))
+    monkeypatch.setattr("nlpctl.training.trainer.shutil.disk_usage", lambda path: SimpleNamespace(free=100))
+    assert 0 < trials.time_training(saving_twice).seconds < 1000
 
 
 def test_what_fails_is_told_and_no_run_to_go_on_with(tiny, monkeypatch, capsys):
