@@ -57,6 +57,12 @@ def set_up_streams() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
+def share_terminal() -> None:
+    """Of a process that was started by one with a bar: what it writes comes above that, and it has none of its own."""
+    _bar.of_another = True
+    set_up_streams()
+
+
 class _AboveTheBar(io.TextIOWrapper):
     """A terminal. Loggers keep the stream that they find when they are made, so it is there from the start."""
 
@@ -362,7 +368,7 @@ class LineSink(ProgressSink):
             total = counted(progress.total, progress.unit)
             state = f"{progress.done:,}/{total} ({progress.done / progress.total:.0%})"
         time_left = f"{duration(left)} left" if left is not None and left > 0 else ""
-        self._write(progress, ", ".join(filter(None, (state, progress.rate(), time_left))))
+        self._write(progress, ", ".join(filter(None, (state, progress.about, progress.rate(), time_left))))
 
     def finish(self, progress: Progress) -> None:
         number = counted(progress.done, progress.unit)
@@ -407,6 +413,7 @@ class _Bar:
 
     def __init__(self) -> None:
         self.may_be_drawn = True
+        self.of_another = False  # another process draws it on this terminal
         self._shown, self._drawn = False, 0.0
         self._progress: Progress | None = None  # what it shows, until that has ended
         self._left = ""  # the time left of it, as it was when it advanced
@@ -421,7 +428,7 @@ class _Bar:
     def taken_off(self) -> Iterator[None]:
         """Inside the context the terminal is at the beginning of a line, and nothing is drawn."""
         with self._lock:
-            if self._shown:
+            if self._shown or (self.of_another and self.may_be_drawn):
                 self._shown, self._drawn = False, 0.0
                 self._write("\r" + _TO_THE_END)
             yield
@@ -574,7 +581,7 @@ def part_of(what: str, after: float) -> Iterator[None]:
 def _draws() -> bool:
     """Whether standard error is a terminal on which a line can be drawn anew, and all that is written comes above it:
     not where a program of the user's own calls nlpctl."""
-    return isinstance(sys.stderr, _AboveTheBar) and os.environ.get("TERM") != "dumb"
+    return isinstance(sys.stderr, _AboveTheBar) and os.environ.get("TERM") != "dumb" and not _bar.of_another
 
 
 def duration(seconds: float) -> str:

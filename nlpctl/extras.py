@@ -45,6 +45,17 @@ def require(package: str, where: str = "", otherwise: str = "") -> None:
         raise not_installed(package, where, otherwise)
 
 
+def require_onnx(where: str = "", otherwise: str = "") -> None:
+    """UserError if packages for ONNX graphs are missing.
+
+    `where`: the key or flag that asks for these graphs, if one does. `otherwise`: the alternative to installing them.
+    """
+    missing = [package for package in ("paddle2onnx", "onnx") if not is_installed(package)]
+    if missing:
+        hint = install(missing[0]) + (f", or {otherwise}" if otherwise else "")
+        raise UserError(f"{' and '.join(missing)} not installed", where, hint)
+
+
 def of_extra(error: ImportError) -> UserError | None:
     """The message for an import that failed since an extra is not installed; None for any other failure."""
     package = (error.name or "").partition(".")[0]

@@ -369,3 +369,26 @@ with console.progress(1, {HOSTILE!r}) as bar: bar.advance()
     text = on_terminal(code)
     assert SHOWN in text and "\x1b[2J" not in text and "\x1b]0" not in text
     assert not {"\x9b", "\u202e", "\x07"} & {*text}
+
+
+def test_a_process_that_shares_the_terminal_writes_above_the_bar():
+    """As one of compress, which exports or trains while its parent shows a bar."""
+    child = """
+import sys, time
+from nlpctl import console
+console.share_terminal()
+with console.progress(3, "compare") as bar:
+    time.sleep(1.2)
+    bar.advance(3)
+console.warn("of the child")
+"""
+    script = f"""
+import subprocess, sys
+from nlpctl import console
+console.set_up_streams()
+with console.progress(2, "compress", "steps", lines=False) as bar:
+    bar.advance(1)
+    subprocess.run([sys.executable, "-c", {child!r}], check=True)
+"""
+    lines = [line for line in screen(on_terminal(script)) if line]
+    assert lines[0].startswith("compare: 3 rows in 1.") and lines[1:] == ["warning: of the child"]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -152,9 +153,10 @@ def _make_and_choose(
 
         exported: StepResult | None = None
         begun = _count_made(folder, steps)
-        bar = stack.enter_context(console.progress(len(steps), "compress", "steps", begun=begun, left=left))
+        pieces = _pieces(steps.values())
+        bar = stack.enter_context(console.progress(pieces, "compress", "steps", begun=begun, left=left))
         if not is_made(folder, original):
-            _begin(pool, original)
+            _begin(bar, pool, original)
         count_rows = row_counter(recipe)
         missing = {step.made_by for step in steps.values() if not is_made(folder, step)}
         rows = trained_rows(recipe, missing, count_rows)  # reads all of train, while the export is made
@@ -165,7 +167,8 @@ def _make_and_choose(
                 raise error
         timing = Timing(batch_sizes=section.batch_sizes)
         bar.advance(_count_made(folder, steps) - bar.done)
-        with Scorer(recipe, setup, folder / original.folder, folder / SCORES, timing) as scorer, _stop_noted():
+        tell = functools.partial(bar.advance, 0)
+        with Scorer(recipe, setup, folder / original.folder, folder / SCORES, timing, tell) as scorer, _stop_noted():
             reference = dataclasses.replace(scorer.reference(), folder=str(folder / original.folder))
             warn_of_degenerate(recipe.task, {"dev": reference.report}, reference.name)
             if section.sure is not None and reference.drops is None:
@@ -274,14 +277,19 @@ class _Compression:
             if degenerate_reason(self.recipe.task, self.reference.report) is None:  # else no candidate can be of use
                 warn_of_degenerate(self.recipe.task, {"dev": row.report}, row.name)
         self.failures[name] = scored.failures
+        self.tick()
 
     # -- how far it is -----------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Time has passed. A training that shows its progress itself has the terminal for itself."""
+        """Time has passed. A training that shows its progress itself has the log for itself."""
         if console.json_lines() or not self.pool.tells:
-            self.bar.total = len(self.steps)
-            self.bar.advance(_count_made(self.folder, self.steps) - self.bar.done)
+            wanted = {folder: step for folder, step in self.steps.items() if folder not in self.lost}
+            done = _count_made(self.folder, wanted) + (self.last_round is not None)
+            done += sum(step.scored and (name in self.rows or name in self.failures) for name, step in wanted.items())
+            self.bar.total = _pieces(wanted.values())
+            making = ", ".join(step.folder for step in self.pool.so_far())
+            self.bar.advance(done - self.bar.done, f"making {making}" if making else None)
 
     def seconds_left(self) -> float:
         """Seconds until the end: of what is to be made, scored, timed in turns and scored on test."""
@@ -393,7 +401,7 @@ class _Compression:
             if step.trains:
                 self.scorer.release()  # the memory of the uncompressed network's process
             after = max(0.0, self.seconds_left() - self.costs.making(step))
-            _begin(self.pool, step, limit, after)
+            _begin(self.bar, self.pool, step, limit, after)
             self.tick()
 
     def lose(self, step: Step, error: NlpctlError) -> None:
@@ -510,13 +518,21 @@ class _Compression:
             return None
 
 
+def _pieces(steps: Collection[Step]) -> int:
+    """What is counted: the steps that are made, the folders that are scored, and the last round."""
+    return len(steps) + sum(step.scored for step in steps) + 1
+
+
 def _count_made(folder: Path, steps: Mapping[str, Step]) -> int:
     return sum(is_made(folder, step) for step in steps.values())
 
 
-def _begin(pool: StepPool, step: Step, seconds: float | None = None, after: float | None = None) -> None:
+def _begin(
+    bar: console.Progress, pool: StepPool, step: Step, seconds: float | None = None, after: float | None = None
+) -> None:
     console.note(f"making {step.folder}: {step.made_by.help}")
     pool.begin(step, seconds, after)
+    bar.advance(0, f"making {step.folder}")
 
 
 def _report_end(output: Path, result: StepResult) -> NlpctlError | None:

@@ -12,6 +12,7 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed, UserError, of_the_machine
 from nlpctl.export.strategies import BY_STRATEGY
+from nlpctl.extras import require_onnx
 from nlpctl.graphs.graph_files import ONNX, PARAMETERS, PREFIX, PROGRAM, paddle_files
 from nlpctl.layout import CALIBRATION, EXPORT_MANIFEST, MANIFEST, REPORTS
 from nlpctl.models.export_folder import ExportManifest, Graph, read_manifest, write_manifest
@@ -94,14 +95,14 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
 
 def add_onnx(folder: Path) -> None:
     """Add an ONNX graph to an export that has only Paddle graphs; a note if the conversion fails."""
-    from nlpctl.graphs.onnx import require_paddle2onnx, write_onnx_graph
+    from nlpctl.graphs.onnx import write_onnx_graph
 
     manifest = read_manifest(folder)
     if any(graph.format == "onnx" for graph in manifest.graphs):
         return
     prefix = folder / manifest.graphs[0].files[0]
     try:
-        require_paddle2onnx(*BY_STRATEGY)
+        require_onnx(*BY_STRATEGY)
         pad_id = int(read_config(folder).get("pad_token_id", 0))
         write_onnx_graph(prefix.with_suffix(""), folder / ONNX, pad_id, *BY_STRATEGY)
     except (RunFailed, UserError) as error:

@@ -30,6 +30,7 @@ from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
 from nlpctl.errors import NlpctlError, RunFailed, UserError, of_the_machine
 from nlpctl.export.request import ROWS, ExportRequest
 from nlpctl.export.strategies import BY_STRATEGY, ORIGINAL, GraphBuildContext, Step, StepContext
+from nlpctl.extras import require_onnx
 from nlpctl.files import remove_leftovers_of, staged_dir, staging_prefix, writing
 from nlpctl.layout import EXPORTS, MODEL
 from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
@@ -269,10 +270,9 @@ class StepExecutor:
         warning; then candidates for ONNX Runtime fail one by one (GraphBuildContext.fp32_graph), and others do not.
         """
         from nlpctl.export.write_export import write_export
-        from nlpctl.graphs.onnx import require_paddle2onnx
 
         try:
-            require_paddle2onnx(*BY_STRATEGY)
+            require_onnx(*BY_STRATEGY)
             both = ExportRequest(("paddle", "onnx"), ("fp32",), onnx=BY_STRATEGY)
             write_export(recipe, self.setup, model, folder, final, both)
         except (RunFailed, UserError) as error:

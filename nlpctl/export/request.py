@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nlpctl.errors import UserError
 from nlpctl.export.strategies import FP16, INT8, Int8Strategy, export_precisions, int8_of_graphs
+from nlpctl.extras import require_onnx
 from nlpctl.graphs.graph_files import FORMATS, ONNX, ONNX_FP16, PREFIX, paddle_files
 from nlpctl.models.export_folder import Graph
 from nlpctl.names import did_you_mean
@@ -56,9 +57,7 @@ class ExportRequest:
     def require_packages(self) -> None:
         """UserError if a package that makes these graphs is missing."""
         if "onnx" in self.formats:
-            from nlpctl.graphs.onnx import require_paddle2onnx
-
-            require_paddle2onnx(*self.onnx)
+            require_onnx(*self.onnx)
 
     def fp32(self) -> tuple[Graph, ...]:
         """The fp32 graphs, from which all others are made."""

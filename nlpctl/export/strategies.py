@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.extras import is_installed
+from nlpctl.extras import is_installed, require_onnx
 from nlpctl.graphs.calibration import PtqSettings
 from nlpctl.graphs.graph_files import INT8_PREFIX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
 from nlpctl.layout import CANDIDATES, EXPORTS, NETWORKS
@@ -467,9 +467,7 @@ class OnnxInt8(Int8Strategy):
     holds_tables = True
 
     def refuse_settings(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
-        from nlpctl.graphs.onnx import require_paddle2onnx
-
-        require_paddle2onnx(KEY, f"leave {self.name} out")
+        require_onnx(KEY, f"leave {self.name} out")
         if not is_installed("onnxruntime"):
             raise UserError("ONNX Runtime is not installed", KEY, f"pip install onnxruntime, or leave {self.name} out")
 

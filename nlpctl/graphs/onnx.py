@@ -15,37 +15,23 @@ import onnx
 import paddle
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
-from nlpctl.errors import RunFailed, UserError
-from nlpctl.extras import install
+from nlpctl.errors import RunFailed
 from nlpctl.files import staged_file
 from nlpctl.graphs.onnx_graph import name_nodes, read_graph, read_names
 from nlpctl.graphs.onnx_process import CANNOT_WRITE
 from nlpctl.models.networks.bigru import BiGRUForTokenClassification
-from nlpctl.runtime.versions import installed_version
 from nlpctl.runtime.worker import how_ended, run_python
 
 OPSET = 13
 MESSAGE_LINES = 5  # lines of paddle2onnx's output in a message
 _MODULE = "nlpctl.graphs.onnx_process"
-_NEEDED = ("paddle2onnx", "onnx")
-
-
-def require_paddle2onnx(where: str = "", otherwise: str = "") -> None:
-    """UserError if packages for ONNX graphs are missing.
-
-    `where`: the key or flag that asks for these graphs, if one does. `otherwise`: the alternative to installing them.
-    """
-    missing = [package for package in _NEEDED if installed_version(package) is None]
-    if missing:
-        hint = install(missing[0]) + (f", or {otherwise}" if otherwise else "")
-        raise UserError(f"{' and '.join(missing)} not installed", where=where, hint=hint)
 
 
 def write_onnx_graph(prefix: Path, file: Path, pad_id: int, where: str = "", otherwise: str = "") -> None:
     """Convert PREFIX.pdmodel to `file`. RunFailed if paddle2onnx fails, OSError if `file` cannot be written, or memory
     is exhausted.
 
-    `where` and `otherwise` as for `require_paddle2onnx`.
+    `where` and `otherwise` as for `extras.require_onnx`.
     """
     done = run_python("-m", _MODULE, str(prefix), str(file), str(OPSET), str(pad_id))
     if done.code == 0:

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
+from nlpctl import console
 from nlpctl.errors import EXIT_INTERRUPTED, Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.parent import die_with_parent, python_until_parent_ends
 
@@ -400,6 +401,8 @@ def child_main(log: Path | None = None) -> None:
     listen_for_interrupts(_leave)
     if log is not None:
         log_to(log)
+    else:
+        console.share_terminal()
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

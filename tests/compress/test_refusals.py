@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -163,3 +165,23 @@ def test_a_loss_that_nothing_weighs_is_told(recipe, capsys, strategy, hard, told
     of_the_recipe = [Override(name, text, "recipe.yaml:3") for name, text in given.items()]
     warn_unread(given := recipe(strategy, *of_the_recipe), request(given).strategies)
     assert ("distill weights it" in capsys.readouterr().err) is told
+
+
+def test_nothing_of_it_imports_paddle(recipe, tmp_path):
+    """Threads, device and flags are set before Paddle is imported, which is after these refusals."""
+    recipe("ort-dynamic")
+    code = """
+import sys
+from nlpctl.compress.strategies import strategies
+from nlpctl.config.load import load_recipe
+from nlpctl.errors import NlpctlError
+recipe = load_recipe("recipe.yaml", (), "apply")
+for strategy in strategies().values():
+    try:
+        strategy.refuse_settings(recipe, ())
+    except NlpctlError:
+        pass
+print([name for name in ("paddle", "paddlenlp") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from scored import scored
 
+from nlpctl import console
 from nlpctl.compress import compress as module
 from nlpctl.compress.compress import _Compression
 from nlpctl.compress.costs import Clock, Costs
@@ -86,3 +87,25 @@ def test_side_by_side_and_while_scoring(compression):
     assert of.seconds_left() == pytest.approx(alone)
     of.lost[steps[-1].folder] = RuntimeError()
     assert of.seconds_left() < alone
+
+
+def test_what_is_made_scored_and_timed_is_counted(compression, monkeypatch):
+    """A bar that is full while half of the time is to come says nothing; and it names what goes on."""
+    of, (original, *others) = compression.of, list(compression.steps.values())
+    of.failures, of.pool.tells = {}, False
+    of.bar = console.Progress("compress", 1, "steps", console.ProgressSink())
+    scored_steps = [step for step in compression.steps.values() if step.scored]
+
+    def shown():
+        of.tick()
+        return of.bar.done, of.bar.total, of.bar.about
+
+    total = len(compression.steps) + len(scored_steps) + 1
+    assert shown() == (1, total, "")
+    of.rows[original.folder] = (of.reference,)
+    compression.so_far[others[0]] = 1.0
+    assert shown() == (2, total, f"making {others[0].folder}")
+    of.lost[others[-1].folder] = RuntimeError()
+    assert shown()[1] == total - 1 - others[-1].scored
+    of.last_round = object()
+    assert shown()[0] == 3

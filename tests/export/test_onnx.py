@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nlpctl import extras
 from nlpctl.compress.source import add_onnx
 from nlpctl.compress.strategies import STRATEGIES
 from nlpctl.errors import RunFailed, UserError
@@ -93,7 +94,7 @@ def test_a_process_that_the_system_kills_says_nothing_of_the_network(paddle_expo
 
 
 def test_without_paddle2onnx(classifier, tmp_path, monkeypatch):
-    monkeypatch.setattr(onnx, "installed_version", lambda package: None if package == "paddle2onnx" else "1")
+    monkeypatch.setattr(extras, "is_installed", lambda package: package != "paddle2onnx")
     with pytest.raises(UserError, match="paddle2onnx not installed"):
         export(classifier, find_trained_model(classifier), ExportRequest(("onnx",)), output=tmp_path / "new")
     assert not any(tmp_path.iterdir())
@@ -104,7 +105,7 @@ FOR_ONNX_RUNTIME = [each for each in STRATEGIES if isinstance(each, OnnxInt8)]
 
 @pytest.mark.parametrize("strategy", FOR_ONNX_RUNTIME, ids=lambda strategy: strategy.name)
 def test_compress_names_its_own_key(classifier, strategy, monkeypatch):
-    monkeypatch.setattr(onnx, "installed_version", lambda package: None)
+    monkeypatch.setattr(extras, "is_installed", lambda package: False)
     with pytest.raises(UserError) as caught:
         strategy.refuse_settings(classifier, ())
     (problem,) = caught.value.problems
