@@ -302,8 +302,7 @@ def split(
         if write:
             refuse_rewriting(resolved)
         made = split_data(resolved, output, shares, group_by=group_by, near=near, overwrite=overwrite)
-        if write:
-            write_files(resolved, made.files)
+        does_with_dev = write and write_files(resolved, made.files, made.rows)
     if json:
         give({"files": made.files, "rows": made.rows, "labels": made.labels})
         return
@@ -311,7 +310,7 @@ def split(
     rows = [["(rows)", *made.rows.values()]]
     rows += [[name, *(made.labels[part].get(name, 0) for part in made.files)] for name in names]
     show_table(Table(["label", *made.files], rows))
-    if "dev" in made.files and resolved.training.evaluation_strategy == "no":
+    if "dev" in made.files and resolved.training.evaluation_strategy == "no" and not does_with_dev:
         where = resolved.where("training.evaluation_strategy")
         keys = "it and save_strategy to epoch, and load_best_model_at_end to true"
         console.note(f"{where}: is no, so training does not look at the dev rows; to select by them set {keys}")

@@ -19,9 +19,11 @@ from nlpctl.config.library import shipped_root
 from nlpctl.config.positions import display
 from nlpctl.config.schema import SPLITS, Recipe, SplitFilesSection
 from nlpctl.config.tasks import Preset
+from nlpctl.console import display_width
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic
 from nlpctl.layout import MANIFEST
+from nlpctl.names import counted
 
 _WIDTH = 120
 _SMALL = 0.01  # smaller numbers are written as 5e-3
@@ -94,10 +96,15 @@ def _commented(line: str, why: str, indent: str) -> list[str]:
     """The line with its comment behind it, or above it where there is no room."""
     if not why:
         return [line]
-    behind = f"{line:<{_COMMENT_AT - 1}} # {why}"
-    if len(behind) <= _WIDTH:
+    behind = _behind(line, why)
+    if display_width(behind) <= _WIDTH:
         return [behind]
     return [*textwrap.wrap(why, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "), line]
+
+
+def _behind(line: str, comment: str) -> str:
+    """The line with the comment behind it, under those of other lines, also where Chinese is before them."""
+    return f"{line}{' ' * (_COMMENT_AT - 1 - display_width(line))} # {comment}"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -229,6 +236,16 @@ def _insertion(text: str, section: yaml.MappingNode, new: list[str], end: str, l
     return (len(text), len(text), f"{end}{lines}") if stop < 0 else (stop + 1, stop + 1, lines)
 
 
+# What `nlpctl new` says of the rows in a recipe (datatools/recipe_defaults.py), which other files make untrue.
+NO_DEV = "there is no dev file: delete these three lines once there is one"
+CANNOT_BE_USED = "cannot be used, such as"
+_ROWS = r"(?:more than )?[\d,]+ rows?"
+_UPDATES = re.compile(r"^( *per_device_train_batch_size: (\d+) +# ).*( updates per epoch)(?=\r?$)", re.M)
+_BAD_ROWS = re.compile(rf"^( *on_bad_row: skip) +# {_ROWS} {CANNOT_BE_USED}.*?(?=\r?$)", re.M)
+_WITHOUT_DEV = re.compile(
+    rf"^ *evaluation_strategy: .*# {NO_DEV}\r?\n *save_strategy: .*\n *load_best_model_at_end: false\r?(?:\n|\Z)", re.M
+)
+
 _PASTE = "paste the lines that are printed without @[write=true]"
 _OTHER_SOURCES = ("dataset", "reader")
 _SAFE = re.compile(r"[\w./][\w./-]*")
@@ -269,8 +286,11 @@ def refuse_rewriting(recipe: Recipe) -> None:
             raise UserError(message, where=recipe.where(f"data.by_split.{part}"), hint=hint)
 
 
-def write_files(recipe: Recipe, files: Mapping[str, Path]) -> None:
-    """Let data.train, dev, test of the recipe name `files`; all else in it stays as it is.
+def write_files(recipe: Recipe, files: Mapping[str, Path], rows: Mapping[str, int]) -> bool:
+    """Let data.train, dev, test of the recipe name `files`, which have so many `rows`.
+
+    Comments of `new` that count rows count these, and with dev rows its lines that do without go, which is returned.
+    All else stays as it is.
 
     UserError if the text cannot be changed without changing more than that.
     """
@@ -282,7 +302,21 @@ def write_files(recipe: Recipe, files: Mapping[str, Path]) -> None:
     changed = with_data(text, names)
     if changed is None:
         raise UserError("the recipe's text cannot be changed safely", where=display(path), hint=_PASTE)
-    write_text_atomic(path, changed)
+    counting = _with_counts(changed, rows)
+    complete = _WITHOUT_DEV.sub("", counting) if "dev" in rows else counting
+    write_text_atomic(path, complete)
+    return complete != counting
+
+
+def _with_counts(text: str, rows: Mapping[str, int]) -> str:
+    """`text` of a recipe with new files, which have so many `rows`, none of them bad, in the comments of `new`."""
+    if re.search(rf"^ *train: .*# {_ROWS}\r?$|^ *# {_ROWS}\r?\n *(?:train|dev|test): ", text, re.M):
+        for part, count in rows.items():
+            line = rf"^(?: *# {_ROWS}\r?\n)?( *{part}: [^#\r\n]*?) *(?:# {_ROWS})?(?=\r?$)"
+            if found := re.search(line, text, re.M):
+                text = text[: found.start()] + _behind(found[1], counted(count, "rows")) + text[found.end() :]
+    text = _UPDATES.sub(lambda found: f"{found[1]}{-(-rows['train'] // int(found[2])):,}{found[3]}", text)
+    return _BAD_ROWS.sub(r"\1", text)
 
 
 def with_data(text: str, values: Mapping[str, str]) -> str | None:

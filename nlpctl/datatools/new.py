@@ -28,7 +28,6 @@ from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.validate import column_problems
 from nlpctl.datatools import recipe_defaults as values
 from nlpctl.datatools.file_sniffer import Preview, preview_file
-from nlpctl.datatools.recipe_defaults import DataSummary
 from nlpctl.datatools.task_fit import Match, match_task, matching_labels, task_roles
 from nlpctl.errors import Interrupted, NlpctlError, Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
@@ -131,12 +130,12 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     model = values.model_presets(task, encoder, about, seen)
     paths = {split: each.path for split, each in previews.items()}
 
-    def text(paths: Mapping[str, Path], seen_here: DataSummary | None, trial: Trial | None = None) -> str:
+    def text(paths: Mapping[str, Path], trial: Trial | None = None) -> str:
         named = {split: named_from(output.parent, path) for split, path in paths.items()}
         presets = [
             Preset("task", task.name, match.reason),
             *model,
-            *values.section_presets(data | named, seen_here),
+            *values.section_presets(data | named, seen),
             *match.presets,
             Preset("training.output_dir", f"outputs/{output.stem}"),
             *values.measured_presets(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths, trial=trial),
@@ -147,14 +146,14 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     parts_folder = None if "dev" in previews else _parts_folder(given, ask, output)
     timed = here and _is_timed(given, ask)
     if parts_folder is not None:
-        with _checked(output, text(paths, seen)):  # before the training file is cut
+        with _checked(output, text(paths)):  # before the training file is cut
             paths |= _parts(parts_folder, task, data, given.overwrite)
-    seen_here = seen if parts_folder is None else None
-    with _checked(output, text(paths, seen_here)) as staged:
+        seen = values.summarise_data(task, data | {split: [os.path.abspath(path)] for split, path in paths.items()})
+    with _checked(output, text(paths)) as staged:
         os.replace(staged, output)
     trial = _trial(output) if timed else None
     if trial is not None:
-        with _checked(output, text(paths, seen_here, trial)) as staged:
+        with _checked(output, text(paths, trial)) as staged:
             os.replace(staged, output)
     name = SCRATCH if encoder is None else encoder.name
     decided = [("task", f"{task.name}: {match.reason}"), ("model", f"{name}: {about}")]
@@ -440,7 +439,8 @@ def _parts(folder: Path, task: TaskInfo, data: Mapping[str, Any], overwrite: boo
     from nlpctl.datatools.split import split_data
 
     shares = {"dev": 0.1} | ({} if "test" in data else {"test": 0.1})
-    recipe = load_recipe({"task": task.name, "data": dict(data)}, (), "apply")
+    few_bad = {"on_bad_row": "skip"}  # summarise_data refuses many
+    recipe = load_recipe({"task": task.name, "data": {**data, **few_bad}}, (), "apply")
     return split_data(recipe, folder, shares, overwrite=overwrite).files
 
 
@@ -536,5 +536,5 @@ def _next(output: Path, has_dev: bool) -> tuple[str, ...]:
     """The commands that come next."""
     file = shlex.quote(str(output))
     split = f"nlpctl data split {file} -o {shlex.quote(str(output.with_suffix('')) + '_parts')} --write"
-    first = () if has_dev else (f"{split}    # a dev file; then delete the three lines that do without one",)
+    first = () if has_dev else (f"{split}    # a dev file; the three lines that do without one go",)
     return (*first, f"nlpctl data inspect {file}", f"nlpctl train {file}")

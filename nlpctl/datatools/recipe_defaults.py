@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.keys import SECTIONS
 from nlpctl.config.load import load_recipe
+from nlpctl.config.recipe_text import CANNOT_BE_USED, NO_DEV
 from nlpctl.config.schema import SPLITS, ColumnsSection, ScratchSection
 from nlpctl.config.tasks import SCRATCH, Preset, TaskInfo
 from nlpctl.data.inspection.lengths import EstimatedTokens, Lengths, measure
@@ -257,9 +258,8 @@ def metric_preset(task: TaskInfo, seen: DataSummary) -> Preset:
 
 def no_dev_presets() -> list[Preset]:
     """What a training without dev rows needs."""
-    why = "there is no dev file: delete these three lines once there is one"
     return [
-        Preset("training.evaluation_strategy", "no", why),
+        Preset("training.evaluation_strategy", "no", NO_DEV),
         Preset("training.save_strategy", "no"),
         Preset("training.load_best_model_at_end", False),
     ]
@@ -286,9 +286,9 @@ def in_order(presets: Sequence[Preset]) -> list[Preset]:
     return sorted(presets, key=lambda preset: order[preset.key.partition(".")[0]])
 
 
-def section_presets(values: Mapping[str, Any], seen: DataSummary | None) -> list[Preset]:
-    """The section data; with the number of rows behind each file that was `seen`."""
-    counts = {} if seen is None else {split: seen.count_text(split) for split in seen.splits}
+def section_presets(values: Mapping[str, Any], seen: DataSummary) -> list[Preset]:
+    """The section data; with the number of rows behind each file."""
+    counts = {split: seen.count_text(split) for split in seen.splits}
     return [Preset(f"data.{name}", value, counts.get(name, "")) for name, value in values.items()]
 
 
@@ -298,5 +298,5 @@ def bad_row_presets(seen: DataSummary) -> list[Preset]:
     if not bad:
         return []
     total = sum(split.bad.total() for split in seen.splits.values())
-    why = f"{counted(total, 'rows')} cannot be used, such as {Path(bad[0].source).name}:{bad[0].line}: {bad[0].kind}"
+    why = f"{counted(total, 'rows')} {CANNOT_BE_USED} {Path(bad[0].source).name}:{bad[0].line}: {bad[0].kind}"
     return [Preset("data.on_bad_row", "skip", why)]

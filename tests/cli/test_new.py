@@ -166,11 +166,42 @@ def test_without_a_header_or_dev(nlpctl, table, folder: Path) -> None:
     assert not recipe.data.header and recipe.data.columns.text == "0" and recipe.training.evaluation_strategy == "no"
     assert nlpctl("data", "split", "all.yaml", "-o", "all_parts", "--write").code == 0
     text = (folder / "all.yaml").read_text(encoding="utf-8")
-    assert "dev: all_parts/dev.tsv" in text and "# there is no dev file: delete these three lines" in text
+    assert "dev: all_parts/dev.tsv" in text
+    assert load_recipe("all.yaml").training.evaluation_strategy == "epoch"
     ended = nlpctl("new", "all.tsv", "--model", "scratch", "--split", "cut", "--overwrite")
     assert ended.code == 0, ended.err
     recipe = load_recipe("all.yaml")
     assert recipe.data.dev == (str(folder / "cut" / "dev.tsv"),) and recipe.training.evaluation_strategy == "epoch"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("file", ["all.tsv", f"{'folder/' * 14}all.tsv"])
+def test_comments_say_what_the_parts_hold(nlpctl, table, folder: Path, file: str, end: str) -> None:
+    """After new --split, and after data split --write: the rows, the updates, no lines that do without dev, and nothing
+    of bad rows, which are in no part. What a person wrote stays."""
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    rows = [(text, "ab"[number % 2]) for number, text in enumerate(4 * REVIEWS)]
+    table(file, ["text", "label"], [*rows, ("no label", "")])
+    words = ("new", file, "--model", "scratch", "--task", "sequence_classification", "-o")
+    assert nlpctl(*words, "new.yaml", "--split", "cut").code == 0
+    assert nlpctl(*words, "old.yaml").code == 0
+    before = (folder / "old.yaml").read_text(encoding="utf-8")
+    assert "# 240 rows" in before and "# 30 updates per epoch" in before and "cannot be used" in before
+    own = before.replace("extends:", "# dev: mine  # 7 rows\nextends:").replace("\n", end)
+    (folder / "old.yaml").write_text(own, encoding="utf-8", newline="")
+    ended = nlpctl("data", "split", "old.yaml", "-o", "parts", "--write")
+    assert ended.code == 0 and "so training does not look at the dev rows" not in ended.err, ended.err
+    for name, parts in (("new", "cut"), ("old", "parts")):
+        text = (folder / f"{name}.yaml").read_bytes().decode()
+        told = {line.split(":")[0].strip(): line for line in text.splitlines() if " # " in line}
+        for part in ("train", "dev", "test"):
+            count = len((folder / parts / f"{part}.tsv").read_text().splitlines()) - 1
+            assert told[part].split() == [f"{part}:", f"{parts}/{part}.tsv", "#", str(count), "rows"]
+            assert told[part].index("#") == 36
+        assert "# 24 updates per epoch" in told["per_device_train_batch_size"]
+        assert not any(stale in text for stale in ("240", "cannot be used", "no dev file", "save_strategy"))
+        assert load_recipe(f"{name}.yaml").training.evaluation_strategy == "epoch"
+    assert f"# dev: mine  # 7 rows{end}" in text
 
 
 @pytest.mark.parametrize("label", ["neg", "negative", "score"])
@@ -511,6 +542,15 @@ def test_a_value_keeps_its_place_and_its_comment(tmp_path: Path) -> None:
         "",
         "# To try:",
         "# loss: {class_weights: balanced}",
+    ]
+
+
+def test_comments_stand_under_each_other_behind_chinese(tmp_path: Path) -> None:
+    text = recipe_text([], [Preset("data.train", "评论.tsv", "why"), Preset("data.dev", "好" * 40, "because " * 5)])
+    assert text.splitlines()[1:] == [
+        "  train: 评论.tsv                   # why",
+        f"  # {('because ' * 5).strip()}",
+        f"  dev: {'好' * 40}",
     ]
 
 
