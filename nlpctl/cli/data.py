@@ -121,7 +121,7 @@ def next_rows(
         for row in choice.chosen[:ROWS_TO_LABEL]
     ]
     if rows:
-        show_table(Table(["row", "text", "predicted", "confidence", "stands for"], rows))
+        show_table(Table(say_each("row", "text", "predicted", "confidence", "stands for"), rows))
     if output is None and not json and len(choice.chosen) > ROWS_TO_LABEL:
         console.note(f"and {len(choice.chosen) - ROWS_TO_LABEL:,} more: -o FILE writes all of them")
     if len(choice.chosen) < count:
@@ -307,9 +307,9 @@ def split(
         give({"files": made.files, "rows": made.rows, "labels": made.labels})
         return
     names = list(dict.fromkeys(name for counts in made.labels.values() for name in counts))
-    rows = [["(rows)", *made.rows.values()]]
+    rows = [[say("(rows)"), *made.rows.values()]]
     rows += [[name, *(made.labels[part].get(name, 0) for part in made.files)] for name in names]
-    show_table(Table(["label", *made.files], rows))
+    show_table(Table([say("label"), *made.files], rows))
     if "dev" in made.files and resolved.training.evaluation_strategy == "no" and not does_with_dev:
         where = resolved.where("training.evaluation_strategy")
         keys = "it and save_strategy to epoch, and load_best_model_at_end to true"

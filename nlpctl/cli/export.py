@@ -17,7 +17,7 @@ from nlpctl.export.layouts.weights import WEIGHTS
 from nlpctl.export.strategies import export_precisions
 from nlpctl.files import read_json
 from nlpctl.layout import EXPORT_REPORT
-from nlpctl.names import counted
+from nlpctl.report.language import say, say_counted, say_each
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
 
@@ -107,9 +107,9 @@ def export(
         for graph in result.manifest.graphs
         for check in graph.checks
     ]
-    columns = ["graph", "engine", "precision", "largest difference", "agreement"]
-    title = f"{result.folder}: compared on {counted(result.manifest.rows, 'rows')}"
-    show_table(Table(columns, compared, title))
+    columns = say_each("graph", "engine", "precision", "largest difference", "agreement")
+    compared_on = say("compared with the network on {}", say_counted(result.manifest.rows, "rows"))
+    show_table(Table(columns, compared, say("{}: {}", result.folder, compared_on)))
     tell_next(answering(result.folder, recipe.task), serving(result.folder))
 
 

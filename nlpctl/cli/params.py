@@ -16,7 +16,8 @@ from nlpctl.config.coerce import Mismatch, coerce_scalar
 from nlpctl.config.library import is_recipe
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
-from nlpctl.names import counted, format_shape, subject
+from nlpctl.names import counted, format_shape
+from nlpctl.report.language import say, say_each
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
 from nlpctl.runtime.machine import memory_sizes
@@ -79,16 +80,16 @@ def ls(
     if json:
         give({"parameters": [dataclasses.asdict(row) for row in rows], "total": total})
         return
-    columns = ["name", "shape", "type", "parameters", "mean", "std", "same as"]
+    columns = say_each("name", "shape", "type", "parameters", "mean", "std", "same as")
     cells: list[list[Any]] = [
-        [row.name, format_shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as]
+        [row.name, say(format_shape(row.shape)), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as]
         for row in rows
     ]
     counts = f"{counted(len(rows), 'names')}, {counted(total, 'parameters')}"
     if any(row.training is not None for row in rows):  # a model folder does not tell what was trained
-        columns.append("training")
+        columns.append(say("training"))
         for cell, row in zip(cells, rows, strict=True):
-            cell.append(row.training)
+            cell.append(row.training and say(row.training))
         trained = sum(row.parameters for row in rows if row.same_as is None and row.training == "trained")
         counts += f", {trained:,} of them trained"
     show_table(Table(columns, cells))
@@ -218,16 +219,14 @@ def diff(
         return
     rows = [(row.name, f"{row.largest:.3g}", f"{row.mean:.3g}", f"{row.share:.2%}") for row in differences.changed]
     rows += [
-        (name, f"{format_shape(old)} -> {format_shape(new)}", "", "") for name, old, new in differences.reshaped
+        (name, f"{say(format_shape(old))} -> {say(format_shape(new))}", "", "")
+        for name, old, new in differences.reshaped
     ]
-    rows += [(name, f"only in {first}", "", "") for name in differences.only_first]
-    rows += [(name, f"only in {second}", "", "") for name in differences.only_second]
+    rows += [(name, say("only in {}", first), "", "") for name in differences.only_first]
+    rows += [(name, say("only in {}", second), "", "") for name in differences.only_second]
     if rows:
-        show_table(Table(["name", "largest change", "mean change", "share of its size"], rows))
-    same = "is" if differences.same == 1 else "are"
-    console.result(
-        f"{subject(len(rows), 'parameters', 'differs', 'differ')}, {differences.same:,} {same} identical bit for bit"
-    )
+        show_table(Table(say_each("name", "largest change", "mean change", "share of its size"), rows))
+    console.result(say("different parameters: {:,}; identical bit for bit: {:,}", len(rows), differences.same))
 
 
 def _parse_assignment(text: str) -> tuple[str, float | str]:

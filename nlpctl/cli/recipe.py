@@ -18,10 +18,12 @@ from nlpctl.config.json_schema import recipe_json_schema
 from nlpctl.config.keys import CUTOFF, Key
 from nlpctl.config.library import copy_recipe, shipped_recipes
 from nlpctl.config.positions import display
+from nlpctl.config.reference import WORDS
 from nlpctl.config.refused_keys import MANAGED, UNSUPPORTED
 from nlpctl.config.schema import Purpose, Recipe
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
+from nlpctl.report.language import language, say, say_each
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
 from nlpctl.spelling import spelled
@@ -48,7 +50,7 @@ def ls(json: Json = False) -> None:
     if json:
         give([{"name": each.name, "title": each.title, "path": each.path} for each in recipes])
     else:
-        show_table(Table(["recipe", "what it does"], [[each.name, each.title] for each in recipes]))
+        show_table(Table(say_each("recipe", "what it does"), [[each.name, say(each.title)] for each in recipes]))
 
 
 @app.command("show", cls=RecipeCommand, context_settings=SETTINGS)
@@ -156,13 +158,14 @@ def flags(
             ]
         )
         return
+    words = WORDS[language()]()
     rows = []
     for name, key in matching.items():
         if key.dotted in UNSUPPORTED:
-            rows.append([f"--{name}", "", "", f"refused: {spelled(UNSUPPORTED[key.dotted])}"])
+            rows.append([f"--{name}", "", "", say("refused: {}", words.refused(key.dotted))])
         else:
-            rows.append([f"--{name}", key.type_text, _format_default(key), key.help])
-    show_table(Table(["flag", "type", "default", "meaning"], rows))
+            rows.append([f"--{name}", words.type_text(key), _format_default(key), words.meaning(key)])
+    show_table(Table(say_each("flag", "type", "default", "meaning"), rows))
 
 
 def _problems(source: str, ctx: typer.Context) -> tuple[Problem, ...]:

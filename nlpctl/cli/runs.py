@@ -18,9 +18,9 @@ from nlpctl.cli.output import Json, give, score_tables
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
 from nlpctl.layout import BEST_EXPORT, CONFIDENCE
-from nlpctl.names import counted, did_you_mean
-from nlpctl.report.language import say, say_each
-from nlpctl.report.model import Number, Table
+from nlpctl.names import did_you_mean
+from nlpctl.report.language import say, say_counted, say_each, say_names
+from nlpctl.report.model import Number, Table, format_moment
 from nlpctl.report.score_tables import format_ece
 from nlpctl.report.text import show_table, watch_table
 
@@ -122,7 +122,7 @@ def show(run: RunArgument, json: Json = False) -> None:
     nlpctl runs show outputs/quickstart
     """
     from nlpctl.runs.run_files import warn_of_damage
-    from nlpctl.runs.runs import facts, open_run
+    from nlpctl.runs.runs import INCIDENTS, facts, open_run
 
     record = open_run(run)
     warn_of_damage(record.damage)
@@ -138,7 +138,7 @@ def show(run: RunArgument, json: Json = False) -> None:
         for split, report in record.metrics.items():
             if CONFIDENCE in report:
                 console.result(f"{split}: {format_ece(report)}")
-    incidents = [[each["event"], each["step"], _format_event(each)] for each in record.incidents()]
+    incidents = [[say(INCIDENTS[each["event"]]), each["step"], _format_event(each)] for each in record.incidents()]
     if incidents:
         columns = say_each("event|what", "step", "details")
         show_table(Table(columns, incidents, say("Incidents")), apart=True)
@@ -180,7 +180,7 @@ def diff(
             console.result("")
     for split, each in pairs.items():
         if isinstance(each, str):  # why the scores of this split cannot be paired
-            console.note(f"{split}: no paired comparison, since {each}")
+            console.result(say("{}: no paired comparison, since {}.", split, say(each)))
         else:
             show_table(comparison_table(split, _short_names(runs), each), apart=True)
             console.result(changed_rows(each))
@@ -301,7 +301,7 @@ def send(
 
     sent = follow_run(run) if follow else send_run(run)
     give(asdict(sent))
-    console.result(f"{sent.uri}, run {sent.run_id}: {counted(sent.events, 'events')} sent")
+    console.result(say("{}, run {}: {} sent", sent.uri, sent.run_id, say_counted(sent.events, "events")))
 
 
 def _sort_key(record: RunRecord, sort: str) -> tuple[Any, ...]:
@@ -323,9 +323,9 @@ def _row(record: RunRecord, folder: Path) -> list[Any]:
         os.path.relpath(record.run.path, folder),
         say(record.shown_state),
         record.recipe.task,
-        record.model,
+        say(record.model),
         record.step,
-        (record.manifest["started"] or "")[:16].replace("T", " "),
+        format_moment(record.manifest["started"]),
         record.duration,
         metric,
         record.score("dev", metric),
@@ -371,7 +371,6 @@ def _format_event(event: Mapping[str, Any]) -> str:
         if name in ("time", "event", "step"):
             continue
         if isinstance(value, list):
-            more = f" and {len(value) - 1} more" if len(value) > 1 else ""
-            value = f"{value[0] if value else 'none'}{more}"
+            value = say_names([str(each) for each in value], most=1) or say("none")
         texts.append(f"{name}: {value}")
     return ", ".join(texts)

@@ -222,7 +222,7 @@ def markdown(result: CompressResult, source: str, conditions: Mapping[str, Any])
     if result.failures:
         failures = [say("{}: {}", failure.name, " ".join(failure.reason.split())) for failure in result.failures]
         last += [say("Not in the table:"), BulletList(failures)]
-    last.append(say("{}.", say(", ").join(f"{say(name)} {value}" for name, value in conditions.items())))
+    last.append(say("{}.", say(", ").join(f"{name} {value}" for name, value in conditions_table(conditions).rows)))
     sections.append(Section("", last))
     return markdown_page(Report(say("Compression of {}", source), f"**{answer(result)}**", sections), aligned=True)
 

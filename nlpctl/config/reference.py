@@ -160,8 +160,9 @@ def shared_entry(dotted: str) -> str:
     return shared if shared.startswith("model.") else dotted
 
 
-# Each page, and the words that it is written in; made when it is written, so that nothing else reads the catalogue.
-PAGES: dict[str, Callable[[], English]] = {"recipes.md": English, "zh-CN/recipes.md": Chinese}
+# The words of each language of pages and tables; made when they are needed, so that nothing else reads the catalogue.
+WORDS: dict[str, Callable[[], English]] = {"en": English, "zh": Chinese}
+PAGES = {"recipes.md": "en", "zh-CN/recipes.md": "zh"}
 
 
 def reference(words: English) -> str:
@@ -210,7 +211,7 @@ def main() -> int:
     """Writes the pages, or with --check says whether they are up to date. Returns the exit code."""
     spell_as_flags()
     try:
-        wanted = {DOCS / name: reference(words()) for name, words in PAGES.items()}
+        wanted = {DOCS / name: reference(WORDS[language]()) for name, language in PAGES.items()}
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

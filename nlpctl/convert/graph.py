@@ -22,6 +22,7 @@ from typing import Any
 
 from nlpctl.convert.match import Candidate, Matcher
 from nlpctl.formats.program import Operator, Program, read_program
+from nlpctl.report.language import Later, later
 
 Shape = tuple[int, ...]
 Role = tuple[str, ...]
@@ -39,7 +40,7 @@ class Place:
     before: int
 
 
-HOW = "place in the graph"
+HOW = later("place in the graph")
 _Groups = Mapping[tuple[Role, Shape], Sequence[Place]]
 
 
@@ -50,7 +51,7 @@ def by_place(matcher: Matcher, program: Program, network: Any) -> None:
     try:
         traced = trace(network)
     except NotTraceable as error:
-        matcher.notes.append(f"the place in the graph was not used: Paddle cannot trace the network ({error})")
+        matcher.notes.append(later("the place in the graph was not used: Paddle cannot trace the network ({})", error))
         return
     theirs = forward_part(program.operators)
     ours = forward_part(traced.operators)
@@ -76,7 +77,7 @@ def by_place(matcher: Matcher, program: Program, network: Any) -> None:
         if len(variables) < len(internals) or (len(variables) > len(internals) and not heads_may_follow):
             matcher.report_ambiguity(left, names, count)
         elif not (same_code or (in_line(variables) and in_line(internals))):
-            matcher.report_ambiguity(left, names, f"{count}, and their order in the two graphs is unknown")
+            matcher.report_ambiguity(left, names, later("{}, and their order in the two graphs is unknown", count))
         else:
             candidates += [
                 Candidate((one.name,), (parameters[other.name].name,), HOW)
@@ -92,11 +93,10 @@ def _same_depth(theirs: _Groups, ours: _Groups) -> bool:
     return bool(layers) and all(len(theirs.get(group, ())) == len(ours.get(group, ())) for group in layers)
 
 
-def _describe_counts(group: tuple[Role, Shape], variables: int, parameters: int) -> str:
+def _describe_counts(group: tuple[Role, Shape], variables: int, parameters: int) -> Later:
     role, shape = group
-    have = "1 variable of shape {} has" if variables == 1 else f"{variables} variables of shape {{}} have"
-    why = f"{have.format(list(shape))} the role {' '.join(filter(None, role))}, "
-    return why + ("1 parameter has it" if parameters == 1 else f"{parameters} parameters have it")
+    name = " ".join(filter(None, role))
+    return later("variables of shape {} in the role {}: {}, parameters: {}", list(shape), name, variables, parameters)
 
 
 def _groups(ordered: Iterable[Place]) -> _Groups:

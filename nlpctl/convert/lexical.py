@@ -37,6 +37,7 @@ from nlpctl.models.folder import make_card
 from nlpctl.models.networks.common import INITIAL_RANGE
 from nlpctl.models.viterbi import viterbi
 from nlpctl.models.weights import to_float32
+from nlpctl.report.language import later
 from nlpctl.tasks.base import as_tuple
 
 NAME = "lac"  # as --to
@@ -69,8 +70,12 @@ class LexicalAnalyser:
             return []
         examples = ", ".join(f"{written} as {read}" for written, read in list(self.stand_ins.items())[:3])
         return [
-            f"{len(self.stand_ins)} characters that the analyser never saw in training are replaced by a known form of "
-            f"them: {examples} and others (replacements in tokenizer_config.json)"
+            later(
+                "{} characters that the analyser never saw in training are replaced by a known form of them: {} and "
+                "others (replacements in tokenizer_config.json)",
+                len(self.stand_ins),
+                examples,
+            )
         ]
 
 

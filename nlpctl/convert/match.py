@@ -18,6 +18,7 @@ from nlpctl.convert.variables import StaticVariable
 from nlpctl.errors import UserError
 from nlpctl.models.parameters import named
 from nlpctl.names import did_you_mean, listed
+from nlpctl.report.language import later
 
 BFLOAT16 = "bfloat16"
 
@@ -57,7 +58,7 @@ class Matcher:
         """Match by the rules of a map. UserError: a rule of the user's own map names what does not exist."""
         # A user's rule may name any variable, also one in use; a built-in rule takes free ones only.
         names = self.variables if not name_map.built_in else self.free_variables
-        how = f"built-in map {name_map.name}" if name_map.built_in else "map"
+        how = later("built-in map {}", name_map.name) if name_map.built_in else later("map")
         candidates = []
         for rule in name_map.rules:
             matches = match_rule(rule, name_map.prefixes, names, self.encoder)
@@ -92,9 +93,12 @@ class Matcher:
         for parameter in self.open_parameters:
             offered = offers.get(parameter.name, [])
             if len(offered) > 1:
-                how = ", ".join(dict.fromkeys(each.how for each in offered))
+                how, *others = dict.fromkeys(each.how for each in offered)
+                for other in others:
+                    how = later("{}, {}", how, other)
                 names = tuple(" + ".join(each.static) for each in offered)
-                self._ambiguities[parameter.name] = Ambiguity((parameter,), names, f"{len(offered)} candidates: {how}")
+                why = later("{} candidates: {}", len(offered), how)
+                self._ambiguities[parameter.name] = Ambiguity((parameter,), names, why)
             elif offered:
                 # By identity: a candidate that splits one variable is offered to several parameters, and runs once.
                 taken[id(offered[0])] = offered[0]
@@ -115,7 +119,7 @@ class Matcher:
                 raise
             arrays, reason = [], error.problems[0].message
         if len(arrays) != len(targets) and arrays:
-            reason = f"the steps give {len(arrays)} arrays for {len(targets)} parameters"
+            reason = later("the steps give {} arrays for {} parameters", len(arrays), len(targets))
             if strict:
                 raise UserError(reason, candidate.where, "name as many parameters as there are arrays in the end")
             arrays = []
@@ -164,10 +168,10 @@ class Matcher:
 def _problem(array: np.ndarray, dtype: str, parameter: TargetParameter) -> str | None:
     """Why `array` cannot be the value of `parameter`; None if it can."""
     if array.shape != parameter.shape:
-        return f"shape {list(array.shape)} where the network has {list(parameter.shape)}"
+        return later("shape {} where the network has {}", list(array.shape), list(parameter.shape))
     is_integer = dtype != BFLOAT16 and array.dtype.kind in "iub"
     if is_integer != parameter.is_integer:
-        return f"type {dtype} where the network has {parameter.dtype}"
+        return later("type {} where the network has {}", dtype, parameter.dtype)
     return None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nlpctl.convert.match import Candidate, Matcher, TargetParameter
+from nlpctl.report.language import later
 
 _COUNTED = re.compile(r"(.+)_(\d+)\.((?:w|b)_\d+)")
 
@@ -18,7 +19,7 @@ def by_recorded_name(matcher: Matcher) -> None:
     """
     recorded = {name: variable.structured for name, variable in matcher.free_variables.items() if variable.structured}
     prefix = _common_prefix(recorded, matcher)
-    how = f"recorded name, without {prefix!r}" if prefix else "recorded name"
+    how = later("recorded name, without {!r}", prefix) if prefix else later("recorded name")
     matcher.propose(
         Candidate((name,), (structured.removeprefix(prefix),), how)
         for name, structured in recorded.items()
@@ -59,12 +60,13 @@ def by_counted_name(matcher: Matcher) -> None:
         shift = theirs[kind].numbers[0] - ours[kind].numbers[0]
         pairs = _shifted(ours[kind], theirs[kind], shift)
         if pairs is None or not _agree(pairs, ours[kind], parameters, matcher):
-            matcher.notes.append(f"the names of kind {kind} do not agree with the network's: they were not used")
+            note = later("the names of kind {} do not agree with the network's: they were not used", kind)
+            matcher.notes.append(note)
             continue
-        how = "parameter name" if shift == 0 else f"parameter name, counted from {shift} on"
+        how = later("parameter name") if shift == 0 else later("parameter name, counted from {} on", shift)
         candidates += [(name, internal, how) for name, internal in pairs]
     plain = [name for name in parameters if _COUNTED.fullmatch(name) is None and name in matcher.variables]
-    candidates += [(name, name, "parameter name") for name in plain]
+    candidates += [(name, name, later("parameter name")) for name in plain]
     matcher.propose(
         Candidate((name,), (parameters[internal].name,), how) for name, internal, how in candidates if name in free
     )

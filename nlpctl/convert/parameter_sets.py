@@ -21,6 +21,7 @@ from nlpctl.formats.lod_tensor import looks_like_tensor, read_tensors
 from nlpctl.formats.program import Program, ProgramVariable, looks_like_program
 from nlpctl.names import listed
 from nlpctl.outputs import refuse_pipe
+from nlpctl.report.language import later
 
 ONE_SET_HINT = "give the one you mean: its folder, or its parameter file"
 
@@ -37,10 +38,10 @@ def parameter_sets(kinds: Mapping[Path, FileKind]) -> tuple[list[ParameterSet], 
         else:
             singles[file] = np.array(tensors[0])  # a copy: a thousand mapped files are more than a process may open
     if singles:
-        sets.append(Separate(_common_folder(singles), "one file per variable", singles, ""))
+        sets.append(Separate(_common_folder(singles), later("one file per variable"), singles, ""))
     arrays = {file: np.array(read_numpy(file)) for file in files[FileKind.NUMPY]}
     if arrays:
-        sets.append(Separate(_common_folder(arrays), "NumPy arrays (.npy)", arrays, ".npy"))
+        sets.append(Separate(_common_folder(arrays), later("NumPy arrays (.npy)"), arrays, ".npy"))
     pickles = [read_pickle(file) for file in files[FileKind.PICKLE]]
     by_name: dict[Path, list[Pickled]] = defaultdict(list)
     for pickled in pickles:
@@ -82,19 +83,20 @@ class Combined(ParameterSet):
 
     place: Path
     tensors: Sequence[np.ndarray]
-    label = "one combined file"
+    label = later("one combined file")
 
     def named(self, programs: Sequence[Program], infos: Sequence[Pickled]) -> Named:
         # The notes named after this file, or the only ones.
         named_after = [info for info in infos if info.file.name == f"{self.place.name}.info"]
         info = next(iter(named_after if named_after or len(infos) > 1 else infos), None)
         arrays, program = name_tensors(self.place, self.tensors, programs, info)
-        beside = [f"its program {program.file.name}"] if program else []
+        beside: list[str] = [later("its program {}", program.file.name)] if program else []
         beside += [info.file.name] if info else []
+        template = "{} with {} and {}" if len(beside) == 2 else "{} with {}"
         structured = {name: info.structured[name] for name in arrays if info.structured.get(name)} if info else {}
         for name, array in arrays.items():
             check_byte_order(self.place, name, array)
-        return Named(f"{self.label} with {' and '.join(beside)}", arrays, structured, program)
+        return Named(later(template, self.label, *beside), arrays, structured, program)
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,9 @@ class Separate(ParameterSet):
         for (name, array), file in zip(arrays.items(), self.arrays, strict=True):
             check_byte_order(file, name, array)
         program, notes = program_of(arrays, programs, self.place)
-        beside = f" with its program {program.file.name}" if program else ""
+        layout = _with_program(self.label, program)
         structured = {name: text for info in infos for name, text in info.structured.items() if text and name in arrays}
-        return Named(f"{self.label}{beside}", arrays, structured, program, notes)
+        return Named(layout, arrays, structured, program, notes)
 
     def _check_folders(self) -> None:
         """UserError: raw tensors of one name in two folders. These are two models, not Paddle's names with a slash."""
@@ -143,7 +145,7 @@ class Saved(ParameterSet):
 
     place: Path
     pickles: Sequence[Pickled]
-    label = "pickled arrays (.pdparams)"
+    label = later("pickled arrays (.pdparams)")
 
     def named(self, programs: Sequence[Program], infos: Sequence[Pickled]) -> Named:
         arrays: dict[str, np.ndarray] = {}
@@ -155,10 +157,14 @@ class Saved(ParameterSet):
             arrays |= pickled.arrays
         others = [name for pickled in self.pickles for name in pickled.others]
         program, notes = program_of(arrays, programs, self.place)
-        notes += (f"entries that are no arrays, not used: {listed(others)}",) if others else ()
+        notes += (later("entries that are no arrays, not used: {}", listed(others)),) if others else ()
         structured = {name: text for pickled in self.pickles for name, text in pickled.structured.items()}
-        beside = f" with its program {program.file.name}" if program else ""
-        return Named(f"{self.label}{beside}", arrays, structured, program, notes)
+        layout = _with_program(self.label, program)
+        return Named(layout, arrays, structured, program, notes)
+
+
+def _with_program(label: str, program: Program | None) -> str:
+    return label if program is None else later("{} with {}", label, later("its program {}", program.file.name))
 
 
 def program_of(
@@ -171,15 +177,18 @@ def program_of(
     using = [program for program in programs if any(name in program.variables for name in arrays)]
     if len(using) != 1:
         names = listed(program.file.name for program in programs)
-        why = "declare these variables" if using else "declare none of these variables"
-        return None, (f"programs that are not used, as {len(using) or 'they'} {why}: {names}",) if programs else ()
+        why = "programs that are not used, as {} declare these variables: {}"
+        none = "programs that are not used, as they declare none of these variables: {}"
+        note = later(why, len(using), names) if using else later(none, names)
+        return None, (note,) if programs else ()
     (program,) = using
     wrong = misfit(program, arrays)
     if wrong is not None:
         hint = "the parameters and the program were not saved together, or a file is damaged"
         raise UserError(f"does not belong to {program.file.name}: {wrong}", where=str(place), hint=hint)
     absent = sorted(set(program.persistables) - arrays.keys() - optimizer_state(program.persistables))
-    return program, (f"variables of {program.file.name} that no file holds: {listed(absent)}",) if absent else ()
+    note = later("variables of {} that no file holds: {}", program.file.name, listed(absent))
+    return program, (note,) if absent else ()
 
 
 # -- names for the tensors of a combined file, which stores them without ----------------------------------------------

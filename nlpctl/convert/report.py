@@ -11,7 +11,8 @@ from typing import Any
 
 from nlpctl.convert.conversion import Conversion
 from nlpctl.convert.proof import TOLERANCE, Proof
-from nlpctl.names import and_more, format_shape
+from nlpctl.names import format_shape
+from nlpctl.report.language import say, say_counted, say_each, say_names
 from nlpctl.report.markdown import markdown_page
 from nlpctl.report.model import BulletList, Report, Section, Table
 from nlpctl.spelling import option
@@ -55,16 +56,19 @@ class ConversionReport:
     def open_tables(self) -> list[Table]:
         """The parameters without a value, by the reason; a table that would be empty is left out."""
         reasons = {
-            "two or more candidates": self.ambiguous,
-            "another shape or type": self.mismatched,
-            "missing": self.missing,
-            f"new, as {option('allow-missing')} says": self.fresh,
+            say("two or more candidates"): self.ambiguous,
+            say("another shape or type"): self.mismatched,
+            say("missing"): self.missing,
+            say("new, as {} says", option("allow-missing")): self.fresh,
         }
         tables = []
         for title, listed in reasons.items():
-            rows = [[row.parameter, format_shape(row.shape), row.reason, and_more(row.candidates)] for row in listed]
+            rows = [
+                [row.parameter, say(format_shape(row.shape)), say(row.reason), say_names(row.candidates)]
+                for row in listed
+            ]
             if rows:
-                tables.append(Table(["parameter", "shape", "why", "variables"], rows, title))
+                tables.append(Table(say_each("parameter", "shape", "why", "variables"), rows, title))
         return tables
 
     @property
@@ -73,32 +77,33 @@ class ConversionReport:
         rows = [
             [
                 row.parameter,
-                format_shape(row.shape),
+                say(format_shape(row.shape)),
                 " + ".join(row.variables),
                 ", ".join(_step_text(step) for step in row.steps),
                 row.dtype,
-                row.how + (f", {row.where}" if row.where else ""),
+                say("{}, {}", say(row.how), row.where) if row.where else say(row.how),
             ]
             for row in self.matched
         ]
-        return Table(["parameter", "shape", "from", "steps", "type", "how"], rows, "matched")
+        columns = say_each("parameter", "shape", "from", "conversion|steps", "type", "how")
+        return Table(columns, rows, say("matched"))
 
     @property
     def summary(self) -> list[str]:
         """For the console, line by line."""
         lines = [
-            f"source: {self.source} ({self.layout})",
-            f"network: {self.network}, {self.numbers:,} numbers in {self.parameters} parameters",
-            f"matched: {len(self.matched)} of {self.parameters} parameters",
-            *(f"  {count} by {how}" for how, count in self.ways.items()),
+            say("source: {} ({})", self.source, say(self.layout)),
+            say("network: {}, {:,} numbers in {} parameters", self.network, self.numbers, self.parameters),
+            say("matched: {} of {} parameters", len(self.matched), self.parameters),
+            *(say("  {} by {}", count, say(how)) for how, count in self.ways.items()),
         ]
         used = len({variable for row in self.matched for variable in row.variables})
-        unused = f"; without use: {and_more([row.variable for row in self.unused])}" if self.unused else ""
-        lines.append(f"variables: {used} of {used + len(self.unused)} used{unused}")
+        unused = say("; without use: {}", say_names([row.variable for row in self.unused])) if self.unused else ""
+        lines.append(say("variables: {} of {} used{}", used, used + len(self.unused), unused))
         if self.optimizer:
-            lines.append(f"variables of an optimizer, left out: {len(self.optimizer)}")
-        lines += [f"note: {note}" for note in self.notes]
-        return [*lines, f"proof: {proof_text(self.proof)}"]
+            lines.append(say("variables of an optimizer, left out: {}", len(self.optimizer)))
+        lines += [say("note: {}", say(note)) for note in self.notes]
+        return [*lines, say("proof: {}", proof_text(self.proof))]
 
     def to_json(self) -> dict[str, Any]:
         share = round(len(self.matched) / self.parameters, 6) if self.parameters else 0.0
@@ -210,17 +215,17 @@ def _finite(value: Any) -> Any:
 def proof_text(proof: Proof | None) -> str:
     """One sentence."""
     if proof is None:
-        return "not run"
+        return say("not run")
     if not proof.possible:
-        return f"not possible: {proof.reason}"
-    difference = f"at most {proof.difference:.3g}" if proof.holds else f"{proof.difference:.3g}"
-    read = "".join(sorted({f" (of the {each.of} of the network's)" for each in proof.outputs if each.of}))
-    norms = f" (layer norms with the program's epsilon, {proof.epsilon:g})" if proof.epsilon is not None else ""
-    count = f"{len(proof.outputs)} output{'s' if len(proof.outputs) > 1 else ''}"
-    return (
-        f"{'' if proof.holds else 'FAILED: '}the static program and the network{norms}, run on the same inputs, differ "
-        f"by {difference} in {count}{read}; tolerance {TOLERANCE:g}"
-    )
+        return say("not possible: {}", proof.reason)
+    difference = say("at most {:.3g}", proof.difference) if proof.holds else f"{proof.difference:.3g}"
+    read = "".join(sorted({say(" (of the {} of the network's)", each.of) for each in proof.outputs if each.of}))
+    norms = say(" (layer norms with the program's epsilon, {:g})", proof.epsilon) if proof.epsilon is not None else ""
+    told = say(
+        "the static program and the network{}, run on the same inputs, differ by {} in {}{}; tolerance {:g}",
+        norms, difference, say_counted(len(proof.outputs), "outputs"), read, TOLERANCE,
+    )  # fmt: skip
+    return told if proof.holds else say("FAILED: {}", told)
 
 
 def _step_text(step: Any) -> str:
@@ -230,15 +235,16 @@ def _step_text(step: Any) -> str:
 def markdown(report: ConversionReport) -> str:
     """The whole report as a page."""
     summary = Section("", [BulletList([line.strip() for line in report.summary])])
-    reasons = [Section(f"Parameters: {table.title}", [table]) for table in report.open_tables]
-    unused = [[row.variable, format_shape(row.shape), row.dtype] for row in report.unused]
+    reasons = [Section(say("Parameters: {}", table.title), [table]) for table in report.open_tables]
+    unused = [[row.variable, say(format_shape(row.shape)), row.dtype] for row in report.unused]
+    columns = say_each("variable", "shape", "type")
     sections = [
         summary,
         *reasons,
-        Section("Variables without use", [Table(["variable", "shape", "type"], unused)] if unused else []),
-        Section("Matched", [report.matched_table]),
+        Section(say("Variables without use"), [Table(columns, unused)] if unused else []),
+        Section(say("Matched"), [report.matched_table]),
     ]
-    return markdown_page(Report(f"Conversion of {report.source}", "", sections))
+    return markdown_page(Report(say("Conversion of {}", report.source), "", sections))
 
 
 # -- the map file of --plan: each match as a rule, each open parameter as a rule in comments --------------------------

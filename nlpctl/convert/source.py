@@ -20,6 +20,7 @@ from nlpctl.convert.variables import StaticModel, StaticVariable, optimizer_stat
 from nlpctl.errors import Problem, UserError
 from nlpctl.formats.program import read_program
 from nlpctl.names import listed, refuse_not_utf8
+from nlpctl.report.language import later
 
 _PROGRAM, _OLD_PROGRAM = ".pdmodel", "__model__"
 _KNOWN = (
@@ -49,7 +50,7 @@ def _read_archive(archive: Path) -> StaticModel:
     program = model.program
     if program is not None:
         program = dataclasses.replace(program, file=archive / program.file.relative_to(folder))
-    return dataclasses.replace(model, layout=f"{model.layout}, in an archive", program=program)
+    return dataclasses.replace(model, layout=later("{}, in an archive", model.layout), program=program)
 
 
 @contextlib.contextmanager
@@ -98,7 +99,7 @@ def _read_files(source: Path, files: Sequence[Path]) -> StaticModel:
         },
         program=named.program,
         left_out=tuple(sorted(state)),
-        notes=named.notes + ((f"files next to the parameters, not read: {listed(others)}",) if others else ()),
+        notes=named.notes + ((later("files next to the parameters, not read: {}", listed(others)),) if others else ()),
     )
 
 

@@ -22,6 +22,7 @@ from nlpctl.data.text.stored_tokenizer import StoredTokenizer
 from nlpctl.data.text.wordpiece import WordPiece
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_pipe
+from nlpctl.report.language import later
 
 AHEAD, MOST_AHEAD = 50, 20_000  # times the wanted rows, and rows, that are read for them: files may be sorted by label
 MADE_UP = 512  # texts drawn from the vocabulary where all rows are asked for and there are none
@@ -77,7 +78,7 @@ def _choose_rows(
     made = tuple(_made_up(rows, tokenizer, MADE_UP if count is None else count, mask))
     if not made:
         raise UserError("there are no rows to compare on", where="@[data]", hint="give a file of rows: @[data=FILE]")
-    return ComparedRows(made, "words drawn from the vocabulary", real=False)
+    return ComparedRows(made, later("words drawn from the vocabulary"), real=False)
 
 
 def _rows_of_split(rows: TaskRows, split: str, mask: str | None, count: int | None) -> tuple[Any, ...]:

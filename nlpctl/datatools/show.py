@@ -20,6 +20,7 @@ from nlpctl.datatools.inspect import prepare_to_read, token_counter
 from nlpctl.errors import UserError
 from nlpctl.extras import require
 from nlpctl.launch.launch import processes_wanted
+from nlpctl.report.language import say
 
 if TYPE_CHECKING:
     from nlpctl.data.batches.collate import Collator
@@ -162,11 +163,11 @@ def format_rows(result: Mapping[str, Any], width: int) -> Iterator[str]:
             yield from _wrapped(column, text, width)
         for number, window in enumerate(row["windows"], 1):
             if len(row["windows"]) > 1:
-                yield f"  window {number} of {len(row['windows'])}"
+                yield say("  window {} of {}", number, len(row["windows"]))
             yield from _format_window(window, width)
         yield ""
     yield from _format_batch(result["batch"], width)
-    yield from _wrapped("tokenizer", result["tokenizer"], width)
+    yield from _wrapped("tokenizer", say(result["tokenizer"]), width)
 
 
 def _format_window(window: Mapping[str, Any], width: int) -> Iterator[str]:
@@ -222,12 +223,14 @@ def _wrapped(name: str, text: str, width: int) -> Iterator[str]:
 
 
 def _format_batch(batch: Mapping[str, Any], width: int) -> Iterator[str]:
-    yield "the first batch of training" if batch["exact"] else "a batch of training, as these rows would make it"
+    yield say("the first batch of training" if batch["exact"] else "a batch of training, as these rows would make it")
     for name, shape in batch["shape"].items():
         yield f"  {name} {shape}"
     yield from _wrapped("tokens", " ".join(map(str, batch["tokens"])), width)
-    padding = f"{batch['padding']:.1%} of this batch (id {batch['padding_id']}, which attention leaves out); "
-    padding += f"{batch['padding_of_all']:.1%} of all batches of {batch['of_rows']:,} rows"
+    padding = say(
+        "{:.1%} of this batch (id {}, which attention leaves out); {:.1%} of all batches of {:,} rows",
+        batch["padding"], batch["padding_id"], batch["padding_of_all"], batch["of_rows"],
+    )  # fmt: skip
     yield from _wrapped("padding", padding, width)
 
 

@@ -16,7 +16,7 @@ from nlpctl.report.html import element
 from nlpctl.report.language import Later, later, say, say_counted, say_each
 from nlpctl.report.model import Code, Figure, KeyFigures, Number, Part, Report, Section, Table
 from nlpctl.report.page import html_page
-from nlpctl.report.plots import Dot, bars, lines, scatter
+from nlpctl.report.plots import Dot, bars, lines, scatter, short_percent
 from nlpctl.report.score_tables import single_scores
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _importance(result: SweepResult) -> Iterator[Part]:
         yield say("Too few trials finished, or all with the same score, to tell which key mattered.")
         return
     shares = {say("share of the variance of the scores"): list(result.importance.values())}
-    yield Figure(bars(list(result.importance), shares, say("share")))
+    yield Figure(bars(list(result.importance), shares, say("share"), value_format=short_percent))
     yield say(
         "How much of what the scores of finished trials differ by goes with each key (fANOVA), by trees that were "
         "fitted to them; with few trials this is a rough guess."

@@ -12,7 +12,7 @@ from nlpctl.export.verify import FP32_AGREEMENT, GraphDifference, RefusedGraph, 
 from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.models.export_folder import ExportManifest, Graph
-from nlpctl.names import counted
+from nlpctl.report.language import say, say_counted, say_each
 from nlpctl.report.markdown import markdown_page
 from nlpctl.report.model import BulletList, Number, Part, Report, Section, Table
 from nlpctl.runtime.process import ProcessSetup
@@ -91,14 +91,16 @@ def _refused(each: RefusedGraph) -> dict[str, Any]:
 def _markdown(report: dict[str, Any]) -> str:
     """The text of report.md."""
     rows = report["rows"]
-    made_up = "" if rows["real"] else " No real row could be read, so answers on real text may differ more often."
+    made_up = "" if rows["real"] else say(" No real row could be read, so answers on real text may differ more often.")
     lengths = [length for _, length in report["shapes"]]
     batches = [size for size, _ in report["shapes"]]
-    lead = (
-        f"Task {report['task']}. Compared with the network on {counted(rows['count'], 'rows')} ({rows['from']}), in "
-        f"batches of {min(batches)} to {max(batches)} rows and {min(lengths)} to {max(lengths)} tokens.{made_up}"
-    )
-    columns = ["graph", "MB", "engine", "precision", "largest difference", "same decisions", "different decisions"]
+    lead = say(
+        "Task {}. Compared with the network on {} ({}), in batches of {} to {} rows and {} to {} tokens.{}",
+        report["task"], say_counted(rows["count"], "rows"), say(rows["from"]),
+        min(batches), max(batches), min(lengths), max(lengths), made_up,
+    )  # fmt: skip
+    columns = [say("graph"), "MB", *say_each("engine", "precision", "largest difference", "same decisions")]
+    columns.append(say("different decisions"))
     cells = [
         [
             graph["files"][0],
@@ -115,11 +117,14 @@ def _markdown(report: dict[str, Any]) -> str:
     tolerance = report["tolerance"]
     parts: list[Part] = [
         Table(columns, cells),
-        f"Tolerance: in fp32 a difference of {tolerance['fp32_difference']:.0e} (of the largest output, where that is "
-        f"above 1), in int8 {tolerance['int8_agreement']:.0%} same decisions. bf16 and fp16 are for information; "
-        "Paddle computes the fp32 graph in them.",
+        say(
+            "Tolerance: in fp32 a difference of {:.0e} (of the largest output, where that is above 1), in int8 {:.0%} "
+            "same decisions. bf16 and fp16 are for information; Paddle computes the fp32 graph in them.",
+            tolerance["fp32_difference"],
+            tolerance["int8_agreement"],
+        ),
     ]
     if report["refused"]:
-        parts += ["Left out:", BulletList([f"{each['files'][0]}: {each['reason']}" for each in report["refused"]])]
-    title = f"Export of {report['source']}"
+        parts += [say("Left out:"), BulletList([f"{each['files'][0]}: {each['reason']}" for each in report["refused"]])]
+    title = say("Export of {}", report["source"])
     return markdown_page(Report(title, lead, [Section("", parts)]), aligned=True, tight=True)

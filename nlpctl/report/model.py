@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from nlpctl.report.html import Html
@@ -121,6 +122,11 @@ def format_value(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:,.4f}" if abs(value) < 1000 else f"{value:,.0f}"
     return value
+
+
+def format_moment(stored: str | None) -> str | None:
+    """A time in ISO format, such as those of a manifest in UTC, as the clock of this machine: 2026-11-27 15:04."""
+    return stored and f"{datetime.fromisoformat(stored).astimezone():%Y-%m-%d %H:%M}"
 
 
 def percent(share: float) -> str:

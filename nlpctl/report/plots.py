@@ -72,6 +72,7 @@ class Frame:
     right: float = 18
     top: float = 14
     bottom: float = 46
+    whole: bool = False  # x counts something, such as steps: there is no half a step
 
     def x(self, value: float) -> float:
         low, high = self.x_range
@@ -92,6 +93,8 @@ class Frame:
             parts.append(element("line", x1=self.left, x2=end, y1=y, y2=y, class_="grid"))
             parts.append(element("text", y_format(value), x=self.left - 7, y=y + 4, text_anchor="end"))
         for value in ticks(*self.x_range, 7):
+            if self.whole and not round(value, 9).is_integer():
+                continue
             parts.append(element("text", x_format(value), x=self.x(value), y=floor + 17, text_anchor="middle"))
         parts.append(element("line", x1=self.left, x2=end, y1=floor, y2=floor, class_="axis"))
         parts.append(element("text", x_label, x=(self.left + end) / 2, y=self.height - 8, text_anchor="middle"))
@@ -172,7 +175,8 @@ def lines(
     xs = [x for x, _ in finite] + list(marks.values()) + list(x_range or ())
     names, above = legend(list(series), Frame.left)
     top = above + 14
-    frame = Frame((min(xs), max(xs)), _padded([y for _, y in finite]), top=top, height=256 + top)
+    y_range = _padded([y for _, y in finite])
+    frame = Frame((min(xs), max(xs)), y_range, top=top, height=256 + top, whole=_are_whole(xs))
     parts = [frame.axes(x_label, y_label, short_number, y_format), names]
     parts += [frame.mark(x, name) for name, x in marks.items()]
     for number, (name, points) in enumerate(drawn.items()):
@@ -239,7 +243,8 @@ def scatter(
     names, above = legend(list(drawn), Frame.left)
     top = above + 14
     x_range, y_range = _padded([dot.x for dot in every]), _padded([*(dot.y for dot in every), *levels.values()])
-    frame = Frame((min(0.0, x_range[0]), x_range[1]), y_range, top=top, height=300 + top)
+    x_range, whole = (min(0.0, x_range[0]), x_range[1]), _are_whole(dot.x for dot in every)
+    frame = Frame(x_range, y_range, top=top, height=300 + top, whole=whole)
     parts = [frame.axes(x_label, y_label, short_number, y_format), names]
     parts += [frame.level(y, name) for name, y in levels.items()]
     for number, dots in enumerate(drawn.values()):
@@ -399,6 +404,10 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
     # An axis that begins just above zero would exaggerate small differences.
     bottom = 0.0 if 0 <= low < (high - low) * 0.5 else low - room
     return bottom, high + room
+
+
+def _are_whole(values: Iterable[float]) -> bool:
+    return all(float(value).is_integer() for value in values)
 
 
 def _is_finite(point: Point) -> bool:

@@ -23,6 +23,7 @@ def score_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Table]:
 def _split_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
     """A row of scores per split, and one of their 95 % intervals."""
     names = list(dict.fromkeys(name for report in metrics.values() for name in single_scores(report)))
+    scores = {name for report in metrics.values() for name in without_counts(report)}
     rows: list[list[Any]] = []
     for split, report in metrics.items():
         rows.append([split, *(single_scores(report).get(name) for name in names)])
@@ -30,7 +31,7 @@ def _split_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
         if ends:
             intervals = [say("{:.3f} to {:.3f}", *ends[name]) if name in ends else None for name in names]
             rows.append([say("  95 % interval"), *intervals])
-    return Table([say("split"), *(say("rows") if name == "rows" else name for name in names)], rows)
+    return Table([say("split"), *(name if name in scores else say(name) for name in names)], rows)
 
 
 def label_table(split: str, report: Mapping[str, Any]) -> Table:

@@ -72,7 +72,7 @@ def run_page(
         Section(say("Manifest"), list(_manifest(record))),
     ]
     name = record.run.path.resolve().name
-    lead = say("{}, {}: {}", record.recipe.task, record.model, record.run.path.resolve())
+    lead = say("{}, {}: {}", record.recipe.task, say(record.model), record.run.path.resolve())
     return html_page(Report(say("Run {}", name), lead, sections), refresh)
 
 

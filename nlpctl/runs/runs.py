@@ -22,6 +22,7 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step, model_folder_name, real_path
 from nlpctl.names import in_utf8, is_utf8, nearest
 from nlpctl.report.language import Later, later, say
+from nlpctl.report.model import format_moment
 from nlpctl.report.score_tables import single_scores, without_counts
 from nlpctl.runs.run_files import (
     DAMAGED,
@@ -93,17 +94,17 @@ class RunRecord:
 
     @property
     def model(self) -> str:
-        """The name or folder of the pretrained model, or the network trained from scratch."""
+        """The name or folder of the pretrained model, or the network trained from scratch; to be said."""
         model = self.recipe.model
         if model.from_scratch is not None:
-            return f"{model.from_scratch.architecture} (new)"
+            return later("{} (new)", model.from_scratch.architecture)
         name = model.name_or_path or ""
         if name.startswith(HF_PREFIX):
             name, at, commit = name.removeprefix(HF_PREFIX).partition("@")
             return f"{name}{at}{commit[:7]}"  # as Git shortens it
         if name.startswith(PYTHON_PREFIX):
             return name.removeprefix(PYTHON_PREFIX)
-        return model_folder_name(Path(name)) or "unnamed"
+        return model_folder_name(Path(name)) or later("unnamed")
 
     @property
     def step(self) -> int:
@@ -330,9 +331,9 @@ def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
             continue
         if one is None or other is None:
             names = (display(record.run.path) for record in (second, first))
-            found[split] = "an older run holds no rows to compare; nlpctl eval {} --against {} does".format(*names)
+            found[split] = later("an older run holds no rows to compare; nlpctl eval {} --against {} does", *names)
         elif not comparable(one, other):
-            found[split] = "the runs were scored on different rows"
+            found[split] = later("the runs were scored on different rows")
         else:
             found[split] = compare(one, other)
     return found
@@ -351,13 +352,14 @@ def facts(record: RunRecord) -> dict[str, Any]:
         later("run"): str(record.run.path),
         later("state"): say(record.shown_state),
         later("task"): record.recipe.task,
-        later("model"): record.model,
+        later("model"): say(record.model),
     }
     values |= {later("step"): record.step, later("last loss"): record.last("log", "loss")}
     values |= {title: manifest[name] for name, title in _FACTS.items()}
+    values |= {title: format_moment(values[title]) for title in (_FACTS["started"], _FACTS["ended"])}
     values["error"] = (manifest["error"] or "").partition("\n")[0]
     values["command"] = " ".join(["nlpctl", *manifest["command"][1:]])
-    resumed = [say("{} (was {})", each["at"], later(each["was"])) for each in manifest["resumed"]]
+    resumed = [say("{} (was {})", format_moment(each["at"]), later(each["was"])) for each in manifest["resumed"]]
     values[later("resumed")] = say(", ").join(resumed)
     origin = manifest.get("continues")
     if isinstance(origin, dict):

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from nlpctl.report.html import Html, as_it_is, element, joined
 from nlpctl.report.language import say, say_counted, say_each
-from nlpctl.report.model import Code, Part, Report, Section, Table
+from nlpctl.report.model import Code, Part, Report, Section, Table, format_moment
 from nlpctl.report.page import draw, html_page
 from nlpctl.runs.comparison import changed_rows, comparison_table
 from nlpctl.runs.runs import Difference, RunRecord, UnreadableRun
@@ -40,10 +40,10 @@ def index_page(folder: Path, records: Sequence[RunRecord], unreadable: Sequence[
 
 
 def _row(record: RunRecord, name: str) -> list[Any]:
-    started = (record.manifest["started"] or "")[:16].replace("T", " ")
+    started = format_moment(record.manifest["started"])
     scores = [record.score(split, record.metric) for split in ("dev", "test")]
     box = element("input", type="checkbox", name="run", value=as_it_is(name))
-    known = [say(record.shown_state), record.recipe.task, record.model, record.step, started, record.duration]
+    known = [say(record.shown_state), record.recipe.task, say(record.model), record.step, started, record.duration]
     return [box, _link(name), *known, record.metric, *scores]
 
 
@@ -85,7 +85,7 @@ def compare_page(
 def _pairs(names: Sequence[str], pairs: Mapping[str, Paired | str]) -> Iterator[Part]:
     for split, each in pairs.items():
         if isinstance(each, str):
-            yield say("{}: no paired comparison, since {}.", split, each)
+            yield say("{}: no paired comparison, since {}.", split, say(each))
             continue
         yield comparison_table(split, names, each)
         yield changed_rows(each)

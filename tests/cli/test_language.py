@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from chinese import COMMAND, SENTENCE, assert_chinese, sentences
+from made_runs import WORDS, make_run
 
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.datatools.audit import Audit, audit_page
@@ -23,6 +25,7 @@ from nlpctl.experiments.sweep_result import SweepResult, sweep_page
 from nlpctl.inference.attribution import Explained, Explanation, Token
 from nlpctl.inference.explain import explanations_page
 from nlpctl.report import language
+from nlpctl.report.chinese import CHINESE
 from nlpctl.report.language import in_language
 from nlpctl.runs.runs import differences, open_all, open_run
 from nlpctl.runtime.event_log import EventLog
@@ -134,6 +137,48 @@ def test_the_lists_of_runs(nlpctl, made) -> None:
             assert sentences("<!DOCTYPE html>" + "".join(map(str, parts[:2]))) == []
     for page in pages:
         assert_chinese(page)
+
+
+def english_heads(printed: str) -> list[str]:
+    """The heads of tables that have a Chinese name."""
+    heads = [above for above, below in pairwise(printed.splitlines()) if re.fullmatch("-+(  -+)*", below)]
+    return [head for line in heads for head in re.split("  +", line) if CHINESE.get(head, head) != head]
+
+
+def test_tables_of_commands(nlpctl, made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of what is made of a model: each command that prints one."""
+    from nlpctl.models.find import find_trained_model
+
+    recipe = make_run(tmp_path, "sequence_classification")
+    model = find_trained_model(recipe)
+    recipe_file, export = tmp_path / "recipe.yaml", tmp_path / "export"
+    (tmp_path / "texts.txt").write_text("bed\nthe view\n", encoding="utf-8")
+    runs = [filled(made, name).path for name in ("first", "second")]
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    commands = [
+        ("recipe", "ls"),
+        ("recipe", "flags"),
+        ("data", "show", recipe_file, "-n", "1"),
+        ("data", "split", recipe_file, "-o", tmp_path / "split"),
+        ("data", "next", recipe.run_dir, tmp_path / "texts.txt", "-n", "2"),
+        ("params", "ls", recipe_file),
+        ("params", "set", model, "--value", "classifier.bias=3", "-o", tmp_path / "other"),
+        ("params", "diff", model, tmp_path / "other"),
+        ("export", model, "-o", export, "--timing", "0", "--rows", "4"),
+        ("convert-static", export, "--to", model, "--plan", "-o", tmp_path / "map.yaml"),
+        ("convert-static", export, "--to", model, "-o", tmp_path / "converted"),
+        ("runs", "diff", *runs),
+    ]
+    printed = []
+    for words in commands:
+        ended = nlpctl(*words)
+        assert ended.code == 0, ended.err
+        english = [each for each in sentences(ended.out) if not set(each.split()) <= set(WORDS)]  # those are texts
+        assert (english, english_heads(ended.out)) == ([], []), words
+        printed.append(ended.out)
+    assert "逐行比较" in printed[-1]
+    for page in (export / "report.md", tmp_path / "converted" / "conversion.md"):
+        assert sentences(page.read_text(encoding="utf-8")) == []
 
 
 def test_the_counts_beside_scores_are_no_names(nlpctl, made, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def test_show(nlpctl, made):
     ended = nlpctl("runs", "show", run.path)
     assert ended.code == 0, ended.err
     for told in ("state:           finished", "command:         nlpctl train my.yaml", "last loss:       0.25",
-                 "seed:            3", "data:            /data/train.tsv", "out_of_memory"):  # fmt: skip
+                 "seed:            3", "data:            /data/train.tsv", "out of memory"):  # fmt: skip
         assert told in ended.out
     assert "per_device_train_batch_size: 4" in ended.out and "0.6250" in ended.out
     shown = json.loads(nlpctl("runs", "show", run.path, "--json").out)["result"]
@@ -117,7 +117,9 @@ def test_diff(nlpctl, made):
 
 def test_diff_of_what_is_the_same_and_of_three(nlpctl, made):
     one, two, three = made("a/run", dev=0.5), made("b/run", dev=0.5), made("c/run", device="gpu")
-    assert nlpctl("runs", "diff", one.path, two.path).out == "the same: recipe, environment, data, scores\n"
+    *unpaired, same = nlpctl("runs", "diff", one.path, two.path).out.splitlines()
+    assert same == "the same: recipe, environment, data, scores"
+    assert [line.split(",")[0] for line in unpaired] == ["dev: no paired comparison", "test: no paired comparison"]
     out = nlpctl("runs", "diff", one.path, two.path, three.path).out
     heads = [line.split() for line in out.splitlines()]
     assert ["environment", "a/run", "b/run", "c/run"] in heads and ["device", "cpu", "cpu", "gpu"] in heads

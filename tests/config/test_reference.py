@@ -18,9 +18,8 @@ pytestmark = pytest.mark.skipif(not reference.DOCS.is_dir(), reason="docs/ is on
 
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_the_documents_are_up_to_date(name: str) -> None:
-    assert (reference.DOCS / name).read_text(encoding="utf-8") == reference.reference(reference.PAGES[name]()), (
-        "run python -m nlpctl.config.reference"
-    )
+    wanted = reference.reference(reference.WORDS[reference.PAGES[name]]())
+    assert (reference.DOCS / name).read_text(encoding="utf-8") == wanted, "run python -m nlpctl.config.reference"
 
 
 def test_check_notices_a_change(tmp_path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
@@ -37,7 +36,7 @@ def test_check_notices_a_change(tmp_path, monkeypatch: pytest.MonkeyPatch, capsy
 
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_every_key_has_a_row_of_four_cells(name: str) -> None:
-    page = reference.reference(reference.PAGES[name]())
+    page = reference.reference(reference.WORDS[reference.PAGES[name]]())
     rows = re.findall(r"^\| `([a-z_.0-9]+)` \|.*$", page, flags=re.M)
     assert set(rows) == set(all_keys()) - set(REFUSED)
     for line in page.splitlines():
@@ -71,7 +70,8 @@ def test_every_choice_stands_in_the_chinese_reference_as_recipes_have_it() -> No
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_the_introduction_tells_what_the_base_file_sets(name: str) -> None:
     base = yaml.safe_load((reference.DOCS.parent / "configs/base.yaml").read_text(encoding="utf-8"))
-    told = re.search(r"^[^\n]*`configs/base\.yaml`.*?\n\n", reference.PAGES[name]().intro, flags=re.M | re.S)[0]
+    introduction = reference.WORDS[reference.PAGES[name]]().intro
+    told = re.search(r"^[^\n]*`configs/base\.yaml`.*?\n\n", introduction, flags=re.M | re.S)[0]
     settings = yaml.safe_load("\n".join(re.findall(r"`(\w+: [^`]+)`", told)))
     assert settings == {key: value for section in base.values() for key, value in section.items()}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
@@ -11,6 +13,7 @@ from string import Formatter
 import pytest
 
 import nlpctl
+from nlpctl.config.library import shipped_recipes
 from nlpctl.errors import UserError
 from nlpctl.report.chinese import CHINESE
 from nlpctl.report.language import in_language, language, later, say, say_counted, say_names
@@ -20,10 +23,10 @@ PACKAGE = Path(nlpctl.__file__).parent
 SAYING = {"say": slice(1), "later": slice(1), "say_each": slice(None), "say_counted": slice(1, None)}
 
 
-def sources() -> Iterator[tuple[Path, ast.AST]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        if path.name != "chinese.py":
-            yield path, ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def sources() -> list[tuple[Path, ast.AST]]:
+    paths = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "chinese.py"]
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
 
 
 def said_texts() -> Iterator[tuple[str, str]]:
@@ -36,11 +39,61 @@ def said_texts() -> Iterator[tuple[str, str]]:
                     if isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value:
                         unit = "{:,} " if name == "say_counted" else ""
                         yield f"{path.relative_to(PACKAGE.parent)}:{each.lineno}", unit + each.value
+    for recipe in shipped_recipes():
+        yield str(recipe.path), recipe.title
 
 
 def test_every_text_has_its_chinese() -> None:
     missing = [f"{where}: {text!r}" for where, text in said_texts() if text not in CHINESE]
     assert not missing, "add these to nlpctl/report/chinese.py:\n" + "\n".join(missing)
+
+
+NAMES = {"MB", "sha256", "SHA-256", "p", "nlpctl", "ok"}  # the same in every language
+# A page per language, a table among messages, and what one process tells another.
+IN_ENGLISH = {"config/reference.py", "training/run_setup.py", "launch/all_reduce.py"}
+
+
+def unsaid(node: ast.AST) -> Iterator[ast.Constant]:
+    """The texts in `node` that are not given to one of SAYING, but for keys of what is shown."""
+    said = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SAYING
+    if said or isinstance(node, ast.Compare):
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node
+    for child in [node.value] if isinstance(node, ast.Subscript) else ast.iter_child_nodes(node):
+        yield from unsaid(child)
+
+
+def shown(function: ast.AST) -> Iterator[ast.AST]:
+    """The heads and titles of the tables that `function` makes, and what it writes to standard output."""
+    for node in ast.walk(function):
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if called == "Table":
+            yield from [*node.args[:1], *node.args[2:], *(each.value for each in node.keywords if each.arg == "title")]
+        elif called == "console.result":
+            yield from node.args
+
+
+def test_no_table_and_no_answer_is_in_english() -> None:
+    """Heads and titles of tables, and what is written to standard output beside them, are said where they stand, or
+    where the name that a table is given is set in the same function."""
+    found = []
+    for path, tree in sources():
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        for function in () if path.relative_to(PACKAGE).as_posix() in IN_ENGLISH else functions:
+            given = list(shown(function))
+            names = {node.id for node in given if isinstance(node, ast.Name)}
+            given += [
+                node.value
+                for node in ast.walk(function)
+                if isinstance(node, ast.Assign | ast.AugAssign)
+                for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+                if isinstance(target, ast.Name) and target.id in names
+            ]
+            for each in (text for node in given for text in unsaid(node)):
+                if re.search(r"[A-Za-z]{2}", each.value) and each.value.strip() not in NAMES:
+                    found.append(f"{path.relative_to(PACKAGE)}:{each.lineno}: {each.value!r}")
+    assert not found, "give these to say or say_each:\n" + "\n".join(found)
 
 
 def test_no_chinese_is_stale() -> None:
@@ -61,6 +114,9 @@ def places(template: str) -> list[tuple[int, str, str | None]]:
 
 def test_both_have_the_same_places() -> None:
     wrong = {english: chinese for english, chinese in CHINESE.items() if places(chinese) != places(english)}
+    for chinese in CHINESE.values():
+        if len({bool(name) for _, name, *_ in Formatter().parse(chinese) if name is not None}) > 1:
+            wrong[chinese] = "numbers for all places, or for none"
     assert not wrong
 
 
