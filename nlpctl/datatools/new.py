@@ -119,6 +119,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
         message = f"{encoder.name} is not on this machine, and is not downloaded to time a training"
         raise UserError(message, "@[time]", "leave it out: `train` tells the time after its first steps")
     own = _says_how_it_makes_vectors(encoder)
+    head = values.head_presets(task, encoder)
     output = _output(given, ask, files["train"])
     if encoder is not None and (folder := Path(encoder.name).expanduser()).is_dir():
         encoder = dataclasses.replace(encoder, name=named_from(output.parent, folder))
@@ -139,6 +140,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
             *match.presets,
             Preset("training.output_dir", f"outputs/{output.stem}"),
             *values.measured_presets(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths, trial=trial),
+            *head,
         ]
         presets = [preset for preset in presets if not (own and preset.key.startswith("retrieval."))]
         return recipe_text(_head(output, task), values.in_order(presets), values.hints(task, seen, gpu))

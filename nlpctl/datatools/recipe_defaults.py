@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,6 +14,7 @@ from nlpctl.config.keys import SECTIONS
 from nlpctl.config.load import load_recipe
 from nlpctl.config.recipe_text import CANNOT_BE_USED, NO_DEV
 from nlpctl.config.schema import SPLITS, ColumnsSection, ScratchSection
+from nlpctl.config.sentence_folder import read_sentence_folder
 from nlpctl.config.tasks import SCRATCH, Preset, TaskInfo
 from nlpctl.data.inspection.lengths import EstimatedTokens, Lengths, measure
 from nlpctl.data.inspection.report import MANY_UNKNOWN_WORDS, UNEVEN
@@ -28,6 +30,7 @@ from nlpctl.datatools.file_sniffer import Preview
 from nlpctl.errors import UserError
 from nlpctl.extras import is_installed
 from nlpctl.models.pretrained import Encoder, language_of
+from nlpctl.models.source import resolve_source
 from nlpctl.names import counted
 from nlpctl.report.model import percent
 from nlpctl.runtime.machine import cpu_info, physical_cores
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from nlpctl.training.trial import Trial  # imports Paddle
 
 BASE, ON_GPU = "nlpctl:configs/base.yaml", "nlpctl:configs/device/gpu.yaml"
-METRIC, UNIT = "training.metric_for_best_model", f"{SCRATCH}unit"
+METRIC, UNIT, GROUPS = "training.metric_for_best_model", f"{SCRATCH}unit", "optimizer.groups"
 ROLES = tuple(each.name for each in fields(ColumnsSection))
 _MOST = 20_000  # rows of a split that are looked at
 _MOST_BAD = 0.05  # share of rows: with more of them, something else is wrong
@@ -49,6 +52,7 @@ _BATCH, _LEAST_BATCH, _BATCH_TOKENS = 32, 8, 8192
 _FEW_UPDATES = 20  # per epoch
 _LEAST_DEV, _DEV_BATCH = 500, 64  # rows of dev that select a checkpoint; of a batch of them, as in BASE
 _FAR_UNEVEN = 3.0
+_E5 = re.compile(r"(^|[/_-])e5([/_-]|$)", re.IGNORECASE)
 _CHARACTERS = 400_000  # of the texts whose words are counted; jieba takes three seconds
 
 
@@ -147,6 +151,27 @@ def model_presets(task: TaskInfo, encoder: Encoder | None, about: str, seen: Dat
             rest = [unit_preset(preset, seen) if preset.key == UNIT else preset for preset in rest]
         return [Preset(first.key, first.value, remark), *rest]
     return [Preset("model.name_or_path", encoder.name, about), Preset("training.learning_rate", encoder.learning_rate)]
+
+
+def head_presets(task: TaskInfo, encoder: Encoder | None) -> list[Preset]:
+    """For a tagger on an e5, whose vectors of tokens are nearly alike: a learning rate of its own for the head."""
+    if encoder is None or not task.tags or not _is_e5(encoder):
+        return []
+    groups = [group for preset in task.presets if preset.key == GROUPS for group in preset.value]
+    why = "the vectors of an e5's tokens are nearly alike: its head needs more (docs/tasks.md)"
+    return [Preset(GROUPS, [*groups, {"match": "classifier", "learning_rate": 0.01}], why)]
+
+
+def _is_e5(encoder: Encoder) -> bool:
+    """By its name, or by the prompts that it comes with."""
+    if _E5.search(encoder.name):
+        return True
+    folder = resolve_source(encoder.name).folder
+    try:
+        vectors = None if folder is None else read_sentence_folder(folder)
+    except UserError:  # of which a tagger needs the network alone
+        return False
+    return vectors is not None and {"query: ", "passage: "} <= {*vectors.prompts.values()}
 
 
 def unit_preset(words: Preset, seen: DataSummary) -> Preset:

@@ -448,6 +448,23 @@ def test_how_a_folder_makes_vectors_is_not_overruled(nlpctl, table, folder: Path
     assert (retrieval.pooling, retrieval.embedding_size, retrieval.activation) == ("cls", 12, "tanh")
 
 
+def test_the_head_of_a_tagger_on_an_e5_learns_faster(nlpctl, folder: Path) -> None:
+    """An e5 is known by its name, or by the prompts of its folder."""
+    rows = [{"text": text, "entities": [{"start": 0, "end": 3, "label": "PER"}]} for text in PLACES]
+    (folder / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    shutil.copytree(ROOT / "tests" / "models" / "huggingface" / "bert-encoder", folder / "multilingual-e5-small")
+    shutil.copytree(ROOT / "tests" / "models" / "sentence_folders" / "cls-dense", folder / "mine")
+    shutil.copytree(folder / "mine", folder / "base5-query")
+    (folder / "mine" / "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": {"query": "query: ", "document": "passage: "}})
+    )
+    for model, own in (("multilingual-e5-small", True), ("mine", True), ("base5-query", False), ("scratch", False)):
+        ended = nlpctl("new", "train.jsonl", "--model", model, "-o", f"{model}.yaml")
+        assert ended.code == 0, ended.err
+        matched = [group.match for group in load_recipe(f"{model}.yaml").optimizer.groups]
+        assert matched == [("crf",), *[("classifier",)] * own]
+
+
 def test_a_folder_of_an_encoder_is_named_from_the_recipe(nlpctl, table, folder: Path) -> None:
     table("reviews.tsv", ["id", "review", "stars"], labelled())
     (folder / "mine").mkdir()
