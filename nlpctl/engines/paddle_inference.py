@@ -24,6 +24,7 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.process_state import silent_stderr
 from nlpctl.upstream.bfloat16_cast import keep_casts
 from nlpctl.upstream.predictor_clones import successors
+from nlpctl.upstream.shapes_of_batches import needs_empty_cache
 
 CARD_MEMORY_MB = 256  # initial size of the GPU memory pool; it grows
 WORKSPACE = 1 << 30  # TensorRT's workspace in bytes
@@ -79,17 +80,31 @@ class PaddlePredictor:
             if self._onednn:
                 shape = tuple(array.shape for array in batch.values())
                 if shape not in self._shapes and len(self._shapes) == SHAPES_KEPT:
-                    with silent_stderr:
-                        self._use(self._successor(self._predictor))
-                self._shapes.add(shape)
-            feed(self._inputs, batch)
+                    self._empty_cache()
             try:
-                self._predictor.run()
+                self._run(batch)
             except Exception as error:
                 hint = "use another precision or engine: @[precision=fp32], @[engine=onnxruntime]; or smaller batches"
                 message = f"Paddle Inference failed in {self.precision}: {_reason(error)}"
                 raise RunFailed(message, hint=hint) from error
+            if self._onednn:
+                self._shapes.add(shape)
             return tuple(output.copy_to_cpu() for output in self._outputs)
+
+    def _run(self, batch: Batch) -> None:
+        feed(self._inputs, batch)
+        try:
+            self._predictor.run()
+        except Exception as error:
+            if not (self._onednn and needs_empty_cache(error)):
+                raise
+            self._empty_cache()
+            feed(self._inputs, batch)
+            self._predictor.run()
+
+    def _empty_cache(self) -> None:
+        with silent_stderr:
+            self._use(self._successor(self._predictor))
 
     def _use(self, predictor: Any) -> None:
         self._predictor = predictor

@@ -142,6 +142,36 @@ def test_after_many_shapes_a_fresh_predictor_takes_over(made, monkeypatch):
     assert used[0] is used[3] and used[3] is not used[4] and used[4] is used[6]
 
 
+class Confused:
+    """A predictor of Paddle that fails as one that took the preparations of another shape."""
+
+    def __init__(self, predictor, message):
+        self._predictor, self._message = predictor, message
+
+    def __getattr__(self, name):
+        return getattr(self._predictor, name)
+
+    def run(self):
+        raise RuntimeError(self._message)
+
+
+def test_a_shape_that_meets_the_preparations_of_another_is_computed_anew(made):
+    predictor = opened(made, "paddle fp32")
+    assert_alike(predictor, made[1], batch(2, 3))
+    predictor._predictor = Confused(predictor._predictor, "could not reshape a memory descriptor")
+    assert_alike(predictor, made[1], batch(3, 5))
+    assert not isinstance(predictor._predictor, Confused)
+    assert predictor._shapes == {tuple(array.shape for array in batch(3, 5).values())}
+
+
+def test_other_failures_are_told(made):
+    predictor = opened(made, "paddle fp32")
+    predictor._predictor = Confused(predictor._predictor, "out of memory")
+    with pytest.raises(RunFailed, match="out of memory"):
+        predictor.outputs(batch(3, 5))
+    assert isinstance(predictor._predictor, Confused)
+
+
 def test_two_exports_with_the_same_names_do_not_mix(made, tmp_path):
     """oneDNN's preparations lie in one place for the whole process."""
     network, manifest = export(tmp_path / "other", seed=2)
