@@ -323,15 +323,26 @@ class Progress:
         each = self.seconds() / (self.worth - self.begun) if each is None else each
         return each * max(0.0, self.total - self.worth)
 
-    def left_in_words(self) -> str:
-        """Such as "0m40s left (sweep: 12m10s)", with what it is a part of; "" if nothing is known."""
-        left, whole = self.left(), self.within
-        told = [] if left is None else [f"{duration(left)} left"]
+    def all_left(self) -> list[tuple[str, float]]:
+        """The seconds left, under "", and of what it is a part of, under the names; without what is not known."""
+        left = self.left()
+        told = [] if left is None else [("", left)]
+        whole = self.within
         while whole is not None:
             left = whole.left()
-            told += [] if left is None else [f"({whole.what}: {duration(left)})"]
+            told += [] if left is None else [(whole.what, left)]
             whole = whole.within
-        return " ".join(told)
+        return told
+
+    def left_in_words(self) -> str:
+        """Such as "0m40s left (sweep: 12m10s)", with what it is a part of; "" if nothing is known."""
+        return _left_in_words(self.all_left())
+
+
+def _left_in_words(told: Sequence[tuple[str, float]], passed: float = 0.0) -> str:
+    """What `all_left` has told so many seconds ago."""
+    left = [(what, duration(max(0.0, seconds - passed))) for what, seconds in told]
+    return " ".join(f"({what}: {time_left})" if what else f"{time_left} left" for what, time_left in left)
 
 
 class ProgressSink:
@@ -416,7 +427,8 @@ class _Bar:
         self.of_another = False  # another process draws it on this terminal
         self._shown, self._drawn = False, 0.0
         self._progress: Progress | None = None  # what it shows, until that has ended
-        self._left = ""  # the time left of it, as it was when it advanced
+        self._left: list[tuple[str, float]] = []  # `all_left` of it, when it advanced
+        self._advanced = 0.0  # when that was
         self.renew_threads()
 
     def renew_threads(self) -> None:
@@ -439,7 +451,8 @@ class _Bar:
             progress = progress.part
         with self._lock:
             if self.may_be_drawn and (at_once or progress.now() - self._drawn >= DRAWING_SECONDS):
-                self._progress, self._left, self._drawn = progress, progress.left_in_words(), progress.now()
+                self._progress, self._left = progress, progress.all_left()
+                self._drawn = self._advanced = progress.now()
                 self._show()
                 if not self._ticks:
                     self._ticks = True
@@ -465,7 +478,8 @@ class _Bar:
     def _show(self) -> None:
         assert self._progress is not None
         self._shown = True
-        self._write("\r" + visible(_bar_line(self._progress, self._left, _columns() - 1)) + _TO_THE_END)
+        left = _left_in_words(self._left, round(self._progress.now() - self._advanced))
+        self._write("\r" + visible(_bar_line(self._progress, left, _columns() - 1)) + _TO_THE_END)
 
     def _write(self, text: str) -> None:
         # Not by the stream, whose lock a process that is forked at this moment would find taken for ever.

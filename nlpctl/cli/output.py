@@ -141,7 +141,8 @@ def tell_next(*commands: str) -> None:
     """The last lines of a command that made something: the command lines that use it."""
     from nlpctl.report.language import say  # late: not for --help
 
-    console.note(say("next:"))
+    if commands:
+        console.note(say("next:"))
     for command in commands:
         console.note(f"  {command}")
 

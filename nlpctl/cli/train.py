@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -11,7 +12,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import load_command_recipe
-from nlpctl.cli.output import Json, give, score_tables, tell_trained
+from nlpctl.cli.output import Json, give, score_tables, tell_next, tell_trained
 from nlpctl.cli.peers import (
     MasterOption,
     NnodesOption,
@@ -151,6 +152,7 @@ def _train_many(
 ) -> None:
     numbers = _parse_seeds(seeds)
     resolved = load_command_recipe(recipe, ctx)
+    from nlpctl.config.tasks import task_info
     from nlpctl.experiments.repeats import train_folds_and_seeds
     from nlpctl.experiments.repeats_report import spread_tables
 
@@ -164,6 +166,10 @@ def _train_many(
     if result.predictions is not None:
         console.note(f"a prediction for every training row: {display(result.predictions)}")
     console.note(say("report: {}", display(result.folder / REPORT)))
+    info, name = task_info(resolved.task), display(result.folder)
+    audit = [f"nlpctl data audit {shlex.quote(name)}"] if result.predictions is not None and info.labelled else []
+    ensemble = f"nlpctl ensemble {shlex.quote(name)} -o {shlex.quote(f'{name}_ensemble')}"
+    tell_next(*audit, *([] if info.ensemble_average is None else [ensemble]))
 
 
 def _parse_seeds(text: str | None) -> list[int]:

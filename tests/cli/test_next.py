@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nlpctl.cli.output import tell_trained
 from nlpctl.config.load import load_recipe
+from nlpctl.experiments import repeats
 from nlpctl.runtime.run_directory import RunDirectory
 
 GOOD = {"dev": {"rows": 40, "accuracy": 0.9, "micro_f1": 0.9, "mrr": 0.5}}
@@ -51,3 +53,18 @@ def test_what_a_trained_model_is_for(monkeypatch, recipe, capsys, task, metrics,
         metrics,
     )
     assert capsys.readouterr().err.splitlines() == ["model: a run/model", "next:", *(f"  {line}" for line in expected)]
+
+
+@pytest.mark.parametrize(
+    ("words", "predictions", "expected"),
+    [
+        (("--folds", "2"), "folds/predictions.jsonl", ["nlpctl data audit folds"]),
+        (("--seeds", "1,2"), None, []),
+    ],
+)
+def test_what_folds_and_seeds_are_for(nlpctl, recipe, monkeypatch, words, predictions, expected) -> None:
+    result = SimpleNamespace(scores={}, predictions=predictions and Path(predictions), folder=Path("folds"))
+    monkeypatch.setattr(repeats, "train_folds_and_seeds", lambda *_, **__: result)
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    told = nlpctl("train", recipe, *words).err.partition("next:\n")[2].splitlines()
+    assert [line.strip() for line in told] == [*expected, "nlpctl ensemble folds -o folds_ensemble"]
