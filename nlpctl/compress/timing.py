@@ -255,7 +255,7 @@ def _time_group(
         history: list[list[float]] = []
         started = time.monotonic()
         for number in range(MAX_ROUNDS - done + 1):
-            tell(f"the last round: {done + number} of {MIN_ROUNDS} to {MAX_ROUNDS} times" if number else "warming up")
+            tell(f"the last round: pass {done + number} of {MIN_ROUNDS} to {MAX_ROUNDS}" if number else "warming up")
             round = _time_round(finalists, group, processes, sizes, backwards=bool(number % 2))
             if not number:  # engines prepare their kernels
                 continue
