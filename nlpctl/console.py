@@ -158,6 +158,13 @@ def note(message: str) -> None:
         _write_message("note", message, visible(message))
 
 
+def note_at_once(message: str) -> None:
+    """A note past the streams: of a signal handler, which must not re-enter one that is being written to."""
+    line = _event("note", message=message) if json_lines() else message
+    start = f"\r{_TO_THE_END}" if _draws() else ""  # in place of a bar
+    os.write(2, f"{start}{line}\n".encode())
+
+
 def warn(message: str) -> None:
     """Write a warning to stderr."""
     message = spelled(message)
@@ -627,8 +634,12 @@ def _write_message(kind: str, message: str, line: str) -> None:
 
 
 def _write_event(kind: str, **content: Any) -> None:
+    _line(_event(kind, **content))
+
+
+def _event(kind: str, **content: Any) -> str:
     event = {"event": kind, "time": round(time.time(), 3), **content}
-    _line(visible(json.dumps(json_ready(event), ensure_ascii=False, allow_nan=False)))
+    return visible(json.dumps(json_ready(event), ensure_ascii=False, allow_nan=False))
 
 
 _dropping = False  # inside of `unread_dropped`

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
-from nlpctl.console import is_main_rank
+from nlpctl import console
 from nlpctl.runtime.ranks import EXCHANGE, is_child
 
 MOST_STEPS = 32  # without an exchange: steps may become slower, and STOP_SECONDS go on
@@ -140,9 +140,9 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
         signal.signal(signal.SIGALRM, _interrupt)
         # A step that hangs, such as a collective without its partner, would otherwise ignore the request for ever.
         signal.setitimer(signal.ITIMER_REAL, seconds)
-        if is_main_rank():  # os.write: a signal handler must not re-enter a stream that is being written to
-            when = b"a common step: this one, or one within about a second" if is_child() else b"this step"
-            os.write(2, b"interrupted: a checkpoint is saved after " + when + b" (once more: stop at once)\n")
+        if console.is_main_rank():
+            when = "a common step: this one, or one within about a second" if is_child() else "this step"
+            console.note_at_once(f"interrupted: a checkpoint is saved after {when} (once more: stop at once)")
 
     kinds = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.getsignal(number) for number in (*kinds, signal.SIGALRM)}

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 
+from nlpctl import console
 from nlpctl.errors import Problem, UserError
 from nlpctl.serve.requests import Refused
 from nlpctl.serve.settings import ServeSettings
@@ -117,7 +118,7 @@ class Starting:
             await asyncio.sleep(_POLL)
             # It waits because of `sigterm_waits`. Nothing is there to be cleaned up, and the import may take long.
             if signal.SIGTERM in signal.sigpending():
-                os.write(2, b"stopped while starting\n")
+                console.note_at_once("stopped while starting")
                 os._exit(0)
         server.close()
         if open_requests:

@@ -178,6 +178,13 @@ def test_progress_as_json_lines(capsys, monkeypatch) -> None:
     assert (ended["event"], ended["left"]) == ("finished", 0)
 
 
+def test_a_note_of_a_signal_handler_is_an_event_too(capfd, monkeypatch) -> None:
+    monkeypatch.setenv("NLPCTL_PROGRESS", "json")
+    console.note_at_once("interrupted")
+    (note,) = events(capfd.readouterr().err)
+    assert (note["event"], note["message"]) == ("note", "interrupted")
+
+
 def test_errors_are_events_too(nlpctl, monkeypatch) -> None:
     monkeypatch.setenv("NLPCTL_PROGRESS", "json")
     (error,) = events(nlpctl("eval", "nowhere").err)

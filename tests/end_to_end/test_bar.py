@@ -69,6 +69,7 @@ def test_a_training_on_a_terminal(work):
     lines = screen(shown)
     assert f"printed {LONG}".rstrip() in lines and f"python {LONG}".rstrip() in lines
     assert any(line.startswith("dev at step 8: loss ") for line in lines)
+    assert "interrupted: a checkpoint is saved after this step (once more: stop at once)" in lines
     assert any(re.fullmatch(r"about \d+[hm]\d\d[ms] from here to the final scores", line) for line in lines)
     assert not any("━" in line or line.startswith("step ") for line in lines), lines
     assert [line for line in lines if line][-1].lstrip().startswith("->")  # how to go on
