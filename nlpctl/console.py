@@ -491,7 +491,7 @@ class _Bar:
     def _write(self, text: str) -> None:
         # Not by the stream, whose lock a process that is forked at this moment would find taken for ever.
         with contextlib.suppress(OSError):  # a terminal that has gone is told by what else is written
-            os.write(sys.stderr.fileno(), text.encode(sys.stderr.encoding, "replace"))
+            os.write(2, text.encode(sys.stderr.encoding or "utf-8", "replace"))
 
 
 _bar = _Bar()
