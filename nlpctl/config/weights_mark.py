@@ -20,7 +20,8 @@ MARK = "nlpctl"
 @dataclass(frozen=True)
 class WeightsMark(Document):
     """`network`: the class that config.json names. `sha256`: of the weights. `labels` and `thresholds`: by id of the
-    task's labels, the latter for the probabilities that the weights give. `data` and `decode`: sections of a recipe."""
+    task's labels, the latter for the probabilities that the weights give. `calibration`: calibration.json, of what the
+    weights do not hold. `data` and `decode`: sections of a recipe."""
 
     version: str
     task: str
@@ -29,6 +30,7 @@ class WeightsMark(Document):
     network: str = ""  # older versions wrote no more than what is above
     labels: tuple[str, ...] = ()
     thresholds: tuple[float, ...] | None = left_out()
+    calibration: Mapping[str, Any] | None = left_out()
     data: Mapping[str, Any] = left_out(dict)
     decode: Mapping[str, Any] = left_out(dict)
 

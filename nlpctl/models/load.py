@@ -17,6 +17,7 @@ from nlpctl import console
 from nlpctl.config.saved_model import written_class
 from nlpctl.config.schema import ModelSection, ScratchSection
 from nlpctl.config.weights_mark import read_mark
+from nlpctl.documents import Mismatch
 from nlpctl.errors import UserError
 from nlpctl.models.add_tokens import (
     AddedTokens,
@@ -213,12 +214,13 @@ def load_trained(
     if moved and loaded.extension is None:
         hint = "leave out data.labels, which has another order"
         raise UserError("the outputs of this head cannot be put in another order", str(name_or_path), hint)
-    if source.kind == "nlpctl" or parts.thresholds is None:
+    if source.kind == "nlpctl":
         return loaded
-    if len(parts.thresholds) != len(labels):  # somebody changed config.json
-        return replace(loaded, thresholds=None)
-    by_label = dict(zip(parts.labels or (), parts.thresholds, strict=True))
-    return replace(loaded, thresholds=tuple(by_label[label] for label in labels))
+    thresholds, ordered = parts.thresholds, None
+    if thresholds is not None and len(thresholds) == len(labels):  # or else somebody changed config.json
+        by_label = dict(zip(parts.labels or (), thresholds, strict=True))
+        ordered = tuple(by_label[label] for label in labels)
+    return replace(loaded, thresholds=ordered, calibration=parts.calibration)
 
 
 def _same_head(source: ModelSource, parts: _Parts, head: Head, labels: Sequence[str]) -> bool:
@@ -424,19 +426,21 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
     if source.kind == "huggingface" and config.get("auto_map"):
         message = f"{folder / 'config.json'} names code (auto_map), which is never run: the network is read as"
         console.warn(f"{message} {family.name}, which is right only if that code computes the same")
-    card = read_card(folder) if source.kind == "nlpctl" else None
-    return _Parts(
-        family,
-        config,
-        weights,
-        load_tokenizer(folder, family),
-        card.labels if card is not None else config_labels(config),
-        card.thresholds if card is not None else _written_thresholds(config, weights),
-        card.calibration if card is not None else None,
-    )
+    if source.kind == "nlpctl":
+        card = read_card(folder)
+        return _Parts(
+            family, config, weights, load_tokenizer(folder, family), card.labels, card.thresholds, card.calibration
+        )
+    known = _written(config, weights)
+    return _Parts(family, config, weights, load_tokenizer(folder, family), config_labels(config), *known)
 
 
-def _written_thresholds(config: Mapping[str, Any], weights: Path) -> tuple[float, ...] | None:
-    """Those of the labels, where nlpctl wrote these weights for other programs."""
+def _written(config: Mapping[str, Any], weights: Path) -> tuple[tuple[float, ...] | None, Calibration | None]:
+    """The thresholds of the labels and the calibration, where nlpctl wrote these weights for other programs."""
     mark = read_mark(config)
-    return mark.thresholds if mark is not None and mark.thresholds is not None and mark.is_of(weights) else None
+    if mark is None or (mark.thresholds is None and mark.calibration is None) or not mark.is_of(weights):
+        return None, None
+    try:
+        return mark.thresholds, None if mark.calibration is None else Calibration.from_json(mark.calibration)
+    except Mismatch:  # somebody changed it
+        return mark.thresholds, None

@@ -69,7 +69,9 @@ def test_tasks_and_engines(work, family, task):
     assert {check["engine"] for check in fp32} == {"paddle", "onnxruntime"}
     assert all(check["relative_difference"] <= 1e-4 and check["agreement"] == 1 for check in fp32), fp32
     int8 = {check["engine"] for check in checks if check["precision"] == "int8"}
-    assert int8 == {"paddle", "onnxruntime"} or report["refused"], report
+    reasons = [each["reason"] for each in report["refused"]]
+    assert all("changes too many decisions" in each for each in reasons), reasons  # as networks of so few steps may
+    assert int8 == {"paddle", "onnxruntime"} or reasons, report
     for engine in ("paddle", "onnxruntime"):
         words = (f"{name}-export", f"{task}-test.jsonl", "--engine", engine, "--precision", "fp32")
         done = work.nlpctl("predict", *words)

@@ -109,6 +109,7 @@ def write_weights(
         config["architectures"][0],
         task.labels.names,
         thresholds if task.thresholds is not None or held else None,  # else decode.threshold says it
+        None if task.calibration is None or held else task.calibration.to_json(),
         **{name: kept_values(recipe)[name] for name in ("data", "decode")},
     ).to_json()
     write_json_atomic(folder / CONFIG_FILES[0], config)
