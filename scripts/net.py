@@ -255,7 +255,7 @@ calibrate out/continued --json
 ensemble {R} out/other -o out/ensemble
 ensemble {R} out/other out/continued -o out/ensemble_of_three --json
 export {R} -o out/export --timing 0
-export {R} -o out/triton --layout triton --timing 0 --json
+export {R} -o out/triton --layout triton --json
 export out/token_classification --format onnx --precision int8 --timing 0 --json
 eval out/export --engine onnxruntime
 predict out/export few.txt --engine onnxruntime --json

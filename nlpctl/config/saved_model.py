@@ -45,7 +45,7 @@ def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: boo
     if mark is not None and mark.network == written_class(config) and find_task(mark.task) is not None:
         sections = mark.sections()
         labels = {"labels": list(mark.labels)} if _has_one_logit(config) else {}  # which two labels made
-        return {"task": mark.task, **values, **sections, "data": {**sections["data"], **labels, **data}}
+        return {"task": mark.task, **values, **sections, "data": {**data, **sections["data"], **labels}}
     if task.pairs:
         data["columns"] = {"text_pair": "text_pair"}
     if task.reads("data.doc_stride"):

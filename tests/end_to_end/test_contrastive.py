@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import random
 import signal
+from pathlib import Path
 
 import pytest
+
+SENTENCE_FOLDERS = Path(__file__).parents[1] / "models" / "sentence_folders"
 
 # 24 updates with a checkpoint and an evaluation after every sixth one, dropout on.
 RECIPE = """\
@@ -105,6 +108,20 @@ def test_auto_says_what_it_takes_and_the_run_keeps_it(work, run):
     expected = scores(work / "contrastive/auto")
     done = work.nlpctl("eval", "auto.yaml", "--split", "test", "--json")  # the recipe says auto, the run knows
     assert done.returncode == 0 and json.loads(done.stdout)["result"]["metrics"]["test"] == expected, done.stderr
+
+
+def test_an_encoder_of_sentence_transformers_pools_as_it_did(work, run):
+    (work / "pooled.yaml").write_text(
+        "extends: contrastive.yaml\nfew_shot: {layers: 1}\ntraining: {output_dir: contrastive/pooled}\n"
+        f"model: {{from_scratch: null, name_or_path: {SENTENCE_FOLDERS / 'max-dot'}}}\n"
+    )
+    done = work.nlpctl("train", "pooled.yaml", "--max_steps", "2")
+    assert done.returncode == 0 and "few_shot.pooling: max, as" in done.stderr, done.stderr
+    assert "pooling: max" in (work / "contrastive/pooled/recipe.yaml").read_text()
+    expected = scores(work / "contrastive/pooled")
+    for model in ("pooled.yaml", "contrastive/pooled"):
+        done = work.nlpctl("eval", model, "--split", "test", "--json")
+        assert json.loads(done.stdout)["result"]["metrics"]["test"] == expected, done.stderr
 
 
 AUTO = """\

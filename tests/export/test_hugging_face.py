@@ -248,6 +248,9 @@ def test_what_reads_texts_and_decides_comes_back(made_run: Callable[..., Recipe]
     config["nlpctl"]["sha256"] = "0" * 64  # as where Transformers trained the weights further
     (folder / "config.json").write_text(json.dumps(config))
     assert load_network(back, str(folder)).task.thresholds is None
+    config["nlpctl"]["data"]["max_seq_length"] = 1024  # more than is read of a folder that says nothing
+    (folder / "config.json").write_text(json.dumps(config))
+    assert load_recipe(folder, (), "apply").data.max_seq_length == 1024
     (folder / "config.json").write_text(json.dumps({**config, "nlpctl": ["another program's"]}))
     assert load_recipe(folder, (), "apply").data.columns.text_pair is None
 
