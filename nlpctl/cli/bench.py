@@ -103,6 +103,7 @@ def _parse_counts(text: str, flag: str, within: Range = COUNT) -> tuple[int, ...
 
 
 def _show(result: BenchResult, details: bool) -> None:
+    from nlpctl.inference.timed_process import conditions_table
     from nlpctl.modeltools.bench import OF_DETAILS, OF_SPEEDS, answer, details_table, remarks, short_table
 
     show_answer(answer(result), short_table(result), OF_SPEEDS, remarks(result))
@@ -110,5 +111,5 @@ def _show(result: BenchResult, details: bool) -> None:
         show_table(replace(details_table(result), title=say("{}:", say("Everything that was measured"))), apart=True)
         console.note(say(OF_DETAILS))
     else:
-        console.note("ranges, latencies, speed from text, loading: @[details], or the page of @[html=FILE]")
-    console.note(", ".join(f"{name} {value}" for name, value in result.conditions.items()))
+        console.note(say("ranges, latencies, speed from text, loading: @[details], or the page of @[html=FILE]"))
+    console.note(say(", ").join(f"{name} {value}" for name, value in conditions_table(result.conditions).rows))

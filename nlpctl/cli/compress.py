@@ -17,6 +17,7 @@ from nlpctl.config.positions import located
 from nlpctl.config.schema import CompressionSection
 from nlpctl.files import read_json
 from nlpctl.layout import BEST_EXPORT
+from nlpctl.report.language import say
 from nlpctl.report.text import show_table
 
 if TYPE_CHECKING:
@@ -130,5 +131,5 @@ def _show(result: CompressResult, details: bool) -> None:
             show_table(replace(table, title=f"{table.title}:"), apart=True)
             console.note(meaning)
     else:
-        more = f"@[details], or {result.folder / HTML}"
-        console.note(f"all {len(result.rows)} rows, with intervals, latencies, memory: {more}")
+        more = "all {} rows, with intervals, latencies, memory: @[details], or {}"
+        console.note(say(more, len(result.rows), result.folder / HTML))

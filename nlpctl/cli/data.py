@@ -515,13 +515,13 @@ def audit(
     if json:
         give(result.to_json())
         return
-    rows = [[kind, count, f"{result.share(kind):.2%}"] for kind, count in result.counts.items()]
+    rows = [[say(kind), count, f"{result.share(kind):.2%}"] for kind, count in result.counts.items()]
     title = say("{:,} rows; {}", result.rows, result.trust)
     show_table(Table(say_each("finding", "times", "share of the rows"), rows, title))
     first = []
     for each in result.findings[:shown]:
         labels = [format_label(each.given), format_label(each.proposed)]
-        first.append([display(each.where), each.kind, each.text[:TEXT_WIDTH], *labels, each.given_probability])
+        first.append([display(each.where), say(each.kind), each.text[:TEXT_WIDTH], *labels, each.given_probability])
     if first:
         columns = say_each("row", "finding", "text", "given", "proposed", "probability of the given")
         title = say("the first {:,} of {:,} findings", len(first), len(result.findings))

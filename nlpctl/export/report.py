@@ -96,7 +96,7 @@ def _markdown(report: dict[str, Any]) -> str:
     batches = [size for size, _ in report["shapes"]]
     lead = say(
         "Task {}. Compared with the network on {} ({}), in batches of {} to {} rows and {} to {} tokens.{}",
-        report["task"], say_counted(rows["count"], "rows"), say(rows["from"]),
+        report["task"], say_counted(rows["count"], "rows"), rows["from"],
         min(batches), max(batches), min(lengths), max(lengths), made_up,
     )  # fmt: skip
     columns = [say("graph"), "MB", *say_each("engine", "precision", "largest difference", "same decisions")]

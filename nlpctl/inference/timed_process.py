@@ -23,7 +23,7 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import NlpctlError
 from nlpctl.inference.open_model import set_up_to_answer
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.report.language import say, say_each
+from nlpctl.report.language import Later, say, say_each
 from nlpctl.report.model import Table, format_moment
 from nlpctl.runtime.machine import cpu_info, physical_cores
 from nlpctl.runtime.process import ProcessSetup, set_up_process
@@ -202,8 +202,12 @@ def timing_conditions() -> dict[str, Any]:
 
 def conditions_table(conditions: Mapping[str, Any]) -> Table:
     """Such conditions for a page."""
-    values = {name: format_moment(value) if name == "date" else str(value) for name, value in conditions.items()}
-    return Table(say_each("what", "value"), [[say(name), value] for name, value in values.items()])
+    rows = []
+    for name, value in conditions.items():
+        title = say("conditions|rows" if name == "rows" else name)
+        told = format_moment(value) if name == "date" else say(value) if isinstance(value, Later) else str(value)
+        rows.append([title, told])
+    return Table(say_each("what", "value"), rows)
 
 
 def peak_mb() -> float:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 CHINESE: Mapping[str, str] = {
     # -- signs, numbers, and words of many pages --
     ", ": "、",
+    "{}": "{}",
     "{}: {}": "{}：{}",
     "{}:": "{}：",
     "  {}: {}": "  {}：{}",
@@ -418,6 +419,9 @@ CHINESE: Mapping[str, str] = {
     "probability of the given": "给出的标签的概率",
     "contradicts": "与之矛盾",
     "finding": "发现",
+    "wrong label": "标签有误",
+    "conflict": "矛盾",
+    "outlier": "离群",
     "{:,} rows; {}": "{:,} 行；{}",
     "{} of the folds": "各折的 {}",
     " ({:.3f} to {:.3f})": "（{:.3f} 至 {:.3f}）",
@@ -624,6 +628,9 @@ CHINESE: Mapping[str, str] = {
     ),
     # its tables
     "All candidates": "全部候选",
+    "all {} rows, with intervals, latencies, memory: @[details], or {}": (
+        "全部 {} 行，含区间、延迟、内存：@[details]，或 {}"
+    ),
     "Where the speed comes from": "速度从哪里来",
     "Certainty, latency, memory, outputs": "区间、延迟、内存、输出",
     "samples/s, {}": "样本/秒，{}",
@@ -740,7 +747,11 @@ CHINESE: Mapping[str, str] = {
     "batch": "batch",
     "threads": "线程数",
     "{}, {} threads": "{}，{} 个线程",
+    "ranges, latencies, speed from text, loading: @[details], or the page of @[html=FILE]": (
+        "范围、延迟、从文本开始的速度、加载：@[details]，或 @[html=FILE] 的页面"
+    ),
     # the conditions of a measurement
+    "conditions|rows": "所用的行",
     "cores": "核数",
     "date": "日期",
     "load": "负载",
@@ -748,10 +759,10 @@ CHINESE: Mapping[str, str] = {
     "processor": "处理器",
     # -- nlpctl export --
     "graph": "图",
-    "compared with the network on {}": "在 {} 上与网络比较",
+    "compared with the network on {}": "用 {}与网络比较",
     "Export of {}": "{} 的导出",
     "Task {}. Compared with the network on {} ({}), in batches of {} to {} rows and {} to {} tokens.{}": (
-        "任务 {}。与网络比较用了 {}（{}），每批 {} 至 {} 行、{} 至 {} 个 token。{}"
+        "任务 {}。用 {}（{}）与网络比较，每批 {} 至 {} 行、{} 至 {} 个 token。{}"
     ),
     " No real row could be read, so answers on real text may differ more often.": (
         "没有能读取的真实的行，所以在真实文本上答案不同的可能更多。"

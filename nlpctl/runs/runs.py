@@ -93,18 +93,20 @@ class RunRecord:
         return state_of(self.manifest["state"], self.manifest["host"], self.manifest["pid"])
 
     @property
-    def model(self) -> str:
-        """The name or folder of the pretrained model, or the network trained from scratch; to be said."""
+    def model(self) -> Later:
+        """The name or folder of the pretrained model, or the network trained from scratch."""
         model = self.recipe.model
         if model.from_scratch is not None:
             return later("{} (new)", model.from_scratch.architecture)
         name = model.name_or_path or ""
         if name.startswith(HF_PREFIX):
             name, at, commit = name.removeprefix(HF_PREFIX).partition("@")
-            return f"{name}{at}{commit[:7]}"  # as Git shortens it
-        if name.startswith(PYTHON_PREFIX):
-            return name.removeprefix(PYTHON_PREFIX)
-        return model_folder_name(Path(name)) or later("unnamed")
+            name = f"{name}{at}{commit[:7]}"  # as Git shortens it
+        elif name.startswith(PYTHON_PREFIX):
+            name = name.removeprefix(PYTHON_PREFIX)
+        else:
+            name = model_folder_name(Path(name))
+        return later("{}", name) if name else later("unnamed")  # in a place: a name is not to be translated
 
     @property
     def step(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from chinese import COMMAND, SENTENCE, assert_chinese, sentences
 from made_runs import WORDS, make_run
 
@@ -179,6 +180,16 @@ def test_tables_of_commands(nlpctl, made, tmp_path: Path, monkeypatch: pytest.Mo
     assert "逐行比较" in printed[-1]
     for page in (export / "report.md", tmp_path / "converted" / "conversion.md"):
         assert sentences(page.read_text(encoding="utf-8")) == []
+
+
+def test_names_of_users_are_not_translated(nlpctl, made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = made("named")
+    values = yaml.safe_load(run.recipe_file.read_text(encoding="utf-8"))
+    values["model"] = {"name_or_path": str(tmp_path / "labels")}
+    run.recipe_file.write_text(yaml.safe_dump(values), encoding="utf-8")
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    assert "  labels  " in nlpctl("runs", "ls", run.path.parent).out
+    assert re.search("^模型： +labels$", nlpctl("runs", "show", run.path).out, flags=re.M)
 
 
 def test_the_counts_beside_scores_are_no_names(nlpctl, made, monkeypatch: pytest.MonkeyPatch) -> None:
