@@ -39,7 +39,7 @@ picture() {
 }
 
 if wanted report; then
-    picture "$RUN/report.html" report 1080 1260
+    picture "$RUN/report.html" report 1080 992
 fi
 if [[ " $PICTURES " == *" confidence "* ]]; then # the diagrams of one section
     sed -nE '1,/<body>/p' "$RUN/report.html" | sed -E 's#<body>.*#<body>#' >"$PLACE/confidence.html"
