@@ -34,7 +34,7 @@ def shortened(text: str, width: float) -> str:
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     """Round numbers inside [low, high], about `wanted` of them: steps of 1, 2, 2.5 or 5 times a power of ten."""
     if not high > low:
-        return [low]
+        return [float(low)]  # a step is counted in whole numbers
     rough = (high - low) / wanted
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)

@@ -129,6 +129,7 @@ def test_a_loss_of_nan_leaves_a_gap() -> None:
     assert path.count("M") == 2 and path.count("L") == 1
     assert drawn.count("<circle") == 3
     assert lines({"loss": [(0, float("inf"))]}, "step", "loss") == ""
+    assert ">4</text>" in lines({"loss": [(4, 0.5)]}, "step", "loss")  # a run of one logged step
 
 
 def test_many_points_keep_their_peaks() -> None:
