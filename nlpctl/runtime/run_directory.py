@@ -22,10 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from nlpctl.checksums import changed_sums, sums_of
-from nlpctl.documents import Count, Document, Moment, whole_content
+from nlpctl.documents import Count, Document, Moment, moment, whole_content
 from nlpctl.errors import Interrupted, NlpctlError, Pruned, RunFailed, UserError, remedy
 from nlpctl.files import remove_dir, write_json_atomic, write_text_atomic
 from nlpctl.layout import (
@@ -73,6 +73,12 @@ class ContinuedRun:
     step: Count
 
 
+def _resumption(value: Mapping[str, str]) -> None:
+    moment(value.get("at", ""))
+    if "was" not in value:
+        raise ValueError("does not say the state before")
+
+
 @dataclass(frozen=True)
 class RunManifest(Document):
     """manifest.json of a run: what is trained, by what and from what, and how that ended. `nlpctl train` and other
@@ -94,7 +100,7 @@ class RunManifest(Document):
     started: Moment | None = None
     ended: Moment | None = None
     error: str | None = None
-    resumed: tuple[Mapping[str, str], ...] = ()
+    resumed: tuple[Annotated[Mapping[str, str], _resumption], ...] = ()
     device: str | None = None
     processes: Count | None = None
     planned_processes: Count | None = None

@@ -44,6 +44,15 @@ def test_ls(nlpctl, made, tmp_path):
     assert {each["state"] for each in listed} == {"finished", "running"}  # nobody here can know
 
 
+@pytest.mark.parametrize("resumed", [{"at": "noon", "was": "killed"}, {"was": "killed"}, {"at": "2026-11-27T15:04Z"}])
+def test_a_resumption_that_is_none_is_damage(nlpctl, made, resumed):
+    run = made("one", dev=0.75)
+    manifest = json.loads(run.manifest_file.read_text())
+    run.manifest_file.write_text(json.dumps({**manifest, "resumed": [resumed]}))
+    ended = nlpctl("runs", "show", run.path)
+    assert ended.code == 0 and "damaged: manifest.json" in ended.out and "missing or wrong: resumed" in ended.err
+
+
 def test_runs_that_are_links_are_listed(nlpctl, made, tmp_path):
     """As one that was moved to another disk; a link that leads round is not followed."""
     made("here", dev=0.75)

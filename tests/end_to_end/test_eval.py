@@ -108,7 +108,7 @@ def test_runs_are_compared_row_by_row(work, base):
     shutil.copytree(base, work / "older")
     shutil.rmtree(work / "older" / "tallies")
     done = work.nlpctl("runs", "diff", "base", "older")
-    assert done.returncode == 0 and "an older run holds no rows" in done.stderr
+    assert done.returncode == 0 and "an older run holds no rows" in done.stdout
 
 
 def test_slices_and_groups(work, base):
