@@ -43,11 +43,15 @@ class Setting:
     in_transformers: bool = True
 
 
+_CRF = {
+    "model.head": "crf",
+    "optimizer.groups": [{"match": part, "learning_rate": 0.01} for part in ("classifier", "crf")],
+}
 TASKS = {
     "bustm": Setting("matching/bustm_e5", "bustm", "accuracy"),
     "chnsenticorp": Setting("sentiment/chnsenticorp_e5", "chnsenticorp", "accuracy"),
     "msra_ner": Setting("tagging/msra_ner_e5", "msra_ner", "f1"),
-    "crf": Setting("tagging/msra_ner_e5", "msra_ner", "f1", {"model.head": "crf"}, in_transformers=False),
+    "crf": Setting("tagging/msra_ner_e5", "msra_ner", "f1", _CRF, in_transformers=False),
     "cmrc2018": Setting("reading/cmrc2018_e5", "cmrc2018", "f1"),
 }
 VARIABLES = {"bustm": "BUSTM_DIR", "chnsenticorp": "CHNSENTICORP_DIR", "msra_ner": "MSRA_DIR", "cmrc2018": "CMRC_DIR"}
