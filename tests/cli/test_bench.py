@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -44,6 +45,7 @@ def test_in_chinese_no_english_sentence_is_left():
         result = BenchResult(tuple(candidates), (("export", "坏"),), {"date": "2026-11-27"})
         with in_language("zh"):
             assert_chinese(bench_page(result))
+            assert re.search(r">[0-9.]+ 样本/秒<", bench_page(result))  # beside each bar
         assert len(sentences(bench_page(result))) > 5
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from html.parser import HTMLParser
 
 import pytest
 
 from nlpctl.report.html import Html, element, escaped
-from nlpctl.report.model import Figure, KeyFigures, Part, Report, Section, Table, format_value, percent
+from nlpctl.report.model import Figure, KeyFigures, Part, Report, Section, Table, format_moment, format_value, percent
 from nlpctl.report.page import draw, html_page
 from nlpctl.report.plots import (
     MOST_POINTS,
@@ -204,3 +205,20 @@ def test_chinese_has_a_font_on_every_system() -> None:
     text = full_page()
     for family in ("Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", "WenQuanYi Zen Hei"):
         assert text.count(f'"{family}"') == 3  # text, places, recipes
+
+
+def test_an_axis_that_counts_has_no_half_ones() -> None:
+    def ends(plot: str) -> set[str]:
+        return set(re.findall(r'text-anchor="middle">([0-9.]+)<', plot))
+
+    assert ends(lines({"a": [(0, 0.25), (3, 0.75)]}, "trial", "score")) == {"0", "1", "2", "3"}
+    assert ends(scatter({"a": [Dot(1, 0.2, "x"), Dot(2, 0.4, "y")]}, "run", "score")) == {"0", "1", "2"}
+    assert "0.5" in ends(lines({"a": [(0, 0.25), (1.5, 0.75)]}, "epoch", "score"))
+
+
+def test_times_are_those_of_this_machine_s_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "CST-8")
+    time.tzset()
+    assert format_moment("2026-11-27T07:04:59+00:00") == "2026-11-27 15:04" and format_moment(None) is None
+    monkeypatch.undo()
+    time.tzset()
