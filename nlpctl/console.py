@@ -59,8 +59,8 @@ def set_up_streams() -> None:
 
 def share_terminal() -> None:
     """Of a process that was started by one with a bar: what it writes comes above that, and it has none of its own."""
-    _bar.of_another = True
     set_up_streams()
+    _bar.of_another = _can_draw()
 
 
 class _AboveTheBar(io.TextIOWrapper):
@@ -600,9 +600,14 @@ def part_of(what: str, after: float) -> Iterator[None]:
 
 
 def _draws() -> bool:
+    """Whether this process draws a bar."""
+    return _can_draw() and not _bar.of_another
+
+
+def _can_draw() -> bool:
     """Whether standard error is a terminal on which a line can be drawn anew, and all that is written comes above it:
     not where a program of the user's own calls nlpctl."""
-    return isinstance(sys.stderr, _AboveTheBar) and os.environ.get("TERM") != "dumb" and not _bar.of_another
+    return isinstance(sys.stderr, _AboveTheBar) and os.environ.get("TERM") != "dumb"
 
 
 def duration(seconds: float) -> str:

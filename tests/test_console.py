@@ -393,3 +393,6 @@ with console.progress(2, "compress", "steps", lines=False) as bar:
 """
     lines = [line for line in screen(on_terminal(script)) if line]
     assert lines[0].startswith("compare: 3 rows in 1.") and lines[1:] == ["warning: of the child"]
+    for command in (child, script):  # a log gets no signs for a terminal
+        logged = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stderr
+        assert "warning: of the child" in logged and "\033" not in logged
