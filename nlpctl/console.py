@@ -161,7 +161,7 @@ def note(message: str) -> None:
 def note_at_once(message: str) -> None:
     """A note past the streams: of a signal handler, which must not re-enter one that is being written to."""
     line = _event("note", message=message) if json_lines() else message
-    start = f"\r{_TO_THE_END}" if _draws() else ""  # in place of a bar
+    start = f"\r{_TO_THE_END}" if _can_draw() else ""  # in place of a bar, of this process or of another
     os.write(2, f"{start}{line}\n".encode())
 
 

@@ -203,7 +203,8 @@ def moment(value: str) -> None:
     """A time in ISO format, with its zone."""
     try:
         time = datetime.fromisoformat(value)
-    except ValueError:
+        time.astimezone()  # shown so; fails at the ends of the calendar
+    except (ValueError, OverflowError):
         raise ValueError("is no time") from None
     if time.tzinfo is None:
         raise ValueError("is a time without a zone")

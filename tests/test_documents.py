@@ -127,6 +127,7 @@ def test_numbers_that_json_does_not_have_are_read(tmp_path):
         ({"name": "x", "rows": -1}, "rows is -1, not 0 or more"),
         ({"name": "x", "rows": 1 << 80}, "rows is far too large a number"),
         ({"name": "x", "begun": "2026-01-02T03:04:05"}, "begun is a time without a zone"),
+        ({"name": "x", "begun": "9999-12-31T23:59:59-14:00"}, "begun is no time"),  # no clock can show it
         ({"name": "x", "sums": {"a": 1}}, "sums.a is 1, not a text"),
         ({"name": ["x" * 9999]}, "name is a list, not a text"),
         ({"name": "x", "kind": "k" * 9999}, f'kind is "{"k" * 40}", not "flat" or "deep"'),

@@ -110,7 +110,8 @@ def export(
     columns = say_each("graph", "engine", "precision", "largest difference", "agreement")
     compared_on = say("compared with the network on {}", say_counted(result.manifest.rows, "rows"))
     show_table(Table(columns, compared, say("{}: {}", result.folder, compared_on)))
-    tell_next(answering(result.folder, recipe.task), serving(result.folder))
+    if layout is None:  # or else another program serves the folder
+        tell_next(answering(result.folder, recipe.task), serving(result.folder))
 
 
 def _refuse_unused(ctx: typer.Context, layout: str | None) -> None:

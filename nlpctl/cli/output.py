@@ -21,7 +21,6 @@ import typer
 
 import nlpctl
 from nlpctl import console
-from nlpctl.config.positions import display
 from nlpctl.errors import EXIT_OK, NlpctlError, Problem
 from nlpctl.layout import MODEL, REPORT
 from nlpctl.names import counted
@@ -151,25 +150,32 @@ def answering(model: Path, task: str) -> str:
     """The command line that answers with a model or an export; for vectors, the one that makes them searchable."""
     from nlpctl.config.tasks import task_info  # late: not for --help
 
-    name = shlex.quote(display(model))
     if task_info(task).vectors:
-        return f"nlpctl index build {name} FILE -o {shlex.quote(f'{display(model)}_index')}"
-    return f"nlpctl predict {name} FILE"
+        return f"nlpctl index build {_named(model)} FILE -o {_named(model, '_index')}"
+    return f"nlpctl predict {_named(model)} FILE"
+
+
+def _named(path: Path, ending: str = "") -> str:
+    """A path as a command line names it."""
+    from nlpctl.config.positions import display  # late: not for --help
+
+    return shlex.quote(f"{display(path)}{ending}")
 
 
 def training_on(model: Path) -> str:
     """The command line that trains a model further."""
-    return f"nlpctl train RECIPE --set model.name_or_path={shlex.quote(display(model))}"
+    return f"nlpctl train RECIPE --set model.name_or_path={_named(model)}"
 
 
 def serving(model: Path) -> str:
     """The command line that serves an export."""
-    return f"nlpctl serve {shlex.quote(display(model))}"
+    return f"nlpctl serve {_named(model)}"
 
 
 def tell_trained(run: RunDirectory, recipe: Recipe, metrics: Mapping[str, Any]) -> None:
     """Where the model of a run lies and the command lines that use it; where it is of no use, those that tell why."""
-    from nlpctl.config.tasks import task_info  # late: not for --help
+    from nlpctl.config.positions import display  # late: not for --help
+    from nlpctl.config.tasks import task_info
     from nlpctl.report.language import say
     from nlpctl.tasks.degenerate import useless_on
 

@@ -243,7 +243,9 @@ _ROWS = r"(?:more than )?[\d,]+ rows?"
 _UPDATES = re.compile(r"^( *per_device_train_batch_size: (\d+) +# ).*( updates per epoch)(?=\r?$)", re.M)
 _BAD_ROWS = re.compile(rf"^( *on_bad_row: skip) +# {_ROWS} {CANNOT_BE_USED}.*?(?=\r?$)", re.M)
 _WITHOUT_DEV = re.compile(
-    rf"^ *evaluation_strategy: .*# {NO_DEV}\r?\n *save_strategy: .*\n *load_best_model_at_end: false\r?(?:\n|\Z)", re.M
+    rf"^ *evaluation_strategy: .*# {NO_DEV}\r?\n *save_strategy: ['\"]?no['\"]? *\r?\n"
+    r" *load_best_model_at_end: false\r?(?:\n|\Z)",
+    re.M,
 )
 
 _PASTE = "paste the lines that are printed without @[write=true]"
@@ -304,6 +306,8 @@ def write_files(recipe: Recipe, files: Mapping[str, Path], rows: Mapping[str, in
         raise UserError("the recipe's text cannot be changed safely", where=display(path), hint=_PASTE)
     counting = _with_counts(changed, rows)
     complete = _WITHOUT_DEV.sub("", counting) if "dev" in rows else counting
+    if (yaml.safe_load(complete) or {}).get("training", {}) is None:  # a section of these three lines alone
+        complete = counting
     write_text_atomic(path, complete)
     return complete != counting
 

@@ -17,7 +17,7 @@ from typing import Any
 from nlpctl.config.schema import Purpose
 from nlpctl.config.sentence_folder import is_sentence_folder, length_file, read_sentence_folder
 from nlpctl.config.tasks import TaskInfo, find_task, known_tasks
-from nlpctl.config.weights_mark import read_mark
+from nlpctl.config.weights_mark import WeightsMark, read_mark
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, read_json
 from nlpctl.layout import TASK, checkpoints_in, config_file, holds
@@ -42,7 +42,7 @@ def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: boo
     if purpose == "embed" or (purpose == "observe" and _kind(config) is None):
         return {"task": _vector_task().name, **values}
     task, mark = _task(config, file, purpose), read_mark(config)
-    if mark is not None and mark.network == written_class(config) and find_task(mark.task) is not None:
+    if mark is not None and _is_still(mark, config):
         sections = mark.sections()
         labels = {"labels": list(mark.labels)} if _has_one_logit(config) else {}  # which two labels made
         return {"task": mark.task, **values, **sections, "data": {**data, **sections["data"], **labels}}
@@ -139,6 +139,20 @@ def _task(config: Mapping[str, Any], file: Path, purpose: Purpose) -> TaskInfo:
         message = f"no task is known by the class {name}"
         hint = "name the task: @[set=task=...], or the folder under model.name_or_path of a recipe"
     raise UserError(message, where=str(file), hint=hint)
+
+
+def _is_still(mark: WeightsMark, config: Mapping[str, Any]) -> bool:
+    """Whether the head is the one that the mark tells of: Transformers keeps the mark where it trains the weights for
+    another kind of problem, or for other labels."""
+    told, names = find_task(mark.task), config.get("id2label")
+    if told is None or mark.network != written_class(config):
+        return False
+    one = "single_label_classification"
+    if (config.get("problem_type") or one) != (told.problem_type or one):
+        return False
+    if not mark.labels or _has_one_logit(config):
+        return True
+    return isinstance(names, dict) and [names.get(str(index)) for index in range(len(names))] == [*mark.labels]
 
 
 def _has_one_logit(config: Mapping[str, Any]) -> bool:

@@ -44,11 +44,17 @@ class WeightsMark(Document):
         return sha256_of(weights) == self.sha256
 
     def sections(self) -> dict[str, dict[str, Any]]:
-        """Of a recipe, what a trained model keeps; without files, which are not beside the weights."""
-        sections = {name: kept_of_section(name, getattr(self, name)) for name in ("data", "decode")}
-        for section, key, _ in COPIED:
-            sections.get(section, {}).pop(key, None)
-        return sections
+        """Of a recipe, what a trained model keeps."""
+        return without_files({name: kept_of_section(name, getattr(self, name)) for name in ("data", "decode")})
+
+
+def without_files(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """`sections` of a recipe without the names of files, which are not beside the weights."""
+    files = {(section, key) for section, key, _ in COPIED}
+    return {
+        section: {key: value for key, value in values.items() if (section, key) not in files}
+        for section, values in sections.items()
+    }
 
 
 def read_mark(config: Mapping[str, Any]) -> WeightsMark | None:

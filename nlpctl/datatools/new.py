@@ -33,12 +33,13 @@ from nlpctl.errors import Interrupted, NlpctlError, Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
 from nlpctl.models.pretrained import Encoder, available, language_of, lies_here, named_encoder
 from nlpctl.models.source import resolve_source
-from nlpctl.names import did_you_mean, listed, nearest_file
+from nlpctl.names import counted, did_you_mean, listed, nearest_file
 from nlpctl.outputs import refuse_output
 from nlpctl.runtime.device import usable_gpu
 from nlpctl.spelling import option
 
 if TYPE_CHECKING:
+    from nlpctl.datatools.split import SplitResult
     from nlpctl.training.trial import Trial
 
 NONE, SCRATCH = "none", "scratch"
@@ -149,7 +150,10 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     timed = here and _is_timed(given, ask)
     if parts_folder is not None:
         with _checked(output, text(paths)):  # before the training file is cut
-            paths |= _parts(parts_folder, task, data, given.overwrite)
+            made = _parts(parts_folder, task, data, given.overwrite)
+        paths |= made.files
+        if made.skipped:
+            left_out = [*left_out, f"{counted(made.skipped, 'rows')} that cannot be used: they are in no part"]
         seen = values.summarise_data(task, data | {split: [os.path.abspath(path)] for split, path in paths.items()})
     with _checked(output, text(paths)) as staged:
         os.replace(staged, output)
@@ -436,14 +440,14 @@ def _parts_folder(given: Given, ask: Ask, output: Path) -> Path | None:
     return None if folder == NONE else Path(folder)
 
 
-def _parts(folder: Path, task: TaskInfo, data: Mapping[str, Any], overwrite: bool) -> dict[str, Path]:
-    """train, dev and test cut from the training file."""
+def _parts(folder: Path, task: TaskInfo, data: Mapping[str, Any], overwrite: bool) -> SplitResult:
+    """train, dev and test cut from the training file. UserError: too many rows are bad, of which `summarise_data` has
+    looked at the first ones."""
     from nlpctl.datatools.split import split_data
 
     shares = {"dev": 0.1} | ({} if "test" in data else {"test": 0.1})
-    few_bad = {"on_bad_row": "skip"}  # summarise_data refuses many
-    recipe = load_recipe({"task": task.name, "data": {**data, **few_bad}}, (), "apply")
-    return split_data(recipe, folder, shares, overwrite=overwrite).files
+    recipe = load_recipe({"task": task.name, "data": {**data, "on_bad_row": "skip"}}, (), "apply")
+    return split_data(recipe, folder, shares, overwrite=overwrite, most_bad=values.MOST_BAD)
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ BASE, ON_GPU = "nlpctl:configs/base.yaml", "nlpctl:configs/device/gpu.yaml"
 METRIC, UNIT, GROUPS = "training.metric_for_best_model", f"{SCRATCH}unit", "optimizer.groups"
 ROLES = tuple(each.name for each in fields(ColumnsSection))
 _MOST = 20_000  # rows of a split that are looked at
-_MOST_BAD = 0.05  # share of rows: with more of them, something else is wrong
+MOST_BAD = 0.05  # share of rows: with more of them, something else is wrong
 _SHOWN = 3
 _SPARE = 1.05  # on estimated lengths
 _LEAST_WINDOW, _QUESTION_WINDOW = 128, 256
@@ -53,7 +53,7 @@ _FEW_UPDATES = 20  # per epoch
 _LEAST_DEV, _DEV_BATCH = 500, 64  # rows of dev that select a checkpoint; of a batch of them, as in BASE
 _FAR_UNEVEN = 3.0
 _E5 = re.compile(r"(^|[/_-])e5([/_-]|$)", re.IGNORECASE)
-_CHARACTERS = 400_000  # of the texts whose words are counted; jieba takes three seconds
+_HELD_OUT, _TRAIN = 200_000, 1_000_000  # characters of the texts whose words are counted; jieba takes ten seconds
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def summarise_data(task: TaskInfo, values: Mapping[str, Any]) -> DataSummary:
 
 def _refuse_many_bad(split: InspectedSplit) -> None:
     bad, rows = split.bad.total(), split.bad.total() + len(split.good)
-    if not split.good or bad > _MOST_BAD * rows:
+    if not split.good or bad > MOST_BAD * rows:
         first = next(iter(split.first_bad.values()))[0]
         message = f"{bad:,} of the first {rows:,} rows cannot be used, such as: {first.reason}"
         hint = "fix the file, or name other columns: @[columns=text=COLUMN,label=COLUMN]"
@@ -177,13 +177,16 @@ def _is_e5(encoder: Encoder) -> bool:
 def unit_preset(words: Preset, seen: DataSummary) -> Preset:
     """What a network from scratch reads: `words`, or characters where the texts are Chinese and too many of the words
     of held-out ones are unknown: seen too seldom in the training text."""
-    train, held_out = _texts(seen, "train"), _texts(seen, "dev")
+    train, held_out = _texts(seen, "train"), _sample(_texts(seen, "dev"), _HELD_OUT)
     if not held_out:
-        train, held_out = [text for i, text in enumerate(train) if i % 10], train[::10]
+        train, held_out = [text for i, text in enumerate(train) if i % 10], _sample(train[::10], _HELD_OUT)
+    counted_all, train = sum(map(len, train)) <= _TRAIN, _sample(train, _TRAIN)
     of_words = _unknown_share(train, held_out, "words")
     why = f"{percent(of_words)} of the words of held-out rows"
     if language_of(held_out) != "zh":
         return Preset(words.key, words.value, f"{why} are unknown")
+    if not counted_all:  # a word that is rare in a part of the text may be frequent in all of it
+        return Preset(words.key, words.value, f"as jieba splits them; at most {why} are unknown")
     if of_words <= MANY_UNKNOWN_WORDS:
         return Preset(words.key, words.value, f"as jieba splits them; {why} are unknown")
     of_characters = percent(_unknown_share(train, held_out, "characters"))
@@ -191,9 +194,12 @@ def unit_preset(words: Preset, seen: DataSummary) -> Preset:
 
 
 def _texts(seen: DataSummary, split: str) -> list[str]:
-    """The texts of a split, of long ones so many from all over it that they have some _CHARACTERS."""
-    texts = [text for row in seen.splits[split].good for text in row.passages] if split in seen.splits else []
-    return texts[:: 1 + sum(map(len, texts)) // _CHARACTERS]
+    return [text for row in seen.splits[split].good for text in row.passages] if split in seen.splits else []
+
+
+def _sample(texts: list[str], characters: int) -> list[str]:
+    """So many of the texts, from all over them, that they have at most so many characters."""
+    return texts[:: 1 + sum(map(len, texts)) // characters]
 
 
 def _unknown_share(train: Sequence[str], held_out: Sequence[str], unit: Unit) -> float:

@@ -21,6 +21,7 @@ from nlpctl.datatools.inspect import prepare_to_read
 from nlpctl.documents import Document
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file, writing
+from nlpctl.names import counted
 from nlpctl.outputs import refuse_output
 
 MANIFEST = "split.json"
@@ -28,11 +29,12 @@ MANIFEST = "split.json"
 
 @dataclass(frozen=True)
 class SplitResult:
-    """Per part: its file, the number of rows, and the number of examples per label."""
+    """Per part: its file, the number of rows, and the number of examples per label; `skipped`: the bad rows."""
 
     files: dict[str, Path]
     rows: dict[str, int]
     labels: dict[str, dict[str, int]]
+    skipped: int
 
 
 def split_data(
@@ -43,19 +45,25 @@ def split_data(
     group_by: str | None = None,
     near: bool = False,
     overwrite: bool = False,
+    most_bad: float = 1.0,
 ) -> SplitResult:
     """Split the training rows of `recipe` into new files train, dev and test in `folder`, by training.seed.
 
     `shares`: part to its share of the rows (below 1) or number of rows; a part that is not named gets none, except
     train, which gets the rest. Rows with the same texts stay together, and so do the questions of one text; see
-    `partition.cut` for `group_by` and `near`. Raises UserError for bad rows (by data.on_bad_row), for shares that
-    add up to too much, and for existing files.
+    `partition.cut` for `group_by` and `near`. Raises UserError for bad rows (by data.on_bad_row, and for a larger share
+    of them than `most_bad`), for shares that add up to too much, and for existing files.
     """
     rows = task_rows(recipe.task, recipe.data)
     if recipe.data.dataset is not None:  # may import Paddle
         prepare_to_read(recipe)
     source = open_split(rows, "train")
     read = read_split_rows(source, rows, resolve_labels(rows, source))
+    skipped = read.skipped["total"] if read.skipped else 0
+    total = len(read.rows) + skipped
+    if skipped > most_bad * total:
+        hint = "`nlpctl data inspect` of a recipe with the file names them"
+        raise UserError(f"{skipped:,} of {counted(total, 'rows')} cannot be used", source.description, hint)
     # As they were before data.map, which a recipe that reads the parts calls again.
     given = unmapped_source(source)
     records = Records(given, as_written(given, read, recipe.data), read.starts)
@@ -82,7 +90,7 @@ def split_data(
             staged.enter_context(staged_file(path)).write(records.content(chosen[part]))
         manifest = staged.enter_context(staged_file(folder / MANIFEST))
         manifest.write((json.dumps(manifest_values, ensure_ascii=False, indent=2) + "\n").encode())
-    return SplitResult(files, counts, labels)
+    return SplitResult(files, counts, labels, skipped)
 
 
 def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:

@@ -217,8 +217,8 @@ def load_trained(
     if source.kind == "nlpctl":
         return loaded
     thresholds, ordered = parts.thresholds, None
-    if thresholds is not None and len(thresholds) == len(labels):  # or else somebody changed config.json
-        by_label = dict(zip(parts.labels or (), thresholds, strict=True))
+    by_label = dict(zip(parts.labels or (), thresholds or (), strict=False))
+    if thresholds is not None and by_label.keys() == {*labels}:  # or else somebody changed config.json
         ordered = tuple(by_label[label] for label in labels)
     return replace(loaded, thresholds=ordered, calibration=parts.calibration)
 

@@ -57,6 +57,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 
 CHECKPOINT, DOUBLE, LEFTOVER, CANDIDATE, TRIAL = "checkpoints", "doubles", "leftovers", "candidates", "trials"
 KINDS = (CHECKPOINT, DOUBLE, LEFTOVER, CANDIDATE, TRIAL)
+_ONE_NAME = "this file system gives a file one name only"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
 QUIET = 3600.0  # seconds after which what is written beside runs counts as given up
 
@@ -217,10 +218,13 @@ def delete(cleaning: Cleaning, folders: Sequence[Path], listed: Collection[Remov
         before, rest, reason = _bytes_of(path), None, None
         try:
             if left[path].kind == DOUBLE:
-                reason = _share(path)
+                if (reason := _share(path)) == _ONE_NAME:
+                    console.note(f"{display(path)} stays: {reason}")
+                    continue
             else:
                 rest = (remove_leftover if left[path].kind == LEFTOVER else remove_dir)(path)
-                reason = None if rest is None else _why_it_stays(rest)
+                reason = None if rest is None else _delete_again(rest)
+                rest = None if reason is None else rest
         except OSError as error:
             reason = error.strerror or str(error)
         if reason is None:
@@ -234,8 +238,8 @@ def delete(cleaning: Cleaning, folders: Sequence[Path], listed: Collection[Remov
     return deleted
 
 
-def _why_it_stays(rest: Path) -> str:
-    """What the system says of the first thing that cannot be deleted."""
+def _delete_again(rest: Path) -> str | None:
+    """Delete what could not be deleted; what the system says of the first thing that stays, None where it has gone."""
     try:
         if rest.is_dir():
             shutil.rmtree(rest)
@@ -243,7 +247,7 @@ def _why_it_stays(rest: Path) -> str:
             rest.unlink()
     except OSError as error:
         return f"{error.strerror or error}: {Path(error.filename or rest).name}"
-    return "it came back"
+    return None
 
 
 def _bytes_of(path: Path) -> int:
@@ -276,8 +280,9 @@ def tidy(run: RunDirectory, limit: int | None, *, model_is_best: bool) -> None:
         try:
             if model_is_best and limit is not None and limit > 0:
                 for path in _older_checkpoints(run, max(limit - 1, 1)):
-                    if (rest := remove_dir(path)) is not None:
-                        console.warn(f"{display(rest)}: cannot be deleted ({_why_it_stays(rest)})")
+                    rest = remove_dir(path)
+                    if rest is not None and (reason := _delete_again(rest)) is not None:
+                        console.warn(f"{display(rest)}: cannot be deleted ({reason})")
             for file in _doubles(run):
                 _share(file)
         finally:
@@ -329,7 +334,7 @@ def _share(file: Path) -> str | None:
         os.link(model, staged)
     except OSError as error:
         if error.errno in _NO_LINKS:
-            return "this file system gives a file one name only"
+            return _ONE_NAME
         raise
     os.replace(staged, file)
     return None

@@ -1,6 +1,6 @@
 """The same fine-tuning with Hugging Face's Trainer and PyTorch, under a Python that has them (and no nlpctl).
 
-    python huggingface.py RECIPE TIMES [ANSWERS]      (scripts/bench_train.py and bench_chinese.py call it)
+    python huggingface.py RECIPE TIMES [ANSWERS]      (scripts/bench_train.py and bench_encoder.py call it)
 
 Reads a recipe of nlpctl in which every value is written out, for a text, a pair of texts, tags of tokens, or answers in
 a context. Batches are grouped by length and padded to their longest row, as nlpctl's are. With ANSWERS the last model

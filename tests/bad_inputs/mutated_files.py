@@ -215,8 +215,8 @@ CALIBRATION_JSON = """{"format": 1, "method": "temperature", "names": [], "scale
 "split": "dev", "rows": 70, "ece": [0.2, 0.1], "ways": {"w": {"method": "logistic", "names": ["P", "L"],
 "scales": [0.5, 2], "shifts": [0, 1], "power": 0, "split": "dev", "rows": 70, "ece": [0.2, 0.1]}}}"""
 RUN_JSON = """{"format": 1, "state": "failed", "pid": 7, "host": "h", "started": "2026-01-02T03:04:05+00:00",
-"ended": null, "error": "e", "resumed": [{"at": "t", "was": "s"}], "processes": 2, "command": ["nlpctl"],
-"data": {"a.tsv": "1"}, "functions": {"k": {"n": "1"}}, "skipped_rows": {"train": {"total": 0}},
+"ended": null, "error": "e", "resumed": [{"at": "2026-11-27T01:02:03+00:00", "was": "s"}], "processes": 2,
+"command": ["nlpctl"], "data": {"a.tsv": "1"}, "functions": {"k": {"n": "1"}}, "skipped_rows": {"train": {"total": 0}},
 "continues": {"run": "r", "checkpoint": "checkpoint-1", "best": null, "step": 1}}"""
 STATE_JSON = """{"global_step": 8, "epoch": 1.5, "best_metric": 0.5, "best_model_checkpoint": "checkpoint-8",
 "log_history": [{"loss": 0.5, "step": 4}, {"eval_loss": NaN, "step": 8}], "trial_params": null}"""

@@ -15,6 +15,7 @@ import pytest
 from nlpctl.errors import RunFailed
 from nlpctl.layout import UNMADE, checkpoint_step, checkpoints_in
 from nlpctl.models.model_manifest import write_model_sums
+from nlpctl.runs import clean
 from nlpctl.runs.clean import KINDS, tidy
 from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.run_directory import RunDirectory
@@ -345,3 +346,31 @@ def test_doubles_are_listed_by_their_checksums_and_read_once(nlpctl, made, monke
     (newest / WEIGHTS).write_text("model")
     assert nlpctl("runs", "clean", "--only", "doubles", "--yes").code == 0
     assert (newest / WEIGHTS).samefile(run.model / WEIGHTS) and len(read) == 2
+
+
+def test_what_goes_at_the_second_try_is_gone(nlpctl, made, monkeypatch):
+    run = with_files(made("run", dev=0.5), 4, 8)
+    remove, tried = clean.remove_dir, []
+
+    def at_first_not(path):
+        tried.append(path)
+        return path if len(tried) == 1 else remove(path)
+
+    monkeypatch.setattr(clean, "remove_dir", at_first_not)
+    ended = nlpctl("runs", "clean", "--yes")
+    assert ended.code == 0, ended.err
+    assert tried and not (run.checkpoints / "checkpoint-4").exists()
+
+
+def test_a_file_system_without_links_is_no_failure(nlpctl, made, monkeypatch):
+    run = with_files(made("run", dev=0.5), 4, 8)
+    (run.checkpoints / "checkpoint-8" / WEIGHTS).write_text("model")
+    (run.model / WEIGHTS).write_text("model")
+
+    def no_links(*names, **more):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", no_links)
+    ended = nlpctl("runs", "clean", "--yes")
+    assert ended.code == 0 and "this file system gives a file one name only" in ended.err
+    assert (run.checkpoints / "checkpoint-8" / WEIGHTS).read_text() == "model"

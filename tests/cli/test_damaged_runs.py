@@ -126,7 +126,7 @@ def test_the_lines_that_can_be_read_are_shown(nlpctl, runs):
     ended = nlpctl("runs", "show", runs)
     assert "events.jsonl: cannot be read completely (2 of its 5 lines are not events" in ended.err
     assert "first at line 3" in ended.err
-    assert "out_of_memory" in ended.out and "last loss:       0.25" in ended.out
+    assert "out of memory" in ended.out and "last loss:       0.25" in ended.out
 
 
 def test_a_cut_last_line_of_a_run_that_was_killed_is_no_damage(nlpctl, made, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shlex
 import shutil
 import subprocess
@@ -202,6 +203,9 @@ def test_comments_say_what_the_parts_hold(nlpctl, table, folder: Path, file: str
         assert not any(stale in text for stale in ("240", "cannot be used", "no dev file", "save_strategy"))
         assert load_recipe(f"{name}.yaml").training.evaluation_strategy == "epoch"
     assert f"# dev: mine  # 7 rows{end}" in text
+    (folder / "old.yaml").write_text(re.sub("(save_strategy:) .*", r"\1 epoch", before), encoding="utf-8")
+    assert nlpctl("data", "split", "old.yaml", "-o", "again", "--write").code == 0
+    assert "save_strategy: epoch" in (folder / "old.yaml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("label", ["neg", "negative", "score"])
@@ -508,7 +512,9 @@ CITIES = """北京 上海 天津 重庆 广州 深圳 武汉 成都 西安 南�
     合肥 福州 厦门 昆明 贵阳 南宁 海口 兰州 银川 西宁""".split()
 
 
-def test_what_a_network_from_scratch_reads_is_measured(nlpctl, table, folder: Path) -> None:
+def test_what_a_network_from_scratch_reads_is_measured(
+    nlpctl, table, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Characters of Chinese texts with too many words that come once; never of English ones."""
     for name, texts in (
         ("rare", [f"{city}很好" for city in CITIES]),
@@ -522,6 +528,11 @@ def test_what_a_network_from_scratch_reads_is_measured(nlpctl, table, folder: Pa
     assert "unit: characters" in texts["rare"] and "% of the words of held-out rows would be unknown" in texts["rare"]
     assert "unit: words" in texts["usual"] and "as jieba splits them; 0.0 % of the words" in texts["usual"]
     assert "unit: words" in texts["english"]
+    with monkeypatch.context() as patch:  # what is rare in a part of the text decides nothing
+        patch.setattr(recipe_defaults, "_TRAIN", 20)
+        words = ("--model", "scratch", "--task", "sequence_classification", "-o", "part.yaml")
+        assert nlpctl("new", "rare.tsv", *words).code == 0
+    assert "as jieba splits them; at most" in (folder / "part.yaml").read_text(encoding="utf-8")
     ended = nlpctl("data", "inspect", "rare.yaml", "--set", "model.from_scratch.unit=words")
     assert ended.code == 0 and "model.from_scratch.unit: characters" in ended.out + ended.err
     assert "unit: characters" not in (ended := nlpctl("data", "inspect", "rare.yaml")).out + ended.err

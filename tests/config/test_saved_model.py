@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.weights_mark import without_files
 from nlpctl.errors import UserError
 
 
@@ -152,3 +153,42 @@ def test_a_folder_of_checkpoints(tmp_path: Path) -> None:
         (tmp_path / f"checkpoint-{step}").mkdir()
     with pytest.raises(UserError, match="checkpoint-40"):
         load_recipe(tmp_path, purpose="apply")
+
+
+def marked(**changes: object) -> dict:
+    """The config of an exported multi-label classifier, with what nlpctl notes of it."""
+    mark = {
+        "version": "0.1", "task": "multi_label_classification", "layout": "transformers", "sha256": "0" * 64,
+        "network": "BertForSequenceClassification", "labels": ["a", "b"],
+        "data": {"columns": {"text": "body", "label": "tags"}}, "decode": {"threshold": 0.3},
+    }  # fmt: skip
+    config = {
+        "architectures": ["BertForSequenceClassification"], "problem_type": "multi_label_classification",
+        "id2label": {"0": "a", "1": "b"}, "nlpctl": mark,
+    }  # fmt: skip
+    return {**config, **changes}
+
+
+def test_what_nlpctl_noted_of_a_network(tmp_path: Path) -> None:
+    recipe = load_recipe(folder(tmp_path, **marked()), purpose="apply")
+    assert recipe.task == "multi_label_classification"
+    assert (recipe.data.columns.text, recipe.decode.threshold) == ("body", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "task"),
+    [
+        ({"problem_type": "single_label_classification"}, "sequence_classification"),
+        ({"id2label": {"0": "a", "1": "c"}}, "multi_label_classification"),
+        ({"id2label": {"0": "b", "1": "a"}}, "multi_label_classification"),
+        ({"architectures": ["BertForTokenClassification"], "problem_type": None}, "token_classification"),
+    ],
+)
+def test_the_note_of_a_network_that_was_trained_for_something_else(tmp_path: Path, changes: dict, task: str) -> None:
+    recipe = load_recipe(folder(tmp_path, **marked(**changes)), purpose="apply")
+    assert (recipe.task, recipe.data.columns.text) == (task, "text")
+
+
+def test_a_note_names_no_files() -> None:
+    sections = {"decode": {"terms": "/home/name/terms.tsv", "threshold": 0.3}, "data": {"unit": "words"}}
+    assert without_files(sections) == {"decode": {"threshold": 0.3}, "data": {"unit": "words"}}

@@ -18,6 +18,7 @@ from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.datatools.inspect import format_inspection, inspect_data, write_page
 from nlpctl.datatools.split import part_sizes, split_data
+from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic
 
 ADJECTIVES = ("clean", "noisy", "large", "dark", "cheap", "old", "modern", "cosy", "damp", "bright")
@@ -270,7 +271,11 @@ def test_bad_rows_are_left_out_where_the_recipe_says_so(tmp_path: Path) -> None:
     made = split_data(recipe, tmp_path / "parts", {"dev": 0.5, "test": 0})
     assert sum(made.rows.values()) == N
     assert all("x,y,z" not in path.read_text("utf-8") for path in made.files.values())
-    assert json.loads((tmp_path / "parts" / "split.json").read_text("utf-8"))["skipped_rows"]["total"] == 2
+    skipped = json.loads((tmp_path / "parts" / "split.json").read_text("utf-8"))["skipped_rows"]["total"]
+    assert skipped == made.skipped == 2
+    with pytest.raises(UserError, match=f"2 of {N + 2} rows cannot be used"):
+        split_data(recipe, tmp_path / "fewer", {"dev": 0.5}, most_bad=0.01)
+    assert not (tmp_path / "fewer").exists()
 
 
 @pytest.mark.parametrize(

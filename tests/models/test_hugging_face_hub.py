@@ -232,7 +232,7 @@ def test_a_run_can_be_repeated(tmp_path):
     first, new, resumed, again, second, shown, label = answers
     assert new == resumed == f"hf:org/tiny@{first}"
     assert again == f"hf:org/tiny@{second}" and second != first
-    assert shown == f"hf:org/tiny@{second[:7]}"
+    assert shown == f"org/tiny@{second[:7]}"
     assert label in ("neg", "mid", "pos")
 
 

@@ -14,14 +14,18 @@ from typing import Any
 from nlpctl.data.readers.annotated import Annotated, Mark, checked_mark
 
 TEXT = "text"
-_LISTS = ("entities", "spans", "ents", "label", "labels", "annotations", "annotation")
+_OF_SPANS = ("entities", "spans", "ents")
+_LISTS = (*_OF_SPANS, "label", "labels", "annotations", "annotation")
 _TYPES = ("label", "type")
 _PRODIGY, _REFUSED = "_task_hash", ("reject", "ignore")  # a key that tells who wrote it, and answers that give no label
 
 
 def is_record(value: Any) -> bool:
-    """Whether an object holds a text and spans of it."""
+    """Whether an object holds a text and spans of it, and no tags of tokens beside them, which are read as they are."""
     if not isinstance(value, dict) or not isinstance(value.get(TEXT), str):
+        return False
+    tokens, tags = value.get("tokens"), value.get("tags")
+    if isinstance(tokens, list) and isinstance(tags, list) and len(tokens) == len(tags):
         return False
     return any(value.get(key) and _are_spans(value[key]) for key in _LISTS)
 
@@ -40,7 +44,8 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
         raise ValueError(f"not a text with spans: no {TEXT!r}")
     lists = [key for key in _LISTS if isinstance(value.get(key), list)]
     of_spans = [key for key in lists if _are_spans(value[key])]
-    key = next((key for key in of_spans if value[key]), next(iter(of_spans or lists), None))
+    # An empty list under a name of spans says that there are none; under "label" it may be of another kind.
+    key = next((key for key in of_spans if value[key] or key in _OF_SPANS), next(iter(of_spans or lists), None))
     values = {name: entry for name, entry in value.items() if name != key}
     if key is None or (_PRODIGY in value and value.get("answer") in _REFUSED):
         return Annotated(values)

@@ -37,7 +37,7 @@ from nlpctl.config.sentence_folder import (
     POOLINGS,
 )
 from nlpctl.config.tasks import task_info
-from nlpctl.config.weights_mark import MARK, WeightsMark
+from nlpctl.config.weights_mark import MARK, WeightsMark, without_files
 from nlpctl.data.rows.multi_label_rows import ancestor_ids
 from nlpctl.data.text.library_tokenizer import LibraryTokenizer
 from nlpctl.engines.trained import TrainedModel
@@ -110,7 +110,7 @@ def write_weights(
         task.labels.names,
         thresholds if task.thresholds is not None or held else None,  # else decode.threshold says it
         None if task.calibration is None or held else task.calibration.to_json(),
-        **{name: kept_values(recipe)[name] for name in ("data", "decode")},
+        **without_files({name: kept_values(recipe)[name] for name in ("data", "decode")}),
     ).to_json()
     write_json_atomic(folder / CONFIG_FILES[0], config)
     write_tokenizer(folder, model.encoder.tokenizer, recipe.data.max_seq_length)

@@ -13,7 +13,7 @@ import pytest
 from nlpctl.config.load import load_recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.predict_input import open_inputs
-from nlpctl.data.readers import doccano
+from nlpctl.data.readers import doccano, spans
 from nlpctl.data.readers.annotated import Mark, from_utf16, tags_from_marks, to_utf16
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import task_rows
@@ -568,3 +568,17 @@ def test_an_answer_keeps_the_spans_of_its_row(tmp_path):
     given = open_inputs(task_rows(recipe.task, recipe.data), [str(tmp_path / "rows.jsonl")], "auto")
     ((_, kept),) = given.kept_rows(None)
     assert kept["entities"] == SPANS["predict"]["entities"]
+
+
+def test_spans_beside_tags_and_beside_older_spans() -> None:
+    """Tags of tokens are read as they are; what a person emptied stays empty."""
+    row = {"text": "ab cd", "tokens": ["ab", "cd"], "tags": ["B-X", "O"], "entities": [span_of(0, 1, "Y")]}
+    assert not spans.is_record(row)
+    assert spans.is_record({**row, "tags": None})
+    emptied = {"text": "abc", "entities": [], "spans": [span_of(0, 1, "X")]}
+    assert spans.annotated(emptied).marks == ()
+    assert spans.annotated({"text": "abc", "label": [], "spans": [span_of(0, 1, "X")]}).marks == (Mark(0, 1, "X"),)
+
+
+def span_of(start: int, end: int, label: str) -> dict[str, Any]:
+    return {"start": start, "end": end, "label": label}
