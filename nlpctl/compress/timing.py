@@ -38,8 +38,7 @@ TOLERANCE = 1.02  # a smaller relative gain counts as none
 MIN_ROUNDS, MAX_ROUNDS = 7, 12  # rounds; more than the fewest only while something becomes faster
 MAX_SECONDS = 120.0  # no round beyond the fewest starts after them
 MIN_PASS = 0.2  # seconds of a row in each round: one pass of a small network takes 50 ms, as wide as its jitter
-STARTUP_SECONDS = {"onnxruntime": 1.0}  # seconds to start the process of an engine
-STARTUP_WITH_PADDLE = 4.0  # seconds to start one that imports Paddle
+STARTUP_SECONDS, WITH_PADDLE = 1.0, 4.0  # seconds to start a process, and one that imports Paddle
 DIGITS = 7  # of the stored seconds
 MEMORY_SHARE = 0.8  # of the available memory may be used
 MB = 1024 * 1024
@@ -150,8 +149,8 @@ class Finalists:
 def turns_of_a_row(row: CandidateScore, samples: int) -> float:
     """The seconds of a row in the fewest rounds; `samples`: the number of timed inputs."""
     passes = sum(max(MIN_PASS, samples / speed.samples_per_second) for speed in row.speeds)
-    start = STARTUP_SECONDS.get(row.engine, STARTUP_WITH_PADDLE) + row.load_seconds
-    return start + (MIN_ROUNDS + 1) * passes
+    start = STARTUP_SECONDS if row.engine == "onnxruntime" else WITH_PADDLE
+    return start + row.load_seconds + (MIN_ROUNDS + 1) * passes
 
 
 def choose_finalists(

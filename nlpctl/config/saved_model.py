@@ -24,6 +24,7 @@ from nlpctl.layout import TASK, checkpoints_in, config_file, holds
 
 LONGEST = 512  # tokens that are read of a text, unless the network reads fewer; sentence-transformers has no such bound
 _TASK_OF_CLASS = re.compile(r"For([A-Z]\w*)$")
+_ONE_LABEL = "single_label_classification"  # as problem_type, and what is meant where there is none
 
 
 def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: bool) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def _task(config: Mapping[str, Any], file: Path, purpose: Purpose) -> TaskInfo:
         return next(task for task in known_tasks() if task.pipeline == "fill-mask")
     known = [task for task in known_tasks() if kind is not None and task.network_class == kind]
     problem = config.get("problem_type")
-    pair = kind == "SequenceClassification" and problem in (None, "single_label_classification")
+    pair = kind == "SequenceClassification" and problem in (None, _ONE_LABEL)
     if pair and _has_one_logit(config):
         return next(task for task in known_tasks() if task.matches)
     if known and problem != "regression":
@@ -147,8 +148,7 @@ def _is_still(mark: WeightsMark, config: Mapping[str, Any]) -> bool:
     told, names = find_task(mark.task), config.get("id2label")
     if told is None or mark.network != written_class(config):
         return False
-    one = "single_label_classification"
-    if (config.get("problem_type") or one) != (told.problem_type or one):
+    if (config.get("problem_type") or _ONE_LABEL) != (told.problem_type or _ONE_LABEL):
         return False
     if not mark.labels or _has_one_logit(config):
         return True
