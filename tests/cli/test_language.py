@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -47,10 +46,11 @@ def everything_has_its_chinese(monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     missing: set[str] = set()
 
     class Noting(dict[str, str]):
-        def get(self, text: str, default: Any = None) -> Any:
-            if text not in self and SENTENCE.search(COMMAND.sub("", text)):
-                missing.add(text)
-            return super().get(text, default)
+        def __contains__(self, text: object) -> bool:
+            known = super().__contains__(text)
+            if not known and language.language() == "zh" and SENTENCE.search(COMMAND.sub("", str(text))):
+                missing.add(str(text))
+            return known
 
     monkeypatch.setattr(language, "CHINESE", Noting(language.CHINESE))
     yield
