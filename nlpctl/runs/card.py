@@ -40,8 +40,9 @@ from nlpctl.names import nearest
 from nlpctl.outputs import is_signed, is_stream, refuse_output, signed
 from nlpctl.report.language import Later, language, say, say_each
 from nlpctl.report.markdown import code, markdown_page, plain
-from nlpctl.report.model import BulletList, Code, Part, Report, Section, Table, format_moment, percent
+from nlpctl.report.model import BulletList, Code, Part, Report, Section, Table, percent
 from nlpctl.report.score_tables import without_counts
+from nlpctl.runs.comparison import slice_name
 from nlpctl.runs.run_files import is_run, sound_slices, warn_of_damage
 from nlpctl.runs.runs import INCIDENTS, RunRecord, open_run, tell_missing_slices
 from nlpctl.tasks.slices import LABEL, LENGTH, Slice
@@ -255,7 +256,7 @@ def _procedure(facts: CardFacts) -> Iterator[Part]:
     device = manifest["device"]
     values[say("device")] = device if processes == 1 or device is None else say("{} x {} processes", device, processes)
     values[say("time")] = record.duration
-    values[say("ended")] = format_moment(manifest["ended"])
+    values[say("ended")] = manifest["ended"]  # with its zone: others read it
     values[say("git commit")] = manifest["git_commit"]
     values |= {name: manifest["versions"].get(name) for name in _PACKAGES}
     rows = [[name, _value(value)] for name, value in values.items() if value is not None]
@@ -335,7 +336,7 @@ def _slices(facts: CardFacts) -> Iterator[Part]:
     rows = [
         [
             say(kind) if kind in (LABEL, LENGTH) else plain(kind),
-            plain(each.name),
+            plain(slice_name(kind, each.name)),
             each.rows,
             each.score,
             say("{} to {}", *(f"{end:.3f}" for end in each.interval)),

@@ -55,12 +55,18 @@ def _ends(interval: Interval | None) -> str:
     return "" if interval is None else say(" ({:.1%} to {:.1%})", *interval)
 
 
+def slice_name(by: str, name: str) -> str:
+    """The name of a slice; that of one by length is said."""
+    ends = re.fullmatch(r"(\d+) to (\d+) characters", name) if by == LENGTH else None
+    return name if ends is None else say("{} to {} characters", *ends.groups())
+
+
 def slice_table(split: str, by: str, slices: Sequence[Slice]) -> Table:
     """The slices of a split, the worst first."""
     kind = say(by) if by in (LABEL, LENGTH) else by  # others are columns of the data
     rows = [
         [
-            say("{} to {} characters", *re.findall(r"\d+", each.name)) if by == LENGTH else each.name,
+            slice_name(by, each.name),
             each.rows,
             each.score,
             say("{:.3f} to {:.3f}", *each.interval),

@@ -24,7 +24,7 @@ REPORT = {
     "rows": 10, "accuracy": 0.75, "labels": {"good|<b>": FIGURES, "bad": {**FIGURES, "recall": 0.0}},
     "intervals": {"accuracy": [0.5, 0.9]},
 }  # fmt: skip
-WEAK = {"name": "12 to 40 bytes", "rows": 12, "score": 0.5, "interval": [0.25, 0.7], "above": -0.25}
+WEAK = {"name": "12 to 40 characters", "rows": 12, "score": 0.5, "interval": [0.25, 0.7], "above": -0.25}
 FAIR = {**WEAK, "name": "fair", "above_interval": [-0.5, 0.1]}
 SLICES = {"split": "dev", "score": "accuracy", "by": {"length": [{**WEAK, "above_interval": [-0.4, -0.1]}, FAIR]}}
 BEST = tuple(
@@ -77,7 +77,8 @@ def test_the_card_of_a_run(nlpctl, run, language):
         titles = [say(title) for title in titles]
         kept = say("step {:,}, chosen by {} on dev", 4, "`accuracy`")
         told = (kept, say("{} to {}", "0.5000", "0.9000"), say("out of memory"), say(NO_TEST))
-    assert "12 to 40 bytes" in text and "| fair" not in text
+        told += (say("{} to {} characters", 12, 40), f"| {run.read_manifest().ended} |")
+    assert "| fair" not in text
     for each in (*told, "1,234", "2.6.2", "train.tsv | `aa`", "| train | 100 |", "good\\|\\<b\\> (5)"):
         assert each in text, each
     assert ("is optimistic, and so is its interval" in text) == (language == "en")

@@ -89,6 +89,12 @@ def test_slices_stand_in_the_page(nlpctl, made):
     assert "Slices" in sections(page) and "dev, by label" in page and "The accuracy of some rows of dev" in page
     for cell in ("&lt;neg&gt;", "0.250 to 0.750", "-0.1250", "-0.5000 to +0.0000"):
         assert f">{cell}<" in page, cell
+    by_length = [{**WEAK, "name": name} for name in ("12", "{} to <7>", "1 to 12 characters")]
+    run.slices_file.write_text(json.dumps({**SLICES, "by": {"length": by_length}}))
+    assert nlpctl("report", run.path, "--language", "zh").code == 0
+    page = text_of(run)
+    for cell in ("12", "{} to &lt;7&gt;", "1 至 12 个字符"):
+        assert f">{cell}<" in page, cell
     for damage in ("[", "{}", json.dumps({**SLICES, "by": {"label": [{**WEAK, "rows": float("inf")}]}})):
         run.slices_file.write_text(damage)
         ended = nlpctl("report", run.path)
