@@ -15,7 +15,7 @@ from nlpctl.errors import EXIT_FAILED, EXIT_OK, EXIT_USER, NlpctlError, Problem,
 from nlpctl.extras import require
 from nlpctl.files import staged_dir
 from nlpctl.models.ready_models import ReadyModel, ready_model
-from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.lock import held
 from nlpctl.runtime.worker import run_python
 
 
@@ -28,13 +28,9 @@ def ready_folder(entry: ReadyModel, cache: Path) -> Path:
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = take_lock(folder.parent, wait=True)
-    try:
+    with held(folder.parent, wait=True):
         # Another command may have made it meanwhile, and be reading it.
         return folder if folder.is_dir() else _make(entry, cache, folder)
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 def _make(entry: ReadyModel, cache: Path, folder: Path) -> Path:

@@ -52,7 +52,7 @@ from nlpctl.models.model_manifest import weights_sum
 from nlpctl.models.source import WEIGHTS
 from nlpctl.runs.run_files import content_of, is_run, other_kind
 from nlpctl.runs.runs import state_of
-from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.lock import held
 from nlpctl.runtime.run_directory import RunDirectory
 
 CHECKPOINT, DOUBLE, LEFTOVER, CANDIDATE, TRIAL = "checkpoints", "doubles", "leftovers", "candidates", "trials"
@@ -180,16 +180,13 @@ class Cleaning:
     @contextlib.contextmanager
     def _locked(self, folder: Path) -> Iterator[bool]:
         """Whether this process holds the lock of `folder` inside the context."""
-        lock = None
-        with contextlib.suppress(OSError):
-            lock = take_lock(folder)
-        if lock is None:
-            self.busy.append(folder)
-        try:
-            yield lock is not None
-        finally:
-            if lock is not None:
-                lock.release()
+        with contextlib.ExitStack() as stack:
+            ours = False
+            with contextlib.suppress(OSError):
+                ours = stack.enter_context(held(folder))
+            if not ours:
+                self.busy.append(folder)
+            yield ours
 
     def _freed(self, path: Path) -> int:
         """The bytes of a file or folder; of a file that has further names, once all of these were listed."""
@@ -274,10 +271,9 @@ def tidy(run: RunDirectory, limit: int | None, *, model_is_best: bool) -> None:
     at least. None or 0, or where model/ is not the best of them: all stay. The file of weights that one of them has in
     common with model/ is there once."""
     try:
-        lock = take_lock(run.path)
-        if lock is None or not run.is_finished:  # somebody else's by now
-            return
-        try:
+        with held(run.path) as ours:
+            if not ours or not run.is_finished:  # somebody else's by now
+                return
             if model_is_best and limit is not None and limit > 0:
                 for path in _older_checkpoints(run, max(limit - 1, 1)):
                     rest = remove_dir(path)
@@ -285,8 +281,6 @@ def tidy(run: RunDirectory, limit: int | None, *, model_is_best: bool) -> None:
                         console.warn(f"{display(rest)}: cannot be deleted ({reason})")
             for file in _doubles(run):
                 _share(file)
-        finally:
-            lock.release()
     except OSError as error:
         console.warn(f"{display(run.path)}: checkpoints that are not needed stay ({error.strerror or error})")
 
@@ -351,8 +345,11 @@ def _leftovers(folder: Path) -> list[Path]:
 
 
 def _is_quiet(path: Path) -> bool:
-    """Whether nothing was written into a file or folder for QUIET seconds."""
-    return all(time.time() - each.lstat().st_mtime > QUIET for each in (path, *path.rglob("*")))
+    """Whether nothing was written into a file or folder for QUIET seconds, and nothing is renamed now."""
+    try:
+        return all(time.time() - each.lstat().st_mtime > QUIET for each in (path, *path.rglob("*")))
+    except FileNotFoundError:
+        return False
 
 
 def _folders(folder: Path) -> list[Path]:

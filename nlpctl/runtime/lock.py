@@ -122,6 +122,18 @@ def take_lock(path: Path, *, wait: bool = False) -> Lock | None:
     return None
 
 
+@contextlib.contextmanager
+def held(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Whether this process holds the lock of an existing file or folder inside the context; `wait`: as of `take_lock`.
+    """
+    lock = take_lock(path, wait=wait)
+    try:
+        yield lock is not None
+    finally:
+        if lock is not None:
+            lock.release()
+
+
 def wait_until_free(path: Path, seconds: float) -> bool:
     """Wait until no process holds the lock of `path`, or it is not there; at most `seconds`. Whether that is so."""
     deadline = time.monotonic() + seconds

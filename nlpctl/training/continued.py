@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_text_atomic
 from nlpctl.layout import CALIBRATION, checkpoint_step
 from nlpctl.models.model_manifest import check_model_sums, parts_of, write_model_sums
-from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.lock import held
 from nlpctl.runtime.run_directory import ContinuedRun, RunDirectory
 from nlpctl.spelling import option
 from nlpctl.training.checkpoints import SavedTrainerState, damage_of, write_sums
@@ -135,12 +136,8 @@ def take_over(run: RunDirectory) -> bool:
             return True
     source = RunDirectory(Path(fact.run))
     console.note(f"continuing {source.path} after step {fact.step:,}")
-    lock = take_lock(source.path, wait=True) if source.path.is_dir() else None  # `runs clean` waits for the copies
-    try:
+    with held(source.path, wait=True) if source.path.is_dir() else nullcontext():  # `runs clean` waits for the copies
         _copy(source, run, fact)
-    finally:
-        if lock is not None:
-            lock.release()
     return True
 
 

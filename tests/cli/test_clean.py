@@ -131,6 +131,7 @@ def test_a_folder_in_which_a_command_works_is_left_alone(nlpctl, made):
     write(Path("outputs/.staging-model-abc12345/export.json"), Path("outputs/.staging-other-abc12345/export.json"))
     aged(Path("outputs/.staging-other-abc12345"))
     write(Path("outputs/.staging-lock-model"), Path("outputs/.staging-vectors.npy-abc12345"))  # without a lock, new
+    assert not clean._is_quiet(Path("outputs/.staging-list.json-abc12345"))  # it has got its name meanwhile
     run_lock, output_lock = take_lock(run.path), take_lock(Path("outputs/.staging-lock-model"))
     try:
         assert found(nlpctl) == [("leftovers", "outputs/.staging-other-abc12345")]
@@ -242,6 +243,16 @@ def test_at_its_end_a_training_keeps_the_newest(made, limit, kept):
     tidy(run, limit, model_is_best=True)
     assert [checkpoint_step(path) for path in checkpoints_in(run.checkpoints)] == [4, 8, 12][-kept:]
     assert newest.samefile(run.model / WEIGHTS)
+
+
+def test_a_run_that_was_begun_again_stays_as_it_is(made):
+    """By another command, between the end of the training and this; it is not kept from its lock."""
+    run = failed(with_files(made("run", dev=0.5), 4, 8))
+    tidy(run, 1, model_is_best=True)
+    assert len(checkpoints_in(run.checkpoints)) == 2
+    lock = take_lock(run.path)
+    assert lock is not None
+    lock.release()
 
 
 def test_checkpoints_of_which_the_best_is_not_the_model_stay(made):
