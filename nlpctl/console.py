@@ -68,7 +68,8 @@ class _AboveTheBar(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         with _bar.taken_off():
-            _bar.may_be_drawn = text.endswith("\n")  # print() writes a line and its end apart
+            if text:
+                _bar.may_be_drawn = text.endswith("\n")  # print() writes a line and its end apart
             return super().write(text)
 
 

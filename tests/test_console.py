@@ -272,6 +272,18 @@ def test_what_is_written_stands_whole_above_a_bar(columns, end, code, last):
     assert [line for line in screen(text) if line] == [line.rstrip() for line in written]
 
 
+def test_a_bar_goes_on_when_nothing_was_written():
+    script = """
+import sys
+from nlpctl import console
+console.set_up_streams()
+with console.progress(40, "train", "steps", lines=False) as bar:
+    sys.stderr.write("")
+    bar.advance(10)
+"""
+    assert "10/40" in on_terminal(script)
+
+
 def test_a_bar_fits_into_its_line_and_ends_with_ctrl_c():
     script = """
 import os, signal, time
@@ -392,7 +404,7 @@ with console.progress(2, "compress", "steps", lines=False) as bar:
     subprocess.run([sys.executable, "-c", {child!r}], check=True)
 """
     lines = [line for line in screen(on_terminal(script)) if line]
-    assert lines[0].startswith("compare: 3 rows in 1.") and lines[1:] == ["warning: of the child"]
+    assert lines[0].startswith("compare: 3 rows in ") and lines[1:] == ["warning: of the child"]
     for command in (child, script):  # a log gets no signs for a terminal
         logged = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True).stderr
         assert "warning: of the child" in logged and "\033" not in logged
