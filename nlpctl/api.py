@@ -25,7 +25,7 @@ from nlpctl.report.notebook import Scores, export_html, facts_html, run_html
 if TYPE_CHECKING:
     import numpy as np
 
-    from nlpctl.config.schema import Recipe
+    from nlpctl.config.schema import ColumnsSection, Recipe
     from nlpctl.data.passthrough_columns import KeptRows, PassthroughColumns
     from nlpctl.data.readers.row import BadRow
     from nlpctl.data.rows.task_rows import TaskRows
@@ -365,7 +365,7 @@ class Model:
         read = KeptRows(pairs)
         bad = [row for row in read if isinstance(row, BadRow)]
         if bad and not self._skips:
-            problems, hint = problems_of(bad), _remedy(bad)
+            problems, hint = problems_of(bad), _remedy(bad, self._rows.data.columns)
             if len(problems) == 1 < len(bad):  # a column of a DataFrame that has another name
                 raise UserError(problems[0].message, problems[0].where, hint)
             total = Problem(f"{len(bad)} of {len(read)} rows {'is' if len(bad) == 1 else 'are'} bad", hint=hint)
@@ -429,7 +429,9 @@ class Model:
         from nlpctl.inference.predict import row_answers
 
         end = next((place for place, row in enumerate(read) if isinstance(row, BadRow) and not self._skips), len(read))
-        error = None if end == len(read) else UserError(read[end].reason, read[end].where, _remedy([read[end]]))
+        error = None
+        if end < len(read):
+            error = UserError(read[end].reason, read[end].where, _remedy([read[end]], self._rows.data.columns))
         found = row_answers(self._rows, self._trained.task, read[:end], predictions.first(end), truncated)
         return [with_kept(answer, kept) for answer, kept in zip(found, read.kept[:end], strict=True)], error
 
@@ -475,13 +477,14 @@ def _good(read: Sequence[Any]) -> list[Any]:
     return [row for row in read if not isinstance(row, BadRow)]
 
 
-def _remedy(bad: Iterable[BadRow]) -> str:
-    """What to do about these rows."""
+def _remedy(bad: Sequence[BadRow], columns: ColumnsSection) -> str:
+    """What to do about these rows. `columns`: the names by which they are read."""
     from nlpctl.data.readers.row import MISSING
 
-    if all(row.kind.startswith(MISSING) for row in bad):
-        return 'rename it, or name what holds it: load(..., set={"data.columns.text": "NAME"})'
-    return _SKIP
+    if not all(row.kind.startswith(MISSING) for row in bad):
+        return _SKIP
+    role = next((role for role, name in vars(columns).items() if bad[0].kind == f"{MISSING} {name!r}"), "text")
+    return f'rename it, or name what holds it: load(..., set={{"data.columns.{role}": "NAME"}})'
 
 
 def _values(values: Any) -> Iterable[Any]:

@@ -17,6 +17,9 @@ import pandas as pd
 import pytest
 
 import nlpctl
+from nlpctl.api import _remedy
+from nlpctl.config.schema import ColumnsSection
+from nlpctl.data.readers.row import BadRow
 from nlpctl.spelling import PYTHON, VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -157,6 +160,13 @@ def test_a_bad_row_is_named_by_its_place(model, run, texts):
     assert len(named.predict(pd.DataFrame({"txet": texts[:3]}))) == 3
     skipping = nlpctl.load(run.path, set={"data.on_bad_row": "skip"})
     assert skipping.predict([texts[0], ""])[1] == {"error": "texts[1]: blank text"}
+
+
+def test_a_missing_column_is_named_by_its_key():
+    columns = ColumnsSection(text_pair="other")
+    for name, key in (("text", "text"), ("other", "text_pair")):
+        bad = BadRow("texts", "[0]", f"missing key {name!r}: the keys are 'a'")
+        assert f'set={{"data.columns.{key}": "NAME"}}' in _remedy([bad], columns)
 
 
 def test_what_is_no_rows_is_refused(model):
