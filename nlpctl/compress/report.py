@@ -19,7 +19,6 @@ from nlpctl.compress.result import (
     answer,
     format_points,
     format_points_range,
-    format_times,
     reasons,
 )
 from nlpctl.compress.scores import OWN, CandidateScore
@@ -32,7 +31,19 @@ from nlpctl.layout import COMPRESS, COMPRESS_REPORT
 from nlpctl.models.export_folder import POINT
 from nlpctl.report.language import later, say, say_each
 from nlpctl.report.markdown import markdown_page
-from nlpctl.report.model import BulletList, Figure, KeyFigures, Number, Part, Report, Section, SideBySide, Table
+from nlpctl.report.model import (
+    BulletList,
+    Figure,
+    KeyFigures,
+    Number,
+    Part,
+    Report,
+    Section,
+    SideBySide,
+    Table,
+    format_ms,
+    format_times,
+)
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import Dot, scatter
 from nlpctl.runs.runs import RunRecord
@@ -156,11 +167,6 @@ def format_spread(speed: RelativeSpeed) -> str:
     if speed.low is None or speed.high is None:
         return "-"
     return f"{format_times(speed.low)}-{format_times(speed.high)}"
-
-
-def format_ms(value: float) -> str:
-    """Milliseconds in three significant digits: 0.0412, 9.31, 128."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 # -- report.json -----------------------------------------------------------------------------------

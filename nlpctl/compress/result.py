@@ -18,7 +18,7 @@ from nlpctl.errors import NlpctlError
 from nlpctl.export.strategies import Embeddings
 from nlpctl.layout import BEST_EXPORT
 from nlpctl.report.language import later, say, say_each
-from nlpctl.report.model import Number, Table
+from nlpctl.report.model import Number, Table, format_times
 from nlpctl.spelling import spelled
 
 SCORES = "scores"  # the folder of what was measured
@@ -329,8 +329,3 @@ def format_points_range(row: CandidateScore) -> str:
     if row.drops is None:
         return "-"
     return say("{} to {}", format_points(row.likely_drop(0.975)), format_points(row.likely_drop(0.025)))
-
-
-def format_times(times: float) -> str:
-    """A multiple: 0.06, 2.41, 13.6."""
-    return f"{times:.1f}" if times >= 10 else f"{times:.2f}"

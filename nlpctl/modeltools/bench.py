@@ -13,7 +13,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
-from nlpctl.compress.result import format_times
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
@@ -30,7 +29,7 @@ from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import ModelSource, resolve_source, weights_file
 from nlpctl.report.language import later, say, say_each
-from nlpctl.report.model import Figure, Number, Report, Section, Table
+from nlpctl.report.model import Figure, Number, Report, Section, Table, format_ms, format_times
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import bars, short_number
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -385,7 +384,7 @@ def _gain(result: BenchResult, way: str, sizes: Sequence[int]) -> str:
 def format_speed(each: Timed, size: int) -> str:
     """The speed of a row in the unit of `speed_unit`: both are of the median round, so that they agree."""
     speed = each.samples_per_second(size)
-    return _three_digits(1000 / speed) if size == 1 else f"{speed:,.0f}"
+    return format_ms(1000 / speed) if size == 1 else f"{speed:,.0f}"
 
 
 def speed_unit(size: int) -> str:
@@ -486,12 +485,7 @@ def _latencies(speed: Speed) -> list[str]:
     """Of a batch, in ms: the mean of the median round, and p50, p90, p99."""
     found = speed.engine
     mean = 1000 * speed.batch_size / found.samples_per_second
-    return [_three_digits(value) for value in (mean, found.p50_ms, found.p90_ms, found.p99_ms)]
-
-
-def _three_digits(value: float) -> str:
-    """Three significant digits: 0.0412, 9.31, 128."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return [format_ms(value) for value in (mean, found.p50_ms, found.p90_ms, found.p99_ms)]
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------

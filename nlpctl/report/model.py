@@ -129,6 +129,16 @@ def format_moment(stored: str | None) -> str | None:
     return stored and f"{datetime.fromisoformat(stored).astimezone():%Y-%m-%d %H:%M}"
 
 
+def format_times(times: float) -> str:
+    """A multiple: 0.06, 2.41, 13.6."""
+    return f"{times:.1f}" if times >= 10 else f"{times:.2f}"
+
+
+def format_ms(value: float) -> str:
+    """Milliseconds in three significant digits: 0.0412, 9.31, 128."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def percent(share: float) -> str:
     """A share as 12.3 %; one that is not nothing never shows as 0."""
     if 0 < share < 0.001:
