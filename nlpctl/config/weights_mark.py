@@ -27,7 +27,7 @@ class WeightsMark(Document):
     task: str
     layout: str
     sha256: str
-    network: str = ""  # older versions wrote no more than what is above
+    network: str
     labels: tuple[str, ...] = ()
     thresholds: tuple[float, ...] | None = left_out()
     calibration: Mapping[str, Any] | None = left_out()
