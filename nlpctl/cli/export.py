@@ -121,7 +121,8 @@ def _refuse_unused(ctx: typer.Context, layout: str | None) -> None:
         unused["timing"] = "engines are timed for `auto`, of which another program has no use"
     if layout in WEIGHTS:
         unused["format"] = f"{layout} holds weights, and a format is one of graphs"
-        unused["rows"] = "weights are compared bit by bit, which needs no rows"
+        unused["precision"] = f"{layout} holds weights in fp32, which these libraries round when they load"
+        unused["data"] = unused["rows"] = "weights are compared bit by bit, which needs no rows"
     for option, why in unused.items():
         source = ctx.get_parameter_source(option)
         if source is not None and source.name != "DEFAULT":

@@ -66,7 +66,7 @@ def export(
     another library, without graphs. UserError if the model, the rows or the output folder is wrong.
     """
     if layout in WEIGHTS:
-        _check_weights_layout(layout, recipe, source, request)
+        _check_weights_layout(layout, recipe, source)
     elif layout is not None:
         _check_layout(layout, source, request)
     elif resolve_source(source).kind == "export":
@@ -117,16 +117,11 @@ def _export(recipe: Recipe, source: str, request: ExportRequest, final: Path, la
     return ExportResult(final, manifest)
 
 
-def _check_weights_layout(layout: str, recipe: Recipe, source: str, request: ExportRequest) -> None:
-    """UserError if what is asked for is not in a layout of weights, as far as that shows without the network."""
+def _check_weights_layout(layout: str, recipe: Recipe, source: str) -> None:
+    """UserError if a layout of weights cannot hold the model, as far as that shows without the network."""
     if resolve_source(source).kind == "export":
         hint = "give the run or the model folder that it was made from"
         raise UserError("this is an export: it has graphs, whose weights bear no names", source, hint)
-    if request.data is not None:
-        raise UserError("weights are compared bit by bit, which needs no rows", "@[data]", "leave it out")
-    if request.precisions != ("fp32",):
-        message = f"{layout} holds weights in fp32; {request.precisions[0]} is one of graphs"
-        raise UserError(message, "@[precisions]", "leave it out: these libraries round when they load")
     refuse_task(layout, recipe)
 
 

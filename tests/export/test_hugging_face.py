@@ -389,6 +389,8 @@ def test_networks_that_simulate_int8(classifier: Recipe, tmp_path: Path):
     ("layout", "option", "value", "told"),
     [
         ("transformers", "--format", "onnx", "holds weights, and a format is one of graphs"),
+        ("transformers", "--precision", "fp32", "holds weights in fp32"),
+        ("transformers", "--data", "rows.tsv", "compared bit by bit, which needs no rows"),
         ("transformers", "--rows", "256", "compared bit by bit, which needs no rows"),
         ("transformers", "--timing", "0", "engines are timed for `auto`"),
         ("triton", "--timing", "0", "engines are timed for `auto`"),
@@ -403,14 +405,7 @@ def test_options_that_a_layout_leaves_without_effect(
     assert told in error and option in error and "leave it out" in error
 
 
-def test_what_is_not_asked_of_weights(classifier: Recipe, tmp_path: Path):
-    source = find_trained_model(classifier)
-    for request, told in (
-        (ExportRequest(("onnx",), ("int8",)), "holds weights in fp32; int8 is one of graphs"),
-        (ExportRequest(data=tmp_path / "rows.tsv"), "which needs no rows"),
-    ):
-        with pytest.raises(UserError, match=told):
-            export(classifier, source, request, output=tmp_path / "there", layout="transformers")
+def test_what_is_no_export_of_weights_is_not_replaced(classifier: Recipe, tmp_path: Path):
     with (exported(classifier, tmp_path / "further", "transformers") / "model.safetensors").open("ab") as file:
         file.write(b"trained further")
     with pytest.raises(UserError, match="is not an export and is not replaced"):
