@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import operator
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -130,7 +131,7 @@ def compare(task: str, seed: int, bf16: bool, options: argparse.Namespace) -> di
     given = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
     return {
         **found,
-        "their_score": score(task, given, options.data / setting.data),
+        "their_score": score(task, given),
         "their_speed": speed(theirs / "times.jsonl", recipe),
     }
 
@@ -151,32 +152,20 @@ def speed(times: Path, recipe: dict[str, Any]) -> float:
     return (last - first) * recipe["training"]["per_device_train_batch_size"] / (ended - begun)
 
 
-def score(task: str, given: list[Any], data: Path) -> float:
+def score(task: str, answers: list[dict[str, Any]]) -> float:
     """What the answers of Transformers are worth, by the measure that nlpctl reports."""
+    expected, given = ([each[name] for each in answers] for name in ("expected", "given"))
     if task == "cmrc2018":
         from nlpctl.tasks.question_answering import Judgement, squad_report
 
-        judged = []
-        for article in json.loads((data / "dev.json").read_text(encoding="utf-8"))["data"]:
-            for paragraph in article["paragraphs"]:
-                for question in paragraph["qas"]:
-                    texts = [answer["text"] for answer in question["answers"]]
-                    answer = question["answers"][0]
-                    if paragraph["context"][answer["answer_start"] :].startswith(answer["text"]):
-                        judged.append(Judgement(question["question"], tuple(texts), given[len(judged)]))
+        pairs = zip(expected, given, strict=True)
+        judged = [Judgement(asked["question"], tuple(asked["texts"]), answer) for asked, answer in pairs]
         return float(squad_report(judged)["f1"])
     if task == "msra_ner":
         from seqeval.metrics import f1_score
 
-        sentences = (data / "test.txt").read_text(encoding="utf-8").split("\n\n")
-        words = [[line.split("\t")[1] for line in each.split("\n") if line] for each in sentences]
-        return float(f1_score([each for each in words if each], given))
-    if task == "bustm":
-        lines = (data / "test.jsonl").read_text(encoding="utf-8").splitlines()
-        labels = [str(json.loads(line)["label"]) for line in lines]
-    else:
-        labels = [line.rsplit("\t", 1)[1] for line in (data / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]]
-    return mean(label == answer for label, answer in zip(labels, given, strict=True))
+        return float(f1_score(expected, given))
+    return mean(map(operator.eq, expected, given))
 
 
 def row(task: str, found: list[dict[str, Any]]) -> tuple[str, ...]:

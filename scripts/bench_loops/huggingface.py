@@ -4,8 +4,8 @@
 
 Reads a recipe of nlpctl in which every value is written out, for a text, a pair of texts, tags of tokens, or answers in
 a context. Batches are grouped by length and padded to their longest row, as nlpctl's are. With ANSWERS the last model
-answers data.test, one JSON value per line: a label, the tags of a sentence, an answer. Needs torch, transformers,
-accelerate and pyyaml.
+answers data.test, one JSON object per line, with what was expected and given: a label, the tags of a sentence, an
+answer (expected: the question and all right answers). Needs torch, transformers, accelerate and pyyaml.
 """
 
 from __future__ import annotations
@@ -90,8 +90,10 @@ def train(recipe: Row, times: StepTimes, output_dir: str, answers_file: str | No
         trainer.optimizer = with_rates(model, trainer, groups, arguments)
     trainer.train()
     if answers_file:
-        answers = ANSWERS[task](trainer, read(recipe, "test"), labels, tokenizer, recipe)
-        lines = [json.dumps(answer, ensure_ascii=False) + "\n" for answer in answers]
+        asked = read(recipe, "test")
+        answers = ANSWERS[task](trainer, asked, labels, tokenizer, recipe)
+        both = [{"expected": expected(row), "given": given} for row, given in zip(asked, answers, strict=True)]
+        lines = [json.dumps(each, ensure_ascii=False) + "\n" for each in both]
         Path(answers_file).write_text("".join(lines), encoding="utf-8")
 
 
@@ -125,8 +127,13 @@ def read(recipe: Row, split: str) -> list[Row]:
     """The rows of a split: text, perhaps text_pair, and label; tokens and tags; or question, context and its answer."""
     data = recipe["data"]
     files = data[split] if isinstance(data[split], list) else [data[split]]
-    rows = [row for file in files for row in READERS[recipe["task"]](Path(file), data)]
-    return rows
+    return [row for file in files for row in READERS[recipe["task"]](Path(file), data)]
+
+
+def expected(row: Row) -> Any:
+    """The label, the tags, or a question with its answers."""
+    kept = {key: row[key] for key in ("label", "tags", "question", "texts") if key in row}
+    return kept if "question" in kept else next(iter(kept.values()))
 
 
 def read_labelled(path: Path, data: Row) -> list[Row]:
@@ -152,11 +159,12 @@ def read_questions(path: Path, data: Row) -> list[Row]:
     for article in json.loads(path.read_text(encoding="utf-8"))["data"]:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
-                answer = question["answers"][0]
-                text, start = answer["text"], answer["answer_start"]
-                if paragraph["context"][start : start + len(text)] == text:  # as data.on_bad_row: skip
-                    row = {"question": question["question"], "context": paragraph["context"]}
-                    rows.append({**row, "start": start, "end": start + len(text)})
+                texts = [answer["text"] for answer in question["answers"]]
+                start = question["answers"][0]["answer_start"]
+                end = start + len(texts[0])
+                if paragraph["context"][start:end] == texts[0]:  # as data.on_bad_row: skip
+                    row = {"question": question["question"], "context": paragraph["context"], "texts": texts}
+                    rows.append({**row, "start": start, "end": end})
     return rows
 
 
