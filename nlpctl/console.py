@@ -304,6 +304,10 @@ class Progress:
         self._pace.mark(self.seconds(), self.worth)
         self._sink.report(self, line, lasting, figures or {})
 
+    def tell_left(self, left: Callable[[int], float | None]) -> None:
+        """From now on these are the seconds left after so many."""
+        self._given_left = left
+
     def finish(self) -> None:
         """All is done that will be done; not called where an error ends it."""
         self._sink.finish(self)
@@ -581,6 +585,12 @@ def progress(
         if within is not None:
             within.part = None
             within.advance(0)
+
+
+def doing(what: str) -> None:
+    """What goes on now, for the bar of the innermost progress."""
+    if _going_on:
+        _going_on[-1].advance(0, what)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -138,37 +137,27 @@ def _make_and_choose(
     slots: WorkerSlots,
 ) -> CompressResult:
     """Open what makes steps and what scores them, for the uncompressed network first; `_Compression.run` goes on."""
-    section = recipe.compression
-    original = next(iter(steps.values()))
-    with contextlib.ExitStack() as stack:
-        make = stack.enter_context(slots.process_factory(folder))
-        pool = stack.enter_context(StepPool(recipe, source, folder, slots, make))
+    section, original, begun = recipe.compression, next(iter(steps.values())), _count_made(folder, steps)
+    with (
+        slots.process_factory(folder) as make,
+        StepPool(recipe, source, folder, slots, make) as pool,
+        # Until the uncompressed network is scored nobody knows how long anything takes.
+        console.progress(_pieces(steps.values()), "compress", "steps", begun=begun, left=lambda done: None) as bar,
+    ):
         if pool.logs:
             several = counted(pool.size, "steps")
             console.note(f"{several} at a time; they write to {worker_log(folder, 0)} and so on")
-        compression: _Compression | None = None
-
-        def left(done: int) -> float | None:
-            return None if compression is None else compression.seconds_left()
-
-        exported: StepResult | None = None
-        begun = _count_made(folder, steps)
-        pieces = _pieces(steps.values())
-        bar = stack.enter_context(console.progress(pieces, "compress", "steps", begun=begun, left=left))
         if not is_made(folder, original):
-            _begin(bar, pool, original)
+            _begin(pool, original)
         count_rows = row_counter(recipe)
         missing = {step.made_by for step in steps.values() if not is_made(folder, step)}
         rows = trained_rows(recipe, missing, count_rows)  # reads all of train, while the export is made
-        if pool.running:
-            exported = pool.wait(lambda: bar.advance(0))
-            error = _report_end(folder, exported)
-            if error is not None:
-                raise error
+        exported = pool.wait(lambda: bar.advance(0)) if pool.running else None
+        if exported is not None and (error := _report_end(folder, exported)) is not None:
+            raise error
         timing = Timing(batch_sizes=section.batch_sizes)
         bar.advance(_count_made(folder, steps) - bar.done)
-        tell = functools.partial(bar.advance, 0)
-        with Scorer(recipe, setup, folder / original.folder, folder / SCORES, timing, tell) as scorer, _stop_noted():
+        with Scorer(recipe, setup, folder / original.folder, folder / SCORES, timing) as scorer, _stop_noted():
             reference = dataclasses.replace(scorer.reference(), folder=str(folder / original.folder))
             warn_of_degenerate(recipe.task, {"dev": reference.report}, reference.name)
             if section.sure is not None and reference.drops is None:
@@ -186,8 +175,9 @@ def _make_and_choose(
             )
             if exported is not None:
                 costs.learn(original, exported.seconds)
-            made_by = (pool, scorer, reference)
-            compression = _Compression(recipe, source, folder, steps, clock, *made_by, costs, count_rows, bar)
+            compression = _Compression(
+                recipe, source, folder, steps, clock, pool, scorer, reference, costs, count_rows, bar
+            )
             return compression.run()
 
 
@@ -222,7 +212,6 @@ class _Compression:
         count_rows: Callable[[], int],
         bar: console.Progress,
     ):
-        self.bar = bar
         self.recipe, self.source, self.folder, self.clock = recipe, source, folder, clock
         self.pool, self.scorer, self.metric = pool, scorer, scorer.metric
         self.reference, self.costs, self.count_rows = reference, costs, count_rows
@@ -239,6 +228,8 @@ class _Compression:
         self.best_written: str | None = None  # the row that best/ was made from
         self.told = ToldByEvents()
         self.phase: tuple[float, float] | None = None  # of a scoring or the last round: when it began, its seconds
+        self.bar = bar
+        bar.tell_left(lambda done: self.seconds_left())
 
     def run(self) -> CompressResult:
         """Score existing folders, then make the missing ones, the most promising first, within the budget."""
@@ -286,7 +277,7 @@ class _Compression:
         if console.json_lines() or not self.pool.tells:
             wanted = {folder: step for folder, step in self.steps.items() if folder not in self.lost}
             done = _count_made(self.folder, wanted) + (self.last_round is not None)
-            done += sum(step.scored and (name in self.rows or name in self.failures) for name, step in wanted.items())
+            done += sum(step.scored and self.is_scored(step) for step in wanted.values())
             self.bar.total = _pieces(wanted.values())
             making = ", ".join(step.folder for step in self.pool.so_far())
             self.bar.advance(done - self.bar.done, f"making {making}" if making else None)
@@ -300,9 +291,10 @@ class _Compression:
         missing = [step for step in wanted if not is_made(self.folder, step)]
         seconds = self.costs.left_to_make(missing, self.pool.size, so_far, known)
         scored = [step for step in wanted if step.scored]
-        seconds += sum(self.to_score(step) for step in scored if step.folder not in self.rows)
+        unscored = [step for step in scored if not self.is_scored(step)]
+        seconds += sum(map(self.to_score, unscored))
         if self.last_round is None:
-            seconds += sum(self.turns(step) for step in scored)
+            seconds += sum(self.turns(step) for step in scored if step in unscored or step.folder in self.rows)
         if has_split(self.recipe.data, "test"):
             seconds += AT_THE_END * self.seconds_of_a_row()
         if self.phase is not None:
@@ -310,6 +302,10 @@ class _Compression:
             seconds -= min(expected, time.monotonic() - begun)
         limit = self.clock.left()
         return max(0.0, seconds if limit is None else min(limit, seconds))
+
+    def is_scored(self, step: Step) -> bool:
+        """Whether a folder has been scored, or could not be."""
+        return step.folder in self.rows or step.folder in self.failures
 
     def seconds_of_a_row(self) -> float:
         """Seconds to score a folder in an engine and precision, in the mean of those that were."""
@@ -401,7 +397,7 @@ class _Compression:
             if step.trains:
                 self.scorer.release()  # the memory of the uncompressed network's process
             after = max(0.0, self.seconds_left() - self.costs.making(step))
-            _begin(self.bar, self.pool, step, limit, after)
+            _begin(self.pool, step, limit, after)
             self.tick()
 
     def lose(self, step: Step, error: NlpctlError) -> None:
@@ -527,12 +523,10 @@ def _count_made(folder: Path, steps: Mapping[str, Step]) -> int:
     return sum(is_made(folder, step) for step in steps.values())
 
 
-def _begin(
-    bar: console.Progress, pool: StepPool, step: Step, seconds: float | None = None, after: float | None = None
-) -> None:
+def _begin(pool: StepPool, step: Step, seconds: float | None = None, after: float | None = None) -> None:
     console.note(f"making {step.folder}: {step.made_by.help}")
     pool.begin(step, seconds, after)
-    bar.advance(0, f"making {step.folder}")
+    console.doing(f"making {step.folder}")
 
 
 def _report_end(output: Path, result: StepResult) -> NlpctlError | None:

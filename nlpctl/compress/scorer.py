@@ -10,7 +10,7 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -85,20 +85,8 @@ class Scorer:
     files in `scores`.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        setup: ProcessSetup,
-        original: Path,
-        scores: Path,
-        timing: Timing,
-        tell: Callable[[str], object] = lambda doing: None,
-    ):
-        """`original`: the export of the uncompressed network. UserError if it holds no fp32 graph that runs here.
-
-        `tell`: is told what is going on.
-        """
-        self._tell = tell
+    def __init__(self, recipe: Recipe, setup: ProcessSetup, original: Path, scores: Path, timing: Timing):
+        """`original`: the export of the uncompressed network. UserError if it holds no fp32 graph that runs here."""
         self.recipe = recipe
         self.setup = setup
         self.original = original
@@ -153,7 +141,7 @@ class Scorer:
         def open_process(row: CandidateScore) -> TimedProcess:
             return self._process(Path(row.folder), self._choice(row))
 
-        return time_last_round(finalists, open_process, self._round_file, key, stored, self._tell)
+        return time_last_round(finalists, open_process, self._round_file, key, stored)
 
     def on_test(self, row: CandidateScore) -> TestScore | None:
         """The scores of `row` and of the reference on test; None if the recipe has no test data.
@@ -167,7 +155,7 @@ class Scorer:
         score = read_test_score(file, key)
         if score is None:
             console.note(f"scoring {row.name} on test, next to the uncompressed network")
-            self._tell(f"scoring {row.name} on test")
+            console.doing(f"scoring {row.name} on test")
             score = self._measure_on_test(folder, choice)
             write_test_score(file, score, key)
         return score
@@ -197,7 +185,7 @@ class Scorer:
         row = read_row(file, key)
         if row is None:
             console.note(f"scoring {folder.name}, {choice.name}")
-            self._tell(f"scoring {folder.name}, {choice.name}")
+            console.doing(f"scoring {folder.name}, {choice.name}")
             self._warn_of_load()
             try:
                 row = self._measure(folder, choice)

@@ -183,10 +183,8 @@ def time_last_round(
     file: Path,
     key: str,
     stored: LastRound | None,
-    tell: Callable[[str], object] = lambda doing: None,
 ) -> LastRound:
     """Time the rows in turns, and store the rounds in `file` under `key`; `stored`: the rounds that are there already.
-    `tell`: is told how far it is.
 
     A row that fails is left out, with a warning, also when the command is repeated; RunFailed if one of the
     uncompressed network fails.
@@ -196,7 +194,7 @@ def time_last_round(
     for group in groups(able, available_mb()):
         done = sum(1 for round in last.rounds if all(row.name in round for row in group))
         if done < MIN_ROUNDS:
-            last = _time_group(finalists, group, open_process, file, key, last, done, tell)
+            last = _time_group(finalists, group, open_process, file, key, last, done)
     return last
 
 
@@ -237,7 +235,6 @@ def _time_group(
     key: str,
     last: LastRound,
     done: int,
-    tell: Callable[[str], object],
 ) -> LastRound:
     """Open a process for each row of `group`, and time rounds until nothing becomes faster; `done` are there."""
     console.note(f"the last round: {counted(len(group), 'rows')} of the table timed in turns")
@@ -254,7 +251,8 @@ def _time_group(
         history: list[list[float]] = []
         started = time.monotonic()
         for number in range(MAX_ROUNDS - done + 1):
-            tell(f"the last round: pass {done + number} of {MIN_ROUNDS} to {MAX_ROUNDS}" if number else "warming up")
+            turn = f"pass {done + number} of {MIN_ROUNDS} to {MAX_ROUNDS}" if number else "warming up"
+            console.doing(f"the last round: {turn}")
             round = _time_round(finalists, group, processes, sizes, backwards=bool(number % 2))
             if not number:  # engines prepare their kernels
                 continue

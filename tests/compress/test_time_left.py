@@ -12,6 +12,7 @@ from nlpctl.compress import compress as module
 from nlpctl.compress.compress import _Compression
 from nlpctl.compress.costs import Clock, Costs
 from nlpctl.compress.plan import parse_strategy, plan_steps
+from nlpctl.compress.scores import Failure
 from nlpctl.compress.timing import Timing, turns_of_a_row
 from nlpctl.errors import UserError
 
@@ -27,7 +28,7 @@ def compression(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "has_split", lambda data, split: True)
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     self = object.__new__(_Compression)
-    self.steps, self.folder, self.lost, self.rows = steps, tmp_path, {}, {}
+    self.steps, self.folder, self.lost, self.rows, self.failures = steps, tmp_path, {}, {}, {}
     self.recipe, self.clock, self.last_round, self.phase = SimpleNamespace(data=None), Clock(None), None, None
     self.reference, self.scorer = scored("original", 0.9), SimpleNamespace(timing=Timing())
     self.costs = Costs(500.0, {}, 9.0, 4.0, measured={step.work: 60.0 for step in steps.values()})
@@ -89,10 +90,18 @@ def test_side_by_side_and_while_scoring(compression):
     assert of.seconds_left() < alone
 
 
+def test_what_could_not_be_scored_takes_no_more_time(compression):
+    of, step = compression.of, next(step for step in reversed(compression.steps.values()) if step.scored)
+    compression.made.update(compression.steps)
+    before = of.seconds_left()
+    of.failures[step.folder] = (Failure(step.name, "", "damaged"),)
+    assert of.seconds_left() == pytest.approx(before - of.to_score(step) - of.turns(step))
+
+
 def test_what_is_made_scored_and_timed_is_counted(compression, monkeypatch):
     """A bar that is full while half of the time is to come says nothing; and it names what goes on."""
     of, (original, *others) = compression.of, list(compression.steps.values())
-    of.failures, of.pool.tells = {}, False
+    of.pool.tells = False
     of.bar = console.Progress("compress", 1, "steps", console.ProgressSink())
     scored_steps = [step for step in compression.steps.values() if step.scored]
 
