@@ -67,6 +67,7 @@ from nlpctl.report.html import Html, element
 from nlpctl.report.language import Later, later, say, say_each
 from nlpctl.report.model import KeyFigures, Part, Place, Report, Section, Table, format_value, percent
 from nlpctl.report.page import html_page
+from nlpctl.runs.run_files import is_score
 from nlpctl.tasks.base import task_class
 from nlpctl.tasks.degenerate import degenerate_reason
 from nlpctl.tasks.multi_label_classification import consistent
@@ -83,9 +84,8 @@ class Audit:
     """`rows`: how many were audited; `findings`: the surest first within each kind.
 
     `scores`: `metric` of each run on the rows that it did not see, by the labels as they are. `useless`: why, of runs
-    that have learned nothing. `worth`: whether the
-    first wrong labels may be taken without a look; empty if it cannot be told, as of several labels a row, of tags, and
-    of few rows.
+    that have learned nothing. `worth`: whether the first wrong labels may be taken without a look; empty if it cannot
+    be told, as of several labels a row, of tags, and of few rows.
     """
 
     folder: Path
@@ -171,8 +171,8 @@ def audit(
         hint = "train the folds again with @[overwrite=true]"
         raise UserError("the predictions are not those of the training rows", str(folder / PREDICTIONS), hint)
     metric = task_info(recipe.task).metrics[0]
-    reports = {name: read_json(folder / HELD / name / SCORES) for name in began.runs}
-    scores = {name: _score(report, metric, folder / HELD / name / SCORES) for name, report in reports.items()}
+    reports = {name: _report(folder / HELD / name / SCORES, metric) for name in began.runs}
+    scores = {name: float(report[metric]) for name, report in reports.items()}
     reasons = {name: degenerate_reason(recipe.task, report) for name, report in reports.items()}
     useless = {name: reason for name, reason in reasons.items() if reason is not None}
     console.note(f"looking for wrong labels in {counted(len(rows), 'rows')}")
@@ -206,11 +206,13 @@ def _folds(folder: Path, given: Sequence[Override]) -> tuple[Recipe, SeriesFile]
     return recipe, began
 
 
-def _score(report: Mapping[str, Any], metric: str, file: Path) -> float:
-    value = report.get(metric)
-    if not isinstance(value, int | float):
+def _report(file: Path, metric: str) -> Mapping[str, Any]:
+    """The scores of a run on the rows that it did not see, as far as they are whole. UserError without `metric`."""
+    content = read_json(file)
+    report = {name: value for name, value in content.items() if is_score(name, value, content)}
+    if metric not in report:
         raise UserError(f"is damaged: it has no {metric}", str(file), "train the folds again with @[overwrite=true]")
-    return float(value)
+    return report
 
 
 def _fit(lines: Sequence[Any], rows: TrainingRows, shares: HeldOutProbabilities) -> bool:

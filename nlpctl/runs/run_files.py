@@ -167,7 +167,7 @@ def sound_metrics(file: Path, damage: Damage) -> dict[str, dict[str, Any]]:
         if not isinstance(report, dict):
             wrong.append(split)
             continue
-        metrics[split] = {name: value for name, value in report.items() if _is_score(name, value, report)}
+        metrics[split] = {name: value for name, value in report.items() if is_score(name, value, report)}
         wrong += [f"{split}.{name}" for name in report if name not in metrics[split]]
     if wrong:
         _tell(damage, file, f"these are not scores: {and_more(wrong, 5)}")
@@ -280,7 +280,8 @@ def _list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(holds, value))
 
 
-def _is_score(name: str, value: Any, report: Mapping[str, Any]) -> bool:
+def is_score(name: str, value: Any, report: Mapping[str, Any]) -> bool:
+    """Whether an entry of a report of scores is whole: a number, or a table of its kind."""
     if name == "confusion":
         labels: Any = report.get("labels")
         size = len(labels) if _is_table(labels, _LABEL) else -1

@@ -31,7 +31,7 @@ def degenerate_reason(task: str, report: Mapping[str, Any], watched: str | None 
     if "labels" in report and not sum(expected.values()):
         return None  # there was nothing to find
     if "micro_f1" in report and "accuracy" in report:  # one label for each row
-        rows = report["rows"]
+        rows = report.get("rows")
         for name, figures in labels.items():
             right = figures["recall"] * expected[name]
             given = right / figures["precision"] if figures["precision"] else 0.0

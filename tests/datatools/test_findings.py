@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from nlpctl.checksums import sha256_of
+from nlpctl.datatools.audit import _report
 from nlpctl.datatools.corrections import apply_findings, read_findings
 from nlpctl.errors import UserError
+from nlpctl.tasks.degenerate import degenerate_reason
 
 
 def write(folder: Path, kind: str = "tsv", edit: Any = None, **values: Any) -> Path:
@@ -70,3 +72,16 @@ def test_a_file_that_is_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").mkdir()
     with pytest.raises(UserError, match=r"train.tsv: cannot .*read"):
         apply_findings(write(tmp_path), tmp_path / "out")
+
+
+@pytest.mark.parametrize("damage", [{"labels": {"a": 5}}, {"labels": [1]}, {"rows": "many"}, {"confusion": 3}])
+def test_scores_of_folds_that_are_damaged(tmp_path: Path, damage: dict[str, Any]) -> None:
+    """What is whole of them counts, and the score that is told must be."""
+    file, whole = tmp_path / "scores.json", {"rows": 10, "accuracy": 0.5, "micro_f1": 0.5, "labels": {}}
+    file.write_text(json.dumps(whole | damage), encoding="utf-8")
+    report = _report(file, "accuracy")
+    assert report.keys() == whole.keys() - damage.keys()
+    assert degenerate_reason("sequence_classification", report) is None
+    file.write_text(json.dumps(whole | {"accuracy": "good"}), encoding="utf-8")
+    with pytest.raises(UserError, match="is damaged: it has no accuracy"):
+        _report(file, "accuracy")
