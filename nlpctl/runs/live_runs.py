@@ -78,24 +78,23 @@ def _live(record: RunRecord) -> LiveRun:
         record.last("log", "loss"),
         metric,
         record.last("evaluate", f"eval_{metric}") if score is None else score,
-        _left(_of_this_process(record), time.time()) if record.state == RUNNING else None,
+        _left(record.events, _resumed(record), time.time()) if record.state == RUNNING else None,
     )
 
 
-def _of_this_process(record: RunRecord) -> Sequence[Mapping[str, Any]]:
-    """The events since the run was resumed last: what was told before is out of date."""
-    resumed = record.manifest.get("resumed")
-    try:
-        since = datetime.fromisoformat(resumed[-1]["at"]).timestamp() if resumed else 0.0
-    except ValueError:  # damaged
-        return ()
-    return [each for each in record.events if isinstance(each.get("time"), int | float) and each["time"] >= since]
+def _resumed(record: RunRecord) -> float:
+    """When the run was resumed last, in seconds since 1970: what it told before is out of date. 0: it was not."""
+    resumed = record.manifest["resumed"]
+    return datetime.fromisoformat(resumed[-1]["at"]).timestamp() if resumed else 0.0
 
 
-def _left(events: Sequence[Mapping[str, Any]], now: float) -> float | None:
-    """Seconds to the end, by what the last log of `events` said; None if none did."""
-    told = [each for each in events if each["event"] == "log" and isinstance(each.get("left"), int | float)]
-    return max(0.0, told[-1]["left"] - (now - told[-1]["time"])) if told else None
+def _left(events: Sequence[Mapping[str, Any]], since: float, now: float) -> float | None:
+    """Seconds to the end, by what the last log of `events` since then said; None if none did."""
+    logs = (each for each in events if each["event"] == "log")
+    told = [each for each in logs if all(isinstance(each.get(name), int | float) for name in ("time", "left"))]
+    if not told or told[-1]["time"] < since:
+        return None
+    return max(0.0, told[-1]["left"] - (now - told[-1]["time"]))
 
 
 class ToldByEvents:
@@ -109,7 +108,7 @@ class ToldByEvents:
         now = time.time()
         if now - self._read.get(run, (0.0, None))[0] > _READ_AGAIN:
             events = EventLog(RunDirectory(run).events_file).read()
-            left = _left([each for each in events if each.get("time", 0.0) >= since], now)
+            left = _left(events, since, now)
             self._read[run] = now, None if left is None else now + left
         ends = self._read[run][1]
         return None if ends is None else max(0.0, ends - now)
