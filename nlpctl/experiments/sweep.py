@@ -101,7 +101,8 @@ def _sweep(
             console.note("no trial is stopped early: training.evaluation_strategy is no, so nothing is compared")
         _note_few_points(section, wanted)
         clock = Clock(None if section.budget is None else parse_budget(section.budget))
-        trials = Trials(recipe, folder, study, wanted, clock, metric, command)
+        workers = None if slots is None else len(slots.runtimes)
+        trials = Trials(recipe, folder, study, wanted, clock, metric, command, workers)
         if slots is None:
             trials.train_here()
         else:

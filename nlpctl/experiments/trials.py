@@ -62,7 +62,8 @@ def trial_recipe(recipe: Recipe, folder: Path, trial: Trial) -> Recipe:
 
 @dataclass
 class Trials:
-    """The trials of one call: drawn, trained, recorded. `wanted`: how many in all; None: as the clock allows."""
+    """The trials of one call: drawn, trained, recorded. `wanted`: how many in all; None: as the clock allows.
+    `workers`: how many processes train at a time; None: this one."""
 
     recipe: Recipe
     folder: Path
@@ -71,6 +72,7 @@ class Trials:
     clock: Clock
     metric: str
     command: Sequence[str]
+    workers: int | None = None
     _failures: int = 0  # in a row
     _begun: bool = False  # whether a trial has begun in this call
     _end_noted: bool = False
@@ -80,7 +82,9 @@ class Trials:
     def __post_init__(self) -> None:
         self._left = self.study.unfinished()
         self._better = greater_is_better(self.recipe, self.metric)
-        self._progress = self._shown(None)
+        ended = len(self.study.trials()) - len(self._left)
+        waiting = [1.0] * (len(self._left) if self.wanted is None else max(0, self.wanted - ended))
+        self._progress = TrainingsProgress("sweep", "trials", self.wanted, waiting, self.workers, self.clock.left)
 
     def take(self) -> tuple[Trial, Recipe] | None:
         """The next trial, an unfinished one first, with its recipe; None: there are enough, or the time is up."""
@@ -154,17 +158,10 @@ class Trials:
 
     # -- who trains -----------------------------------------------------------------------------
 
-    def _shown(self, workers: int | None) -> TrainingsProgress:
-        """What shows how far they are. `workers`: as of `TrainingsProgress`."""
-        ended = len(self.study.trials()) - len(self._left)
-        waiting = [1.0] * (len(self._left) if self.wanted is None else max(0, self.wanted - ended))
-        self._progress = TrainingsProgress("sweep", "trials", self.wanted, waiting, workers, self.clock.left)
-        return self._progress
-
     def train_here(self) -> None:
         """All of them, one after the other. Interrupted: Ctrl-C."""
         try:
-            with sigterm_interrupts(), self._shown(None):
+            with sigterm_interrupts(), self._progress:
                 while (taken := self.take()) is not None:
                     trial, recipe = taken
                     worth = partial(self.study.worth_continuing, trial.number)
@@ -206,14 +203,13 @@ class Trials:
                 return len(pool.open_jobs) < pool.size and self._more_begin(promised)
 
         again = "another process goes on"
-        shown = self._shown(len(slots.runtimes))
-        with training_pool(slots, self.folder, files, TrialWorker, again=again) as pool, shown:
+        with training_pool(slots, self.folder, files, TrialWorker, again=again) as pool, self._progress:
             while True:
                 while is_wanted(pool):
                     pool.submit(Job(TrialWorker.train, begin=begin, end=end))
                 if not pool.open_jobs:
                     return
-                job = pool.next_ended(shown.tick)
+                job = pool.next_ended(self._progress.tick)
                 if job.error is not None:  # the machines failed, or too many trials in a row
                     raise job.error
 

@@ -29,7 +29,7 @@ class Few(Trials):
     """Six trials of one recipe."""
 
     def __post_init__(self) -> None:
-        self._left = [Trial(number, {}) for number in range(6)]
+        super().__post_init__()
         self.ended: dict[int, str] = {}
 
     def _more_begin(self, promised: int = 0) -> bool:
@@ -80,7 +80,8 @@ def trained(
     request raises."""
     (tmp_path / "recipe.yaml").write_text("task: sequence_classification\n")
     recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
-    trials = Few(recipe, tmp_path, SimpleNamespace(trials=list), None, Clock(None), "accuracy", ())
+    six = SimpleNamespace(unfinished=lambda: [Trial(number, {}) for number in range(6)], trials=list)
+    trials = Few(recipe, tmp_path, six, None, Clock(None), "accuracy", (), workers=2)
     made: list[Process] = []
     both = threading.Barrier(2, timeout=60)
 
