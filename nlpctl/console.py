@@ -627,6 +627,12 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m{rest:02d}s"
 
 
+def display(path: str | Path) -> str:
+    """`path` as a message shows it: relative to the current directory when it lies below."""
+    absolute, here = os.path.abspath(path), os.getcwd()
+    return os.path.relpath(absolute, here) if absolute.startswith(here + os.sep) else absolute
+
+
 def display_width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 

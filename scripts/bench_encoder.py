@@ -5,12 +5,14 @@
 
 The recipes are those for multilingual-e5-small (recipes/*/*_e5.yaml; scripts/make_e5.py makes the encoder); on a
 processor that computes in bf16 both train in bf16. Of each task and seed both train in turns, on the same rows with the
-same settings. Nothing is selected: the last model answers the test rows once. Rows per second are counted from the
-tenth step to the last one, from start to end of the training loop, without evaluations. `crf` is msra_ner with
-model.head: crf, which Transformers does not have.
+same settings. Nothing is selected: the last model answers the test rows once. `crf` is msra_ner with model.head: crf,
+which the Trainer does not have.
+
+Speed is that of further runs of 60 steps, in turns: rows per second from the tenth step on, without evaluations. Only
+these need an idle machine, so `--only scores` and `--only speeds` do them apart.
 
 A finished run is not repeated, so the same command continues after an interruption; with --finished it trains nothing,
-and shows what there is. Needs an idle machine.
+and shows what there is.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.load import load_recipe
 from nlpctl.runtime.machine import cpu_info
 
-FIRST = 10  # step from which speed is counted
+FIRST, LAST = 10, 60  # the steps between which speed is counted; 50 are one of the blocks that the Trainer sorts
+TIMED = 3  # short runs of each, in turns
 
 
 @dataclass(frozen=True)
@@ -67,19 +70,22 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--folder", type=Path, default=Path("outputs/bench_encoder"))
-    parser.add_argument("--finished", action="store_true", help="train nothing; show the seeds that have both runs")
+    parser.add_argument("--only", choices=("scores", "speeds"))
+    parser.add_argument("--finished", action="store_true", help="train nothing; show the runs that there are of both")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     options.folder = options.folder.resolve()
     facts, bf16 = conditions(), cpu_info().computes("bf16")
-    measured: dict[str, list[dict[str, Any]]] = {}
+    bench = Bench(options.model.resolve(), options.torch_python, options.data.resolve(), options.folder, bf16)
+    measured: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for task in options.tasks:
-        for seed in options.seeds:
-            if options.finished and not (options.folder / f"{task}-{seed}-transformers" / "answers.jsonl").is_file():
-                continue
-            found = {"seed": seed, **compare(task, seed, bf16, options)}
-            measured.setdefault(task, []).append(found)
-            console.note(f"{task}: {json.dumps(found)}")
+        found = measured[task] = {"scores": [], "speeds": []}
+        runs = [("scores", seed, f"{task}-{seed}") for seed in options.seeds]
+        runs += [("speeds", seed, f"{task}-speed-{seed}") for seed in range(1, TIMED + 1)]
+        for kind, seed, name in runs:
+            if options.only in (None, kind) and (not options.finished or bench.has_both(task, name)):
+                found[kind].append({"seed": seed, **bench.compare(kind, task, name, seed)})
+                console.note(f"{task}: {json.dumps(found[kind][-1])}")
     title = f"multilingual-e5-small in {'bf16' if bf16 else 'fp32'}: scores on test (each seed), rows per second"
     columns = ("task", "score", "nlpctl", "95 % of the first seed", "Trainer", "rows/s", "Trainer's rows/s", "times")
     rows = [row(task, found) for task, found in measured.items()]
@@ -87,61 +93,85 @@ def main() -> int:
     return 0
 
 
-def compare(task: str, seed: int, bf16: bool, options: argparse.Namespace) -> dict[str, Any]:
-    """Scores and rows per second of one seed."""
-    setting, ours, theirs = TASKS[task], *(options.folder / f"{task}-{seed}{end}" for end in ("", "-transformers"))
-    variables = {
-        **environment(),
-        **runtime_variables(),
-        VARIABLES[setting.data]: str((options.data / setting.data).resolve()),
-        "NLPCTL_PROGRESS": "json",
-    }
-    if not (ours / "metrics.json").is_file():
-        changes = {
-            "model.name_or_path": options.model.resolve(), "training.bf16": bf16, "training.seed": seed,
-            "training.logging_steps": FIRST, "training.evaluation_strategy": "no", "training.save_strategy": "no",
-            "training.load_best_model_at_end": False, "training.report_to": "none", **setting.changes,
-        }  # fmt: skip
-        words = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
-        recipe = ROOT / "recipes" / f"{setting.recipe}.yaml"
-        call(
-            [*NLPCTL, "train", str(recipe), "--output_dir", str(ours), "--device", "cpu", "--overwrite", *words],
-            variables,
-            options.folder / f"{task}-{seed}.log",
-        )
-    recipe = recipe_values(load_recipe(ours / "recipe.yaml"), everything=True)
-    metrics = json.loads((ours / "metrics.json").read_text(encoding="utf-8"))
-    report = metrics["test"] if "test" in metrics else metrics["dev"]
-    found = {
-        "score": report[setting.score],
-        "interval": report["intervals"][setting.score],
-        "speed": speed(ours / "events.jsonl", recipe),
-    }
-    if not setting.in_transformers or options.torch_python is None:
-        return found
-    answers = theirs / "answers.jsonl"
-    if not answers.is_file():
-        theirs.mkdir(parents=True, exist_ok=True)
-        (theirs / "times.jsonl").unlink(missing_ok=True)
-        plain = {**recipe, "data": {**recipe["data"], "test": recipe["data"].get("test") or recipe["data"]["dev"]}}
-        (theirs / "recipe.yaml").write_text(to_yaml(plain), encoding="utf-8")
-        files = [str(theirs / name) for name in ("recipe.yaml", "times.jsonl", "answers.jsonl")]
-        command = [str(options.torch_python), str(LOOPS / "huggingface.py"), *files]
-        call(command, variables, options.folder / f"{task}-{seed}-transformers.log")
-    given = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
-    return {
-        **found,
-        "their_score": score(task, given),
-        "their_speed": speed(theirs / "times.jsonl", recipe),
-    }
+@dataclass(frozen=True)
+class Bench:
+    model: Path
+    torch_python: Path | None
+    data: Path
+    folder: Path
+    bf16: bool
 
+    def finished(self, name: str) -> bool:
+        """Whether the run `name`, or that of the Trainer where it is `name`-transformers, came to its end."""
+        return (self.folder / f"{name}.log").is_file()
 
-def call(command: list[str], variables: dict[str, str], log: Path) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("w", encoding="utf-8") as stream:
-        done = subprocess.run(command, env=variables, stdout=stream, stderr=subprocess.STDOUT)
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} failed; see {log}")
+    def has_both(self, task: str, name: str) -> bool:
+        names = (name, f"{name}-transformers") if TASKS[task].in_transformers else (name,)
+        return all(map(self.finished, names))
+
+    def compare(self, kind: str, task: str, name: str, seed: int) -> dict[str, Any]:
+        """Of the run `name`: the scores of both, or their rows per second."""
+        ours = self.train(task, name, seed, timed=kind == "speeds")
+        recipe = recipe_values(load_recipe(ours / "recipe.yaml"), everything=True)
+        theirs = self.train_theirs(task, name, recipe) if TASKS[task].in_transformers and self.torch_python else None
+        if kind == "speeds":
+            found = {"speed": speed(ours / "events.jsonl", recipe)}
+            return found if theirs is None else {**found, "their_speed": speed(theirs / "times.jsonl", recipe)}
+        metrics = json.loads((ours / "metrics.json").read_text(encoding="utf-8"))
+        report, measure = metrics["test"] if "test" in metrics else metrics["dev"], TASKS[task].score
+        found = {"score": report[measure], "interval": report["intervals"][measure]}
+        if theirs is None:
+            return found
+        given = [json.loads(line) for line in (theirs / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
+        return {**found, "their_score": score(task, given)}
+
+    def train(self, task: str, name: str, seed: int, timed: bool) -> Path:
+        """The run of nlpctl, which is trained where it is not finished. `timed`: LAST steps, and no scores."""
+        ours, setting = self.folder / name, TASKS[task]
+        if not self.finished(name):
+            changes = {
+                "model.name_or_path": self.model, "training.bf16": self.bf16, "training.seed": seed,
+                "training.logging_steps": FIRST, "training.evaluation_strategy": "no", "training.save_strategy": "no",
+                "training.load_best_model_at_end": False, "training.report_to": "none", **setting.changes,
+            }  # fmt: skip
+            if timed:
+                changes |= {"training.max_steps": LAST, "data.dev": "null", "data.test": "null"}
+            words = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
+            recipe = str(ROOT / "recipes" / f"{setting.recipe}.yaml")
+            command = [*NLPCTL, "train", recipe, "--output_dir", str(ours), "--device", "cpu", "--overwrite", *words]
+            self.call(command, task, name)
+        return ours
+
+    def train_theirs(self, task: str, name: str, recipe: dict[str, Any]) -> Path:
+        """The run of Hugging Face's Trainer, by nlpctl's recipe."""
+        theirs = self.folder / f"{name}-transformers"
+        if not self.finished(f"{name}-transformers"):
+            theirs.mkdir(parents=True, exist_ok=True)
+            (theirs / "times.jsonl").unlink(missing_ok=True)
+            answered = recipe["data"].get("test") or recipe["data"].get("dev")
+            plain = {**recipe, "data": {**recipe["data"], "test": answered}}
+            (theirs / "recipe.yaml").write_text(to_yaml(plain), encoding="utf-8")
+            files = [str(theirs / each) for each in ("recipe.yaml", "times.jsonl", "answers.jsonl")]
+            command = [str(self.torch_python), str(LOOPS / "huggingface.py"), *files[: 3 if answered else 2]]
+            self.call(command, task, f"{name}-transformers")
+        return theirs
+
+    def call(self, command: list[str], task: str, name: str) -> None:
+        """Run `command`; its output is NAME.log once it has ended well."""
+        log, data = self.folder / f"{name}.log", TASKS[task].data
+        variables = {
+            **environment(),
+            **runtime_variables(),
+            VARIABLES[data]: str(self.data / data),
+            "NLPCTL_PROGRESS": "json",
+        }
+        unfinished = log.with_suffix(".unfinished")
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("w", encoding="utf-8") as stream:
+            done = subprocess.run(command, env=variables, stdout=stream, stderr=subprocess.STDOUT)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)} failed; see {unfinished}")
+        unfinished.rename(log)
 
 
 def speed(times: Path, recipe: dict[str, Any]) -> float:
@@ -168,21 +198,31 @@ def score(task: str, answers: list[dict[str, Any]]) -> float:
     return mean(map(operator.eq, expected, given))
 
 
-def row(task: str, found: list[dict[str, Any]]) -> tuple[str, ...]:
-    low, high = found[0]["interval"]
-    cells = [task, TASKS[task].score, scores(found, "score"), f"{low:.3f} to {high:.3f}"]
-    speeds = median(each["speed"] for each in found)
-    if "their_score" not in found[0]:
-        return (*cells, "-", f"{speeds:.1f}", "-", "-")
-    theirs = median(each["their_speed"] for each in found)
-    times = median(each["speed"] / each["their_speed"] for each in found)
-    return (*cells, scores(found, "their_score"), f"{speeds:.1f}", f"{theirs:.1f}", f"{times:.2f}")
+def row(task: str, found: dict[str, list[dict[str, Any]]]) -> tuple[str, ...]:
+    scored, timed = found["scores"], found["speeds"]
+    interval = " to ".join(f"{end:.3f}" for end in scored[0]["interval"]) if scored else "-"
+    times = [each["speed"] / each["their_speed"] for each in timed if "their_speed" in each]
+    return (
+        task,
+        TASKS[task].score,
+        scores(scored, "score"),
+        interval,
+        scores(scored, "their_score"),
+        middle(timed, "speed"),
+        middle(timed, "their_speed"),
+        f"{median(times):.2f}" if times else "-",
+    )
 
 
 def scores(found: list[dict[str, Any]], name: str) -> str:
-    """"mean (each seed)"."""
-    values = [each[name] for each in found]
-    return f"{mean(values):.3f} ({', '.join(f'{value:.3f}' for value in values)})"
+    """ "mean (each seed)"."""
+    values = [each[name] for each in found if name in each]
+    return f"{mean(values):.3f} ({', '.join(f'{value:.3f}' for value in values)})" if values else "-"
+
+
+def middle(found: list[dict[str, Any]], name: str) -> str:
+    values = [each[name] for each in found if name in each]
+    return f"{median(values):.1f}" if values else "-"
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import typer
 from nlpctl import console
 from nlpctl.cli.options import ModelArgument, load_command_recipe, scored_data
 from nlpctl.cli.output import Json, give
-from nlpctl.config.positions import display, located
+from nlpctl.config.positions import located
+from nlpctl.console import display
 from nlpctl.layout import EXPORT, MODEL
 from nlpctl.report.text import show_table
 

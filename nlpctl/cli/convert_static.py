@@ -107,7 +107,7 @@ def convert_static(
     _show(done.report, json, model=output)
     console.note(say("model: {}", output))
     if not done.usable:
-        tell_next("the same command with --vocabulary FILE: the folder has no vocabulary, which all others need")
+        console.note("it has no vocabulary, which all other commands need: --vocabulary FILE brings one")
     elif done.task is None:  # an encoder without a head
         tell_next(training_on(output))
     else:

@@ -15,8 +15,9 @@ from nlpctl import console
 from nlpctl.cli.options import ModelArgument, RecipeCommand, flags_of, load_command_recipe, load_data_recipe
 from nlpctl.cli.output import Json, LanguageOption, give
 from nlpctl.cli.predict import check_format
-from nlpctl.config.positions import display, located
+from nlpctl.config.positions import located
 from nlpctl.config.schema import SPLITS
+from nlpctl.console import display
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 from nlpctl.report.language import say, say_each

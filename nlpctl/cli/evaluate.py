@@ -19,7 +19,8 @@ from nlpctl.cli.options import (
     scored_data,
 )
 from nlpctl.cli.output import Json, give, score_tables, tell_shares
-from nlpctl.config.positions import display, located
+from nlpctl.config.positions import located
+from nlpctl.console import display
 from nlpctl.report.language import say, say_each
 from nlpctl.report.model import Table
 from nlpctl.report.text import fitted, show_table

@@ -11,7 +11,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import ClusterOption, ModelArgument, RecipeCommand, WorkersOption, load_command_recipe
-from nlpctl.cli.output import Json, give
+from nlpctl.cli.output import Json, give, searching, tell_next
 from nlpctl.cli.predict import check_format
 from nlpctl.config.positions import located
 from nlpctl.errors import UserError
@@ -93,6 +93,7 @@ def build(
         counts += f", {counted(built.bad_rows, 'bad rows')} skipped"
     console.note(f"{counts} -> {output}")
     warn_of_truncated(recipe, built.truncated, built.texts + built.repeated)
+    tell_next(searching(output))
 
 
 @app.command("search", cls=RecipeCommand, context_settings=SETTINGS)

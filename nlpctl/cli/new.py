@@ -10,7 +10,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.output import Json, give, tell_next
-from nlpctl.config.positions import display
+from nlpctl.console import display
 from nlpctl.errors import UserError
 from nlpctl.names import and_more
 

@@ -157,9 +157,7 @@ def answering(model: Path, task: str) -> str:
 
 def _named(path: Path, ending: str = "") -> str:
     """A path as a command line names it."""
-    from nlpctl.config.positions import display  # late: not for --help
-
-    return shlex.quote(f"{display(path)}{ending}")
+    return shlex.quote(f"{console.display(path)}{ending}")
 
 
 def training_on(model: Path) -> str:
@@ -172,14 +170,18 @@ def serving(model: Path) -> str:
     return f"nlpctl serve {_named(model)}"
 
 
+def searching(index: Path) -> str:
+    """The command line that searches an index."""
+    return f"nlpctl index search {_named(index)} QUERIES"
+
+
 def tell_trained(run: RunDirectory, recipe: Recipe, metrics: Mapping[str, Any]) -> None:
     """Where the model of a run lies and the command lines that use it; where it is of no use, those that tell why."""
-    from nlpctl.config.positions import display  # late: not for --help
-    from nlpctl.config.tasks import task_info
+    from nlpctl.config.tasks import task_info  # late: not for --help
     from nlpctl.report.language import say
     from nlpctl.tasks.degenerate import useless_on
 
-    path = Path(display(run.path))
+    path = Path(console.display(run.path))
     name = shlex.quote(str(path))
     console.note(say("model: {}", path / MODEL))
     if (run.path / REPORT).is_file():

@@ -17,10 +17,10 @@ from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.json_schema import recipe_json_schema
 from nlpctl.config.keys import CUTOFF, Key
 from nlpctl.config.library import copy_recipe, shipped_recipes
-from nlpctl.config.positions import display
 from nlpctl.config.reference import WORDS
 from nlpctl.config.refused_keys import MANAGED, UNSUPPORTED
 from nlpctl.config.schema import Purpose, Recipe
+from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 from nlpctl.report.language import language, say, say_each

@@ -15,7 +15,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.output import Json, give, score_tables
-from nlpctl.config.positions import display
+from nlpctl.console import display
 from nlpctl.errors import UserError
 from nlpctl.layout import BEST_EXPORT, CONFIDENCE
 from nlpctl.names import did_you_mean

@@ -13,7 +13,8 @@ from nlpctl import console
 from nlpctl.cli.options import ClusterOption, load_command_recipe
 from nlpctl.cli.output import Json, give, tell_next
 from nlpctl.config.load import Override
-from nlpctl.config.positions import display, located
+from nlpctl.config.positions import located
+from nlpctl.console import display
 from nlpctl.layout import REPORT
 from nlpctl.report.language import say
 from nlpctl.report.model import Table

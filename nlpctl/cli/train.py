@@ -23,8 +23,9 @@ from nlpctl.cli.peers import (
     refuse_meeting,
 )
 from nlpctl.cli.values import LARGEST
-from nlpctl.config.positions import display, located
+from nlpctl.config.positions import located
 from nlpctl.config.user_code import with_names_of
+from nlpctl.console import display
 from nlpctl.errors import UserError
 from nlpctl.launch.peers import WAIT_SECONDS
 from nlpctl.layout import REPORT

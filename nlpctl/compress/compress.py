@@ -45,7 +45,15 @@ from nlpctl.compress.scorer import Scorer
 from nlpctl.compress.scores import CandidateScore, Failure, TestScore
 from nlpctl.compress.selection import Objective, select, within, write_best
 from nlpctl.compress.steps import FREE_SPACE, StepPool, StepResult, TimeIsUp, worker_log
-from nlpctl.compress.timing import Finalists, LastRound, Timing, choose_finalists, relative_speeds, turns_of_a_row
+from nlpctl.compress.timing import (
+    Finalists,
+    LastRound,
+    Timing,
+    choose_finalists,
+    relative_speeds,
+    turns_of_a_row,
+    usual_seconds,
+)
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import with_settings, with_student
 from nlpctl.config.schema import Recipe, parse_budget
@@ -294,7 +302,8 @@ class _Compression:
         unscored = [step for step in scored if not self.is_scored(step)]
         seconds += sum(map(self.to_score, unscored))
         if self.last_round is None:
-            seconds += sum(self.turns(step) for step in scored if step in unscored or step.folder in self.rows)
+            timed = [step for step in scored if step in unscored or step.folder in self.rows]
+            seconds += usual_seconds(lambda rounds: sum(self.turns(step, rounds) for step in timed))
         if has_split(self.recipe.data, "test"):
             seconds += AT_THE_END * self.seconds_of_a_row()
         if self.phase is not None:
@@ -317,10 +326,11 @@ class _Compression:
         ways = len(first) if first and step.kind == EXPORTS else SCORED_PER_FOLDER[step.kind]
         return ways * self.seconds_of_a_row()
 
-    def turns(self, step: Step) -> float:
-        """Seconds of a folder in the last round; one that is not scored is taken to be as slow as those that are."""
-        rows = self.rows.get(step.folder) or self.table() or (self.reference,)
-        return FINALISTS_PER_FOLDER[step.kind] * fmean(turns_of_a_row(row, self.scorer.timing.rows) for row in rows)
+    def turns(self, step: Step, rounds: int) -> float:
+        """Seconds of a folder in a last round of so many rounds; one that is not scored is taken to be as slow as those
+        that are."""
+        rows, samples = self.rows.get(step.folder) or self.table() or (self.reference,), self.scorer.timing.rows
+        return FINALISTS_PER_FOLDER[step.kind] * fmean(turns_of_a_row(row, samples, rounds) for row in rows)
 
     @contextlib.contextmanager
     def spending(self, seconds: float) -> Iterator[None]:
@@ -459,7 +469,8 @@ class _Compression:
         if stored is not None or len(finalists.rows) < 2:
             self.last_round = stored
             return
-        seconds = finalists.seconds(self.scorer.timing.rows)
+        samples = self.scorer.timing.rows
+        seconds = finalists.seconds(samples)
         if left is not None and left - AT_THE_END * self.reference.seconds < seconds:
             console.note(
                 f"no time for the last round, which would take about {format_seconds(seconds)}: speeds are of single "
@@ -468,7 +479,7 @@ class _Compression:
             self.last_round = None  # an earlier one, of other rows, would be mixed with single comparisons
             return
         try:
-            with self.spending(seconds):
+            with self.spending(usual_seconds(lambda rounds: finalists.seconds(samples, rounds))):
                 self.last_round = self.scorer.last_round(finalists)
         except NlpctlError as error:
             console.warn(f"the last round: {error}")

@@ -141,16 +141,22 @@ class Finalists:
     def rows(self) -> tuple[CandidateScore, ...]:
         return (*self.uncompressed, *self.others)
 
-    def seconds(self, samples: int) -> float:
-        """The expected time of the fewest rounds."""
-        return sum(turns_of_a_row(row, samples) for row in self.rows)
+    def seconds(self, samples: int, rounds: int = MIN_ROUNDS) -> float:
+        """The expected time of so many rounds."""
+        return sum(turns_of_a_row(row, samples, rounds) for row in self.rows)
 
 
-def turns_of_a_row(row: CandidateScore, samples: int) -> float:
-    """The seconds of a row in the fewest rounds; `samples`: the number of timed inputs."""
+def turns_of_a_row(row: CandidateScore, samples: int, rounds: int = MIN_ROUNDS) -> float:
+    """The seconds of a row in so many rounds; `samples`: the number of timed inputs."""
     passes = sum(max(MIN_PASS, samples / speed.samples_per_second) for speed in row.speeds)
     start = STARTUP_SECONDS if row.engine == "onnxruntime" else WITH_PADDLE
-    return start + row.load_seconds + (MIN_ROUNDS + 1) * passes
+    return start + row.load_seconds + (rounds + 1) * passes
+
+
+def usual_seconds(turns: Callable[[int], float]) -> float:
+    """The time that a last round usually takes: as many rounds as MAX_SECONDS allow, since among several rows one
+    nearly always becomes faster. `turns`: the seconds of a number of rounds."""
+    return max(turns(MIN_ROUNDS), min(turns(MAX_ROUNDS), MAX_SECONDS))
 
 
 def choose_finalists(

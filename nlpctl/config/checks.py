@@ -24,7 +24,6 @@ from nlpctl.config.environment import checked_environment, flag_environment
 from nlpctl.config.hub_names import HF_PREFIX, HuggingFaceName
 from nlpctl.config.keys import all_keys
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
-from nlpctl.config.positions import display
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.refused_keys import UNSUPPORTED, turned_on
 from nlpctl.config.schema import (
@@ -42,6 +41,7 @@ from nlpctl.config.schema import (
 )
 from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo, find_task, known_tasks, scores, unknown_prompt
 from nlpctl.config.user_code import named_code
+from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.extras import install, is_installed
 from nlpctl.names import and_more, nearest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from nlpctl.config.positions import display
+from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import staged_file, writing
 from nlpctl.outputs import refuse_part

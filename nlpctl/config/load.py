@@ -18,7 +18,7 @@ from nlpctl.config.interpolate import escape, interpolate
 from nlpctl.config.keys import all_keys, find_key
 from nlpctl.config.opened_files import refuse_files_outside, with_copies, without_new_cache
 from nlpctl.config.paths import NAMES, absolute, inputs_of, resolve_paths
-from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, display, merge, parse_yaml
+from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, merge, parse_yaml
 from nlpctl.config.refused_keys import MANAGED
 from nlpctl.config.saved_model import sentence_values
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Purpose, Recipe, RetrievalSection
@@ -27,6 +27,7 @@ from nlpctl.config.sources import read_source, tree_of_values
 from nlpctl.config.task_file import TaskFile
 from nlpctl.config.tasks import find_task, known_tasks, nearest_task
 from nlpctl.config.user_code import marked
+from nlpctl.console import display
 from nlpctl.errors import UserError
 from nlpctl.layout import MODEL, TASK
 from nlpctl.names import refuse_not_utf8

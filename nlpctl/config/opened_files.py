@@ -18,10 +18,10 @@ from nlpctl import console
 from nlpctl.checksums import sha256_of, sha256_of_input
 from nlpctl.config.library import shipped_root
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS, VALUE_PATHS, dataset_files
-from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe, with_value
 from nlpctl.config.sources import own_recipe_instead
 from nlpctl.config.task_file import COPIED
+from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import json_of
 from nlpctl.layout import CHECKPOINTS, MANIFEST, MODEL, SERIES, checkpoints_in, is_inside

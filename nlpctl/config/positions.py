@@ -16,6 +16,7 @@ from pathlib import Path
 import yaml
 
 from nlpctl.config.schema import Origin, Recipe
+from nlpctl.console import display
 from nlpctl.errors import NeedsRestart, Problem, UserError
 
 PICKLED = b"\x80"  # how weights files of Paddle begin; no text in UTF-8 does
@@ -69,12 +70,6 @@ def merge(below: TableNode, above: TableNode) -> TableNode:
         old = entries.get(name)
         entries[name] = merge(old, node) if isinstance(old, TableNode) and isinstance(node, TableNode) else node
     return TableNode(entries, above.origin, above.folder)
-
-
-def display(path: str | Path) -> str:
-    """`path` as a message shows it: relative to the current directory when it lies below."""
-    absolute, here = os.path.abspath(path), os.getcwd()
-    return os.path.relpath(absolute, here) if absolute.startswith(here + os.sep) else absolute
 
 
 def read_yaml(path: Path, problems: list[Problem], opened: Path | None = None) -> TableNode:

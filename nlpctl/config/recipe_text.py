@@ -16,10 +16,9 @@ import yaml
 
 from nlpctl.config.dump import to_yaml
 from nlpctl.config.library import shipped_root
-from nlpctl.config.positions import display
 from nlpctl.config.schema import SPLITS, Recipe, SplitFilesSection
 from nlpctl.config.tasks import Preset
-from nlpctl.console import display_width
+from nlpctl.console import display, display_width
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic
 from nlpctl.layout import MANIFEST

@@ -10,20 +10,11 @@ from typing import Any
 
 from nlpctl.config.hub_names import HF_PREFIX, hub_names, is_repository
 from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_recipes
-from nlpctl.config.positions import (
-    ListNode,
-    LoadLog,
-    Node,
-    ScalarNode,
-    TableNode,
-    display,
-    merge,
-    parse_yaml,
-    read_yaml,
-)
+from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, merge, parse_yaml, read_yaml
 from nlpctl.config.saved_model import folder_values, hub_values, without_config
 from nlpctl.config.schema import Origin, Purpose
 from nlpctl.config.task_file import task_values
+from nlpctl.console import display
 from nlpctl.errors import UserError
 from nlpctl.layout import (
     CHECKPOINTS,

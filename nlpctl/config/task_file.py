@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nlpctl.config.keys import SECTIONS, all_keys, keys_of, use_of
-from nlpctl.config.positions import display
+from nlpctl.console import display
 from nlpctl.documents import Document, whole_content
 from nlpctl.errors import UserError
 from nlpctl.layout import TASK, is_inside

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.checksums import sha256_of
-from nlpctl.config.positions import display
 from nlpctl.config.schema import DataSection, Recipe, with_value
 from nlpctl.config.sources import own_recipe_instead
+from nlpctl.console import display
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.names import did_you_mean
 from nlpctl.spelling import settings

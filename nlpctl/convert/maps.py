@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, parse_yaml
+from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, parse_yaml
+from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import small_text
 from nlpctl.names import did_you_mean, listed

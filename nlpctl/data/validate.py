@@ -10,11 +10,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from nlpctl.config.input_formats import INPUT_FORMATS
-from nlpctl.config.positions import display
 from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.config.user_code import require_rows_named
-from nlpctl.console import display_width
+from nlpctl.console import display, display_width
 from nlpctl.data.open_split import FileRows, has_split, open_split
 from nlpctl.data.readers.readers import read_rows
 from nlpctl.data.readers.row import Row

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from nlpctl import console
 from nlpctl.config.input_formats import INPUT_FORMATS, OF_DATA
 from nlpctl.config.load import load_recipe
-from nlpctl.config.positions import display
 from nlpctl.config.recipe_text import named_from, recipe_text
 from nlpctl.config.sentence_folder import is_sentence_folder
 from nlpctl.config.tasks import Preset, TaskInfo, find_task, known_tasks, load_class, nearest_task
+from nlpctl.console import display
 from nlpctl.data.readers.packed import PACKED, stem_of, suffix_of
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.validate import column_problems

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
-from nlpctl.config.positions import display
 from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.console import display
 from nlpctl.data.changed_rows import warn_of_labels
 from nlpctl.data.inspection.report import shortened
 from nlpctl.data.open_split import has_split

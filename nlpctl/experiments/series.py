@@ -24,11 +24,11 @@ from nlpctl.checksums import changed_sums, sums_of
 from nlpctl.config.checks import refuse_wrong_sharding
 from nlpctl.config.dump import dump_recipe, forbidden_changes
 from nlpctl.config.paths import further_files, parameter_files
-from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import BySplitSection, DataSection, ModelSection, Recipe
 from nlpctl.config.tasks import resolve_by_model
 from nlpctl.config.user_code import code_sums
+from nlpctl.console import display
 from nlpctl.data.open_split import FileRows, has_split, open_split
 from nlpctl.data.partition import SplitRows, as_written, read_split_rows
 from nlpctl.data.readers.row import RowSource

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.user_code import with_names_of
+from nlpctl.console import display
 from nlpctl.data.near_duplicates import row_key
 from nlpctl.data.rows.examples import ExampleList
 from nlpctl.data.rows.task_rows import TaskRows, task_rows

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.config.positions import display
+from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import leftovers, remove_dir, remove_leftover, staged_path
 from nlpctl.layout import (

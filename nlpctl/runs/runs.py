@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from nlpctl import console
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.hub_names import HF_PREFIX, PYTHON_PREFIX
-from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
+from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step, model_folder_name, real_path
 from nlpctl.names import in_utf8, is_utf8, nearest

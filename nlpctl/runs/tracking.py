@@ -30,8 +30,8 @@ import nlpctl
 from nlpctl import console
 from nlpctl.config.checks import MLFLOW
 from nlpctl.config.dump import flat, recipe_values
-from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
+from nlpctl.console import display
 from nlpctl.documents import Document, whole_content
 from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
 from nlpctl.extras import require

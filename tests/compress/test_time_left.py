@@ -13,7 +13,7 @@ from nlpctl.compress.compress import _Compression
 from nlpctl.compress.costs import Clock, Costs
 from nlpctl.compress.plan import parse_strategy, plan_steps
 from nlpctl.compress.scores import Failure
-from nlpctl.compress.timing import Timing, turns_of_a_row
+from nlpctl.compress.timing import MAX_ROUNDS, MAX_SECONDS, MIN_ROUNDS, Timing, turns_of_a_row, usual_seconds
 from nlpctl.errors import UserError
 
 
@@ -43,7 +43,7 @@ def test_told_and_true(compression):
     row = of.reference.seconds
     missing, wanted = steps[1:], [step for step in steps if step.scored]
     scoring = {step.folder: of.to_score(step) for step in wanted}
-    turns = sum(of.turns(step) for step in wanted)
+    turns = sum(of.turns(step, MAX_ROUNDS) for step in wanted)
     end = 60.0 * len(missing) + sum(scoring.values()) + turns + module.AT_THE_END * row
     assert len(missing) >= 3 and of.seconds_left() == pytest.approx(end)
     for step in missing:
@@ -64,11 +64,19 @@ def test_told_and_true(compression):
 def test_last_round_by_rows(compression):
     """A folder that is scored takes the turns of its own rows, one that is not those of the mean."""
     of, (original, candidate, *_) = compression.of, [step for step in compression.steps.values() if step.scored]
-    slow = of.turns(candidate)
+    slow = of.turns(candidate, MIN_ROUNDS)
     of.rows[original.folder] = (of.reference,)
     of.rows[candidate.folder] = (fast,) = (scored("fast", 0.9, times=8.0, engine="onnxruntime"),)
-    assert of.turns(candidate) == pytest.approx(turns_of_a_row(fast, of.scorer.timing.rows))
-    assert of.turns(candidate) < slow / 2
+    assert of.turns(candidate, MIN_ROUNDS) == pytest.approx(turns_of_a_row(fast, of.scorer.timing.rows))
+    assert of.turns(candidate, MIN_ROUNDS) < slow / 2
+
+
+def test_usual_rounds():
+    """Small networks go on to the most rounds, those that take longer to the end of the time, large ones have the
+    fewest."""
+    assert usual_seconds(lambda rounds: 2.0 + 3.5 * rounds) == 2.0 + 3.5 * MAX_ROUNDS
+    assert usual_seconds(lambda rounds: 2.0 + 12.0 * rounds) == MAX_SECONDS
+    assert usual_seconds(lambda rounds: 2.0 + 60.0 * rounds) == 2.0 + 60.0 * MIN_ROUNDS
 
 
 def test_side_by_side_and_while_scoring(compression):
