@@ -68,6 +68,7 @@ def main() -> int:
     parser.add_argument("--torch-python", type=Path, help="a Python with torch, transformers, accelerate and pyyaml")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=[*TASKS])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--epochs", type=int, help="of both, in place of the recipe's")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--folder", type=Path, default=Path("outputs/bench_encoder"))
     parser.add_argument("--only", choices=("scores", "speeds"))
@@ -76,7 +77,8 @@ def main() -> int:
     options = parser.parse_args()
     options.folder = options.folder.resolve()
     facts, bf16 = conditions(), cpu_info().computes("bf16")
-    bench = Bench(options.model.resolve(), options.torch_python, options.data.resolve(), options.folder, bf16)
+    model, data = options.model.resolve(), options.data.resolve()
+    bench = Bench(model, options.torch_python, data, options.folder, bf16, options.epochs)
     measured: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for task in options.tasks:
         found = measured[task] = {"scores": [], "speeds": []}
@@ -100,6 +102,7 @@ class Bench:
     data: Path
     folder: Path
     bf16: bool
+    epochs: int | None = None
 
     def finished(self, name: str) -> bool:
         """Whether the run `name`, or that of the Trainer where it is `name`-transformers, came to its end."""
@@ -134,6 +137,8 @@ class Bench:
                 "training.logging_steps": FIRST, "training.evaluation_strategy": "no", "training.save_strategy": "no",
                 "training.load_best_model_at_end": False, "training.report_to": "none", **setting.changes,
             }  # fmt: skip
+            if self.epochs is not None:
+                changes["training.num_train_epochs"] = self.epochs
             if timed:
                 changes |= {"training.max_steps": LAST, "data.dev": "null", "data.test": "null"}
             words = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]

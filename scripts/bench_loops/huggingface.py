@@ -112,7 +112,8 @@ def with_rates(model: Any, trainer: Trainer, groups: list[Row], arguments: Train
     for name, parameter in model.named_parameters():
         rate = arguments.learning_rate
         for group in groups:
-            if group["match"] in name or (group["match"] in heads and name.startswith(heads)):
+            wanted = [group["match"]] if isinstance(group["match"], str) else group["match"]
+            if any(each in name or (each in heads and name.startswith(heads)) for each in wanted):
                 rate = float(group["learning_rate"])
         decay = arguments.weight_decay if name in decayed else 0.0
         settings.setdefault((rate, decay), []).append(parameter)
