@@ -220,7 +220,7 @@ def row(task: str, found: dict[str, list[dict[str, Any]]]) -> tuple[str, ...]:
 
 
 def scores(found: list[dict[str, Any]], name: str) -> str:
-    """ "mean (each seed)"."""
+    """"mean (each seed)"."""
     values = [each[name] for each in found if name in each]
     return f"{mean(values):.3f} ({', '.join(f'{value:.3f}' for value in values)})" if values else "-"
 

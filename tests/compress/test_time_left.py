@@ -103,7 +103,7 @@ def test_what_could_not_be_scored_takes_no_more_time(compression):
     compression.made.update(compression.steps)
     before = of.seconds_left()
     of.failures[step.folder] = (Failure(step.name, "", "damaged"),)
-    assert of.seconds_left() == pytest.approx(before - of.to_score(step) - of.turns(step))
+    assert of.seconds_left() == pytest.approx(before - of.to_score(step) - of.turns(step, MAX_ROUNDS))
 
 
 def test_what_is_made_scored_and_timed_is_counted(compression, monkeypatch):
