@@ -152,7 +152,10 @@ class Cleaning:
             if not ours:
                 return
             yield from ((LEFTOVER, path) for path in _leftovers(folder))
-            finished = content_of(folder / SERIES).get("state") == "finished"
+            series = content_of(folder / SERIES)
+            finished = series.get("state") == "finished"
+            parts = [series.get("runs"), series.get("own")]
+            own = [name for names in parts if isinstance(names, list) for name in names]
             best, trials = content_of(folder / SWEEP_RESULT).get("best"), folder / TRIALS
             chosen = finished and isinstance(best, str) and (trials / best / MODEL).is_dir()
             for inner in _folders(folder):
@@ -160,7 +163,7 @@ class Cleaning:
                     for trial in filter(is_run, _folders(trials)):
                         yield from self._of_run(trial, True, best=trial.name == best)
                 else:
-                    yield from self._in(inner, finished)
+                    yield from self._in(inner, finished and inner.name in own)  # a run of the user's may go on
 
     def _of_compression(self, folder: Path) -> Iterator[tuple[str, Path]]:
         with self._locked(folder) as ours:

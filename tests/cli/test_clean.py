@@ -209,7 +209,7 @@ def test_of_a_finished_sweep_the_best_model_stays(nlpctl, made):
     for name in ("000", "001"):
         with_files(made(f"sweep/trials/{name}", dev=0.5), 4)
     with_files(failed(made("sweep/trials/002")), 4)
-    series = {"format": 1, "kind": "sweep", "state": "running"}
+    series = {"format": 1, "kind": "sweep", "state": "running", "own": ["trials"]}
     write(Path("outputs/sweep/series.json"), text=json.dumps(series))
     write(Path("outputs/sweep/sweep.json"), text=json.dumps({"best": "001"}))
     assert found(nlpctl) == []
@@ -224,7 +224,9 @@ def test_of_a_finished_sweep_the_best_model_stays(nlpctl, made):
 
 def test_of_finished_folds_the_models_stay(nlpctl, made):
     with_files(made("folds/fold-1", dev=0.5), 4, 8)
-    write(Path("outputs/folds/series.json"), text=json.dumps({"format": 1, "kind": "folds", "state": "finished"}))
+    with_files(failed(made("folds/mine")), 4)  # goes on with --resume
+    series = {"format": 1, "kind": "folds", "state": "finished", "runs": ["fold-1"]}
+    write(Path("outputs/folds/series.json"), text=json.dumps(series))
     listed = [("checkpoints", f"outputs/folds/fold-1/checkpoints/checkpoint-{step}") for step in (4, 8)]
     assert found(nlpctl) == listed
     lock = take_lock(Path("outputs/folds"))
