@@ -20,7 +20,7 @@ from nlpctl.errors import UserError
 from nlpctl.layout import BEST_EXPORT, CONFIDENCE
 from nlpctl.names import did_you_mean
 from nlpctl.report.language import say, say_counted, say_each, say_names
-from nlpctl.report.model import Number, Table, format_moment
+from nlpctl.report.model import MB, Number, Table, format_moment
 from nlpctl.report.score_tables import format_ece
 from nlpctl.report.text import show_table, watch_table
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 SORTS = ("name", "started", "dev", "test")
 WATCH_SECONDS = 2.0
-MB = 1 << 20  # bytes
 WIDTH = 60  # characters of a value in a table
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 

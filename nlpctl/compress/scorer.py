@@ -57,6 +57,7 @@ from nlpctl.extras import is_installed
 from nlpctl.files import remove_leftovers
 from nlpctl.inference.timed_process import Subject, TimedModel, TimedProcess, TimedRows
 from nlpctl.models.export_folder import read_checked_manifest, read_manifest
+from nlpctl.report.model import MB
 from nlpctl.runtime.machine import physical_cores
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.calibration import recalibrated
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
 
     Outputs = Sequence[tuple[np.ndarray, ...]]  # one entry per batch
 
-MB = 1024 * 1024
 QUANTILES = 200  # steps of CandidateScore.drops
 LAST_ROUND = "last-round.json"
 REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first of these graphs in the uncompressed export

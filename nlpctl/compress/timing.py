@@ -25,6 +25,7 @@ from nlpctl.compress.scores import CandidateScore, Speed
 from nlpctl.documents import Document
 from nlpctl.errors import Interrupted, NlpctlError
 from nlpctl.names import counted
+from nlpctl.report.model import MB
 from nlpctl.runtime.machine import memory_sizes
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ MIN_PASS = 0.2  # seconds of a row in each round: one pass of a small network ta
 STARTUP_SECONDS, WITH_PADDLE = 1.0, 4.0  # seconds to start a process, and one that imports Paddle
 DIGITS = 7  # of the stored seconds
 MEMORY_SHARE = 0.8  # of the available memory may be used
-MB = 1024 * 1024
 
 
 # -- 1. A candidate in turns with the reference. ---------------------------------------------------

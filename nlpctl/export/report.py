@@ -14,7 +14,7 @@ from nlpctl.layout import EXPORT_REPORT
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.report.language import say, say_counted, say_each
 from nlpctl.report.markdown import markdown_page
-from nlpctl.report.model import BulletList, Number, Part, Report, Section, Table
+from nlpctl.report.model import MB, BulletList, Number, Part, Report, Section, Table
 from nlpctl.runtime.process import ProcessSetup
 
 MAX_LISTED_CHANGES = 20  # rows with a changed decision, listed in the report
@@ -51,7 +51,7 @@ def write_report(
         "versions": dict(manifest.versions),
     }
     write_json_atomic(folder / EXPORT_REPORT, report)
-    write_text_atomic(folder / "report.md", _markdown(report))
+    write_text_atomic(folder / "report.md", markdown_of(report))
 
 
 def _graph(folder: Path, graph: Graph, findings: Sequence[GraphDifference]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _refused(each: RefusedGraph) -> dict[str, Any]:
     }
 
 
-def _markdown(report: dict[str, Any]) -> str:
+def markdown_of(report: dict[str, Any]) -> str:
     """The text of report.md."""
     rows = report["rows"]
     made_up = "" if rows["real"] else say(" No real row could be read, so answers on real text may differ more often.")
@@ -104,7 +104,7 @@ def _markdown(report: dict[str, Any]) -> str:
     cells = [
         [
             graph["files"][0],
-            Number(f"{graph['bytes'] / 1e6:.1f}"),
+            Number(f"{graph['bytes'] / MB:,.1f}"),
             check["engine"],
             check["precision"],
             Number(f"{check['largest_difference']:.2g}"),

@@ -29,7 +29,7 @@ from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import ModelSource, resolve_source, weights_file
 from nlpctl.report.language import later, say, say_each
-from nlpctl.report.model import Figure, Number, Report, Section, Table, format_ms, format_times
+from nlpctl.report.model import MB, Figure, Number, Report, Section, Table, format_ms, format_times
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import bars, short_number
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -40,7 +40,6 @@ from nlpctl.spelling import spelled
 if TYPE_CHECKING:
     from nlpctl.engines.choice import Choice
 
-MB = 1024 * 1024
 UNSTEADY = 1.25  # a larger ratio of the fastest to the slowest round is said
 
 

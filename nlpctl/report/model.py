@@ -16,6 +16,8 @@ from typing import Any
 from nlpctl.report.html import Html
 from nlpctl.report.language import say
 
+MB = 1 << 20  # bytes, in all tables
+
 
 class Number(str):
     """A formatted number as a cell. Its column stands to the right."""
