@@ -132,7 +132,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     model = values.model_presets(task, encoder, about, seen)
     paths = {split: each.path for split, each in previews.items()}
 
-    def text(paths: Mapping[str, Path], trial: Trial | None = None) -> str:
+    def text(seen: values.DataSummary, paths: Mapping[str, Path], trial: Trial | None = None) -> str:
         named = {split: named_from(output.parent, path) for split, path in paths.items()}
         presets = [
             Preset("task", task.name, match.reason),
@@ -149,17 +149,17 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     parts_folder = None if "dev" in previews else _parts_folder(given, ask, output)
     timed = here and _is_timed(given, ask)
     if parts_folder is not None:
-        with _checked(output, text(paths)):  # before the training file is cut
+        with _checked(output, text(seen, paths)):  # before the training file is cut
             made = _parts(parts_folder, task, data, given.overwrite)
         paths |= made.files
         if made.skipped:
             left_out = [*left_out, f"{counted(made.skipped, 'rows')} that cannot be used: they are in no part"]
         seen = values.summarise_data(task, data | {split: [os.path.abspath(path)] for split, path in paths.items()})
-    with _checked(output, text(paths)) as staged:
+    with _checked(output, text(seen, paths)) as staged:
         os.replace(staged, output)
     trial = _trial(output) if timed else None
     if trial is not None:
-        with _checked(output, text(paths, trial)) as staged:
+        with _checked(output, text(seen, paths, trial)) as staged:
             os.replace(staged, output)
     name = SCRATCH if encoder is None else encoder.name
     decided = [("task", f"{task.name}: {match.reason}"), ("model", f"{name}: {about}")]
