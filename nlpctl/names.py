@@ -34,6 +34,14 @@ def nearest_file(name: str, files: Iterable[str]) -> str | None:
     return nearest(name, alike, cutoff=0)
 
 
+def link_hint(path: str | os.PathLike[str]) -> str | None:
+    """What to do about a link at `path`, where nothing can be read; None if there is none. Such a link stands among the
+    files beside it, and would be told as the nearest of them."""
+    if not os.path.islink(path):
+        return None
+    return f"it is a link to {in_utf8(os.readlink(path))}, where there is nothing: mend the link"
+
+
 def did_you_mean(word: str, options: Iterable[str], cutoff: float = 0.6) -> str:
     """A question to append to a message, or nothing: (did you mean 'x'?). `cutoff` as for `nearest`."""
     guess = nearest(word, options, cutoff)

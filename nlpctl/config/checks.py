@@ -44,7 +44,7 @@ from nlpctl.config.user_code import named_code
 from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.extras import install, is_installed
-from nlpctl.names import and_more, nearest
+from nlpctl.names import and_more, link_hint, nearest
 from nlpctl.outputs import READ_AGAIN, is_pipe
 
 FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")  # package.module:function
@@ -802,7 +802,7 @@ def _wrong_files(key: str, paths: Iterable[str]) -> Iterator[Finding]:
             yield Finding((key,), f"{key}: {display(path)} is a folder", "name the files in it")
         elif not os.path.exists(path):
             hint = "relative paths start at the file that names them; on the command line, at the current directory"
-            yield Finding((key,), f"{key}: there is no file {display(path)}", hint)
+            yield Finding((key,), f"{key}: there is no file {display(path)}", link_hint(path) or hint)
 
 
 def _run_directory(recipe: Recipe) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ from nlpctl.layout import (
     config_file,
     holds,
 )
-from nlpctl.names import in_utf8, nearest, nearest_file
+from nlpctl.names import in_utf8, link_hint, nearest, nearest_file
 
 GIVEN = "recipe"  # what messages call a recipe that a program gives as a mapping
 # What stands beside the recipe.yaml of a run, of several, of an index. One of these is enough: a stranger may have
@@ -119,7 +119,7 @@ def _over_parents(
         elif not base.is_file():
             near = nearest_file(base.name, _yaml_files(base.parent))
             hint = f"did you mean {near}?" if near else "paths in `extends` are relative to the file that has them"
-            log.report("extends", parent.origin, f"there is no file {display(base)}", hint)
+            log.report("extends", parent.origin, f"there is no file {display(base)}", link_hint(base) or hint)
         else:
             below = merge(below, read_recipe_file(base, log, chain, opened))
     return merge(below, tree)
@@ -163,7 +163,8 @@ def _locate(source: str) -> Path | None:
         hint = f"did you mean {near}?"
     elif source.count("/") == 1 and is_repository(source) and not path.parent.is_dir():
         hint = f"did you mean {HF_PREFIX}{source}, of the Hugging Face hub? Otherwise, {hint}"
-    raise UserError("no such recipe, run directory or model folder", where=source or "(empty)", hint=hint)
+    message = "no such recipe, run directory or model folder"
+    raise UserError(message, where=source or "(empty)", hint=link_hint(source) or hint)
 
 
 def _loadable(folder: Path) -> list[str]:

@@ -20,7 +20,7 @@ from nlpctl.data.readers.segmented import is_segmented
 from nlpctl.data.rows.labels import LabelSet, label_names, named_label, numbered_label
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
-from nlpctl.names import nearest_file
+from nlpctl.names import link_hint, nearest_file
 from nlpctl.outputs import note_inputs
 
 _AS_ALL = SplitFilesSection()
@@ -155,7 +155,7 @@ def _missing_file(path: Path, where: str) -> Problem | None:
     guess = nearest_file(path.name, [entry.name for entry in path.parent.iterdir()])
     hint = "a recipe's paths begin at its file, those of the command line at the current folder"
     hint = f"did you mean {path.parent / guess}?" if guess else hint
-    return Problem(f"{path} does not exist", where, hint)
+    return Problem(f"{path} does not exist", where, link_hint(path) or hint)
 
 
 @dataclass(frozen=True)

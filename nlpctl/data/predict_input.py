@@ -36,7 +36,7 @@ from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.extras import install
 from nlpctl.layout import MANIFEST, PARTS
-from nlpctl.names import refuse_not_utf8
+from nlpctl.names import link_hint, refuse_not_utf8
 from nlpctl.outputs import note_inputs
 
 STDIN = "-"
@@ -460,7 +460,8 @@ def _expand_path(name: str, endings: Collection[str] | None) -> list[str]:
         matching = sorted(each for each in glob.glob(name, recursive=True) if os.path.isfile(each))
         if glob.has_magic(name) and matching:
             return matching
-        raise UserError("no such input file", where=name, hint="check the path; `-` reads standard input")
+        hint = link_hint(path) or "check the path; `-` reads standard input"
+        raise UserError("no such input file", where=name, hint=hint)
     return [name]
 
 

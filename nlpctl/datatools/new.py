@@ -33,7 +33,7 @@ from nlpctl.errors import Interrupted, NlpctlError, Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
 from nlpctl.models.pretrained import Encoder, available, language_of, lies_here, named_encoder
 from nlpctl.models.source import resolve_source
-from nlpctl.names import counted, did_you_mean, listed, nearest_file
+from nlpctl.names import counted, did_you_mean, link_hint, listed, nearest_file
 from nlpctl.outputs import refuse_output
 from nlpctl.runtime.device import usable_gpu
 from nlpctl.spelling import option
@@ -202,7 +202,7 @@ def _existing(name: str) -> Path:
         raise UserError(f"there is no folder {path.parent}", where=name, hint="check the path")
     guess = nearest_file(path.name, [entry.name for entry in path.parent.iterdir()])
     hint = f"did you mean {path.parent / guess}?" if guess else "check the path"
-    raise UserError("there is no such file", where=name, hint=hint)
+    raise UserError("there is no such file", where=name, hint=link_hint(path) or hint)
 
 
 def _in_folder(folder: Path) -> dict[str, Path]:

@@ -90,6 +90,7 @@ DAMAGE: dict[str, Callable[..., None]] = {
     "rename_keys": _rename_keys,
     "sign": _sign,
     "pipe": lambda path: os.mkfifo(path),
+    "link": lambda path, target: path.symlink_to(target),
     "append": lambda path, text: path.write_bytes(path.read_bytes() + text.encode()),
     "deep": lambda path: path.write_text("[" * 100_000 + "]" * 100_000),
     "mkdir": lambda path: path.mkdir(parents=True),
