@@ -19,7 +19,7 @@ from nlpctl.data.rows.labels import LabelSet, known_label, label_name
 from nlpctl.data.rows.tag_scheme import detect_scheme
 from nlpctl.data.rows.task_rows import Doubt, TaskRows
 from nlpctl.data.rows.text_rows import checked_text
-from nlpctl.data.text.word_spans import character_spans, is_ideograph, word_spans
+from nlpctl.data.text.word_spans import character_spans, is_blank, is_ideograph, word_spans
 from nlpctl.names import listed
 from nlpctl.report.language import later
 from nlpctl.spelling import option
@@ -214,16 +214,16 @@ def put_together(words: Sequence[str]) -> tuple[str, array]:
 
 
 def located(words: Sequence[str], text: str) -> array | None:
-    """The bounds of the words in `text`, where they follow each other with white space between; else None."""
+    """The bounds of the words in `text`, where only white space and invisible characters are between; else None."""
     bounds, position = array("i"), 0
     for word in words:
         start = text.find(word, position)
-        # Anything but white space between two words means that the text is not that of the tokens.
-        if start < 0 or text[position:start].strip():
+        # What belongs to no word may stand between two. Anything else means that the text is not that of the tokens.
+        if start < 0 or not all(map(is_blank, text[position:start])):
             return None
         position = start + len(word)
         bounds.extend((start, position))
-    return None if text[position:].strip() else bounds
+    return bounds if all(map(is_blank, text[position:])) else None
 
 
 def _unspaced(character: str) -> bool:

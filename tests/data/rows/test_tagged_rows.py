@@ -69,6 +69,14 @@ def test_a_text_beside_its_words_gives_the_offsets():
     assert other.text == "New York"
 
 
+def test_invisible_characters_between_words_change_no_text():
+    """Zero-width spaces and byte order marks are of no word. A text with one was put together anew from its words, with
+    blanks around every other mark, as no prediction reads it."""
+    text = "\ufeff-1\u200b. \u200b好A."
+    assert list(located(["-", "1", ".", "好", "A", "."], text)) == [1, 2, 2, 3, 4, 5, 7, 8, 8, 9, 9, 10]
+    assert located(["1"], "1\u200bb") is None
+
+
 def test_plain_text():
     text = "在1949年 ok"
     assert read({"text": text}, None).words() == ["在", "1949", "年", "ok"]
