@@ -198,8 +198,9 @@ def _pooling(file: Path, width: int | None) -> str:
         names = " and ".join(map(str, modes)) if isinstance(modes, list) else json.dumps(modes)
         message = f"pooling_mode: this encoder pools by {names[:80]}, and nlpctl by {', '.join(POOLINGS)}"
         raise UserError(message, str(file), _OTHER)
-    if config.get("include_prompt") is False:
-        message = "include_prompt: false: its vectors leave out the tokens of the prompt, which nlpctl's do not"
+    if config.get("include_prompt", True) is not True:
+        told = json.dumps(config["include_prompt"])[:40]
+        message = f"include_prompt: {told}: its vectors leave out the tokens of the prompt, which nlpctl's do not"
         raise UserError(message, str(file), _OTHER)
     size = config.get("embedding_dimension", config.get("word_embedding_dimension"))
     if size is not None and width is not None and size != width:

@@ -129,6 +129,7 @@ DENSE, POOLING = "2_Dense/config.json", "1_Pooling/config.json"
         (POOLING, {"pooling_mode": ["cls", "mean"]}, "pools by cls and mean"),
         (POOLING, {"pooling_mode": 7}, "pools by 7"),
         (POOLING, {"include_prompt": False}, "include_prompt: false"),
+        (POOLING, {"include_prompt": None}, "include_prompt: null"),  # which the library takes for false
         (POOLING, {"embedding_dimension": 8}, "states of width 8, and those of the network have 16"),
         (DENSE, {"in_features": 8}, "in_features: 8, but the pooled vector has the width 16"),
         (DENSE, {"out_features": "12"}, "must be whole numbers"),
