@@ -157,7 +157,8 @@ class Cleaning:
             parts = [series.get("runs"), series.get("own")]
             own = [name for names in parts if isinstance(names, list) for name in names]
             best, trials = content_of(folder / SWEEP_RESULT).get("best"), folder / TRIALS
-            chosen = finished and isinstance(best, str) and (trials / best / MODEL).is_dir()
+            known = [trial.name for trial in _folders(trials) if (trial / MODEL).is_dir()]
+            chosen = finished and best in known
             for inner in _folders(folder):
                 if inner == trials and chosen:
                     for trial in filter(is_run, _folders(trials)):
