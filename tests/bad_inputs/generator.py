@@ -96,7 +96,7 @@ GOOD: dict[str, tuple[str, ...]] = {
     "runs show": ("runs show outputs/finished",),
     "runs diff": ("runs diff outputs/finished outputs/finished",),
     "runs send": ("runs send outputs/finished",),
-    "runs clean": ("runs clean outputs",),
+    "runs clean": ("runs clean outputs", "runs clean outputs --keep 0 --yes"),
     "ui": (f"ui outputs --host {NOT_OURS}",),
     "runs board": (f"runs board outputs --host {NOT_OURS}",),
     "report": ("report outputs/finished -o new.html",),
@@ -126,6 +126,26 @@ READERS = {  # folder whose every file is damaged -> the commands that read it
     "outputs/folds": ("data audit", "ensemble", "runs ls"),
     "outputs/folds/fold-1": ("data audit", "ensemble", "runs ls"),
     "outputs/folds/audit": ("data apply",),
+}
+# Folders of other programs, and weights that nlpctl writes for them -> command lines that read them: their files are
+# damaged at any depth, and the values in their documents.
+FOREIGN: dict[str, tuple[str, ...]] = {
+    "sentences": (
+        "predict sentences texts.txt --embeddings new.npy",
+        "train good.yaml --model_name_or_path sentences --max_steps 1",
+    ),
+    "reranker": ("predict reranker pairs.jsonl", "export reranker -o new --format onnx --timing 0"),
+    "modernbert": (
+        "predict modernbert texts.txt --embeddings new.npy",
+        "train good.yaml --model_name_or_path modernbert --max_steps 1",
+    ),
+    "pieces": ("predict pieces texts.txt --embeddings new.npy", "index build pieces texts.txt -o new"),
+    "sharded": ("predict sharded texts.txt", "params ls sharded"),
+    "weights": ("predict weights texts.txt", "eval weights dev.tsv", "export weights -o new --layout transformers"),
+    "vectors": (
+        "predict vectors texts.txt --embeddings new.npy",
+        "export vectors -o new --layout sentence-transformers",
+    ),
 }
 
 # Command lines that open a folder as a recipe, besides those of GOOD, and where each kind of folder says what it is.
@@ -166,6 +186,21 @@ VALUES: dict[Any, tuple[str, ...]] = {
 LARGE = {int: "1000000000", float: "1e30"}  # right as numbers; whoever makes room for as many must ask first
 
 
+# In place of a value in a document of a foreign folder.
+VALUES_OF_JSON: tuple[Any, ...] = (None, True, -1, 0, 3, 1.5, 10**9, 10**25, 1e300, "", "x", "\0", "../secret.txt", [])
+VALUES_OF_JSON += ({}, [None], ["x"] * 3, {"x": "y"}, {"": [-1]}, float("nan"))
+# In place of a model's name, besides.
+MODELS = (
+    "hf:", "hf:a", "hf:a/b", "hf:../..", "hf:a/b@", "hf:a/b@../../../x", "hf:a/b@" + "0" * 40, "hf:a/b/c", "hf:-a/-b",
+    f"hf:{LONG}/b", f"hf:a/b@{LONG}", "hf:\udcff/b", "hf: / ", "HF:a/b", "hf:a/b@main:x", "hf:a%2Fb/c", "hf:a/..",
+    "python:", "python:os", "python:os/..", "python:nlpctl/../../x", "python:nlpctl/nonesuch", "task:", "task:nonesuch",
+    "task:../x",
+)  # fmt: skip
+# A row of a tagger, with the places where its spans and texts stand.
+SPANS = {"text": "Anna lives in Oslo", "entities": [{"start": 0, "end": 4, "label": "PER"},
+         {"start": 14, "end": 18, "label": "LOC"}], "tokens": ["a"], "id": 7}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Attack:
     """One hostile command line. `writes`: what the user names as output, all that may change."""
@@ -194,7 +229,7 @@ def commands() -> dict[str, Any]:
 def attacks() -> list[Attack]:
     """All of them, in a fixed order; names are unique."""
     made = [*_keys(), *_large(), *_named_files(), *_inputs(), *_endings(), *_numbers(), *_texts(), *_outputs()]
-    made += [*_names(), *_inputs_as_outputs()]
+    made += [*_names(), *_inputs_as_outputs(), *_models(), *_rows(), *_cleaned()]
     twice = [name for name, count in Counter((each.family, each.name) for each in made).items() if count > 1]
     assert not twice, twice[:5]
     return made
@@ -325,6 +360,50 @@ def folder_attacks(start: Path) -> Iterator[Attack]:
                     yield Attack(
                         "folders", f"{command}, {name}: {kind}", tuple(words), _making(make, name), _output_of(words)
                     )
+
+
+def foreign_attacks(start: Path) -> Iterator[Attack]:
+    """Damage to each file of FOREIGN, and other values in their documents. Command lines take turns, and so do values:
+    all of them everywhere would take half a day."""
+    for folder, lines in FOREIGN.items():
+        files = sorted(path for path in (start / folder).rglob("*") if path.is_file())
+        for count, file in enumerate(files):
+            name = str(file.relative_to(start))
+            for number, (kind, make) in enumerate({**FILES, **PIPE}.items()):
+                words = lines[(count + number) % len(lines)].split()
+                yield Attack("foreign folders", f"{' '.join(words)}, {name}: {kind}", tuple(words), _making(make, name),
+                             _output_of(words))  # fmt: skip
+            places = _places_in(json.loads(file.read_text(encoding="utf-8"))) if file.suffix == ".json" else ()
+            for number, place in enumerate(places):
+                for value in VALUES_OF_JSON[number % 4 :: 4]:
+                    words = lines[number // 4 % len(lines)].split()
+                    prepare = functools.partial(_replaced, file=name, place=place, value=value)
+                    told = f"{name} {'.'.join(map(str, place))[:60]}: {ascii(value)[:20]}"
+                    yield Attack("values in folders", told, tuple(words), prepare, _output_of(words))
+
+
+def _places_in(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where values stand in a document; of many in a list or a table some."""
+    if place:
+        yield place
+    inside = list(value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ())
+    for name, each in inside if len(inside) < 40 else (*inside[:2], inside[-1]):
+        yield from _places_in(each, (*place, name))
+
+
+def _replaced(folder: Path, file: str, place: tuple[Any, ...], value: Any) -> None:
+    content = json.loads((folder / file).read_text(encoding="utf-8"))
+    (folder / file).write_text(json.dumps(_with(content, place, value)), encoding="utf-8")
+
+
+def _with(content: Any, place: tuple[Any, ...], value: Any) -> Any:
+    """A copy of a JSON value with another one in one place."""
+    copy = json.loads(json.dumps(content))
+    inner = copy
+    for part in place[:-1]:
+        inner = inner[part]
+    inner[place[-1]] = value
+    return copy
 
 
 def name_attacks(start: Path) -> Iterator[Attack]:
@@ -583,6 +662,87 @@ def _inputs_as_outputs() -> Iterator[Attack]:
                         "inputs as outputs", f"{command}{mark} {flag} {word}: {kind}",
                         (*begun, flag, name, *after, *more), functools.partial(_linked, make, word, name), told,
                     )  # fmt: skip
+
+
+def _models() -> Iterator[Attack]:
+    """Names of models that are none, wherever a model is named."""
+    for name in MODELS:
+        for line in ("predict {} texts.txt", "params ls {}", "export {} -o new", "eval {} dev.tsv",
+                     "new train.tsv --dev dev.tsv --yes -o new.yaml --model {}",
+                     "train good.yaml --max_steps 1 --model_name_or_path {}"):  # fmt: skip
+            words = tuple(word.format(name) for word in line.split())
+            yield Attack("models", f"{words[0]} {ascii(name)[:60]} {len(name)}", words, writes=_output_of(list(words)))
+
+
+def _rows() -> Iterator[Attack]:
+    """Rows with spans, with another value in one place. Others are right, so that new and a training go on."""
+    for place in _places_in(SPANS):
+        for value in (*VALUES_OF_JSON, 5, 18, 19, "4", "O", "B-PER", [0, 4], [0, 4, "PER"], {"start": 0, "end": 1}):
+            lines = [json.dumps(SPANS)] * 3 + [json.dumps(_with(SPANS, place, value))]
+            name = f"{'.'.join(map(str, place))}: {ascii(value)[:30]}"
+            make = put("".join(f"{line}\n" for line in lines).encode())
+            for line in ("new spans.jsonl --dev none --model scratch --yes -o new.yaml",
+                         "train spans.yaml --max_steps 1",
+                         "data convert spans.yaml spans.jsonl -o new.jsonl --to doccano",
+                         "data inspect spans.yaml spans.jsonl"):  # fmt: skip
+                words = line.split()
+                prepare = _both(_making(make, "spans.jsonl"), _making(put(SPANS_RECIPE), "spans.yaml"))
+                yield Attack("rows", f"{' '.join(words[:2])} {name}", tuple(words), prepare, _output_of(words))
+
+
+SPANS_RECIPE = b"""extends: good.yaml
+task: token_classification
+data: {train: spans.jsonl, dev: spans.jsonl, format: spans}
+"""
+
+
+def _cleaned() -> Iterator[Attack]:
+    """Folders that runs clean is to leave alone: those of other programs, with files of the same names, and links."""
+    words = ("runs", "clean", "mine", "outputs", "--keep", "0", "--yes")
+    finished = b'{"format": 1, "state": "finished", "pid": 1, "host": "h", "started": "2026-01-02T03:04:05+00:00"}'
+    documents = {
+        "manifest.json": (b'{"state": "finished"}', b"{}", b"[]", b"x"),
+        "series.json": (finished, b"{}"),
+        "compress/plan.json": (b"{}",),
+        "plan.json": (b"{}", b"[]"),
+        "report.json": (b"{}", b'{"failures": []}'),
+        "sweep.json": (b'{"best": "a"}', b'{"best": "../.."}', b'{"best": []}'),
+    }
+    for name, contents in documents.items():
+        for content in contents:
+            prepare = functools.partial(_mine, name=name, content=content)
+            yield Attack("cleaned", f"mine/{name} {content[:30]!r}", words, prepare, "outputs")
+    for place in ("outputs/finished", "outputs/finished/checkpoints", "outputs/finished/model",
+                  "outputs/finished/checkpoints/checkpoint-1", "outputs/folds", "outputs/folds/fold-1",
+                  "outputs/folds/fold-1/model", "outputs/folds/fold-1/checkpoints"):  # fmt: skip
+        prepare = functools.partial(_moved_away, place=place)
+        for named in ("outputs", *(["outputs/finished"] if place != "outputs/finished" else [])):
+            line = (*words[:2], named, *words[-3:])
+            yield Attack("cleaned", f"{named}: {place} is a link", line, prepare, "outputs")
+
+
+def _mine(folder: Path, name: str, content: bytes) -> None:
+    """A folder of another program, with names that nlpctl uses, and one document that claims to be of nlpctl."""
+    for each in ("checkpoints/checkpoint-1/thesis.txt", "checkpoints/checkpoint-2/thesis.txt", "trials/a/thesis.txt",
+                 "networks/a/thesis.txt", "candidates/a.txt", "exports/a.txt", "best/export.json", "thesis.tmp",
+                 "compress/candidates/a.txt", "model/thesis.txt", ".thesis.part"):  # fmt: skip
+        put(b"my own thesis")(folder / "mine" / each)
+    put(content)(folder / "mine" / name)
+    _with_checkpoints(folder)
+
+
+def _with_checkpoints(folder: Path) -> None:
+    for run in (folder / "outputs").rglob("checkpoints"):
+        for step in (1, 2):
+            shutil.copytree(run.parent / "model", run / f"checkpoint-{step}", dirs_exist_ok=True)
+
+
+def _moved_away(folder: Path, place: str) -> None:
+    """`place` is moved out of what is cleaned, and is a link to there."""
+    _with_checkpoints(folder)
+    if (folder / place).exists():
+        (folder / place).rename(folder / "elsewhere")
+        (folder / place).symlink_to(folder / "elsewhere")
 
 
 def _is_path(word: str) -> bool:

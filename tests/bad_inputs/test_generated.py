@@ -21,7 +21,9 @@ from pathlib import Path
 import generator
 import pytest
 from command_lines import CommandLines, Ended
-from generator import Attack, attacks, folder_attacks, name_attacks, path_attacks
+from generator import Attack, attacks, folder_attacks, foreign_attacks, name_attacks, path_attacks
+from library_tokenizers import encoder, unigram
+from safetensors.numpy import load_file, save_file
 
 from nlpctl.cli.values import WRITTEN
 
@@ -29,7 +31,9 @@ SECONDS, MEMORY = 30, 2 << 30
 PLACES = 11  # ten, and what they have in common
 PLACE = re.compile(r"error: \S.*(: |`)", re.DOTALL)  # `where: message`, or the command line itself
 FAMILIES = ("keys", "large numbers", "named files", "inputs", "endings", "numbers", "texts", "outputs", "names")
-FAMILIES += ("folders", "names in folders", "paths in folders", "inputs as outputs")
+FAMILIES += ("folders", "names in folders", "paths in folders", "inputs as outputs", "models", "rows", "cleaned")
+OF_FOLDERS = ("foreign folders", "values in folders")
+FAMILIES += OF_FOLDERS
 LIBRARIES = (".ses", "jieba.cache")  # what ONNX Runtime and jieba leave
 SAMPLE = 3  # attacks of each family
 PAIRS = """\
@@ -47,6 +51,11 @@ def top(start: Path, tmp_path_factory: pytest.TempPathFactory, with_paddle: Comm
     (folder / "texts.txt").write_text("a clean room\nnoise\n", encoding="utf-8")
     (folder / "keys.txt").write_text("a-secret-of-some-length-0123456789\n", encoding="utf-8")
     shutil.copytree(folder / "outputs" / "finished", folder / "outputs" / "other")
+    (folder / "pairs.jsonl").write_text('{"text": "a clean room", "text_pair": "noise"}\n', encoding="utf-8")
+    for name, source in COPIED.items():
+        shutil.copytree(FIXTURES / source, folder / name, ignore=shutil.ignore_patterns("expected.*", "word_head.npz"))
+    divide(folder / "sharded")
+    encoder(folder / "pieces", unigram())
     if "NLPCTL_SLOW" in os.environ:
         (folder / "pairs.tsv").write_text("a\tb\na clean room\ttidy\nnoise\tloud\n", encoding="utf-8")
         (folder / "pairs.yaml").write_text(PAIRS, encoding="utf-8")
@@ -60,8 +69,27 @@ def top(start: Path, tmp_path_factory: pytest.TempPathFactory, with_paddle: Comm
     return folder
 
 
+def divide(folder: Path) -> None:
+    """The weights of a folder in two shards, as large models have them."""
+    file = folder / "model.safetensors"
+    arrays = load_file(file)
+    names = sorted(arrays)
+    shards = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for shard, part in shards.items():
+        save_file({name: arrays[name] for name in part}, folder / shard, {"format": "pt"})
+    places = {name: shard for shard, part in shards.items() for name in part}
+    index = {"metadata": {"total_size": file.stat().st_size}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    file.unlink()
+
+
+FIXTURES = Path(__file__).parent.parent / "models"
+COPIED = {"sentences": "sentence_folders/cls-dense", "reranker": "sentence_folders/reranker"}
+COPIED |= {"modernbert": "encoders/modernbert", "sharded": "huggingface/bert-classifier"}
 PREPARED = (
     "train pairs.yaml",
+    "export outputs/finished -o weights --layout transformers",
+    "export outputs/pairs -o vectors --layout sentence-transformers",
     "index build outputs/pairs texts.txt -o outputs/index",
     "train good.yaml --folds 2 --output_dir outputs/folds",
     "data audit outputs/folds",
@@ -188,7 +216,7 @@ def test_all(family: str, top: Path, tmp_path: Path, with_paddle: CommandLines) 
 
 
 def all_of(top: Path) -> list[Attack]:
-    return [*attacks(), *folder_attacks(top), *name_attacks(top), *path_attacks(top)]
+    return [*attacks(), *folder_attacks(top), *foreign_attacks(top), *name_attacks(top), *path_attacks(top)]
 
 
 def drawn(attack: Attack) -> bool:
@@ -220,5 +248,5 @@ def test_what_is_written_is_known_from_what_is_read() -> None:
 
 def test_there_are_many() -> None:
     counts = Counter(attack.family for attack in attacks())
-    assert {*counts, "folders", "names in folders", "paths in folders"} == {*FAMILIES}
+    assert {*counts, "folders", "names in folders", "paths in folders", *OF_FOLDERS} == {*FAMILIES}
     assert sum(counts.values()) > 8000, counts
