@@ -62,7 +62,7 @@ class Target:
             check_vocabulary(len(self.tokenizer), config.vocab_size, self.where)
         network = build_network(self.family, self.head, config, self.where)
         if self.tokenizer is not None:
-            agree_on_inputs(self.tokenizer, network)
+            agree_on_inputs(self.tokenizer, network, self.where)
         return network
 
 

@@ -391,7 +391,7 @@ def _build(
     # Vocabularies are often padded to a multiple of 8 or 64, so there may be more rows than tokens.
     config.vocab_size = max(config.vocab_size, len(tokenizer))
     network = build_network(family, head, config, where)
-    agree_on_inputs(tokenizer, network)
+    agree_on_inputs(tokenizer, network, where)
     return network
 
 

@@ -204,11 +204,21 @@ def check_vocabulary(entries: int, rows: int, where: str) -> None:
         )
 
 
-def agree_on_inputs(tokenizer: Any, network: Any) -> None:
-    """Drops token_type_ids for an encoder without them (DistilBERT, MPNet, DeBERTa-v3); its tokenizer may give some."""
+def agree_on_inputs(tokenizer: Any, network: Any, where: str) -> None:
+    """Drops token_type_ids for an encoder without them (DistilBERT, MPNet, DeBERTa-v3), or with one for all tokens, as
+    RoBERTa has; its tokenizer may give more. UserError: it gives one that the network has no row for."""
     names = tokenizer.model_input_names
+    if "token_type_ids" not in names:
+        return
+    types = tokenizer.create_token_type_ids_from_sequences
+    highest = max(*types([0]), *types([0], [0]))
+    rows = vars(network.config).get("type_vocab_size")
     named = "token_type_ids" in inspect.signature(network.base_model.forward).parameters
-    if "token_type_ids" in names and not (named and vars(network.config).get("type_vocab_size") != 0):
+    if named and type(rows) is int and 1 < rows <= highest:
+        message = f"the tokenizer gives tokens the type {highest}, and the network has {rows} types, from 0"
+        hint = "tokenizer and weights belong to different models: copy both from the same place"
+        raise UserError(message, where, hint)
+    if not named or rows == 0 or (rows == 1 and highest > 0):
         tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # so that it is saved
 

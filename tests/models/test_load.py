@@ -5,6 +5,9 @@ import shutil
 import numpy as np
 import paddle
 import pytest
+from library_tokenizers import encoder, fallback_bpe
+from safetensors.numpy import load_file, save_file
+from tokenizers import processors
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ModelSection
@@ -345,3 +348,29 @@ def test_other_families_of_paddlenlp(paddle_folder, family):
     model.network.eval()
     assert model.network(paddle.to_tensor([[1, 5, 6, 2]])).shape == [1, 2]
     assert model.fresh and not [name for name in model.fresh if "embeddings" in name or "encoder" in name]
+
+
+def typed(folder, rows, second=1):
+    """An encoder with `rows` token types, whose tokenizer gives the second text of a pair the type `second`."""
+    library = fallback_bpe()
+    ends = [("<s>", 0), ("</s>", 2)]
+    pair = f"<s> $A </s> $B:{second} </s>:{second}"
+    library.post_processor = processors.TemplateProcessing("<s> $A </s>", pair, ends)
+    encoder(folder, library)
+    arrays = load_file(folder / "model.safetensors")
+    name = "bert.embeddings.token_type_embeddings.weight"
+    save_file({**arrays, name: arrays[name][:rows]}, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(json.dumps({**config, "type_vocab_size": rows}), encoding="utf-8")
+    return folder
+
+
+def test_a_token_type_that_the_network_has_no_row_for(tmp_path):
+    """Paddle would read beyond the table, or raise in the first batch with a pair."""
+    assert load(typed(tmp_path / "both", 2)).tokenizer.model_input_names == ["input_ids", "token_type_ids"]
+    with pytest.raises(UserError, match="gives tokens the type 2, and the network has 2 types"):
+        load(typed(tmp_path / "other", 2, second=2))
+    one = load(typed(tmp_path / "one", 1))  # as RoBERTa has it: all tokens are of it
+    assert one.tokenizer.model_input_names == ["input_ids"]
+    encoding = one.tokenizer.encoder().encode(["fine"], ["food"], 16)[0]
+    assert one.network(paddle.to_tensor([encoding.input_ids])).shape == [1, 2] and not encoding.token_type_ids
