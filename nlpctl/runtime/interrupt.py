@@ -20,7 +20,7 @@ from nlpctl.runtime.ranks import EXCHANGE, is_child
 MOST_STEPS = 32  # without an exchange: steps may become slower, and STOP_SECONDS go on
 _EXCHANGE_SECONDS = 1.0
 _SAME_SECONDS = 1.0  # between two signals of one request
-STOP_SECONDS = 25.0  # seconds from the first signal to a forced stop; many systems kill after 30
+STOP_SECONDS = 25.0  # seconds from SIGTERM to a forced stop; many systems kill after 30
 
 
 @contextlib.contextmanager
@@ -101,8 +101,11 @@ def _maxima_of_all(numbers: Sequence[int]) -> list[int]:
 
 @contextlib.contextmanager
 def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
-    """Inside the context, the first Ctrl-C or SIGTERM only asks to stop; KeyboardInterrupt comes with the second, after
-    `seconds`, or when the body ends without having stopped.
+    """Inside the context, the first Ctrl-C or SIGTERM only asks to stop; KeyboardInterrupt comes with the second,
+    `seconds` after a SIGTERM, or when the body ends without having stopped.
+
+    A Ctrl-C waits for as long as the step and its checkpoint take: whoever sits there can give another. In one of
+    several processes it does not, since a step may wait for one that is gone.
 
     In a thread other than the main one signals do what they did before.
     """
@@ -137,12 +140,18 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
             return
         first = number, time.monotonic()
         stop.asked = True
-        signal.signal(signal.SIGALRM, _interrupt)
-        # A step that hangs, such as a collective without its partner, would otherwise ignore the request for ever.
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        if number == signal.SIGTERM or EXCHANGE in os.environ:
+            signal.signal(signal.SIGALRM, too_late)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
         if console.is_main_rank():
             when = "a common step: this one, or one within about a second" if is_child() else "this step"
             console.note_at_once(f"interrupted: a checkpoint is saved after {when} (once more: stop at once)")
+
+    def too_late(number: int, frame: FrameType | None) -> None:
+        if console.is_main_rank():
+            saved = "the step and its checkpoint take longer than that, so --resume goes on from an earlier one"
+            console.note_at_once(f"stopped after {seconds:g} seconds: {saved}")
+        raise KeyboardInterrupt
 
     kinds = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.getsignal(number) for number in (*kinds, signal.SIGALRM)}

@@ -153,11 +153,25 @@ def test_a_rank_that_is_ended_by_force(monkeypatch):
         raise AssertionError("it was not ended")
 
 
-def test_whoever_does_not_stop_in_time_is_stopped():
+@pytest.mark.parametrize("rank", [False, True])
+def test_whoever_does_not_stop_in_time_is_stopped(rank, monkeypatch, capfd):
+    if rank:
+        monkeypatch.setenv("NLPCTL_EXCHANGE", "/nowhere")
     with pytest.raises(KeyboardInterrupt), stops_later(seconds=0.1):
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT if rank else signal.SIGTERM)
         time.sleep(100)
         raise AssertionError("nothing ended it")
+    assert "stopped after 0.1 seconds: the step and its checkpoint take longer" in capfd.readouterr().err
+
+
+def test_ctrl_c_waits_for_a_slow_step():
+    saved = []
+    with pytest.raises(KeyboardInterrupt), stops_later(seconds=0.01):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        time.sleep(0.05)
+        saved.append("the checkpoint")
+    assert saved
 
 
 def test_a_body_that_ends_without_having_stopped():
