@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LABEL, LENGTH = "label", "length"  # kinds of slices beside the columns of the data
 LEAST_ROWS = 10  # of a slice that is shown
 MOST = 30  # slices, the largest
-MOST_OF_A_RUN = 10  # of each kind
+MOST_OF_A_RUN = 10  # of each kind, the weakest of these
 
 Named = Sequence[tuple[str, ...]]  # the slices that each example is in
 
@@ -63,14 +63,22 @@ def main_score(task: Task, report: dict[str, Any]) -> str:
 
 
 def sliced(score: str, tallies: Tallies, named: Named, most: int = MOST) -> list[Slice]:
-    """The `most` largest slices of LEAST_ROWS or more, the furthest below the rest first."""
+    """Of the MOST largest slices of LEAST_ROWS or more the `most` furthest below the rest, the furthest first."""
     import numpy as np
+
+    def above(chosen: np.ndarray) -> float:
+        parts = tallies.only(chosen), tallies.only(~chosen)
+        inside, outside = (float(part.scores(np.ones(part.rows))[score]) for part in parts)
+        return inside - outside
 
     if tallies.examples is not None:
         named = [named[row] for row in tallies.examples.tolist()]
     names = Counter(name for row in named for name in set(row))
-    largest = [name for name, rows in names.most_common(most) if LEAST_ROWS <= rows < tallies.rows]
-    return slices(tallies, score, {name: np.array([name in row for row in named]) for name in largest})
+    largest = [name for name, rows in names.most_common(MOST) if LEAST_ROWS <= rows < tallies.rows]
+    members = {name: np.array([name in row for row in named]) for name in largest}
+    if len(members) > most:
+        members = {name: members[name] for name in sorted(members, key=lambda name: above(members[name]))[:most]}
+    return slices(tallies, score, members)
 
 
 def slices_of_run(

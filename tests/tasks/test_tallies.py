@@ -22,7 +22,7 @@ from nlpctl.errors import UserError
 from nlpctl.tasks import intervals as module
 from nlpctl.tasks.intervals import comparable, compare, full_report, intervals
 from nlpctl.tasks.sequence_classification import softmax
-from nlpctl.tasks.slices import by_label, by_length, slices
+from nlpctl.tasks.slices import by_label, by_length, sliced, slices
 from nlpctl.tasks.tallies import SCORES_OF_KIND, Tallies, bins, class_columns, load_tallies, make_tallies, save_tallies
 
 ROWS = 200
@@ -203,6 +203,16 @@ def test_a_small_slice_is_not_scored_where_it_was_not_drawn(chance):
     assert -0.7 < found.above_interval[0] < -0.5 < found.above < found.above_interval[1] < 0.15
     (none,) = slices(classes(~right, chance), "accuracy", {"few": few})  # 0 of 3: Clopper and Pearson's 0.708
     assert none.interval == (0.0, pytest.approx(0.708, abs=1e-3))
+
+
+def test_the_weakest_slices_are_shown_not_the_largest(chance):
+    """Of 15 labels the smallest is the weakest one."""
+    labels = np.repeat(np.arange(15), [*range(40, 26, -1), 12])
+    right = np.where(labels == 14, False, (np.arange(len(labels)) + labels) % 10 > 0)
+    shown = sliced("accuracy", classes(right, chance), [(f"label {label}",) for label in labels], most=10)
+    assert len(shown) == 10 and shown[0].name == "label 14" and shown[0].score == 0.0
+    every = sliced("accuracy", classes(right, chance), [(f"label {label}",) for label in labels])
+    assert [each.name for each in every[:10]] == [each.name for each in shown]
 
 
 def test_rows_of_one_group_have_no_interval_and_grouped_rows_no_mcnemar(chance):
