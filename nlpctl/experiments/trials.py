@@ -26,7 +26,7 @@ from nlpctl.layout import TRIALS
 from nlpctl.report.score_tables import single_scores
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import LET_GO, wait_until_free
-from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.run_directory import RunDirectory, seconds_of
 from nlpctl.runtime.worker import ProcessEnded, WorkerLost, call_parent
 from nlpctl.runtime.worker_pool import Job, WorkerPool
 from nlpctl.runtime.worker_slots import WorkerSlots
@@ -111,7 +111,7 @@ class Trials:
         records = self.study.trials()
         if self.wanted is not None and len(records) + promised - len(self._left) >= self.wanted:
             return False
-        timed = [each for each in records if each.seconds and left is not None and not self._paused(each)]
+        timed = [each for each in records if each.seconds and left is not None]
         whole = [each for each in timed if each.state == FINISHED]  # others ended early
         usual = [each.seconds for each in whole or timed if each.seconds]
         needed = median(usual) if usual else 0.0
@@ -121,11 +121,6 @@ class Trials:
             self._end_noted = True
             return False
         return True
-
-    def _paused(self, trial: TrialRecord) -> bool:
-        """Whether the seconds of a trial include a pause, since it was resumed."""
-        run = RunDirectory(self.folder / TRIALS / trial.name)
-        return run.manifest_file.exists() and bool(run.read_manifest().resumed)
 
     def done(self, trial: Trial, state: str, reason: str) -> None:
         """Record how a trial ended. RunFailed after too many failures in a row."""
@@ -301,13 +296,11 @@ def _of_the_machine(error: BaseException | None) -> OSError | MemoryError | None
 
 
 def _seconds(run: RunDirectory) -> float | None:
-    """From the first start of a run to its end, pauses included."""
-    if not run.manifest_file.exists():
+    """That a run took, without pauses; None: it has not ended."""
+    manifest = run.read_manifest() if run.manifest_file.exists() else None
+    if manifest is None or manifest.ended is None:
         return None
-    manifest = run.read_manifest()
-    if manifest.started is None or manifest.ended is None:
-        return None
-    return (datetime.fromisoformat(manifest.ended) - datetime.fromisoformat(manifest.started)).total_seconds()
+    return seconds_of(manifest.content, datetime.fromisoformat(manifest.ended))
 
 
 def best_of(records: Sequence[TrialRecord], greater_is_better: bool) -> TrialRecord | None:

@@ -34,7 +34,7 @@ from nlpctl.runs.run_files import (
     sound_metrics,
 )
 from nlpctl.runs.time_shares import is_sound, rows_of
-from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.run_directory import RunDirectory, seconds_of
 from nlpctl.runtime.worker import is_alive
 
 if TYPE_CHECKING:
@@ -129,12 +129,10 @@ class RunRecord:
 
     @property
     def seconds(self) -> float | None:
-        """From the first start to the end, including pauses; until now for a running run; None if unknown."""
-        if self.state in (KILLED, DAMAGED) or self.manifest["started"] is None:
+        """Without the pauses before it was resumed; until now for a running run; None if unknown."""
+        if self.state in (KILLED, DAMAGED):
             return None
-        ended = self.manifest["ended"]
-        end = datetime.now(timezone.utc) if ended is None else datetime.fromisoformat(ended)
-        return (end - datetime.fromisoformat(self.manifest["started"])).total_seconds()
+        return seconds_of(self.manifest, datetime.now(timezone.utc))
 
     @property
     def duration(self) -> str | None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from nlpctl.checksums import changed_sums, sums_of
-from nlpctl.documents import Count, Document, Moment, moment, whole_content
+from nlpctl.documents import Count, Document, Finite, Moment, moment, whole_content
 from nlpctl.errors import Interrupted, NlpctlError, Pruned, RunFailed, UserError, remedy
 from nlpctl.files import remove_dir, write_json_atomic, write_text_atomic
 from nlpctl.layout import (
@@ -84,7 +84,8 @@ class RunManifest(Document):
     """manifest.json of a run: what is trained, by what and from what, and how that ended. `nlpctl train` and other
     commands that train write it first and add to it; commands that go on with the run, use it or list it read it.
 
-    `resumed`: when the run was taken up again, and its state before ("at", "was"); `data`, `further_files`,
+    `resumed`: when the run was taken up again, and its state before ("at", "was"); `seconds_before`: what it had taken
+    until the last of these (`seconds_of`); `data`, `further_files`,
     `functions`: SHA-256 of what the weights depend on (config/paths.py, config/user_code.py); `planned_processes`:
     among which the recipe's batches are divided as it says; `continues`: the finished run that this one trains further
     (training/continued.py); `time`, `steps`: where the time went (runs/time_shares.py), and what a step is made of
@@ -101,6 +102,7 @@ class RunManifest(Document):
     ended: Moment | None = None
     error: str | None = None
     resumed: tuple[Annotated[Mapping[str, str], _resumption], ...] = ()
+    seconds_before: Finite | None = None  # older versions did not note them
     device: str | None = None
     processes: Count | None = None
     planned_processes: Count | None = None
@@ -291,12 +293,14 @@ class RunDirectory:
         started = _now()
         resumed_from: list[Mapping[str, str]] = []
         kept: dict[str, Any] = {}
+        before = 0.0
         if self.manifest_file.exists():
             old = self.read_manifest()
             if not overwrite:
                 self.refuse_if_different(old, manifest, "train again with @[overwrite=true]")
                 resumed_from = [*old.resumed, {"at": started, "was": old.state}]
                 kept = {name: old.content[name] for name in KEPT if name in old.content}
+                before = seconds_of(old.content, self._last_written()) or 0.0
                 started = old.started or started
         state = {
             "state": "running",
@@ -306,6 +310,7 @@ class RunDirectory:
             "ended": None,
             "error": None,
             "resumed": resumed_from,
+            "seconds_before": before,
         }
         if overwrite:
             self._forget_progress()
@@ -316,6 +321,11 @@ class RunDirectory:
         # Only the holder of the lock may do this: a running process may be staging files.
         self._folder.remove_leftovers()
         write_text_atomic(self.recipe_file, recipe_yaml)
+
+    def _last_written(self) -> datetime:
+        """When a run that was killed is last known to have been there."""
+        file = self.events_file if self.events_file.is_file() else self.manifest_file
+        return datetime.fromtimestamp(file.stat().st_mtime, timezone.utc)
 
     def _refuse_to_replace(self, state: str, resume: bool) -> None:
         """UserError for an existing run in `state`, unless it is unfinished and resumed."""
@@ -449,6 +459,18 @@ def git_commit(besides: Sequence[str] = ()) -> str | None:
     if head.returncode != 0:
         return None
     return head.stdout.strip() + ("+changes" if status.stdout.strip() else "")
+
+
+def seconds_of(manifest: Mapping[str, Any], now: datetime) -> float | None:
+    """The seconds that a run took, without the pauses before it was resumed, by the entries of its manifest; None if
+    unknown. `now`: the end of a run that has not noted one."""
+    begun, ended, before = manifest.get("started"), manifest.get("ended"), manifest.get("seconds_before")
+    if begun is None:
+        return None
+    if before is not None and manifest["resumed"]:
+        begun = manifest["resumed"][-1]["at"]
+    end = now if ended is None else datetime.fromisoformat(ended)
+    return (before or 0.0) + max(0.0, (end - datetime.fromisoformat(begun)).total_seconds())
 
 
 def _now() -> str:

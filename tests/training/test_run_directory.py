@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from nlpctl.models.source import resolve_source
 from nlpctl.runtime import run_directory, work_folder
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.lock import take_lock
-from nlpctl.runtime.run_directory import RunDirectory, describe_run
+from nlpctl.runtime.run_directory import RunDirectory, describe_run, seconds_of
 
 
 @pytest.fixture
@@ -389,3 +390,33 @@ def test_a_run_killed_after_its_last_step_still_tells_its_steps(run):
     pretend(run, pid=dead_process())
     begin(run, resume=True)
     assert run.read_manifest().steps == {"total": 16}
+
+
+def test_pauses_are_no_time_of_a_run(run, monkeypatch):
+    """Interrupted after 200 s, killed 30 s into the next day, finished in 28 s on the third."""
+
+    def at(day: int, time: str) -> None:
+        monkeypatch.setattr(run_directory, "_now", lambda: f"2026-11-{day:02}T{time}+00:00")
+
+    at(1, "18:00:00")
+    begin(run)
+    at(1, "18:03:20")
+    with pytest.raises(Interrupted), run.recorded():
+        raise KeyboardInterrupt
+    at(2, "08:00:00")
+    begin(run, resume=True)
+    run._folder.release()  # killed: nothing is noted but the last event
+    run.events_file.write_text("")
+    killed = datetime(2026, 11, 2, 8, 0, 30, tzinfo=timezone.utc)
+    os.utime(run.events_file, (killed.timestamp(), killed.timestamp()))
+    assert seconds_of(run.read_manifest().content, killed) == 230.0
+    at(3, "09:00:00")
+    begin(run, resume=True)
+    at(3, "09:00:28")
+    finish(run)
+    manifest = dict(run.read_manifest().content)
+    now = datetime.now(timezone.utc)
+    assert seconds_of(manifest, now) == 258.0
+    del manifest["seconds_before"]  # of an older version: from the first start
+    assert seconds_of(manifest, now) == 2 * 86400 - 9 * 3600 + 28
+    assert seconds_of({"started": None}, now) is None
