@@ -296,6 +296,7 @@ def split(
     """
     resolved = load_data_recipe(recipe, file, ctx)
     from nlpctl.config.recipe_text import as_yaml, in_recipe, refuse_rewriting, write_files
+    from nlpctl.data.open_split import has_split
     from nlpctl.datatools.split import split_data
 
     shares = {"dev": dev, "test": test, **({} if train is None else {"train": train})}
@@ -311,6 +312,10 @@ def split(
     rows = [[say("(rows)"), *made.rows.values()]]
     rows += [[name, *(made.labels[part].get(name, 0) for part in made.files)] for name in names]
     show_table(Table([say("label"), *made.files], rows))
+    others = [part for part in ("dev", "test") if has_split(resolved.data, part)]
+    if file is None and others:
+        reason = f"only data.train was split: the rows that the recipe names for {' and '.join(others)} are in no part"
+        console.warn(f"{reason}\n  -> `nlpctl data split RECIPE FILE` splits a file of all rows")
     if "dev" in made.files and resolved.training.evaluation_strategy == "no" and not does_with_dev:
         where = resolved.where("training.evaluation_strategy")
         keys = "it and save_strategy to epoch, and load_best_model_at_end to true"

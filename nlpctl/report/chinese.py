@@ -352,8 +352,9 @@ CHINESE: Mapping[str, str] = {
     "stop the training (data.on_bad_row: skip leaves them out)": "会使训练停止（data.on_bad_row: skip 略去它们）",
     "Rows of {} that occur in {} too: {:,} ({}).": "{} 中也出现在 {} 里的行：{:,}（{}）。",
     "Rows of {} that are almost like one of {}: {:,} ({}).": "{} 中与 {} 的某一行几乎相同的行：{:,}（{}）。",
-    "Scores on {} will be too high: what memorised rows count in them. `{}` splits a file anew, such rows together.": (
-        "{} 上的得分会偏高：背下来的行也计算在内。`{}` 重新切分一个文件，让这样的行在一起。"
+    "Scores on {} will be too high: what memorised rows count in them. "
+    "`{}` splits the file of all rows anew, such rows together.": (
+        "{} 上的得分会偏高：背下来的行也计算在内。`{}` 重新切分含有全部行的文件，让这样的行在一起。"
     ),
     "Rows of {} that repeat an earlier one: {:,}.": "{} 中与前面某一行重复的行：{:,}。",
     "Texts that occur with different labels: {:,}. One of them is wrong, or the text does not decide.": (

@@ -51,8 +51,11 @@ def by_length(rows: TaskRows, examples: ExampleList) -> Named:
     import numpy as np
 
     lengths = np.array([sum(map(len, rows.passages(example).values())) for example in examples])
-    cuts = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75]).astype(np.int64))
-    ends = [0, *cuts.tolist(), int(lengths.max())]
+    values, counts = np.unique(lengths, return_counts=True)
+    shares = counts.cumsum() / len(lengths)  # of the rows up to each length: a cut is the length nearest to a quarter
+    cuts = np.unique([values[np.abs(shares - share).argmin()] for share in (0.25, 0.5, 0.75)])
+    cuts = cuts[cuts < values[-1]]
+    ends = [0, *cuts.tolist(), int(values[-1])]
     names = [f"{low + 1} to {high} characters" for low, high in pairwise(ends)]
     return [(names[place],) for place in np.searchsorted(cuts, lengths).tolist()]
 

@@ -51,6 +51,17 @@ def test_parts_of_an_earlier_cut_do_not_stay(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in parts.iterdir()} == before
 
 
+def test_rows_of_dev_that_are_in_no_part_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A recipe that has parts already: its training rows alone are split anew, unless a file of all is named."""
+    recipe, told = recipe_in(tmp_path), "the rows that the recipe names for dev and test are in no part"
+    assert main(["data", "split", str(recipe), "-o", str(tmp_path / "once"), "--write"]) == 0
+    assert told not in capsys.readouterr().err
+    assert main(["data", "split", str(recipe), "-o", str(tmp_path / "twice")]) == 0
+    assert told in capsys.readouterr().err
+    assert main(["data", "split", str(recipe), str(tmp_path / "all.tsv"), "-o", str(tmp_path / "third")]) == 0
+    assert told not in capsys.readouterr().err
+
+
 def test_a_cut_that_cannot_be_written_leaves_the_old_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = load_recipe(recipe_in(tmp_path), purpose="apply")
     split_data(recipe, tmp_path / "parts", {"dev": 0.1, "test": 0.1})

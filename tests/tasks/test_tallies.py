@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from array import array
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -332,6 +333,15 @@ def test_slices_by_length_count_characters():
     examples = [TextExample(text * length, None, 0) for length in (1, 5, 9, 20) for text in "好a"]
     named = by_length(rows, ExampleList(examples))
     assert named[::2] == named[1::2] and named[0] != named[-1] and named[0][0].endswith(" characters")
+
+
+def test_quarters_where_many_rows_have_one_length():
+    """Cut before 29 characters the second part has 45 rows, cut behind them 61: 45 is nearer to the half of 200."""
+    rows = task_rows("sequence_classification", DataSection())
+    lengths = [10] * 50 + [20] * 45 + [29] * 16 + [40] * 89
+    named = by_length(rows, ExampleList([TextExample("好" * length, None, 0) for length in lengths]))
+    counts = Counter(name.removesuffix(" characters") for (name,) in named)
+    assert counts == {"1 to 10": 50, "11 to 20": 45, "21 to 29": 16, "30 to 40": 89}
 
 
 def test_a_row_without_a_label_is_in_no_slice(make_task_of):

@@ -261,10 +261,10 @@ def _leaks(inspection: Inspection) -> Iterator[str]:
             share = percent(overlap.near / rows)
             yield say("Rows of {} that are almost like one of {}: {:,} ({}).", inside, other, overlap.near, share)
         if other == "train" and overlap.exact + overlap.near > MANY_LEAKED * rows:
-            command = "nlpctl data split --near" if overlap.near else "nlpctl data split"
+            command = "nlpctl data split RECIPE FILE -o FOLDER" + (" --near" if overlap.near else "")
             yield say(
                 "Scores on {} will be too high: what memorised rows count in them. "
-                "`{}` splits a file anew, such rows together.",
+                "`{}` splits the file of all rows anew, such rows together.",
                 inside,
                 command,
             )

@@ -100,7 +100,8 @@ def _warn_of_units() -> None:
     """Once, of however many rows: nothing in a file tells who counted."""
     console.warn(
         "spans behind an emoji or a rare character are read as doccano counts: such a character is two UTF-16 units\n"
-        "  -> if a program counted characters, labels are shifted: write them as CLUENER has them, with the words"
+        "  -> if a program counted characters, labels are shifted: write spans as objects, which count characters:\n"
+        '     {"text": "...", "spans": [{"start": 0, "end": 5, "label": "PER"}]}'
     )
 
 
