@@ -149,7 +149,7 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
 
     def too_late(number: int, frame: FrameType | None) -> None:
         if console.is_main_rank():
-            saved = "the step and its checkpoint take longer than that, so --resume goes on from an earlier one"
+            saved = "the step and its checkpoint take longer, so that a resumed run goes on from an earlier one"
             console.note_at_once(f"stopped after {seconds:g} seconds: {saved}")
         raise KeyboardInterrupt
 
