@@ -261,7 +261,9 @@ def _leaks(inspection: Inspection) -> Iterator[str]:
             share = percent(overlap.near / rows)
             yield say("Rows of {} that are almost like one of {}: {:,} ({}).", inside, other, overlap.near, share)
         if other == "train" and overlap.exact + overlap.near > MANY_LEAKED * rows:
-            command = "nlpctl data split RECIPE FILE -o FOLDER" + (" --near" if overlap.near else "")
+            command = "nlpctl data split RECIPE FILE"
+            if overlap.near:
+                command = "nlpctl data split RECIPE FILE --near"
             yield say(
                 "Scores on {} will be too high: what memorised rows count in them. "
                 "`{}` splits the file of all rows anew, such rows together.",
