@@ -319,6 +319,10 @@ def test_the_command_and_what_stays_behind(classifier: Recipe, tmp_path: Path, c
     result = json.loads(capsys.readouterr().out)["result"]
     assert result["folder"] == str(run / "transformers") and result["layout"] == "transformers"
     assert len(result["left_out"]) == 1
+    labels.write_text(json.dumps({**json.loads(labels.read_text()), "thresholds": [1 / 3] * 3}))  # tune found no better
+    (run / "model" / "manifest.json").unlink(missing_ok=True)
+    assert main(["export", str(run), "--layout", "transformers", "--overwrite"]) == 0
+    assert "thresholds" not in capsys.readouterr().err
     (tmp_path / "texts.txt").write_text("the room was good\n")
     assert main(["predict", str(run / "transformers"), str(tmp_path / "texts.txt")]) == 0
     assert json.loads(capsys.readouterr().out)["label"] in ("x", "y", "z")

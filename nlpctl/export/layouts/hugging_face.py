@@ -214,7 +214,7 @@ def _thresholds(task: Task, held: bool) -> tuple[float, ...] | None:
 
     `held`: the weights hold the calibration, which has no say in what nlpctl decides.
     """
-    if not task.independent and task.thresholds is None:
+    if not task.independent and len(set(task.thresholds or ())) < 2:  # equal ones: the label with the largest p / t
         return None
     given = np.array(task.thresholds or (task.recipe.decode.threshold,) * len(task.labels))
     if held:
