@@ -11,6 +11,8 @@ import pytest
 from nlpctl.config.load import load_recipe
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.errors import UserError
+from nlpctl.formats.program import read_program
+from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.assign import Rules, assign
 from nlpctl.models.families import Head, family_of_config
 from nlpctl.models.huggingface_layout import config_to_huggingface, to_huggingface, to_paddle
@@ -27,6 +29,8 @@ FAMILIES = [
     "albert", "convbert", "deberta-v2", "deberta-v3", "distilbert", "modernbert", "mpnet", "nezha", "roformer",
     "xlm-roberta",
 ]  # fmt: skip
+LIBRARY = ("albert", "deberta-v3", "modernbert", "xlm-roberta")
+ENCODED_BY = dict.fromkeys(LIBRARY, "library") | dict.fromkeys(("mpnet", "roformer"), "paddlenlp")  # others: fast
 LABELS = ("neg", "mid", "pos")
 CLASSIFIER = Head("SequenceClassification")
 STRICT = Rules(keep_head=True, head_may_be_fresh=False, layers_kept=None, tolerate_surplus=False)
@@ -117,6 +121,7 @@ def test_ids_as_transformers(name):
     model = load_trained(folder, CLASSIFIER)
     assert model.labels == LABELS and not model.fresh
     encoder = build_encoder(model.tokenizer, "auto")
+    assert encoder.kind == ENCODED_BY.get(name, "fast")
     rows = rows_of(expected["ids"], expected["lengths"])
     assert len(texts) == len(rows) == 50
     for text, row in zip(texts, rows, strict=True):
@@ -287,3 +292,20 @@ def test_a_tied_layer_of_paddlenlp_with_values_of_its_own(paddle_folder):
     assert name not in assign(network, "roberta", arrays, STRICT, "").ignored
     with pytest.raises(UserError, match=f"{name} has other values than roberta.embeddings.word_embeddings.weight"):
         assign(network, "roberta", arrays | {name: arrays[name] + 1}, STRICT, "")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_graphs_for_the_fast_code_of_onednn(name, tmp_path):
+    """Of a sum or product of four axes one side is stretched at most, and not along the last axis alone, nor the first
+    and the third: else oneDNN goes from one number to the next, for most of a network's time (docs/upstream.md)."""
+    ids = np.ones((2, 8), "int64")
+    write_paddle_graph(network_of(ENCODERS / name), {"input_ids": ids}, ["logits"], tmp_path / "model")
+    program = read_program(tmp_path / "model.pdmodel")
+    for operator in program.operators:
+        if operator.type.startswith("elementwise_"):
+            one, other = (program.variables[operator.inputs[slot][0]].shape for slot in "XY")
+            if len(one) == len(other) == 4:
+                pairs = ((one, other), (other, one))
+                stretched = [{axis for axis in range(4) if y[axis] == 1 != x[axis]} for x, y in pairs]
+                assert set() in stretched, (operator.type, one, other)
+                assert max(stretched, key=len) not in ({3}, {1, 3}, {0, 2}), (operator.type, one, other)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import warnings
@@ -127,3 +129,46 @@ def test_paddle_inference_still_dies_of_a_linear_layer_over_a_parameter(tmp_path
     words = [sys.executable, str(tmp_path / "crashes.py"), str(tmp_path / "model")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode < 0 and "made" not in done.stdout, done.stderr[-2000:]
+
+
+MULTIPLIES = """
+import sys
+import nlpctl
+import numpy as np
+import paddle
+import paddle.inference as inference
+
+class Multiplies(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.linear = paddle.nn.Linear(8, 8)  # a graph without parameters is not opened
+
+    def forward(self, x, y):
+        return self.linear(x) * y
+
+prefix, shape = sys.argv[1], [int(size) for size in sys.argv[2:]]
+shapes = {"x": shape, "y": [*shape[:-1], 1]}
+specs = [paddle.static.InputSpec([None] * len(shape), "float32", name) for name in shapes]
+paddle.jit.save(paddle.jit.to_static(Multiplies(), input_spec=specs, full_graph=True), prefix)
+config = inference.Config(prefix + ".pdmodel", prefix + ".pdiparams")
+config.disable_gpu()
+config.enable_mkldnn()
+predictor = inference.create_predictor(config)
+for name, shape in shapes.items():
+    predictor.get_input_handle(name).copy_from_cpu(np.ones(shape, "float32"))
+predictor.run()
+"""
+
+
+def test_onednn_still_stretches_a_fourth_axis_by_its_slow_code(tmp_path):
+    """oneDNN tells which code it takes: compiled for the processor (jit), or one for all cases (ref)."""
+    (tmp_path / "multiplies.py").write_text(MULTIPLIES, encoding="utf-8")
+    taken = []
+    for shape in (["2", "3", "8"], ["2", "3", "2", "8"]):
+        words = [sys.executable, str(tmp_path / "multiplies.py"), str(tmp_path / f"model-{len(shape)}"), *shape]
+        verbose = os.environ | {"DNNL_VERBOSE": "1"}
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=verbose)
+        assert done.returncode == 0, done.stderr[-2000:]
+        lines = [line for line in done.stdout.splitlines() if ",binary," in line and "alg:binary_mul" in line]
+        taken.append([re.search(r",binary,(\w+):", line)[1] for line in lines])
+    assert taken == [["jit"], ["ref"]]

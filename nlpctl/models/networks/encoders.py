@@ -499,7 +499,9 @@ class HFMPNetModel(EncoderModel, HFMPNetPretrainedModel):
         """[batch, heads, length, length]."""
         length = input_ids.shape[1] if paddle.in_dynamic_mode() else paddle.shape(input_ids)[1]
         bias = self.relative_attention_bias(self.distances(length)).transpose([2, 0, 1]).unsqueeze(0)
-        return padding_mask(input_ids, self.config.pad_token_id) + bias
+        # Repeated for each text first: oneDNN is slow where both sides of a sum are stretched (docs/upstream.md).
+        batch = input_ids.shape[0] if paddle.in_dynamic_mode() else paddle.shape(input_ids)[0]
+        return paddle.expand(bias, [batch, -1, -1, -1]) + padding_mask(input_ids, self.config.pad_token_id)
 
 
 def _mpnet_buckets(apart: np.ndarray, numbers: int = 32, farthest: int = 128) -> np.ndarray:
@@ -950,7 +952,9 @@ class MixedAttention(nn.Layer):
         # does not depend on the batch. Transformers lets padding in.
         real = (attn_mask == 0).astype(query.dtype).squeeze(1).transpose([0, 2, 1])  # [batch, length, 1]
         kernels = self.conv_kernel_layer(self.key_conv_attn_layer(query * real) * queries)
-        kernels = F.softmax(kernels.reshape([0, 0, self.num_heads, self.size]))
+        # Tokens and heads are one axis: with a fourth, oneDNN multiplies one element after the other, for most of the
+        # time of the network (docs/upstream.md).
+        kernels = F.softmax(kernels.reshape([0, -1, self.size]))
         edge = (self.size - 1) // 2
         # Not padded as NLC: paddle2onnx takes that for NCL.
         values = F.pad((self.conv_out_layer(query) * real).transpose([0, 2, 1]), [edge, edge], data_format="NCL")
@@ -958,8 +962,9 @@ class MixedAttention(nn.Layer):
         beside = []
         for place in range(self.size):
             shifted = values[:, place : place - self.size + 1] if place < self.size - 1 else values[:, place:]
-            beside.append(shifted.reshape(by_head) * kernels[..., place : place + 1])
-        mixed = paddle.concat([attended, paddle.add_n(beside)], axis=2)
+            beside.append(shifted.reshape([0, -1, self.head_dim]) * kernels[..., place : place + 1])
+        beside = paddle.add_n(beside).reshape([0, -1, self.num_heads, self.head_dim])
+        mixed = paddle.concat([attended, beside], axis=2)
         out = self.out_proj(mixed.reshape([0, 0, 2 * self.num_heads * self.head_dim]))
         return (out, shares) if self.need_weights else out
 

@@ -145,7 +145,8 @@ class ModernBertConfig(PretrainedConfig):
 
 class View(NamedTuple):
     """What all layers of a kind share. `mask` is added to scores: [batch, 1, 1 or length, length]; `cos` and `sin`
-    turn queries and keys: [1, length, 1, half a head]."""
+    turn queries and keys: [1, 1, length, half a head]. Heads stand before tokens: oneDNN is slow where an axis in the
+    middle is stretched (docs/upstream.md)."""
 
     mask: paddle.Tensor
     cos: paddle.Tensor
@@ -181,9 +182,8 @@ class ModernBertAttention(nn.Layer):
 
     def forward(self, states: paddle.Tensor, view: View) -> paddle.Tensor:
         """[batch, length, width] to the same."""
-        query, key = (_turned(self._heads(each(states)), view) for each in (self.q_proj, self.k_proj))
-        value = self._heads(self.v_proj(states))
-        query, key, value = (each.transpose([0, 2, 1, 3]) for each in (query, key, value))
+        query, key = (_turned(self._by_head(each(states)), view) for each in (self.q_proj, self.k_proj))
+        value = self._by_head(self.v_proj(states))
         scores = paddle.matmul(query * self.head_dim**-0.5, key, transpose_y=True)
         shares = F.softmax(scores + _like(view.mask, scores), axis=-1)
         shares = F.dropout(shares, self.dropout, training=self.training)
@@ -191,8 +191,8 @@ class ModernBertAttention(nn.Layer):
         mixed = self.out_proj(mixed.reshape([0, 0, self.num_heads * self.head_dim]))
         return F.dropout(mixed, self.dropout, training=self.training)
 
-    def _heads(self, projected: paddle.Tensor) -> paddle.Tensor:
-        return projected.reshape([0, 0, self.num_heads, self.head_dim])
+    def _by_head(self, projected: paddle.Tensor) -> paddle.Tensor:
+        return projected.reshape([0, 0, self.num_heads, self.head_dim]).transpose([0, 2, 1, 3])
 
 
 class ModernBertLayer(nn.Layer):
@@ -308,12 +308,13 @@ class ModernBertModel(ModernBertPretrainedModel):
         places = paddle.arange(real.shape[1])  # whole numbers, which no conversion of a graph rounds
         apart = places.unsqueeze(0) - places.unsqueeze(1)
         # Not abs: Paddle Inference fuses it with the subtraction before it, and fails on whole numbers.
-        far = (apart * apart > self.window**2).astype("float32")
-        masks = {GLOBAL: padding, LOCAL: padding + far.unsqueeze([0, 1]) * _BLOCKED}
+        far = (apart * apart > self.window**2).astype("float32").unsqueeze([0, 1]) * _BLOCKED
+        # Repeated for each text first: oneDNN is slow where both sides of a sum are stretched (docs/upstream.md).
+        masks = {GLOBAL: padding, LOCAL: paddle.expand(far, [real.shape[0], -1, -1, -1]) + padding}
         views = {}
         with paddle.amp.auto_cast(enable=False):  # bfloat16 has no number between 256 and 258
             for kind in (GLOBAL, LOCAL):
-                angles = places.astype("float32").reshape([1, -1, 1, 1]) * paddle.to_tensor(self.rates[kind])
+                angles = places.astype("float32").reshape([1, 1, -1, 1]) * paddle.to_tensor(self.rates[kind])
                 views[kind] = View(masks[kind], paddle.cos(angles), paddle.sin(angles))
         return views
 
@@ -423,7 +424,7 @@ def _rates(theta: float, size: int) -> np.ndarray:
 
 
 def _turned(heads: paddle.Tensor, view: View) -> paddle.Tensor:
-    """[batch, length, heads, head] with its two halves turned by the angle of their place, in 32 bits."""
+    """[batch, heads, length, head] with its two halves turned by the angle of their place, in 32 bits."""
     first, second = paddle.split(_like(heads, view.cos), 2, axis=-1)
     turned = [first * view.cos - second * view.sin, second * view.cos + first * view.sin]
     return _like(paddle.concat(turned, axis=-1), heads)
