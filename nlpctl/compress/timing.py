@@ -246,9 +246,10 @@ def _time_group(
     console.note(f"the last round: {counted(len(group), 'rows')} of the table timed in turns")
     sizes = tuple(speed.batch_size for speed in group[0].speeds)
     with ExitStack() as stack:
+        # All begin at once, since each imports for seconds. Nothing is timed before all are open.
+        begun = [(row, stack.enter_context(open_process(row))) for row in group]
         processes: dict[str, TimedProcess] = {}
-        for row in group:
-            process = stack.enter_context(open_process(row))
+        for row, process in begun:
             if _result_or_left_out(row, finalists, process.open) is not None:
                 processes[row.name] = process
         first = processes[finalists.uncompressed[0].name].opened

@@ -26,7 +26,7 @@ from nlpctl.models.export_folder import read_manifest
 from nlpctl.report.language import Later, say, say_each
 from nlpctl.report.model import Table, format_moment
 from nlpctl.runtime.machine import cpu_info, physical_cores
-from nlpctl.runtime.process import ProcessSetup, set_up_process
+from nlpctl.runtime.process import ProcessSetup, configure_paddle, set_up_process
 from nlpctl.runtime.versions import engine_versions
 from nlpctl.runtime.worker import Worker, listen_for_interrupts
 
@@ -221,9 +221,14 @@ def peak_mb() -> float:
 
 def _open(candidate: TimedModel, texts: TimedRows, batch_sizes: tuple[int, ...]) -> Subject:
     recipe = candidate.recipe
-    # Imports must not count as loading time, and Paddle's not as memory of an engine that does without.
-    without = candidate.choice is not None and candidate.choice.engine == "onnxruntime"
-    setup = set_up_to_answer(recipe, candidate.source) if without else set_up_process(recipe)
+    # Imports must not count as loading time, nor what answering does without as memory: PaddleNLP in an export, and
+    # Paddle in one that ONNX Runtime answers.
+    if candidate.choice is None:
+        setup = set_up_process(recipe)
+    else:
+        setup = set_up_to_answer(recipe, candidate.source)
+        if candidate.choice.engine != "onnxruntime":
+            configure_paddle(setup, recipe.training.seed)
 
     from nlpctl.data.sample_rows import rows_to_compare
     from nlpctl.engines.parity import resized

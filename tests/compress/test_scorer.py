@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from imported_modules import large_ones
 from made_runs import make_run
 
 from nlpctl.compress import scorer as score_candidates
@@ -64,6 +65,14 @@ def candidate(original: Path, folder: Path, *, damage: str | None = None) -> Pat
 
 def no_process(*words):
     raise AssertionError("measured again")
+
+
+def test_paddle_inference_is_timed_without_paddlenlp(run, original, tmp_path):
+    scorer = Scorer(run, set_up_process(run), original, tmp_path, TIMING)
+    assert scorer._reference_choice.engine == "paddle"
+    with scorer._process(original, scorer._reference_choice) as process:
+        process.open()
+        assert process.ask(large_ones) == {"paddle"}
 
 
 @pytest.mark.slow

@@ -23,7 +23,12 @@ from nlpctl.data.text.spelled_tokens import SpelledTokens
 from nlpctl.data.text.stored_tokenizer import StoredCharacters, StoredTokenizer
 
 # The classes whose algorithm is BasicTokenizer + WordpieceTokenizer with nothing added.
-CLASSES = frozenset({"BertTokenizer", "ErnieTokenizer", "ElectraTokenizer", "RobertaChineseTokenizer"})
+CLASSES = frozenset(
+    {
+        "BertTokenizer", "ConvBertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "ErnieTokenizer",
+        "RobertaChineseTokenizer",
+    }
+)  # fmt: skip
 
 # Words kept; about 20 MB. A stream of ever new words must not grow the process.
 MAX_WORDS = 65_536
