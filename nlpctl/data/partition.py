@@ -19,7 +19,7 @@ from nlpctl.data.rows.examples import BadRowLog, ExampleReader
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
-from nlpctl.names import did_you_mean, listed
+from nlpctl.names import and_more, counted, did_you_mean, listed
 
 # -- stratified splitting of groups of rows: every label has its share in each part -----------------------------------
 #
@@ -62,6 +62,9 @@ def stratify(groups: Sequence[Group], targets: Sequence[int], seed: int) -> list
     """Row indexes per part, sorted. `targets`: rows wanted in each part; less than all leaves rows out.
 
     Equal arguments give equal parts. A part gets more or less than wanted only where groups do not fit into it.
+
+    Large groups that are more than the share of their label come first, and the other rows make up for them. Else they
+    would come when the smaller parts are nearly full, and the largest part would become too large.
     """
     total = sum(len(group.rows) for group in groups)
     targets = [*targets, max(total - sum(targets), 0)]  # the last part is what is left out
@@ -76,6 +79,12 @@ def stratify(groups: Sequence[Group], targets: Sequence[int], seed: int) -> list
             by_label[label].append(i)
     waiting = Counter({label: sum(order[i].labels[label] for i in members) for label, members in by_label.items()})
     placed: dict[int, int] = {}
+    for i in sorted(_large(order, targets, total)):
+        placed[i] = parts.take(order[i], min(order[i].labels, key=lambda label: (waiting[label], label), default=None))
+    if placed:
+        for i in placed:
+            waiting -= order[i].labels
+        parts.share_out(waiting)
     while waiting:
         rarest = min(waiting, key=lambda label: (waiting[label], label))
         del waiting[rarest]
@@ -93,13 +102,36 @@ def stratify(groups: Sequence[Group], targets: Sequence[int], seed: int) -> list
     return [sorted(each) for each in rows[:-1]]
 
 
+def _large(groups: Sequence[Group], targets: Sequence[int], total: int) -> set[int]:
+    """The places of groups with more than a percent of all rows, of labels whose groups fit into no part's share.
+
+    `groups`: the largest first. Rows without labels count as those of one label.
+    """
+    shares = [target / max(total, 1) for target in targets]
+    members: dict[str | None, list[tuple[int, int]]] = defaultdict(list)
+    for i, group in enumerate(groups):
+        for label, count in group.labels.items() if group.labels else [(None, len(group.rows))]:
+            members[label].append((count, i))
+    large: set[int] = set()
+    for own in members.values():
+        lacking = [share * sum(count for count, _ in own) for share in shares]
+        fits = True
+        for count, _ in sorted(own, reverse=True):
+            most = max(range(len(lacking)), key=lacking.__getitem__)
+            lacking[most] -= count
+            fits = fits and lacking[most] > -1
+        if not fits:
+            large.update(i for _, i in own if len(groups[i].rows) > max(total / 100, 1))
+    return large
+
+
 class _Parts:
     """The number of rows, and of examples of each label, that each part still lacks."""
 
     def __init__(self, targets: Sequence[int], labels: Counter[str], total: int):
         self._rows = list(targets)
-        shares = [target / max(total, 1) for target in targets]
-        self._labels = {label: [count * share for share in shares] for label, count in labels.items()}
+        self._shares = [target / max(total, 1) for target in targets]
+        self._labels = {label: [count * share for share in self._shares] for label, count in labels.items()}
 
     def take(self, group: Group, label: str | None) -> int:
         """Put `group` where `label` is lacking most, among the parts that have room; returns the part."""
@@ -112,6 +144,15 @@ class _Parts:
         for name, count in group.labels.items():
             self._labels[name][chosen] -= count
         return chosen
+
+    def share_out(self, waiting: Mapping[str, int]) -> None:
+        """Let the parts lack the examples `waiting` of each label by the rows that they have room for now."""
+        room = [max(rows, 0) / share if share else 0.0 for rows, share in zip(self._rows, self._shares, strict=True)]
+        for label, lacking in self._labels.items():
+            wanted = [max(each, 0.0) * space for each, space in zip(lacking, room, strict=True)]
+            total = sum(wanted)
+            if total:
+                self._labels[label] = [waiting.get(label, 0) * each / total for each in wanted]
 
 
 @dataclass(frozen=True)
@@ -138,7 +179,7 @@ def read_split_rows(source: RowSource, rows: TaskRows, labels: LabelSet) -> Spli
     good: list[Row] = []
     unmapped: list[Row] = []
     passages: list[dict[str, str]] = []
-    counted: list[tuple[str, ...]] = []
+    names: list[tuple[str, ...]] = []
     starts: dict[str, list[Any]] = defaultdict(list)
     places: list[int] = []
     for before, row in rows_before_and_after(source):
@@ -155,9 +196,9 @@ def read_split_rows(source: RowSource, rows: TaskRows, labels: LabelSet) -> Spli
         unmapped.append(before)
         places.append(len(starts[before.source]) - 1)
         passages.append(rows.passages(example))
-        counted.append(rows.label_names(example, labels))
+        names.append(rows.label_names(example, labels))
     log.finish()
-    return SplitRows(good, unmapped, passages, counted, log.summary(), dict(starts), places)
+    return SplitRows(good, unmapped, passages, names, log.summary(), dict(starts), places)
 
 
 def as_written(source: RowSource, read: SplitRows, data: DataSection) -> list[Row]:
@@ -242,6 +283,29 @@ def fold_rows(
 def no_row_left(part: str, why: str) -> UserError:
     """The error for a part that would be empty."""
     return UserError(f"no row is left for {part}: {why}", where=f"@[{part}]", hint="ask for more rows")
+
+
+def absent_kinds(read: SplitRows, parts: Mapping[str, Sequence[int]], unlabelled: str, grouped: bool) -> str:
+    """Which labels are in no row of some part because rows stay together, as a sentence; "" if there are none.
+
+    `unlabelled`: what rows without labels are called, which count as those of one label. `grouped`: whether rows with
+    other texts stay together, too. A label with so few rows that a part would have none in any case is not told.
+    """
+    members: dict[str | None, list[int]] = defaultdict(list)
+    for i in (i for chosen in parts.values() for i in chosen):
+        for label in dict.fromkeys(read.labels[i]) or [None]:
+            members[label].append(i)
+    part_of = {i: part for part, chosen in parts.items() for i in chosen}
+    told = []
+    for label, rows in members.items() if len(members) > 1 else ():
+        wanted = [part for part, chosen in parts.items() if len(rows) * len(chosen) >= len(part_of)]
+        absent = [part for part in wanted if part not in {part_of[i] for i in rows}]
+        texts = len({row_key(tuple(read.passages[i].values())) for i in rows}) if absent else 0
+        if absent and (grouped or texts < len(rows)):
+            why = f"are copies of {counted(texts, 'texts')}" if texts < len(rows) else "stay together with others"
+            what = f"row {unlabelled}" if label is None else f"row of {label}"
+            told.append(f"no {what} in {' and '.join(absent)} ({counted(len(rows), 'rows')} {why})")
+    return f"rows that belong together stay in one part, so there is {and_more(told)}" if told else ""
 
 
 def label_counts(read: SplitRows, chosen: Sequence[int]) -> dict[str, int]:

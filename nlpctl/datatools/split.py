@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.config.schema import SPLITS, Recipe
+from nlpctl.config.tasks import task_info
 from nlpctl.data.changed_rows import unmapped_source
 from nlpctl.data.inspection.duplicates import NEAR
 from nlpctl.data.open_split import open_split
-from nlpctl.data.partition import as_written, cut, label_counts, no_row_left, read_split_rows
+from nlpctl.data.partition import absent_kinds, as_written, cut, label_counts, no_row_left, read_split_rows
 from nlpctl.data.records import Records
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import resolve_labels
@@ -90,6 +92,10 @@ def split_data(
             staged.enter_context(staged_file(path)).write(records.content(chosen[part]))
         manifest = staged.enter_context(staged_file(folder / MANIFEST))
         manifest.write((json.dumps(manifest_values, ensure_ascii=False, indent=2) + "\n").encode())
+    without = "without entities" if task_info(recipe.task).tags else "without labels"
+    grouped = near or group_by is not None or rows.split_together is not None
+    if absent := absent_kinds(read, {part: chosen[part] for part in files}, without, grouped):
+        console.warn(absent)
     return SplitResult(files, counts, labels, skipped)
 
 

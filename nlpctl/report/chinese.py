@@ -374,6 +374,12 @@ CHINESE: Mapping[str, str] = {
         "可能是同一个的标签：{}。它们会当作不同的标签来学习。"
     ),
     "{} has no example of {}: their scores will be unknown{}.": "{} 中没有 {} 的样本：它们的得分无从得知{}。",
+    "{} has no {}: the {:,} of train are copies of {:,}, which a split keeps together.": (
+        "{} 中没有{}：train 中的 {:,} 行只是 {:,} 个文本的副本，切分时副本不拆开。"
+    ),
+    "row of {}": " {} 的行",
+    "row without entities": "不含实体的行",
+    "row without labels": "没有标签的行",
     ", and macro F1 counts them as 0": "，macro F1 按 0 计",
     "The label distribution of {} differs from train ({} of the rows).": "{} 的标签分布与 train 不同（{} 的行）。",
     "Cut at data.max_seq_length ({}): {}. {:,} tokens would hold 99 % of rows whole.": (

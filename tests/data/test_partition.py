@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from nlpctl.data.partition import Group, group_rows, stratify
+from nlpctl.data.partition import Group, SplitRows, absent_kinds, group_rows, stratify
 
 
 def singles(labels: list[tuple[str, ...]]) -> list[Group]:
@@ -65,6 +65,46 @@ def test_a_large_group_goes_where_there_is_room() -> None:
     groups = group_rows([["big"]] * 60 + [[i] for i in range(40)], [("a",)] * 100)
     train, dev = stratify(groups, [80, 20], seed=0)
     assert set(range(60)) <= set(train) and len(dev) == 20
+
+
+def test_a_large_group_does_not_make_a_part_larger() -> None:
+    """Two texts without labels, which are repeated and fit into no other part than train: the labels make up for it."""
+    keys = [[i] for i in range(1500)] + [["x"]] * 81 + [["y"]] * 67
+    labels = [("a", "b", "c")[i % 3 : i % 3 + 1 + i % 2] for i in range(1500)] + [()] * 148
+    for seed in range(3):
+        parts = stratify(group_rows(keys, labels), [1318, 165, 165], seed)
+        assert [len(part) for part in parts] == pytest.approx([1318, 165, 165], abs=2)
+        counts = [Counter(label for i in part for label in labels[i]) for part in parts]
+        for label in "abc":
+            total = sum(count[label] for count in counts)
+            assert [count[label] / total for count in counts] == pytest.approx([0.78, 0.11, 0.11], abs=0.03)
+    many = [(str(group), size) for group in range(40) for size in (50, 10, 2, 1, 1, 1, 1, 1, 1, 1)]
+    keys = [[i] for i, (_, size) in enumerate(many) for _ in range(size)]
+    labels = [(label,) for label, size in many for _ in range(size)]
+    total = len(labels)
+    parts = stratify(group_rows(keys, labels), [total - 2 * (total // 10), total // 10, total // 10], 0)
+    assert [len(part) / total for part in parts] == pytest.approx([0.8, 0.1, 0.1], abs=0.01)
+
+
+def split_rows(labels: list[tuple[str, ...]], texts: list[str]) -> SplitRows:
+    return SplitRows([], [], [{"text": text} for text in texts], labels, {}, {}, [])
+
+
+def test_labels_that_a_part_lacks_are_told() -> None:
+    labels = [("pos",)] * 20 + [("neg",)] * 10 + [()] * 12
+    texts = [f"text {i}" for i in range(20)] + ["bad"] * 4 + ["Bad"] * 6 + ["x"] * 7 + ["y"] * 5
+    read = split_rows(labels, texts)
+    parts = {"train": [*range(14), *range(20, 42)], "dev": [14, 15, 16], "test": [17, 18, 19]}
+    expected = "no row of neg in dev and test (10 rows are copies of 1 text)"
+    assert "there is no row of neg" not in absent_kinds(read, parts, "without entities", False)  # too few: 10 * 3 < 42
+    parts = {"train": [*range(10), *range(20, 42)], "dev": [*range(10, 15)], "test": [*range(15, 20)]}
+    told = absent_kinds(read, parts, "without entities", False)
+    assert expected in told and "no row without entities in dev and test (12 rows are copies of 2 texts)" in told
+    alone = split_rows(labels, [str(i) for i in range(42)])
+    assert absent_kinds(alone, parts, "without entities", False) == ""
+    assert "neg in dev and test (10 rows stay together with others)" in absent_kinds(alone, parts, "-", True)
+    whole = {"train": [0, 20, 30], "dev": [1, 21, 31]}
+    assert absent_kinds(read, whole, "without entities", False) == ""
 
 
 def test_rows_are_one_group_by_way_of_a_third() -> None:

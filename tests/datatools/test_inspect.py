@@ -455,3 +455,23 @@ def test_keys_that_stand_twice_are_told(tmp_path: Path) -> None:
     assert [(where.rpartition(":")[2], details.partition(",")[0]) for where, _, details, _ in odd.first] == [
         ("1", "'label'"), ("3", "'a'"),
     ]  # fmt: skip
+
+
+def test_copies_that_a_split_keeps_together(tmp_path, capsys):
+    """The split says which rows its parts lack, and so does an inspection of the parts."""
+    rows = [{"text": sentence(i), "spans": [{"start": 4, "end": 9, "label": "adjective"}]} for i in range(60)]
+    rows += [{"text": text, "spans": []} for text in ("nothing here",) * 14 + ("nor here",) * 12]
+    file = tmp_path / "all.jsonl"
+    file.write_text(jsonl(rows), encoding="utf-8")
+
+    def of_spans(**files):
+        return load_recipe({"task": "token_classification", "data": files}, (), "apply")
+
+    split_data(of_spans(train=str(file)), tmp_path / "parts", {"dev": 0.1, "test": 0.1})
+    line = "no row without entities in dev and test (26 rows are copies of 2 texts)"
+    assert line in " ".join(capsys.readouterr().err.split())
+    parts = {part: str(tmp_path / "parts" / f"{part}.jsonl") for part in ("train", "dev", "test")}
+    found = inspect_data(of_spans(**parts), estimate=True)
+    told = [each for each in format_inspection(found, 5, 80)[1] if "keeps together" in each]
+    ending = "has no row without entities: the 26 of train are copies of 2, which a split keeps together."
+    assert told == [f"dev {ending}", f"test {ending}"]
