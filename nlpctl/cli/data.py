@@ -101,6 +101,7 @@ def next_rows(
     if measure not in MEASURES:
         raise UserError(f"there is no measure {measure!r}", where="--by", hint=f"one of {', '.join(MEASURES)}")
     recipe = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.data.inspection.report import shortened
     from nlpctl.datatools.next import next_rows as choose
     from nlpctl.inference.predict import input_of
 
@@ -117,10 +118,10 @@ def next_rows(
     if choice.bad:
         counts.append(f"{choice.bad:,} bad")
     console.note(", ".join(counts))
-    rows = [
-        [display(row.where), row.text[:TEXT_WIDTH], row.answer_text[:TEXT_WIDTH], row.confidence, row.stands_for]
-        for row in choice.chosen[:ROWS_TO_LABEL]
-    ]
+    rows = []
+    for row in choice.chosen[:ROWS_TO_LABEL]:
+        texts = [shortened(text, TEXT_WIDTH) for text in (row.text, row.answer_text)]
+        rows.append([display(row.where), *texts, row.confidence, row.stands_for])
     if rows:
         show_table(Table(say_each("row", "text", "predicted", "confidence", "stands for"), rows))
     if output is None and not json and len(choice.chosen) > ROWS_TO_LABEL:
@@ -513,7 +514,7 @@ def audit(
 
       nlpctl data audit outputs/folds
     """
-    from nlpctl.datatools.audit import PAGE, format_label
+    from nlpctl.datatools.audit import ELSEWHERE, PAGE, format_label, format_text
     from nlpctl.datatools.audit import audit as run_audit
     from nlpctl.datatools.corrections import FINDINGS
 
@@ -521,20 +522,21 @@ def audit(
     if json:
         give(result.to_json())
         return
-    rows = [[say(kind), count, f"{result.share(kind):.2%}"] for kind, count in result.counts.items()]
+    counts = result.counts.items()
+    rows = [[say(kind), count, result.rows_of(kind), f"{result.share(kind):.2%}"] for kind, count in counts]
     title = say("{:,} rows; {}", result.rows, result.trust)
-    show_table(Table(say_each("finding", "times", "share of the rows"), rows, title))
+    show_table(Table(say_each("finding", "times", "rows", "share of the rows"), rows, title))
     first = []
     for each in result.findings[:shown]:
-        labels = [format_label(each.given), format_label(each.proposed)]
-        first.append([display(each.where), say(each.kind), each.text[:TEXT_WIDTH], *labels, each.given_probability])
+        labels = [format_label(each.given), format_label(each.proposed), each.given_probability]
+        first.append([display(each.where), say(each.kind), format_text(each, TEXT_WIDTH), *labels])
     if first:
         columns = say_each("row", "finding", "text", "given", "proposed", "probability of the given")
         title = say("the first {:,} of {:,} findings", len(first), len(result.findings))
         show_table(Table(columns, first, title), apart=True)
     if result.findings and all(each.edit is None for each in result.findings):
         console.note(f"all of them: {display(result.folder / PAGE)}; correct the labels where they come from")
-        console.note("data apply cannot: they come from a data set, a function, an annotation tool, or data.map")
+        console.note(f"data apply cannot: they come from {ELSEWHERE}")
         return
     console.note(f"tick them: {display(result.folder / PAGE)}")
     if result.worth:

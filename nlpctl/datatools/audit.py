@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -27,9 +29,14 @@ from nlpctl.data.inspection.lengths import EstimatedTokens
 from nlpctl.data.inspection.report import shortened
 from nlpctl.data.inspection.rows import InspectedRow, inspect_split
 from nlpctl.data.open_split import FileRows, has_split, open_split
+from nlpctl.data.readers.annotated import Mark
+from nlpctl.data.readers.annotation_rows import SPANS, file_records
 from nlpctl.data.readers.packed import packing
-from nlpctl.data.readers.row import place
-from nlpctl.data.rows.tag_scheme import detect_scheme
+from nlpctl.data.readers.row import Row, place
+from nlpctl.data.readers.spans import TEXT as SPANNED
+from nlpctl.data.readers.spans import list_of, mark_of
+from nlpctl.data.rows.tag_scheme import Span, detect_scheme
+from nlpctl.data.rows.tagged_rows import TaggedExample
 from nlpctl.datatools.corrections import (
     CONFLICT,
     FINDINGS,
@@ -43,6 +50,7 @@ from nlpctl.datatools.corrections import (
 )
 from nlpctl.datatools.wrong_labels import (
     Worth,
+    WrongTags,
     find_outliers,
     worth_of_first,
     wrong_classes,
@@ -75,6 +83,7 @@ from nlpctl.tasks.multi_label_classification import consistent
 FOLDER, PAGE = "audit", "findings.html"
 TEXT = 160  # characters of a text in a finding
 AROUND = 12  # words on either side of those in question
+_BLANKS = re.compile(r"\s+")
 DOUBTFUL = 0.3  # share of wrong labels beyond which the models have not learned what they judge
 _ELSEWHERE = "name another folder: @[output]"
 
@@ -103,16 +112,18 @@ class Audit:
 
     def share(self, kind: str) -> float:
         """The share of rows with findings of a kind; a sentence may have several."""
+        return self.rows_of(kind) / max(self.rows, 1)
+
+    def rows_of(self, kind: str) -> int:
+        """How many rows have findings of a kind, copies among them."""
         chosen = [each for each in self.findings if each.kind == kind]
-        rows_found = {(each.edit.file, each.edit.row) if each.edit else each.where for each in chosen}
-        return len(rows_found) / max(self.rows, 1)
+        found = {(each.edit.file, each.edit.row) if each.edit else each.where: each.rows for each in chosen}
+        return sum(found.values())
 
     @property
     def changes(self) -> list[tuple[str, str, int]]:
         """What was given, what is proposed, and how often, the most frequent first; wrong labels only."""
-        pairs = Counter(
-            (format_label(each.given), format_label(each.proposed)) for each in self.findings if each.kind == WRONG
-        )
+        pairs = Counter(_change(each) for each in self.findings if each.kind == WRONG)
         return [(*pair, count) for pair, count in pairs.most_common()]
 
     @property
@@ -135,12 +146,40 @@ class Audit:
         files = {"findings": self.folder / FINDINGS, "page": self.folder / PAGE}
         worth = [{**each._asdict(), "pays": each.pays} for each in self.worth]
         trust = {"metric": self.metric, "scores": self.scores, "useless": self.useless, "worth": worth}
-        return {"folder": self.folder, "rows": self.rows, "found": self.counts, **trust, **files}
+        found = {"found": self.counts, "rows_found": {kind: self.rows_of(kind) for kind in self.counts}}
+        return {"folder": self.folder, "rows": self.rows, **found, **trust, **files}
 
 
 def format_label(label: Any) -> str:
-    """A label, or several, for people."""
+    """A label, or several, for people; spans with their texts."""
+    if _are_spans(label):
+        return ", ".join(f"{span['label']}: {span['text']}" for span in label)
     return " ".join(map(str, label)) if isinstance(label, list) else "" if label is None else str(label)
+
+
+def format_text(finding: Finding, length: int | None = None) -> str:
+    """The text of a finding, cut to `length`, and how many rows have it."""
+    text = finding.text if length is None else shortened(finding.text, length)
+    return text if finding.rows == 1 else say("{} ({:,} rows)", text, finding.rows)
+
+
+def _are_spans(label: Any) -> bool:
+    return isinstance(label, list) and bool(label) and all(isinstance(each, dict) for each in label)
+
+
+def _change(finding: Finding) -> tuple[str, str]:
+    """What is given and proposed, without the texts of spans, which differ from row to row."""
+    sides = (finding.given, finding.proposed)
+    if finding.edit is None or finding.edit.format != SPANS:
+        return format_label(finding.given), format_label(finding.proposed)
+    given, proposed = (", ".join(span["label"] for span in side) for side in sides)
+    return given, later("{} with other bounds", proposed) if given == proposed else proposed
+
+
+def _told_change(change: tuple[str, str, int]) -> tuple[str, str, int]:
+    """In the language of now; labels, which may be called like words of nlpctl, stay."""
+    given, proposed, times = change
+    return given, say(proposed) if isinstance(proposed, Later) else proposed, times
 
 
 def audit(
@@ -238,26 +277,53 @@ class _Auditor:
         self._recipe, self._rows, self._lines = recipe, rows, lines
         self._shares = shares.rows()
         self._examples = rows.examples(range(len(rows)))
-        self._targets = list(_targets(rows, task_class(recipe.task).independent))
+        self._spans: dict[int, list[Any]] = {}  # of the rows of files of spans
+        self._targets = list(_targets(rows, task_class(recipe.task).independent, self._spans))
+        self._group, self._members = self._equal_rows()
+
+    def _equal_rows(self) -> tuple[list[int], dict[int, list[int]]]:
+        """Of each row the first one with equal texts and labels; and of each such one all of them."""
+        first: dict[Any, int] = {}
+        group, members = [], defaultdict(list)
+        tags = task_info(self._recipe.task).tags
+        for row, (texts, example) in enumerate(zip(self._rows.read.passages, self._examples, strict=True)):
+            words = tuple(example.words()) if tags else ()
+            group.append(first.setdefault((*texts.values(), words, repr(self._given(row))), row))
+            members[group[row]].append(row)
+        return group, members
 
     def findings(self) -> tuple[list[Finding], list[Worth]]:
         """Wrong labels, then contradictions, then outliers; and what the first wrong labels are worth."""
         tags = task_info(self._recipe.task).tags
-        pairs = list(self._wrong_tags() if tags else self._wrong_labels())
+        pairs = list(self._merged(self._wrong_tags() if tags else self._wrong_labels()))
         worth = []
         if not tags and not task_class(self._recipe.task).independent:
             worth = worth_of_first(self._gold(), np.concatenate(self._shares), [row for row, _ in pairs])
         wrong = [finding for _, finding in pairs]
         # Of a sentence those at its first word. Lines alone do not tell: a json document may stand on one.
-        by_row = {(row, finding.where): i for i, (row, finding) in enumerate(pairs)}
+        first = ((i, row, finding) for i, (row, finding) in enumerate(pairs) if finding.where == self._where(row))
+        by_group = {self._group[row]: i for i, row, _ in first}
         conflicts = []
-        for row, finding in self._conflicts():
-            if (row, finding.where) in by_row:  # the same row: one finding, with both reasons
-                i = by_row[row, finding.where]
+        for row, finding in self._merged(self._conflicts()):
+            if (i := by_group.get(self._group[row])) is not None:  # the same row: one finding, with both reasons
                 wrong[i] = replace(wrong[i], other=finding.other, other_label=finding.other_label)
             else:
                 conflicts.append(finding)
-        return [*wrong, *conflicts, *self._outliers()], worth
+        return [*wrong, *conflicts, *(finding for _, finding in self._merged(self._outliers()))], worth
+
+    def _where(self, row: int) -> str:
+        return str(self._lines[row]["where"])
+
+    def _merged(self, findings: Iterator[tuple[int, Finding]]) -> Iterator[tuple[int, Finding]]:
+        """Findings about rows with equal texts and labels are those of the first of them that has any, about all."""
+        spoken: dict[int, int] = {}
+        for row, finding in findings:
+            group = self._group[row]
+            if spoken.setdefault(group, row) == row:
+                members = self._members[group]
+                others = (self._targets[other] for other in members if other != row)
+                copies = tuple(_at(target, finding.edit) for target in others if target is not None and finding.edit)
+                yield row, replace(finding, rows=len(members), copies=copies or None)
 
     def _gold(self) -> np.ndarray:
         """The label of each row, int [rows], where rows have one."""
@@ -299,12 +365,11 @@ class _Auditor:
     ) -> Finding:
         text = shortened(" ∥ ".join(self._rows.read.passages[row].values()), TEXT)
         shares: dict[str, Any] = {"given_probability": _rounded(own), "proposed_probability": _rounded(best)}
-        where = self._lines[row]["where"]
-        return Finding(kind, where, text, given, proposed, edit=self._targets[row], **shares, **more)
+        return Finding(kind, self._where(row), text, given, proposed, edit=self._targets[row], **shares, **more)
 
     def _given(self, row: int) -> Any:
-        """The label as the file has it."""
-        return self._rows.read.rows[row].values[self._rows.rows.label_column]
+        """The label as the file has it: of a file of spans the spans, as objects."""
+        return self._spans.get(row, self._tags(row))
 
     def _wrong_tags(self) -> Iterator[tuple[int, Finding]]:
         labels = self._rows.labels
@@ -312,21 +377,48 @@ class _Auditor:
         answers = [np.array([labels.id(tag) for tag in line["tags"]]) for line in self._lines]
         scheme = detect_scheme(labels.names, "the tags")
         for each in wrong_tags(gold, answers, self._shares, labels.names, scheme):
-            inside, row, example = slice(each.start, each.end), self._rows.read.rows[each.row], self._examples[each.row]
-            target = self._targets[each.row]
-            given = self._given(each.row)
+            row, example, target = self._rows.read.rows[each.row], self._examples[each.row], self._targets[each.row]
+            answer = [labels.name(tag) for tag in answers[each.row]]
+            given, proposed = list(self._tags(each.row)[each.start : each.end]), answer[each.start : each.end]
+            start = each.start
+            if each.row in self._spans:
+                start, given, proposed = self._spans_at(each, scheme.entities(answer))
             yield (
                 each.row,
                 Finding(
                     WRONG,
                     place(row.source, row.line_of(each.start)),
-                    _in_context(example.words(), each.start, each.end),
-                    list(given[inside]),
-                    [labels.name(tag) for tag in answers[each.row][inside]],
+                    _in_context(example, each.start, each.end),
+                    given,
+                    proposed,
                     _rounded(each.given),
-                    edit=None if target is None else replace(target, word=each.start),
+                    edit=None if target is None else replace(target, word=start),
                 ),
             )
+
+    def _tags(self, row: int) -> Any:
+        """The label as the task has it."""
+        return self._rows.read.rows[row].values[self._rows.rows.label_column]
+
+    def _spans_at(self, wrong: WrongTags, entities: Sequence[Span]) -> tuple[int, list[Any], list[Any]]:
+        """Where the words in doubt begin in the text of the file, and the spans that are there: as given, and those of
+        `entities` in place of them."""
+        text, bounds = self._text_of_file(wrong.row)
+        start, end = bounds[wrong.start][0], bounds[wrong.end - 1][1]
+        given = [span for span in self._given(wrong.row) if span["start"] < end and span["end"] > start]
+        inside = (span for span in entities if wrong.start <= span.start and span.end <= wrong.end)
+        found = (Mark(bounds[span.start][0], bounds[span.end - 1][1], span.type) for span in inside)
+        return start, given, [_span(text, mark) for mark in found]
+
+    def _text_of_file(self, row: int) -> tuple[str, list[tuple[int, int]]]:
+        """The text of a row of a file of spans, and the bounds of its words there; data.map may have changed it."""
+        text: str = self._rows.read.unmapped[row].values[SPANNED]
+        bounds, position = [], 0
+        for word in self._examples[row].words():
+            start = text.index(word, position)
+            position = start + len(word)
+            bounds.append((start, position))
+        return text, bounds
 
     # -- contradictions and outliers -------------------------------------------------------------------
 
@@ -372,10 +464,10 @@ class _Auditor:
                 proposed, best = _alike(labels[0], given), float(share[best_label])
         return self._finding(CONFLICT, row, given, proposed, own, best, other=where, other_label=labels)
 
-    def _outliers(self) -> Iterator[Finding]:
+    def _outliers(self) -> Iterator[tuple[int, Finding]]:
         texts = ["\n".join(texts.values()) for texts in self._rows.read.passages]
         for row, distance in find_outliers(texts):
-            yield self._finding(OUTLIER, row, self._given(row), None, None, None, distance=round(distance, 4))
+            yield row, self._finding(OUTLIER, row, self._given(row), None, None, None, distance=round(distance, 4))
 
 
 def _pairs(groups: Sequence[Sequence[InspectedRow]]) -> Iterator[tuple[InspectedRow, InspectedRow]]:
@@ -386,13 +478,21 @@ def _pairs(groups: Sequence[Sequence[InspectedRow]]) -> Iterator[tuple[Inspected
         yield from ((row, usual) for row in group if row.target != most)
 
 
-def _targets(rows: TrainingRows, several: bool) -> Iterator[Target | None]:
+def _at(target: Target, other: Target) -> Target:
+    """The same words, or spans, of another row."""
+    return replace(target, word=other.word)
+
+
+def _targets(
+    rows: TrainingRows, several: bool, given_spans: dict[int, list[Any]] | None = None
+) -> Iterator[Target | None]:
     """Where the label of each row is; None for rows that are in no file of a kind that can be changed, and for all of
     them if data.map makes the labels, for the names of labels are not those of the file then. `several`: as in Target.
+    `given_spans` gets those of the rows of files of spans.
     """
     source, label = unmapped_source(rows.source), rows.rows.label_column
     column = source.named.get(label, label) if isinstance(source, FileRows) else label
-    pairs = zip(rows.read.unmapped, rows.read.rows, strict=True)
+    pairs = list(zip(rows.read.unmapped, rows.read.rows, strict=True))
     if (
         not isinstance(source, FileRows)
         or source.label_names is not None
@@ -402,11 +502,37 @@ def _targets(rows: TrainingRows, several: bool) -> Iterator[Target | None]:
         return
     formats = {str(path): kind for path, kind in zip(source.files, source.formats, strict=True)}
     sums = {name: sha256_of(Path(name)) for name in formats}
-    for row, at in zip(rows.read.rows, rows.read.places, strict=True):
-        kind = formats[row.source]
-        known = kind in FORMATS and packing(row.source) is None
-        fields = (row.source, sums[row.source], at, kind, source.header, column) if known else None
-        yield None if fields is None else Target(*fields, several=several or None)
+    packed = {name for name in formats if packing(name) is not None}
+    records = {name: _span_records(name) for name, kind in formats.items() if kind == SPANS and name not in packed}
+    words = rows.rows.data.columns.tokens
+    for number, ((given, row), at) in enumerate(zip(pairs, rows.read.places, strict=True)):
+        name, kind, own = row.source, formats[row.source], column
+        known = kind in FORMATS and name not in packed
+        if known and kind == SPANS:
+            known = row.line in records[name] and _same(given.values.get(words), row.values.get(words))
+            if known:
+                at, own, spans = records[name][row.line]
+                if given_spans is not None:
+                    given_spans[number] = spans
+        yield Target(name, sums[name], at, kind, source.header, own, several=several or None) if known else None
+
+
+def _span_records(file: str) -> dict[int | str, tuple[int, str, list[Any]]]:
+    """Of the rows of a file of spans, by their lines: the place among all, the key of the spans, and these as objects.
+    Empty: the file is of a layout that cannot be changed."""
+    layout, records = file_records(file)
+    found: dict[int | str, tuple[int, str, list[Any]]] = {}
+    for at, row in enumerate(records if layout in ("lines", "array") else ()):
+        key = list_of(row.values) if isinstance(row, Row) else None
+        if isinstance(row, Row) and key is not None:
+            with contextlib.suppress(ValueError):  # a bad row, of which there is no finding
+                marks = sorted({mark_of(row.values[SPANNED], span) for span in row.values[key]})
+                found[row.line] = at, key, [_span(row.values[SPANNED], mark) for mark in marks]
+    return found
+
+
+def _span(text: str, mark: Mark) -> dict[str, Any]:
+    return {**mark._asdict(), SPANNED: text[mark.start : mark.end]}
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -414,10 +540,12 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _in_context(words: Sequence[str], start: int, end: int) -> str:
-    before, after = words[max(0, start - AROUND) : start], words[end : end + AROUND]
-    between = "" if all(len(word) == 1 for word in words) else " "
-    return between.join([*before, f"[{between.join(words[start:end])}]", *after])
+def _in_context(example: TaggedExample, start: int, end: int) -> str:
+    """The words [start, end) in brackets, as they stand in the text, with some on either side."""
+    bounds, first, last = example.spans(), max(0, start - AROUND), min(len(example), end + AROUND)
+    places = bounds[first][0], bounds[start][0], bounds[end - 1][1], bounds[last - 1][1]
+    before, inside, after = (_BLANKS.sub(" ", example.text[one:other]) for one, other in pairwise(places))
+    return f"{'…' if first else ''}{before}[{inside}]{after}{'…' if last < len(example) else ''}"
 
 
 def _alike(name: str, given: Any) -> Any:
@@ -440,6 +568,7 @@ def _rounded(share: float | None) -> float | None:
 # The findings as a page on which a person ticks what is to be applied. It is the only page with a script, which writes
 # the ticks into a file that the browser saves. Nothing is sent anywhere.
 
+ELSEWHERE = later("a data set, a function, an export of an annotation tool, a packed file, or data.map")
 MOST = 2_000  # findings on the page; all are in findings.jsonl
 _MOST_CHANGES = 20
 
@@ -486,14 +615,22 @@ def audit_page(audit: Audit, name: str) -> str:
     if audit.useless:
         summary.append(say(audit.doubt))
     if audit.changes:
-        summary.append(Table(say_each("given", "proposed", "times"), audit.changes[:_MOST_CHANGES]))
+        changes = list(map(_told_change, audit.changes[:_MOST_CHANGES]))
+        summary.append(Table(say_each("given", "proposed", "times"), changes))
     if len(findings) > MOST:
         told = say("The page shows the first {:,} of {:,} findings; findings.jsonl has all.", MOST, len(findings))
         summary.append(told)
-    summary.append(_save_button(listed) if listed else say("Nothing was found."))
+    # Where no label is in a file that can be changed, nothing that is ticked could be applied.
+    apply = any(each.edit is not None for each in findings)
+    if not listed:
+        summary.append(say("Nothing was found."))
+    elif apply:
+        summary.append(_save_button(listed))
     sections = [Section(say("Summary"), summary)]
-    sections += [Section(say(_TITLES[kind]), list(_findings_of_kind(listed, kind))) for kind in KINDS]
+    sections += [Section(say(_TITLES[kind]), list(_findings_of_kind(listed, kind, apply))) for kind in KINDS]
     lead = say("Tick what is right, then save the ticks.")
+    if findings and not apply:
+        lead = say("These labels can only be corrected where they come from: {}.", say(ELSEWHERE))
     return html_page(Report(say("Audit of {}", name), lead, sections))
 
 
@@ -505,15 +642,16 @@ def _save_button(findings: Sequence[Finding]) -> Html:
     return Html(_SAVE % (say("Save the ticks"), say("writes ticked.jsonl; then:"), content))
 
 
-def _findings_of_kind(findings: Sequence[Finding], kind: str) -> Iterator[Part]:
-    """A row with a box for each. The script finds the box of a finding by its number in the whole list."""
+def _findings_of_kind(findings: Sequence[Finding], kind: str, apply: bool) -> Iterator[Part]:
+    """A row for each, with a box where some can be applied. The script finds the box of a finding by its number in the
+    whole list."""
     rows = []
     for i, each in enumerate(findings):
         if each.kind != kind:
             continue
         possible = each.edit is not None and (each.proposed is not None or kind == OUTLIER)
         box = Html(f'<input type="checkbox" id="tick{i}"{" checked" if each.apply else ""}>') if possible else ""
-        row: list[Any] = [box, Place(each.where), each.text, _label_text(each.given)]
+        row: list[Any] = [*([box] if apply else []), Place(each.where), format_text(each), _label_text(each.given)]
         if kind == OUTLIER:
             row.append(each.distance)
         else:
@@ -522,15 +660,16 @@ def _findings_of_kind(findings: Sequence[Finding], kind: str) -> Iterator[Part]:
             row.append("" if each.other is None else element("span", other, " ", _label_text(each.other_label)))
         rows.append(row)
     if rows:
-        yield say(_LEADS[kind])
+        if apply:
+            yield say(_LEADS[kind])
         last = [say("distance")]
         if kind != OUTLIER:
             last = say_each("proposed", "probability of the given", "contradicts")
-        yield Table(["", *say_each("row", "text", "given"), *last], rows)
+        yield Table([*([""] if apply else []), *say_each("row", "text", "given"), *last], rows)
 
 
 def _label_text(label: object) -> str:
     """A label, or several, as a cell; a number as pages write it."""
     if isinstance(label, list):
-        return " ".join(map(str, label))
+        return format_label(label)
     return "" if label is None else str(format_value(label))

@@ -20,11 +20,14 @@ from nlpctl import console
 from nlpctl.checksums import sha256_of
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.data.passthrough_columns import json_line
+from nlpctl.data.readers.annotated import Mark
+from nlpctl.data.readers.annotation_rows import SPANS, file_records
 from nlpctl.data.readers.conll import DOCUMENT, JOINT, TAGS, ends_sentence
 from nlpctl.data.readers.json_rows import json_bytes
 from nlpctl.data.readers.lines import is_blank, refuse_surrogates
 from nlpctl.data.readers.readers import read_rows
-from nlpctl.data.readers.row import BadRow, Row
+from nlpctl.data.readers.row import BadRow, Row, place
+from nlpctl.data.readers.spans import TEXT, mark_of, with_spans
 from nlpctl.data.readers.tables import COMMA, QUOTED_TSV, separated
 from nlpctl.datatools.split import refuse_files
 from nlpctl.errors import UserError
@@ -53,6 +56,10 @@ class Edit:
     word: int | None = None
 
 
+class SpanEdit(Edit):
+    """`before` and `after` are some spans of a text, as objects; the others that the row has stay."""
+
+
 def corrected(path: Path, sha256: str, kind: str, header: bool, edits: Mapping[int, Sequence[Edit]]) -> bytes:
     """The bytes of the file with some rows changed. `kind`: its format; `edits`: by the place of a row in the file.
 
@@ -60,35 +67,55 @@ def corrected(path: Path, sha256: str, kind: str, header: bool, edits: Mapping[i
     row is not what its edit says.
     """
     refuse_pipe(path)
-    rows = list(read_rows(path, kind, header, ()))
+    layout, rows = file_records(str(path)) if kind == SPANS else ("lines", list(read_rows(path, kind, header, ())))
     if sha256_of(path) != sha256:
         raise UserError("the file changed since it was audited", str(path), f"restore it, or {_AGAIN}")
-    for place, changes in edits.items():
-        for edit in changes:
-            _check(rows, place, edit, path)
-    if kind == "json":
+    for at, changes in edits.items():
+        _check(rows[at] if at < len(rows) else None, changes, path)
+    if kind == "json" or layout == "array":
         return _document(path, edits)
-    if kind not in _LINES:
+    if kind not in _LINES or layout != "lines":
         raise UserError(f"labels in {kind} files cannot be changed", str(path), "change them by hand")
     return _by_lines(path.read_bytes(), kind, header, rows, edits)
 
 
-def _check(rows: Sequence[Row | BadRow], place: int, edit: Edit, path: Path) -> None:
-    row = rows[place] if place < len(rows) else None
-    if row is None or isinstance(row, BadRow) or _held(row.values.get(edit.column), edit) != edit.before:
-        where = str(path) if row is None else f"{path}:{row.line}"
-        hint = 'leave "given" and "edit" of a finding as nlpctl data audit wrote them'
-        raise UserError("this row is not what its finding says", where, hint)
+def _check(row: Row | BadRow | None, changes: Sequence[Edit], path: Path) -> None:
+    """UserError if a row is not what its edits say, or cannot be what they make of it."""
+    for edit in changes:
+        if row is None or isinstance(row, BadRow) or not _holds(row, edit):
+            where = str(path) if row is None else place(str(path), row.line)
+            hint = 'leave "given" and "edit" of a finding as nlpctl data audit wrote them'
+            raise UserError("this row is not what its finding says", where, hint)
+        if isinstance(edit, SpanEdit) and edit.after is not None:
+            try:
+                row = row._replace(values={**row.values, edit.column: _changed(row.values, edit)})
+            except ValueError as error:
+                hint = 'change "proposed" of the finding, or remove its tick'
+                raise UserError(f"no such spans can be here: {error}", place(str(path), row.line), hint) from None
 
 
-def _held(value: Any, edit: Edit) -> Any:
-    """What an edit is about: the value of its column, or some of its items."""
-    if edit.word is None:
-        return value
-    return value[edit.word : edit.word + len(edit.before)] if isinstance(value, list) else None
+def _holds(row: Row, edit: Edit) -> bool:
+    """Whether a row holds what an edit is to change: the value of its column, some of its items, or some spans."""
+    value = row.values.get(edit.column)
+    if isinstance(edit, SpanEdit):
+        try:
+            return {*_marks(row.values, edit.before)} <= {*_marks(row.values, value)}
+        except (ValueError, TypeError, KeyError):
+            return False
+    if edit.word is not None:
+        value = value[edit.word : edit.word + len(edit.before)] if isinstance(value, list) else None
+    return bool(value == edit.before)
 
 
-def _changed(value: Any, edit: Edit) -> Any:
+def _marks(values: Mapping[str, Any], spans: Any) -> list[Mark]:
+    return [mark_of(values[TEXT], span) for span in spans]
+
+
+def _changed(values: Mapping[str, Any], edit: Edit) -> Any:
+    """What the column of an edit holds afterwards. ValueError: spans that no text can have."""
+    value = values[edit.column]
+    if isinstance(edit, SpanEdit):
+        return with_spans(values[TEXT], value, _marks(values, edit.before), _marks(values, edit.after))
     if edit.word is None:
         # A browser writes 2.0 as 2, which would be another label.
         whole = isinstance(value, float) and isinstance(edit.after, int) and not isinstance(edit.after, bool)
@@ -109,8 +136,8 @@ def _by_lines(
         write = partial(_quoted, "\t" if kind == QUOTED_TSV else separator)
     starts = [row.line for row in rows if isinstance(row.line, int)]  # in a file of lines all have a number
     ends = dict(pairwise([*starts, len(lines) + 1]))
-    for place in sorted(edits, reverse=True):  # from the end, since a row may lose lines
-        row, changes = rows[place], edits[place]
+    for at in sorted(edits, reverse=True):  # from the end, since a row may lose lines
+        row, changes = rows[at], edits[at]
         assert isinstance(row, Row) and isinstance(row.line, int), "_check refuses bad rows"
         start, end = row.line - 1, ends[row.line] - 1
         if any(edit.after is None for edit in changes):
@@ -118,7 +145,7 @@ def _by_lines(
             continue
         for edit in changes:
             lines[start:end] = write(lines[start:end], row, edit)
-            row = row._replace(values={**row.values, edit.column: _changed(row.values[edit.column], edit)})
+            row = row._replace(values={**row.values, edit.column: _changed(row.values, edit)})
     return b"\n".join(lines)
 
 
@@ -150,7 +177,7 @@ def _refuse_twice(cells: Sequence[Any], row: Row) -> None:
 
 
 def _table(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
-    value = _changed(row.values[edit.column], edit)
+    value = _changed(row.values, edit)
     cells = lines[0].removesuffix(b"\r").split(b"\t")
     end = lines[0][len(lines[0].removesuffix(b"\r")) :]
     _refuse_twice(cells, row)
@@ -162,7 +189,7 @@ def _quoted(separator: str, lines: list[bytes], row: Row, edit: Edit) -> list[by
     count = _record_length(lines, "csv")
     records = csv.reader((f"{line.decode('utf-8-sig')}\n" for line in lines[:count]), delimiter=separator)
     _refuse_twice(next(records), row)
-    values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
+    values = {**row.values, edit.column: _changed(row.values, edit)}
     stream = io.StringIO()
     writer = csv.writer(stream, delimiter=separator, lineterminator="\r\n")
     writer.writerow(values.values())  # it quotes what is in the line's end only
@@ -172,7 +199,7 @@ def _quoted(separator: str, lines: list[bytes], row: Row, edit: Edit) -> list[by
 
 
 def _json_line(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
-    values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
+    values = {**row.values, edit.column: _changed(row.values, edit)}
     end = b"\r" if lines[0].endswith(b"\r") else b""
     return [json_bytes(values) + end, *lines[1:]]
 
@@ -200,6 +227,7 @@ _LINES: Mapping[str, Callable[[list[bytes], Row, Edit], list[bytes]]] = {
     "csv": partial(_quoted, COMMA),
     QUOTED_TSV: partial(_quoted, "\t"),
     "jsonl": _json_line,
+    SPANS: _json_line,
     "conll": _words,
 }
 FORMATS = (*_LINES, "json")
@@ -208,12 +236,12 @@ FORMATS = (*_LINES, "json")
 def _document(path: Path, edits: Mapping[int, Sequence[Edit]]) -> bytes:
     document = json.loads(path.read_text(encoding="utf-8-sig"))
     rows = document if isinstance(document, list) else document["data"]
-    for place, changes in edits.items():
+    for at, changes in edits.items():
         for edit in changes:
             if edit.after is not None:
-                rows[place][edit.column] = _changed(rows[place][edit.column], edit)
-    gone = {place for place, changes in edits.items() if any(edit.after is None for edit in changes)}
-    rows[:] = [row for place, row in enumerate(rows) if place not in gone]
+                rows[at][edit.column] = _changed(rows[at], edit)
+    gone = {at for at, changes in edits.items() if any(edit.after is None for edit in changes)}
+    rows[:] = [row for at, row in enumerate(rows) if at not in gone]
     return json_bytes(document, indent=2) + b"\n"
 
 
@@ -232,7 +260,8 @@ KINDS = (WRONG, CONFLICT, OUTLIER)
 
 @dataclass(frozen=True)
 class Target:
-    """The label of a row in its file: `row` counts the file's rows from 0. `word`: the first of some tagged words.
+    """The label of a row in its file: `row` counts the file's rows from 0. `word`: the first of some tagged words, or
+    where in the text some spans begin, which `given` and `proposed` are then.
 
     `sha256`: of the file when it was audited. In another one `row` may be another row. `several`: the column holds any
     number of labels, so that it may be empty.
@@ -252,6 +281,7 @@ class Target:
 class Finding:
     """`given` and `proposed`: labels as the file writes them; `proposed` None: there is nothing to put in its place.
 
+    `rows`: how many rows have this text with these labels; `copies`: where the others are, as `edit` is for the first.
     `other`: the place of the row that contradicts this one. `edit` None: the label is in no file that could be changed.
     `apply`: what a person decided; None: nothing yet.
     """
@@ -267,12 +297,15 @@ class Finding:
     other_label: Any = None
     distance: float | None = None
     apply: bool | None = None
+    rows: int = 1
     edit: Target | None = None
+    copies: tuple[Target, ...] | None = None
     line: int = field(default=0, compare=False)  # in the file of findings
 
     def to_json(self) -> dict[str, Any]:
         """Without what is not known, but for what a person may fill in."""
         values = {name: value for name, value in asdict(self).items() if name != "line"}
+        values["copies"] = list(values["copies"] or ()) or None
         kept = ("given", "proposed", "apply")
         return {name: value for name, value in values.items() if value is not None or name in kept}
 
@@ -321,11 +354,14 @@ def _finding(values: Any, number: int) -> Finding:
     unknown = sorted(values.keys() - {each.name for each in fields(Finding)})
     if missing or unknown:
         raise ValueError(f"{missing[0]} is missing" if missing else f"there is no key {unknown[0]!r}")
-    edit = values.get("edit")
-    target = None if edit is None else _target(edit)
-    if target is not None:
+    edit, copies, rows = values.get("edit"), values.get("copies"), values.get("rows", 1)
+    if type(rows) is not int or rows < 1 or not isinstance(copies, list | None) or (copies and edit is None):
+        raise ValueError("rows or copies is wrong")
+    targets = [_target(each) for each in ([] if edit is None else [edit, *(copies or ())])]
+    for target in targets:
         _check_target(target, values)
-    return Finding(**{**values, "edit": target, "line": number})
+    at = targets[0] if targets else None
+    return Finding(**{**values, "edit": at, "copies": tuple(targets[1:]) or None, "line": number})
 
 
 def _target(edit: Any) -> Target:
@@ -346,6 +382,13 @@ def _check_target(target: Target, values: Mapping[str, Any]) -> None:
         raise ValueError("edit.several is wrong")
     refuse_surrogates(target.file, "edit.file")
     proposed = values.get("proposed")
+    if target.format == SPANS:
+        if target.word is not None and (type(target.word) is not int or target.word < 0):
+            raise ValueError("edit.word is wrong")
+        _check_spans(values.get("given"), "given")
+        if proposed is not None:
+            _check_spans(proposed, "proposed")
+        return
     for each in proposed if isinstance(proposed, list) else () if proposed is None else (proposed,):
         _check_label(each, may_be_blank=bool(target.several) and not isinstance(proposed, list))
     if target.word is not None:
@@ -365,6 +408,16 @@ def _check_target(target: Target, values: Mapping[str, Any]) -> None:
         raise ValueError("proposed holds a tab or a line break, which this file cannot")
     if target.format == "joined" and any(JOINT in str(tag) for tag in proposed or ()):
         raise ValueError("proposed holds U+0002, which stands between tags in this file")
+
+
+def _check_spans(spans: Any, name: str) -> None:
+    """ValueError if these are no spans; whether a text has them is told where it is read."""
+    if not isinstance(spans, list) or not all(isinstance(span, dict) for span in spans):
+        raise ValueError(f"{name} is no list of spans")
+    for span in spans:
+        if not {"start", "end", "label"} <= span.keys() or not isinstance(span["label"], str):
+            raise ValueError(f"a span of {name} needs start, end and label")
+        _check_label(span["label"], may_be_blank=False)
 
 
 def _check_label(label: Any, may_be_blank: bool) -> None:
@@ -423,19 +476,20 @@ def apply_findings(
     kinds = {}
     for finding in chosen:
         edit = _edit(finding, file, drop)
-        target = finding.edit
-        assert target is not None, "_edit refuses a finding without"
-        earlier = edits[target.file][target.row]
-        same = [each for each in earlier if (each.column, each.word) == (edit.column, edit.word)]
-        if any(each.after != edit.after for each in same):
-            hint = "remove one of them, or its tick"
-            raise UserError("another finding above changes this label differently", f"{file}:{finding.line}", hint)
-        if not same:
-            earlier.append(edit)
-        kinds[target.file] = target.sha256, target.format, target.header
+        assert finding.edit is not None, "_edit refuses a finding without"
+        for target in (finding.edit, *(finding.copies or ())):
+            earlier = edits[target.file][target.row]
+            same = [each for each in earlier if (each.column, each.word) == (edit.column, edit.word)]
+            if any(each.after != edit.after for each in same):
+                hint = "remove one of them, or its tick"
+                raise UserError("another finding above changes this label differently", f"{file}:{finding.line}", hint)
+            if not same:
+                earlier.append(edit)
+            kinds[target.file] = target.sha256, target.format, target.header
     copies = _copies(edits, output)
     refuse_below_file(output, "@[output]")
-    audited = {each.edit.file for each in findings if each.edit is not None}  # also those of which nothing is ticked
+    targets = [each for finding in findings for each in (finding.edit, *(finding.copies or ())) if each is not None]
+    audited = {each.file for each in targets}  # also those of which nothing is ticked
     note_inputs([file, *audited], "the findings")
     refuse_files(list(copies.values()), overwrite)
     contents = {name: corrected(Path(name), *kinds[name], rows) for name, rows in edits.items()}
@@ -459,7 +513,8 @@ def _edit(finding: Finding, file: Path, drop: bool) -> Edit:
         hint = 'write the right label as "proposed", or use @[drop=true] to leave the row out'
         raise UserError("this finding proposes no label", where, hint)
     after = None if leaves_out else finding.proposed
-    return Edit(finding.edit.column, finding.given, after, finding.edit.word)
+    kind = SpanEdit if finding.edit.format == SPANS else Edit
+    return kind(finding.edit.column, finding.given, after, finding.edit.word)
 
 
 def _copies(names: Sequence[str] | Any, output: Path) -> dict[str, Path]:

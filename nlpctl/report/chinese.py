@@ -417,6 +417,12 @@ CHINESE: Mapping[str, str] = {
     "A tick puts the proposed label in its place; without one there is nothing to apply.": (
         "勾选后，换成建议的标签；没有建议时无可应用。"
     ),
+    "{} ({:,} rows)": "{}（{:,} 行）",
+    "{} with other bounds": "{}，边界不同",
+    "These labels can only be corrected where they come from: {}.": "这些标签只能在来源处更正：{}。",
+    "a data set, a function, an export of an annotation tool, a packed file, or data.map": (
+        "数据集、函数、标注工具的导出文件、压缩文件，或 data.map"
+    ),
     "A tick leaves the row out.": "勾选后，删去这一行。",
     "Save the ticks": "保存勾选",
     "writes ticked.jsonl; then:": "写出 ticked.jsonl；然后：",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from made_runs import WORDS, make_run
 
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.datatools.audit import Audit, audit_page
-from nlpctl.datatools.corrections import CONFLICT, OUTLIER, WRONG, Finding
+from nlpctl.datatools.corrections import CONFLICT, OUTLIER, WRONG, Finding, Target
 from nlpctl.experiments.learning_curve import curve_page, fit, learning_curve_result
 from nlpctl.experiments.repeats_report import repeats_page, spreads
 from nlpctl.experiments.series import Series, SeriesRun
@@ -249,6 +250,14 @@ def test_an_audit(tmp_path: Path) -> None:
             useless = {"fold-1": "f1 is 0"}
             audit = Audit(tmp_path, 10, found, "accuracy", {"fold-1": 0.5}, useless, [])
             assert_chinese(audit_page(audit, "outputs/folds"))
+    at = Target("train.jsonl", "", 1, "spans", False, "spans")
+    spans = [[{"start": 0, "end": end, "label": "name", "text": "张三李"[:end]}] for end in (3, 2)]
+    found = [replace(each, given=spans[0], proposed=spans[1], edit=at, rows=2) for each in findings]
+    with in_language("zh"):
+        page = audit_page(Audit(tmp_path, 10, found, "f1", {"fold-1": 0.5}, {}, []), "outputs/folds")
+        assert_chinese(page.partition("<script")[0])
+        assert "勾选" in page and "房间很吵（2 行）" in page
+        assert "name，边界不同" in page and "名称" not in page  # a label is not translated
 
 
 def test_several_trainings(tmp_path: Path, recipe: Path) -> None:

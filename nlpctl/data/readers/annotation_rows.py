@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from nlpctl import console
 from nlpctl.data.readers import cluener, doccano, label_studio, spans
@@ -103,19 +103,40 @@ def record_rows(lines: Iterable[tuple[int, bytes]], source: str) -> Iterator[Row
     first = next((line for line in lines if line[1].strip()), None)
     if first is None:
         return
+    layout = _layout(first[1], source)
     lines = chain([first], lines)
     if (kind := table_format(Path(source))) is not None:
         for row in table_rows(table_records(lines, kind, True, ()), source, True, ()):
             yield _parse_cells(row) if isinstance(row, Row) else row
         return
     lines = ((number, raw.rstrip(b"\r")) for number, raw in lines)
-    if first[1].lstrip().startswith(b"["):
+    if layout == "array":
         for number, row in enumerate(json_rows(lines, source, ReadRequest("json"))):
             yield row._replace(line=f"[{number}]")
-    elif _is_whole(first[1]):
+    elif layout == "lines":
         yield from jsonl_rows(lines, source, ReadRequest("jsonl"))
     else:
         yield from _objects(whole_document(lines, source), source, first[0])
+
+
+Layout = Literal["table", "array", "lines", "objects"]
+
+
+def _layout(first: bytes, source: str) -> Layout:
+    """How the objects of a file stand there, by its first line that is not blank."""
+    if table_format(Path(source)) is not None:
+        return "table"
+    if first.lstrip().startswith(b"["):
+        return "array"
+    return "lines" if _is_whole(first) else "objects"
+
+
+def file_records(source: str) -> tuple[Layout, list[Row | BadRow]]:
+    """How the objects of a file stand there, and all of them, as `record_rows`."""
+    with open_unpacked(source) as stream:
+        lines = list(numbered_lines(stream, source, MAX_DOCUMENT))
+    first = next((raw for _, raw in lines if raw.strip()), b"")
+    return _layout(first, source), list(record_rows(lines, source))
 
 
 def table_format(path: Path) -> str | None:
@@ -137,11 +158,8 @@ def annotated_content(rows: Sequence[Row], suffix: str) -> bytes:
     """A file with the objects that `rows` were made of, as their files have them; .jsonl: an object per line."""
     objects_by_place: dict[tuple[str, Any], Any] = {}
     for source in {row.source for row in rows}:
-        with open_unpacked(source) as stream:
-            lines = numbered_lines(stream, source, MAX_DOCUMENT)
-            objects_by_place |= {
-                (source, row.line): row.values for row in record_rows(lines, source) if isinstance(row, Row)
-            }
+        _, records = file_records(source)
+        objects_by_place |= {(source, row.line): row.values for row in records if isinstance(row, Row)}
     objects = [json_bytes(objects_by_place[row.source, row.line]) for row in rows]
     if suffix in JSON_LINES:
         return b"".join(line + b"\n" for line in objects)

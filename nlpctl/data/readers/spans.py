@@ -8,7 +8,8 @@ Positions count characters, and the end is behind the last one. A text beside a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from nlpctl.data.readers.annotated import Annotated, Mark, checked_mark
@@ -42,17 +43,52 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     text = value.get(TEXT)
     if not isinstance(text, str):
         raise ValueError(f"not a text with spans: no {TEXT!r}")
-    lists = [key for key in _LISTS if isinstance(value.get(key), list)]
-    of_spans = [key for key in lists if _are_spans(value[key])]
-    # An empty list under a name of spans says that there are none; under "label" it may be of another kind.
-    key = next((key for key in of_spans if value[key] or key in _OF_SPANS), next(iter(of_spans or lists), None))
+    key = list_of(value)
     values = {name: entry for name, entry in value.items() if name != key}
     if key is None or (_PRODIGY in value and value.get("answer") in _REFUSED):
         return Annotated(values)
-    return Annotated(values, True, marks=tuple(sorted({_mark(text, span) for span in value[key]})), marked=TEXT)
+    return Annotated(values, True, marks=tuple(sorted({mark_of(text, span) for span in value[key]})), marked=TEXT)
 
 
-def _mark(text: str, span: Any) -> Mark:
+def list_of(value: Mapping[str, Any]) -> str | None:
+    """The key under which an object has its spans."""
+    lists = [key for key in _LISTS if isinstance(value.get(key), list)]
+    of_spans = [key for key in lists if _are_spans(value[key])]
+    # An empty list under a name of spans says that there are none; under "label" it may be of another kind.
+    return next((key for key in of_spans if value[key] or key in _OF_SPANS), next(iter(of_spans or lists), None))
+
+
+def with_spans(text: str, spans: Sequence[Any], before: Sequence[Mark], after: Sequence[Mark]) -> list[Any]:
+    """The list `spans` with the marks `after` in place of `before`; what else the others hold stays.
+
+    A span that keeps its bounds keeps its other keys, too; those of one with new bounds may be about the old ones. A
+    new one has the keys of its neighbours for label and text. ValueError: two would overlap.
+    """
+    marks = [mark_of(text, span) for span in spans]
+    names = [next(key for key in _TYPES if key in span) for span in spans]
+    name, beside = names[0] if names else _TYPES[0], any(TEXT in span for span in spans)
+    result = []
+    for mark, span, own in zip(marks, spans, names, strict=True):
+        if mark not in before:
+            result.append((mark, span))
+        elif (same := next((new for new in after if new[:2] == mark[:2]), None)) is not None:
+            result.append((same, span if same == mark else {**span, own: same.label}))
+    known = {mark for mark, _ in result}
+    for new in after:
+        if new not in known:
+            span = {"start": new.start, "end": new.end, name: new.label}
+            span |= {TEXT: text[new.start : new.end]} if beside else {}
+            at = next((i for i, (mark, _) in enumerate(result) if mark.start > new.start), len(result))
+            result.insert(at, (new, span))
+    for one, other in pairwise(sorted({mark for mark, _ in result})):
+        if other.start < one.end:
+            places = f"{one.label} at {one.start} to {one.end}", f"{other.label} at {other.start} to {other.end}"
+            raise ValueError(" overlaps ".join(places))
+    return [span for _, span in result]
+
+
+def mark_of(text: str, span: Any) -> Mark:
+    """ValueError: the span is none of `text`."""
     if not _are_spans([span]):
         raise ValueError(f"bad span: {span!r} is no object with start, end and label")
     start, end = span["start"], span["end"]
