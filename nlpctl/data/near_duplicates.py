@@ -23,6 +23,11 @@ from nlpctl.data.text.word_spans import IDEOGRAPHS
 
 _BLANKS = re.compile(r"\s+")
 _NO_LETTER = re.compile(r"[\W_]+")
+# Chinese and Japanese are written without blanks; kana stand here too, unlike in IDEOGRAPHS, which are words of one.
+_UNSPACED = f"[{IDEOGRAPHS}\u3005\u3040-\u30ff]"
+_UNSPACED_GAP = re.compile(rf"(?<={_UNSPACED})[\W_]+|[\W_]+(?={_UNSPACED})")
+# 1.5 and 15 are different numbers, so what stands between two digits counts.
+_OUTSIDE_NUMBERS = re.compile(r"(?<!\d) | (?!\d)")
 
 
 def same_form(text: str) -> str:
@@ -31,8 +36,14 @@ def same_form(text: str) -> str:
 
 
 def letters_form(same: str) -> str:
-    """The letters and digits of a `same_form`, with one blank for whatever stands between them."""
-    return _NO_LETTER.sub(" ", same).strip()
+    """The letters and digits of a `same_form`, with one blank for whatever stands between them; with nothing beside a
+    character of a script without blanks: a comma there is no more than the place where the writer paused."""
+    return _NO_LETTER.sub(" ", _UNSPACED_GAP.sub("", same)).strip()
+
+
+def joined_letters(letters: str) -> str:
+    """A `letters_form` without its blanks, but for those between digits: can't, cant; well-known, well known."""
+    return _OUTSIDE_NUMBERS.sub("", letters)
 
 
 def row_key(passages: Sequence[str], *, ordered: bool = False) -> bytes:
@@ -66,7 +77,7 @@ def near_rows(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[Pair]
     letters = [tuple(letters_form(same_form(text)) for text in row) for row in rows]
     by_letters: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, form in enumerate(letters):
-        by_letters[tuple(sorted(form))].append(i)
+        by_letters[tuple(sorted(map(joined_letters, form)))].append(i)
     # Rows that differ in punctuation only are found without n-grams, short ones too; one of them stands for all.
     members = [crowd for form, crowd in by_letters.items() if all(form)]
     for crowd in members:
@@ -121,7 +132,7 @@ def _row_similarity(first: Sequence[str], second: Sequence[str], threshold: floa
 def _least(first: Sequence[str], second: Sequence[str], threshold: float) -> float:
     least = 1.0
     for one, other in zip(first, second, strict=True):
-        least = min(least, 1.0 if one == other else jaccard(one, other))
+        least = min(least, 1.0 if joined_letters(one) == joined_letters(other) else jaccard(one, other))
         if least < threshold:
             return 0.0
     return least

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from nlpctl.data.near_duplicates import CROWD, jaccard, near_duplicates, near_rows
+from nlpctl.data.near_duplicates import CROWD, aligned_similarity, jaccard, near_duplicates, near_rows
 
 WORDS = "room staff dirty clean breakfast station noise friendly price view pool lift towel garden window".split()
 HAN = "酒店房间服务早餐位置干净价格前台热情交通方便安静设施陈旧态度推荐下次入住环境不错地铁门口停车免费"
@@ -114,3 +114,29 @@ def test_rows_are_near_in_all_of_their_texts_in_any_order() -> None:
             every.add((i, j))
     found = {(i, j) for i, j, _ in near_rows(rows, 0.8)}
     assert len(every) >= 15 and found <= every and len(found) >= 0.95 * len(every)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("今天天气很好我们去公园玩", "今天天气很好，我们去公园玩", True),
+        ("周末全家人去爬山看日出拍照", "周末，全家人去爬山……看日出 拍照！", True),
+        ("我用 iPhone 拍照", "我用iPhone拍照。", True),
+        ("3月5日，见", "3月5日见", True),
+        ("映画はとても、よかった", "映画はとてもよかった", True),
+        ("I can't go", "I cant go", True),
+        ("a well-known man", "a well known man", True),
+        ("by e-mail", "by email", True),
+        ("the U.S. team", "the US team", True),
+        ("it is 1.5 m", "it is 15 m", False),
+        ("第1，2名", "第12名", False),
+        ("我去。", "我来。", False),
+    ],
+)
+def test_texts_that_differ_in_marks_and_blanks_only(first: str, second: str, same: bool) -> None:
+    """Short ones too, and beside another text that is near, for rows that are read in either order."""
+    assert ((0, 1, 1.0) in near_rows([(first,), (second,)], 0.8)) == same
+    long = "the breakfast was good and the room was large and quiet and the staff were friendly"
+    assert bool(list(near_rows([(first, long), (long + "!", second)], 0.8))) == same
+    assert bool(list(near_rows([(first, long), (long + "er", second)], 0.8))) == same
+    assert (aligned_similarity((first,), (second,)) == 1.0) == same

@@ -308,7 +308,7 @@ def test_findings_name_their_lines(tmp_path: Path) -> None:
     train = str(tmp_path / "all.tsv")
     assert found["splits"]["train"]["rows"] == 5 and found["splits"]["train"]["labels"] == {"neg": 3, "pos": 2}
     assert [row["where"] for row in found["conflicts"]["groups"][0]] == [f"{train}:2", f"{train}:3"]
-    assert found["duplicates"]["within"]["train"] == {"exact": 1, "near": 3}
+    assert found["duplicates"]["within"]["train"] == {"exact": 1, "near": 1}
     assert found["duplicates"]["overlaps"] == [{"inside": "dev", "other": "train", "rows": 1, "exact": 1, "near": 0}]
     kinds = {each["kind"]: [row["where"] for row in each["rows"]] for each in found["suspicious"]}
     assert kinds["no letter or digit"] == [f"{train}:5"]

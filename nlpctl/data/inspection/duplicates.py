@@ -35,7 +35,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Repetitions within one split: `exact` counts rows that repeat an earlier one, `near` near-duplicates."""
+    """Rows of one split that repeat an earlier one of it: as it is (`exact`), or else almost (`near`)."""
 
     split: str
     exact: int
@@ -80,7 +80,7 @@ def find_duplicates(
     return Duplicates(
         same,
         near,
-        _repeats(distinct, links, splits),
+        _repeats(rows, distinct, links, splits),
         _overlaps(distinct, links, splits),
         [group for group in comparable if len({row.target for row in group}) > 1],
         [
@@ -113,17 +113,25 @@ def _across(first: Sequence[InspectedRow], second: Sequence[InspectedRow]) -> tu
 
 
 def _repeats(
-    distinct: Sequence[Sequence[InspectedRow]], links: Sequence[tuple[int, int, float]], splits: Sequence[str]
+    rows: Sequence[InspectedRow],
+    distinct: Sequence[Sequence[InspectedRow]],
+    links: Sequence[tuple[int, int, float]],
+    splits: Sequence[str],
 ) -> list[Repeats]:
-    counts = [Counter(row.split for row in group) for group in distinct]
+    exact: Counter[str] = Counter()
+    firsts: list[dict[str, int]] = []  # per group: the place, in each split, of the row that no earlier one repeats
+    place = {id(row): i for i, row in enumerate(rows)}
+    for group in distinct:
+        first: dict[str, int] = {}
+        for row in group:
+            exact[row.split] += row.split in first
+            first.setdefault(row.split, place[id(row)])
+        firsts.append(first)
     near: dict[str, set[int]] = defaultdict(set)
     for i, j, _ in links:
-        for split in counts[i].keys() & counts[j].keys():
-            near[split] |= {i, j}
-    return [
-        Repeats(split, sum(max(count[split] - 1, 0) for count in counts), sum(counts[i][split] for i in near[split]))
-        for split in splits
-    ]
+        for split in firsts[i].keys() & firsts[j].keys():
+            near[split].add(max(firsts[i][split], firsts[j][split]))
+    return [Repeats(split, exact[split], len(near[split])) for split in splits]
 
 
 def _overlaps(

@@ -24,7 +24,16 @@ def test_texts_that_differ_in_punctuation_are_almost_the_same(seen: Callable[...
         [seen("很好！"), seen("很好。", line=2), seen("不好。", line=3)], ["train"], symmetric=False
     )
     assert [(pair.first.line, pair.second.line, pair.similarity) for pair in found.near] == [(1, 2, 1.0)]
-    assert found.repeats == [Repeats("train", exact=0, near=2)]
+    assert found.repeats == [Repeats("train", exact=0, near=1)]
+
+
+def test_a_row_that_repeats_an_earlier_one_counts_once(seen: Callable[..., InspectedRow]) -> None:
+    """As it is, or else almost; the first of all repeats nothing. Dev has them in another order than train."""
+    texts = ["很好！", "很好！", "很好。", "很好。", "很好，"]
+    train = [seen(text, line=line) for line, text in enumerate(texts, 1)]
+    dev = [seen("很好，", split="dev"), seen("很好！", split="dev", line=2), seen("新的", split="dev", line=3)]
+    found = find_duplicates([*train, *dev], ["train", "dev"], symmetric=False)
+    assert found.repeats == [Repeats("train", exact=2, near=2), Repeats("dev", exact=0, near=1)]
 
 
 def test_overlap_counts_rows_of_the_later_split(seen: Callable[..., InspectedRow]) -> None:
