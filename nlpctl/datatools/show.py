@@ -35,9 +35,10 @@ _NAME = 10  # width of the first column
 def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
     """The first `count` rows of `split` (default: the first that there is) as the network gets them; JSON-ready.
 
-    {tokenizer, split, rows: [{where, texts, windows: [{inputs: [{name, tokens, ids, types}], labels}]}],
-    bad_rows, batch}. Labels are told by name; a list of them has one per token. `bad_rows` counts the rows that were
-    read and left out. UserError: the tokenizer is not on this machine, or no row is good.
+    {tokenizer, split, rows: [{where, texts, windows: [{inputs: [{name, tokens, ids, types}], labels, per_token}]}],
+    bad_rows, batch}. Labels are told by name; those that `per_token` names have one per token of the first input, or
+    None. `bad_rows` counts the rows that were read and left out. UserError: the tokenizer is not on this machine, or no
+    row is good.
     """
     require("paddlenlp")  # its tokenizers, and the collator of the task
     recipe = resolve_by_model(recipe)
@@ -94,7 +95,8 @@ def _window(task: Task, collate: Collator, feature: Any) -> dict[str, Any]:
     for name, array in batch.items():
         if name in task.label_names or not name.endswith("_ids"):
             others[name] = _label_names(task, name, array[0], tokens)
-    return {"inputs": inputs, "labels": others}
+    per_token = [name for name in others if name == "labels" and _is_per_token(task, batch[name][0], tokens)]
+    return {"inputs": inputs, "labels": others, "per_token": per_token}
 
 
 def _label_names(task: Task, name: str, value: Any, tokens: Sequence[str]) -> Any:
@@ -107,9 +109,14 @@ def _label_names(task: Task, name: str, value: Any, tokens: Sequence[str]) -> An
         return numbers
     if not isinstance(numbers, list):
         return names[numbers]
-    if len(numbers) == len(tokens) and value.dtype.kind == "i":
+    if _is_per_token(task, value, tokens):
         return [names[i] if 0 <= i < len(names) else None for i in numbers]
     return [label for label, chosen in zip(names, numbers, strict=True) if chosen]
+
+
+def _is_per_token(task: Task, value: Any, tokens: Sequence[str]) -> bool:
+    """Whether `value` numbers a label per token. Several labels of a row are a number per label, and no integers."""
+    return bool(task.labels.names) and value.shape == (len(tokens),) and value.dtype.kind == "i"
 
 
 def _batch(recipe: Recipe, task: Task, encoder: TextEncoder, split: str, examples: Sequence[Any]) -> dict[str, Any]:
@@ -172,7 +179,7 @@ def format_rows(result: Mapping[str, Any], width: int) -> Iterator[str]:
 
 def _format_window(window: Mapping[str, Any], width: int) -> Iterator[str]:
     first = window["inputs"][0]["tokens"]
-    beside = {name: label for name, label in window["labels"].items() if _per_token(label, first)}
+    beside = {name: window["labels"][name] for name in window["per_token"]}
     for each in window["inputs"]:
         lines = {"tokens": each["tokens"], "ids": each["ids"], **({TYPES: each[TYPES]} if TYPES in each else {})}
         if each["tokens"] is first:
@@ -184,10 +191,6 @@ def _format_window(window: Mapping[str, Any], width: int) -> Iterator[str]:
         if name not in beside:
             value = ", ".join(map(str, label)) if isinstance(label, list) else str(label)
             yield from _wrapped(name, value, width)
-
-
-def _per_token(label: Any, tokens: Sequence[str]) -> bool:
-    return isinstance(label, list) and len(label) == len(tokens) and any(one is None for one in label)
 
 
 def _columns(lines: Mapping[str, Sequence[Any]], width: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,30 @@ def test_labels_stand_under_their_tokens(run):
     shown = next(line for line in text if line.strip().startswith("labels"))
     above = next(line for line in text if line.strip().startswith("tokens"))
     assert all(above.index(f" {token} ") for token in tokens[1:3]) and "." in shown
+
+
+def test_labels_stand_under_tokens_without_special_ones(run, tmp_path):
+    """Networks that begin with no [CLS] have a label for every token; lines are continued together, wide ones too."""
+    recipe = make_run(tmp_path, "token_classification", "bigru", "crf")
+    train = Path(recipe.data.train[0])
+    words, tags = "我 住 在 北 京 的 a b c d".split(), "O O O B-LOC I-LOC O B-PER I-PER O O".split()
+    train.write_text(json.dumps({"tokens": words, "tags": tags}) + "\n" + train.read_text())
+    found = show_rows(recipe, None, 1)
+    (window,) = found["rows"][0]["windows"]
+    window["inputs"][0]["tokens"] = words  # in place of [UNK], which the vocabulary has for them
+    assert window["labels"]["labels"] == tags and window["per_token"] == ["labels"]
+    lines = [line for line in format_rows(found, 40) if line.strip()]
+    pairs = [(above, lines[i + 2]) for i, above in enumerate(lines[:-2])
+             if above.startswith("  tokens  ") and lines[i + 2].startswith("  labels")]  # fmt: skip
+    assert len(pairs) > 1
+    assert [tag for _, labels in pairs for tag in labels.split()[1:]] == tags
+    for tokens, labels in pairs:
+        assert starts_of_cells(tokens) == starts_of_cells(labels)
+
+
+def starts_of_cells(line: str) -> list[int]:
+    """The columns of a terminal in which the words of a line begin."""
+    return [display_width(line[: match.start()]) for match in re.finditer(r"\S+", line)]
 
 
 def test_labels_have_their_names(run):
