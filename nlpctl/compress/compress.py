@@ -37,7 +37,13 @@ from nlpctl.compress.plan import (
     parse_strategy,
     write_plan,
 )
-from nlpctl.compress.refusals import refuse_before_paddle, refuse_with_paddle, takes_fewer_words, warn_unread
+from nlpctl.compress.refusals import (
+    refuse_before_paddle,
+    refuse_graphs,
+    refuse_with_paddle,
+    takes_fewer_words,
+    warn_unread,
+)
 from nlpctl.compress.report import write_reports
 from nlpctl.compress.result import SCORES, CompressResult, format_row
 from nlpctl.compress.schedule import CandidateOrder, MissingCandidate, StepSchedule
@@ -163,6 +169,7 @@ def _make_and_choose(
         exported = pool.wait(lambda: bar.advance(0)) if pool.running else None
         if exported is not None and (error := _report_end(folder, exported)) is not None:
             raise error
+        refused = refuse_graphs(folder, steps, parse_strategy(section.strategy))
         timing = Timing(batch_sizes=section.batch_sizes)
         bar.advance(_count_made(folder, steps) - bar.done)
         with Scorer(recipe, setup, folder / original.folder, folder / SCORES, timing) as scorer, _stop_noted():
@@ -186,6 +193,9 @@ def _make_and_choose(
             compression = _Compression(
                 recipe, source, folder, steps, clock, pool, scorer, reference, costs, count_rows, bar
             )
+            for name, error in refused.items():
+                console.warn(f"{steps[name].name}: {error}")
+                compression.lose(steps[name], error)
             return compression.run()
 
 
@@ -247,12 +257,17 @@ class _Compression:
         self.choose_and_report()  # an interrupted command leaves the best so far, too
         self.make_missing()
         self.time_in_turns()
-        result = self.choose_and_report(on_test=True)
+        return dataclasses.replace(self.choose_and_report(on_test=True), failed=self.failed())
+
+    def failed(self) -> NlpctlError | None:
+        """The first error, if nothing that was asked for could be made; None: something was, or there was no time."""
         _, *others = self.steps.values()  # the first is the uncompressed network
         errors = [self.lost.get(step.folder) for step in others if step.scored]
-        if errors and all(error is not None and not isinstance(error, TimeIsUp) for error in errors):
-            return dataclasses.replace(result, failed=next(iter(self.lost.values())))
-        return result
+        if not errors or any(error is None or isinstance(error, TimeIsUp) for error in errors):
+            return None
+        if any(chain.makes_nothing for chain in parse_strategy(self.recipe.compression.strategy)):
+            return None  # bf16 is a way to run the uncompressed network, which is scored
+        return next(iter(self.lost.values()))
 
     def existing_folders(self) -> list[str]:
         """The complete folders of the table, of earlier commands too; hidden ones are incomplete."""
@@ -466,7 +481,8 @@ class _Compression:
         """Time the best rows in turns, unless that was done or there is no time for it."""
         finalists, left = self.finalists(), self.clock.left()
         stored = self.scorer.stored_round(finalists)
-        if stored is not None or len(finalists.rows) < 2:
+        # Of the uncompressed network alone no speed-up is told, so that its engines need no finer comparison.
+        if stored is not None or len(finalists.rows) < 2 or (not finalists.others and self.failed() is not None):
             self.last_round = stored
             return
         samples = self.scorer.timing.rows

@@ -60,6 +60,11 @@ class Chain:
         return tuple(strategy.name for strategy in self.strategies)
 
     @property
+    def makes_nothing(self) -> bool:
+        """Whether only an engine runs the graphs of the network in another way, as with bf16 alone."""
+        return self.network is None and not self.graphs
+
+    @property
     def network(self) -> NetworkStrategy | None:
         return next((each for each in self.strategies if isinstance(each, NetworkStrategy)), None)
 

@@ -11,21 +11,31 @@ A strategy, such as ort-static, is refused for one of these reasons, asked in th
 4. `Strategy.refuse_missing_data`: it needs rows that are not given.
 5. `Strategy.refuse_network`: it cannot work with this kind of network.
 6. `refuse_engines`: no engine of this machine runs its graph (`Strategy.engine_on`, engines/choice.obstacle).
+7. `refuse_graphs`, once the uncompressed network is exported and before it is scored: its graph has nothing to change
+   (`Strategy.refuse_graph`), such as a product for 8 bits (graphs/onnx_quantize.py, ptq.py), or a large embedding table
+   (graphs/embeddings.py). That fails the candidate, and the command if no other is left.
 
 What only shows when it is made fails that candidate and no other: where the network cannot become ONNX, steps.py
 (`StepExecutor._export`) says so, and candidates for ONNX Runtime find no fp32 graph (`GraphBuildContext.fp32_graph`);
-a graph may have nothing that ONNX Runtime computes in 8 bits (graphs/onnx_quantize.py), or no large embedding table
-(graphs/embeddings.py).
+the graph of a smaller network may have nothing to change.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nlpctl import console
-from nlpctl.compress.plan import Chain, CompressRequest, check_plan, data_files, files_of_networks, static_model
+from nlpctl.compress.plan import (
+    Chain,
+    CompressRequest,
+    check_plan,
+    data_files,
+    files_of_networks,
+    is_made,
+    static_model,
+)
 from nlpctl.compress.source import require_fp32
 from nlpctl.compress.strategies import Distill, every_strategy
 from nlpctl.compress.user_code import check_user_code
@@ -39,8 +49,8 @@ from nlpctl.engines.choice import obstacle
 from nlpctl.errors import Problem, UserError
 from nlpctl.export.export import is_free
 from nlpctl.export.request import ELSEWHERE
-from nlpctl.export.strategies import KEY, Strategy, StrategyKind, int8_of_graphs
-from nlpctl.layout import PLAN
+from nlpctl.export.strategies import KEY, GraphBuildContext, Step, Strategy, StrategyKind, int8_of_graphs
+from nlpctl.layout import CANDIDATES, PLAN
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import check_edits, check_export
 from nlpctl.models.source import read_config, resolve_source
@@ -274,6 +284,44 @@ def takes_fewer_words(recipe: Recipe, source: str) -> bool:
     except UserError:
         return False
     return True
+
+
+# -- With the graphs of the uncompressed network ---------------------------------------------------
+
+
+def refuse_graphs(folder: Path, steps: Mapping[str, Step], chains: Sequence[Chain]) -> dict[str, UserError]:
+    """The errors of the missing steps, by folder, that can change nothing in the graphs of the first step, which are in
+    `folder`. UserError if that leaves nothing that could be made or scored."""
+    original, *others = steps.values()
+    manifest = read_manifest(folder / original.folder)
+    context = GraphBuildContext(folder / original.folder, manifest.graphs, folder, rows=tuple)
+    refused: dict[str, UserError] = {}
+    lost: set[str] = set()
+    for step in others:
+        if step.kind == CANDIDATES and step.needs[:1] == (original.folder,) and not is_made(folder, step):
+            try:
+                step.made_by.refuse_graph(context)
+            except UserError as error:
+                refused[step.folder] = error
+                lost.add(step.folder)
+        if not lost.isdisjoint(step.needs):
+            lost.add(step.folder)
+    if refused and all(step.folder in lost for step in others if step.scored):
+        if not any(chain.makes_nothing for chain in chains):
+            raise _none_left(refused, steps)
+    return refused
+
+
+def _none_left(refused: Mapping[str, UserError], steps: Mapping[str, Step]) -> UserError:
+    """All errors in one, with the strategies that each is of."""
+    named: dict[Problem, dict[str, None]] = {}
+    for folder, error in refused.items():
+        for problem in error.problems:
+            named.setdefault(problem, {})[steps[folder].made_by.name] = None
+    return UserError(problems=[
+        dataclasses.replace(problem, message=f"{', '.join(names)}: {problem.message}")
+        for problem, names in named.items()
+    ])  # fmt: skip
 
 
 # -- not refused, but said -------------------------------------------------------------------------

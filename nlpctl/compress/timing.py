@@ -258,7 +258,7 @@ def _time_group(
         history: list[list[float]] = []
         started = time.monotonic()
         for number in range(MAX_ROUNDS - done + 1):
-            turn = f"pass {done + number} of {MIN_ROUNDS} to {MAX_ROUNDS}" if number else "warming up"
+            turn = f"pass {done + number}, at most {MAX_ROUNDS}" if number else "warming up"
             console.doing(f"the last round: {turn}")
             round = _time_round(finalists, group, processes, sizes, backwards=bool(number % 2))
             if not number:  # engines prepare their kernels

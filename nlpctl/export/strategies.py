@@ -233,6 +233,10 @@ class Strategy:
     def refuse_network(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
         """UserError if it cannot work with a network of this config.json. Imports Paddle."""
 
+    def refuse_graph(self, context: GraphBuildContext) -> None:
+        """UserError if nothing in the graphs of the uncompressed network can be changed. Asked before these are scored;
+        `context` has no folder to write to, and no rows."""
+
     def engine_on(self, device: str) -> tuple[str, str] | None:
         """The engine and the precision of its graph on this device ("cpu", "gpu:0"); None: any. A strategy is refused
         where the machine cannot run them."""
@@ -465,11 +469,17 @@ class OnnxInt8(Int8Strategy):
 
     runs_on = ("onnxruntime", "int8")
     holds_tables = True
+    recurrent = False  # whether an LSTM becomes 8 bits
 
     def refuse_settings(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
         require_onnx(KEY, f"leave {self.name} out")
         if not is_installed("onnxruntime"):
             raise UserError("ONNX Runtime is not installed", KEY, f"pip install onnxruntime, or leave {self.name} out")
+
+    def refuse_graph(self, context: GraphBuildContext) -> None:
+        from nlpctl.graphs.onnx_quantize import refuse_without_products
+
+        refuse_without_products(context.fp32_graph("onnx"), recurrent=self.recurrent)
 
 
 # -- ort-dynamic: 8 bits for ONNX Runtime, with activations scaled at run time ---------------------
@@ -480,6 +490,7 @@ class OrtDynamic(OnnxInt8):
     help = "8 bits for ONNX Runtime, without calibration"
     gain = 1.8
     graph = Graph("onnx", "int8", (ONNX_DYNAMIC,), "dynamic")
+    recurrent = True
 
     def write(self, context: GraphBuildContext) -> None:
         from nlpctl.graphs.onnx_quantize import quantize_dynamic
@@ -536,6 +547,11 @@ class Ptq(CalibratedInt8):
         for algorithm in self.algorithms(recipe.compression):
             _settings(recipe, algorithm, (*_SETTINGS, _ACTIVATIONS) if alone else _SETTINGS).check()
 
+    def refuse_graph(self, context: GraphBuildContext) -> None:
+        from nlpctl.graphs.ptq import refuse_without_products
+
+        refuse_without_products(context.fp32_graph("paddle"))
+
     def write(self, context: GraphBuildContext) -> None:
         from nlpctl.graphs.ptq import quantize
 
@@ -567,6 +583,11 @@ class Embeddings(GraphStrategy):
         if twice is not None:
             message = f"{twice.name} already stores large embedding tables in 8 bits, so {text!r} repeats it"
             raise UserError(message, KEY, f"leave out {self.name}")
+
+    def refuse_graph(self, context: GraphBuildContext) -> None:
+        from nlpctl.graphs.embeddings import refuse_without_tables
+
+        refuse_without_tables(context.fp32_graph("paddle"))
 
     def make_graph(self, context: GraphBuildContext) -> Graph:
         from nlpctl.graphs.embeddings import quantize_embeddings

@@ -40,10 +40,7 @@ def quantize_embeddings(graph: Path, out: Path) -> tuple[str, ...]:
     """
     desc, arrays = read_parameters(graph)
     block = desc.blocks[0]
-    names = _tables(block, arrays)
-    if not names:
-        message = f"this graph has no float32 embedding table of {TABLE_ROWS} rows or more that only look-ups use"
-        raise UserError(message, str(graph), "leave +embeddings out: it would save nothing")
+    names = _tables(block, arrays, graph)
     for name in names:
         _shrink(block, arrays, name)
     kept: list[Any] = []
@@ -55,8 +52,14 @@ def quantize_embeddings(graph: Path, out: Path) -> tuple[str, ...]:
     return names
 
 
-def _tables(block: Any, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """The tables that may become int8: those read by look-ups only."""
+def refuse_without_tables(graph: Path) -> None:
+    """UserError if no table of the graph qualifies, or it is not a graph."""
+    desc, arrays = read_parameters(graph)
+    _tables(desc.blocks[0], arrays, graph)
+
+
+def _tables(block: Any, arrays: Mapping[str, np.ndarray], graph: Path) -> tuple[str, ...]:
+    """The tables that may become int8: those read by look-ups only. UserError if there is none."""
     # A tied output layer reads the same table as a matrix of float32.
     read = {name for op in block.ops if op.type != LOOKUP for slot in op.inputs for name in slot.arguments}
     tables = []
@@ -67,6 +70,9 @@ def _tables(block: Any, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         # A table of one column is the scales [rows, 1] of a table that is already int8.
         if array.dtype == np.float32 and array.ndim == 2 and len(array) >= TABLE_ROWS and array.shape[1] > 1:
             tables.append(name)
+    if not tables:
+        message = f"this graph has no float32 embedding table of {TABLE_ROWS} rows or more that only look-ups use"
+        raise UserError(message, str(graph), "leave embeddings out: it would save nothing")
     return tuple(tables)
 
 

@@ -26,6 +26,7 @@ from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
+from nlpctl.graphs import NO_PRODUCT
 from nlpctl.graphs.calibration import no_rows
 from nlpctl.graphs.onnx_graph import (
     drop_unused,
@@ -49,7 +50,8 @@ class Int8Graph:
 def quantize_dynamic(fp32: Path, out: Path) -> Int8Graph:
     """Write weights in int8 with a scale per column. Activations are scaled at run time, so no calibration is needed.
 
-    UserError if nothing in the graph can be int8. `out` is written atomically.
+    Besides products ONNX Runtime has an LSTM in 8 bits, but no GRU. UserError if nothing in the graph can be int8.
+    `out` is written atomically.
     """
     model, names, tables = _prepared(fp32, recurrent=True)
     with _written(out) as file:
@@ -86,16 +88,30 @@ def quantize_static(fp32: Path, out: Path, batches: Iterable[Batch]) -> Int8Grap
     return Int8Graph(len(names), tables)
 
 
-def _prepared(fp32: Path, *, recurrent: bool) -> tuple[onnx.ModelProto, list[str], int]:
-    """The graph with its embedding tables in int8, the nodes to quantise, and the number of these tables."""
-    model = read_graph(fp32)
+def refuse_without_products(fp32: Path, *, recurrent: bool) -> None:
+    """UserError if nothing in the graph can be int8. `recurrent`: whether an LSTM can."""
+    _products(read_graph(fp32), fp32, recurrent)
+
+
+def _products(model: onnx.ModelProto, fp32: Path, recurrent: bool) -> list[str]:
+    """The nodes to quantise, which get names. UserError if there is none."""
     name_nodes(model.graph)
     names = products_with_weights(model.graph)
+    kinds = {node.op_type for node in model.graph.node}
     if recurrent:
         names += [node.name for node in model.graph.node if node.op_type == "LSTM"]
     if not names:
-        message = "nothing in this graph can be int8: it has no wide product with a weight matrix"
+        message = f"nothing in this graph can be int8: {NO_PRODUCT}" + (" and no LSTM" if recurrent else "")
+        if recurrent and "GRU" in kinds:
+            message += "; ONNX Runtime computes a GRU in fp32 only"
         raise UserError(message, str(fp32), "use it in fp32")
+    return names
+
+
+def _prepared(fp32: Path, *, recurrent: bool) -> tuple[onnx.ModelProto, list[str], int]:
+    """The graph with its embedding tables in int8, the nodes to quantise, and the number of these tables."""
+    model = read_graph(fp32)
+    names = _products(model, fp32, recurrent)
     tables = shrink_embeddings(model.graph)
     sum_residuals(model.graph)
     add_pre_process_metadata(model)  # else the quantiser advises the preprocessing that was done here

@@ -18,8 +18,8 @@ from paddle.static.quantization import PostTrainingQuantization
 
 from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.formats.program import Operator, Program, read_program
-from nlpctl.graphs import NARROW
+from nlpctl.formats.program import Operator, Program, ProgramVariable, read_program
+from nlpctl.graphs import NARROW, NO_PRODUCT
 from nlpctl.graphs.calibration import PtqSettings, no_rows
 from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
 from nlpctl.graphs.int8_program import Int8Weight, int8_weights, write_onednn_program
@@ -51,9 +51,18 @@ def quantize(fp32: Path, out: Path, batches: Iterable[Batch], calibration: PtqSe
         simulate(fp32, simulated, batches, calibration)
         weights = write_onednn_program(simulated, out)
     if not weights:
-        message = "nothing in this graph can be int8: it has no wide product with a weight matrix"
-        raise UserError(message, str(fp32), "use it in fp32 or bf16")
+        raise _nothing_to_quantise(fp32)
     return weights
+
+
+def refuse_without_products(fp32: Path) -> None:
+    """UserError if the program shows already that nothing in the graph can be int8."""
+    if all(weight.shape[-1] < NARROW for _, weight in _products(read_program(graph_files(fp32)[0]))):
+        raise _nothing_to_quantise(fp32)
+
+
+def _nothing_to_quantise(fp32: Path) -> UserError:
+    return UserError(f"nothing in this graph can be int8: {NO_PRODUCT}", str(fp32), "use it in fp32 or bf16")
 
 
 def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: PtqSettings = STANDARD) -> None:
@@ -103,9 +112,14 @@ def _quantize(
 
 def _into_narrow_products(program: Program) -> list[str]:
     """The inputs of products whose weight is too narrow for int8."""
+    return [name for name, weight in _products(program) if weight.shape[-1] < NARROW]
+
+
+def _products(program: Program) -> list[tuple[str, ProgramVariable]]:
+    """The products with a weight: the name of the input, and the weight."""
     products = [op for op in program.operators if op.type in PRODUCTS]
-    weights = [(op.inputs["X"][0], program.variables[op.inputs["Y"][0]]) for op in products]
-    return [name for name, weight in weights if weight.persistable and weight.shape[-1] < NARROW]
+    factors = [(op.inputs["X"][0], program.variables[op.inputs["Y"][0]]) for op in products]
+    return [(name, factor) for name, factor in factors if factor.persistable]
 
 
 class _Batches(paddle.io.Dataset):

@@ -157,6 +157,7 @@ def compression(tmp_path, monkeypatch):
         monkeypatch.setattr(worker_pool, "_AGAIN", 0.01)
         monkeypatch.setattr(compress, "write_best", lambda row, folder: best.append(row.candidate))
         monkeypatch.setattr(compress, "write_reports", lambda *_: None)
+        monkeypatch.setattr(compress, "refuse_graphs", lambda *_: {})  # nothing here has a graph
         planned = {step.folder: step for step in plan_steps(parse_strategy(strategy), section)}
         clock = Clock(budget, lambda: bench.now)
         slots = WorkerSlots((recipe.runtime,) * workers, False, float(workers), bench.process)
@@ -310,6 +311,33 @@ def test_all_that_was_asked_for_fails(compression):
     result = found.run()
     assert isinstance(result.failed, UserError) and "cannot be made" in str(result.failed)
     assert found.best == ["original"] and {each.name for each in result.failures} >= {"width-0.75"}
+
+
+def in_two_engines(bench: Bench, monkeypatch) -> None:
+    """The uncompressed network is scored in both engines, so that there is something to compare."""
+    both = [bench.reference(), dataclasses.replace(bench.reference(), engine="onnxruntime")]
+    alone = bench.score
+    monkeypatch.setattr(bench, "score", lambda path: Scored(tuple(both)) if path.name == "original" else alone(path))
+
+
+@pytest.mark.parametrize(("strategy", "rounds"), [("ort-dynamic", 0), ("ort-dynamic,bf16", 1)])
+def test_no_last_round_of_the_uncompressed_network_where_nothing_is_left(compression, monkeypatch, strategy, rounds):
+    """With bf16 its engines and precisions are what was asked for, so that nothing failed."""
+    found = compression(strategy, breaks=("candidates/original+ort-dynamic",))
+    in_two_engines(found.bench, monkeypatch)
+    result = found.run()
+    assert len(found.bench.rounds) == rounds and (result.failed is None) == bool(rounds)
+
+
+def test_what_the_graph_refuses_is_not_made(compression, monkeypatch):
+    found = compression("ptq+embeddings,ort-dynamic")
+    refused = {"candidates/original+ptq-avg-32x16": UserError("nothing can be int8", "model")}
+    monkeypatch.setattr(compress, "refuse_graphs", lambda *_: refused)
+    result = found.run()
+    assert found.bench.made == ["exports/original", "candidates/original+ort-dynamic"] and result.failed is None
+    assert {failure.name for failure in result.failures} == {
+        "original+ptq-avg-32x16", "original+ptq-avg-32x16+embeddings"
+    }  # fmt: skip
 
 
 def test_the_table_of_a_command_that_made_nothing_is_shown(compression, capsys):
