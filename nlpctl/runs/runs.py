@@ -168,8 +168,13 @@ class RunRecord:
         return found[-1] if found else None
 
     def incidents(self) -> list[Mapping[str, Any]]:
-        """The unusual events."""
-        return [event for event in self.events if event["event"] in INCIDENTS]
+        """The unusual events, but a loss that did not fall where it has fallen since."""
+        fallen = max((i for i, event in enumerate(self.events) if event["event"] == "learning"), default=-1)
+        return [
+            event
+            for i, event in enumerate(self.events)
+            if event["event"] in INCIDENTS and not (event["event"] == "not_learning" and i < fallen)
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the single events."""

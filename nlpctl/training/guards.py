@@ -14,7 +14,7 @@ from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl.config.schema import GuardsSection
 from nlpctl.models.parameters import named
-from nlpctl.training.plateau import LossMonitor, Plateau
+from nlpctl.training.plateau import Fall, LossMonitor, Plateau
 
 FIRST, RECENT = 20, 100  # steps whose median is the usual value
 
@@ -75,12 +75,12 @@ class StepGuard(TrainerCallback):
         self,
         section: GuardsSection,
         monitor: LossMonitor | None = None,
-        on_plateau: Callable[[Plateau], None] = lambda plateau: None,
+        on_verdict: Callable[[Plateau | Fall], None] = lambda verdict: None,
     ):
-        """`monitor`: watches whether the loss falls; `on_plateau` is called when it does not."""
+        """`monitor`: watches whether the loss falls; `on_verdict` is called when it does not, and when it does."""
         self.section = section
         self.parts: list[StepPart] = []
-        self.monitor, self._on_plateau = monitor, on_plateau
+        self.monitor, self._on_verdict = monitor, on_verdict
         self.last_loss: float | None = None  # of the last step, of this process's rows; None: not looked at
         self.unreached: list[str] | None = None  # trained parameters without a gradient in the first step
         self._losses, self._norms = RunningMedian(), RunningMedian()
@@ -127,9 +127,9 @@ class StepGuard(TrainerCallback):
             self._judge(step, "loss", loss, self._losses, section.loss_factor)
         if scaler is None:  # fp16: the scaler itself finds overflowing gradients and skips their updates
             self._judge(step, "gradient norm", norm, self._norms, section.gradient_factor)
-        plateau = None if self.monitor is None or loss is None else self.monitor.add(step, loss)
-        if plateau is not None:
-            self._on_plateau(plateau)
+        verdict = None if self.monitor is None or loss is None else self.monitor.add(step, loss)
+        if verdict is not None:
+            self._on_verdict(verdict)
 
     def _figures(self, model: paddle.nn.Layer, with_gradient: bool) -> tuple[float, float]:
         """The step's loss and gradient norm on this process, copied from the device together."""

@@ -6,7 +6,9 @@ it, or else the first steps of a network with new parameters. The verdict waits 
 
     fall = (guess - recent mean) / guess
     learning   the fall is above LEAST_FALL by more than CERTAINTY standard errors
-    plateau    it is below LEAST_FALL by more than CERTAINTY standard errors
+    plateau    it is below LEAST_FALL by more than CERTAINTY standard errors, and the score on dev does not rise
+
+A plateau is taken back when the loss has fallen after all.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from nlpctl import console
@@ -27,7 +30,7 @@ from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.degenerate import useless_on
 
-NOT_LEARNING, USELESS = "not_learning", "useless"  # in events.jsonl
+NOT_LEARNING, LEARNING, USELESS = "not_learning", "learning", "useless"  # in events.jsonl
 
 LEAST_FALL = 0.05  # share of the guess; a network that learns anything passes it within its first epoch or two
 CERTAINTY = 3.0  # standard errors
@@ -36,6 +39,7 @@ AFTER_WARMUP = 50  # steps at the full learning rate
 LATEST = 1000  # a long epoch need not be over
 FIRST, RECENT = 25, 500  # losses that stand for the start, and those of whose later half the mean is compared with it
 EVERY = 25  # steps between two looks
+RISING = 3  # evaluations, each better than the one before, that show a slow start: by chance one time in six
 
 
 @dataclass(frozen=True)
@@ -54,13 +58,30 @@ class Plateau:
     jumps: bool
 
 
+@dataclass(frozen=True)
+class Fall:
+    """A loss that falls: the mean of the recent steps up to `step`, and what a guess costs."""
+
+    step: int
+    mean: float
+    guess: float
+
+
+def is_rising(scores: Sequence[float]) -> bool:
+    """Whether the last RISING scores of dev, higher ones being better, rise one by one."""
+    last = scores[-RISING:]
+    return len(last) == RISING and all(before < after for before, after in pairwise(last))
+
+
 class LossMonitor:
     """The losses of a training, step by step, and the verdict on them."""
 
-    def __init__(self, constant: float | None, from_start: bool):
+    def __init__(self, constant: float | None, from_start: bool, dev: Callable[[], Sequence[float]] = tuple):
         """`constant`: the loss of the best constant answer; None: unknown. `from_start`: whether the first steps may
-        stand for a guess, which needs new parameters and no earlier steps."""
+        stand for a guess, which needs new parameters and no earlier steps. `dev`: returns the scores of the
+        evaluations so far, higher ones being better."""
         self.constant = constant
+        self.dev = dev
         self.from_start = from_start
         self.learning: bool | None = None  # None: not decided
         self._first: list[float] = []
@@ -72,9 +93,10 @@ class LossMonitor:
         shares = [total // 4, LATEST] if per_epoch is None else [max(total // 4, per_epoch), LATEST]
         self._earliest = max(EARLIEST, warmup + AFTER_WARMUP, min(shares))
 
-    def add(self, step: int, loss: float) -> Plateau | None:
-        """The loss of a step, counted from 1. Returns a plateau once, when it is certain."""
-        if self.learning is not None or (self.constant is None and not self.from_start):
+    def add(self, step: int, loss: float) -> Plateau | Fall | None:
+        """The loss of a step, counted from 1. Returns a plateau once, when it is certain, and a fall once, be it before
+        or after that."""
+        if self.learning or (self.constant is None and not self.from_start):
             return None
         if len(self._first) < FIRST:
             self._first.append(loss)
@@ -83,7 +105,7 @@ class LossMonitor:
             return None
         return self._judge(step)
 
-    def _judge(self, step: int) -> Plateau | None:
+    def _judge(self, step: int) -> Plateau | Fall | None:
         recent = list(self._recent)[-max(FIRST, len(self._recent) // 2) :]
         mean, error = statistics.fmean(recent), _error(recent)
         if self.constant is not None:
@@ -95,7 +117,8 @@ class LossMonitor:
         fall, error = (guess - mean) / guess, error / guess
         if fall - CERTAINTY * error > LEAST_FALL:
             self.learning = True
-        elif fall + CERTAINTY * error < LEAST_FALL:
+            return Fall(step, mean, guess)
+        if self.learning is None and fall + CERTAINTY * error < LEAST_FALL and not is_rising(self.dev()):
             self.learning = False
             jumps = statistics.pstdev(recent) > 0.1 * guess
             return Plateau(step, len(recent), mean, guess, self.constant is not None, jumps)
@@ -165,6 +188,14 @@ def warn_not_learning(
     console.warn(f"{describe(plateau)}; check, in this order:")
     for line in lines:
         console.note(line)
+
+
+def take_back(events: EventLog, fall: Fall) -> None:
+    """Say, and note as an event, that the loss falls after all; nothing if no plateau was told."""
+    if any(each["event"] == NOT_LEARNING for each in events.read()):
+        events.append(LEARNING, fall.step, loss=round(fall.mean, 6), guess=round(fall.guess, 6))
+        now = f"{fall.mean:.4f} up to step {fall.step}, where a guess costs {fall.guess:.4f}"
+        console.note(f"the loss falls now: {now}")
 
 
 def warn_if_useless(recipe: Recipe, run: RunDirectory, reports: Mapping[str, Any], *, batch: int, frozen: bool) -> None:

@@ -66,7 +66,7 @@ from nlpctl.training.fast_cpu import in_32_bits
 from nlpctl.training.guards import StepGuard
 from nlpctl.training.oom import MicroBatching, OutOfMemory, is_out_of_memory, record_division, recorded_division
 from nlpctl.training.optimizer import ZeroMissingGradients, build_optimizer
-from nlpctl.training.plateau import LossMonitor, Plateau, warn_not_learning
+from nlpctl.training.plateau import Fall, LossMonitor, Plateau, take_back, warn_not_learning
 from nlpctl.training.prepare import PreparedTraining, fitted_parameters
 from nlpctl.training.run_setup import planned_processes
 from nlpctl.upstream.late_parameters import take_late_parameters
@@ -303,7 +303,7 @@ class RecipeTrainer(GuardedTrainer):
         self.own_schedule = code.make_scheduler is not None  # or one that the user's optimizer comes with
         self.label_loss = code.loss(task)  # of outputs and labels
         self.events = EventLog(run.events_file)
-        self.guard = StepGuard(recipe.guards, self._loss_monitor(prepared, loss), self._not_learning)
+        self.guard = StepGuard(recipe.guards, self._loss_monitor(prepared, loss), self._tell_of_loss)
         self.reached = ZeroMissingGradients(model.network)
         self.times = TimeShares()
         self.began_at = 0  # the completed steps when the training began in this process
@@ -428,10 +428,19 @@ class RecipeTrainer(GuardedTrainer):
         # The first steps of new parameters are a guess.
         parameters = named(prepared.model.network)
         new = any(name in parameters and not parameters[name].stop_gradient for name in prepared.model.fresh)
-        return LossMonitor(constant, from_start=new and self.checkpoint is None)
+        return LossMonitor(constant, from_start=new and self.checkpoint is None, dev=self._dev_scores)
 
-    def _not_learning(self, plateau: Plateau) -> None:
-        args = self.args
+    def _dev_scores(self) -> list[float]:
+        """The scores of all evaluations on dev that a model is chosen by, turned so that higher ones are better."""
+        metric = f"eval_{(self.args.metric_for_best_model or 'loss').removeprefix('eval_')}"
+        sign = 1.0 if self.args.greater_is_better else -1.0
+        return [sign * entry[metric] for entry in self.state.log_history if metric in entry]
+
+    def _tell_of_loss(self, verdict: Plateau | Fall) -> None:
+        if isinstance(verdict, Fall):
+            take_back(self.events, verdict)
+            return
+        args, plateau = self.args, verdict
         warn_not_learning(
             self.recipe,
             self.events,

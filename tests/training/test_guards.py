@@ -16,10 +16,12 @@ import nlpctl  # noqa: F401  before paddle
 import paddle
 
 from nlpctl.errors import RunFailed
+from nlpctl.runs.runs import open_run
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.training import checkpoints, diagnosis
 from nlpctl.training.guards import FIRST, RECENT, RunningMedian
+from nlpctl.training.plateau import Fall, take_back
 
 TOXIC_LINES = {9, 22, 35}  # of train.tsv: conftest.TOXIC_ROWS, after the header
 
@@ -193,6 +195,11 @@ def test_a_loss_that_stays_is_told_once_and_the_run_goes_on(tiny, capfd):
     assert err.count("the loss does not fall") == 1 and "ten times more may do" in err
     assert f"nlpctl train {run.path} --overfit-batch" in err
     assert "not learning at step" in run.report_file.read_text()
+    events = EventLog(run.events_file)
+    assert [each["event"] for each in open_run(run.path).incidents()][0] == "not_learning"
+    take_back(events, Fall(120, 0.5, 0.693))
+    assert "not_learning" not in [each["event"] for each in open_run(run.path).incidents()]
+    assert "the loss falls now: 0.5000 up to step 120" in capfd.readouterr().err
 
 
 def test_a_model_of_no_use_is_told_at_the_end(tiny, capfd):
@@ -220,6 +227,8 @@ def test_it_may_stop_the_run(tiny):
 
 
 def test_a_loss_that_falls_is_not_told(tiny, capfd):
-    assert not told_not_learning(tiny("falls", *LONG))
+    run = tiny("falls", *LONG)
+    assert not told_not_learning(run)
+    assert not [event for event in EventLog(run.events_file).read() if event["event"] == "learning"]
     assert not told_not_learning(tiny("ignored", *LONG, "training.learning_rate=1e-12", "guards.not_learning=ignore"))
     assert "does not fall" not in capfd.readouterr().err

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from nlpctl.training.plateau import EARLIEST, LossMonitor, Plateau, checks, describe
+from nlpctl.training.plateau import EARLIEST, Fall, LossMonitor, Plateau, checks, describe, is_rising
 
 LN2 = math.log(2)
 
@@ -15,9 +15,10 @@ LN2 = math.log(2)
 def verdict(losses, constant=LN2, total=None, warmup=0, per_epoch=100, from_start=True) -> Plateau | None:
     monitor = LossMonitor(constant, from_start)
     monitor.begin(total or len(losses), warmup, per_epoch)
-    found = [stuck for step, loss in enumerate(losses, 1) if (stuck := monitor.add(step, loss))]
-    assert len(found) <= 1, "told once"
-    return found[0] if found else None
+    told = [each for step, loss in enumerate(losses, 1) if (each := monitor.add(step, loss))]
+    for kind in (Plateau, Fall):
+        assert sum(isinstance(each, kind) for each in told) <= 1, "told once"
+    return next((each for each in told if isinstance(each, Plateau)), None)
 
 
 def noisy(mean, noise, steps=400, seed=0):
@@ -59,6 +60,31 @@ def test_it_waits_for_warm_up_and_plan():
     assert verdict([LN2] * 1500, per_epoch=100_000, total=100_000).step == 1000
     late = [LN2] * 120 + [LN2 * 0.8] * 300
     assert verdict(late, total=420, per_epoch=200) is None
+
+
+def test_what_falls_late_is_taken_back():
+    """15 classes, as in a run whose score on dev rose from 0.06 to 0.36."""
+    guess = math.log(15)
+    losses = noisy(lambda step: guess if step < 200 else guess - 0.004 * (step - 200), 0.05)
+    monitor = LossMonitor(guess, True)
+    monitor.begin(len(losses), 0, 38)
+    told = [each for step, loss in enumerate(losses, 1) if (each := monitor.add(step, loss))]
+    assert [type(each) for each in told] == [Plateau, Fall]
+    assert told[0].step == 100 and 250 < told[1].step < 400 and told[1].mean < 0.95 * guess
+
+
+def test_a_score_of_dev_that_rises_shows_a_slow_start():
+    scores = [0.0625, 0.0828, 0.1313, 0.1750, 0.2375]
+    assert is_rising(scores) and is_rising(scores[:3]) and not is_rising(scores[:2]) and not is_rising([])
+    assert not is_rising([*scores, 0.2]) and not is_rising([0.1, 0.1, 0.1])
+    seen = []
+    monitor = LossMonitor(LN2, True, dev=lambda: seen)
+    monitor.begin(800, 0, 100)
+    for step in range(1, 301):  # it looks from step 200 on
+        seen[:] = scores[: step // 40]
+        assert monitor.add(step, LN2) is None
+    seen.append(0.1)
+    assert [step for step in range(301, 401) if monitor.add(step, LN2)] == [325]
 
 
 def test_what_is_said():
