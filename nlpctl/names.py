@@ -65,6 +65,12 @@ def listed(options: Iterable[str]) -> str:
     return (", ".join(repr(name) for name in names[:_SHOWN]) or "none") + more
 
 
+def listed_with_guess(options: Iterable[str], word: str) -> str:
+    """`listed`, and which of them `word` may stand for; of a single one there is nothing to ask."""
+    names = [str(option) for option in options]
+    return listed(names) + (did_you_mean(word, names) if len(names) > 1 else "")
+
+
 def is_utf8(name: str) -> bool:
     """Whether UTF-8 can hold `name`. Those of files are bytes; in Python half surrogates stand for what is no UTF-8."""
     try:

@@ -171,7 +171,8 @@ def diff(
             for group, listed in groups.items()
         }
         by_split = {split: each if isinstance(each, str) else asdict(each) for split, each in pairs.items()}
-        give({"runs": names, "differences": by_group, "paired": by_split})
+        states = {str(run): record.state for run, record in zip(runs, records, strict=True)}
+        give({"runs": names, "states": states, "differences": by_group, "paired": by_split})
         return
     for group, listed in groups.items():
         if listed:
@@ -183,6 +184,10 @@ def diff(
         else:
             show_table(comparison_table(split, _short_names(runs), each), apart=True)
             console.result(changed_rows(each))
+    for record in records:
+        if record.state != "finished" and not record.metrics:
+            unfinished = say("{}: {}, so there are no scores yet.", display(record.run.path), say(record.shown_state))
+            console.result(unfinished)
     same = [group for group, listed in groups.items() if not listed]
     if same:
         console.result(say("the same: {}", say(", ").join(map(say, same))))
@@ -347,6 +352,8 @@ def _cell(value: Any, group: str) -> Any:
     """`value` as a cell of at most WIDTH characters; data are named by their SHA-256."""
     if group == "data":
         return value and f"sha256 {value[:12]}"
+    if isinstance(value, float) and group != "scores":
+        return f"{value:.12g}"  # as it was set: 20 epochs, a rate of 0.00005
     if isinstance(value, float) or value is None:
         return value if value is None or abs(value) >= 1e-3 else f"{value:g}"
     text = str(value)

@@ -11,15 +11,13 @@ from typing import Any
 from nlpctl.config.tasks import scores
 from nlpctl.experiments.series import Series
 from nlpctl.files import regular
-from nlpctl.layout import RECIPE, REPORT, TRUNCATED
+from nlpctl.layout import RECIPE, REPORT
 from nlpctl.report.html import element
 from nlpctl.report.language import say, say_each
 from nlpctl.report.model import Code, Figure, KeyFigures, Part, Report, Section, Table
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import Dot, scatter
-from nlpctl.report.score_tables import single_scores
-
-_COUNTS = ("rows", TRUNCATED)
+from nlpctl.report.score_tables import single_scores, without_counts
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,8 @@ def spreads(metrics: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str,
     values: dict[str, dict[str, list[float]]] = {}
     for reports in metrics.values():
         for split, report in reports.items():
-            for score, value in single_scores(report).items():
-                if score not in _COUNTS and math.isfinite(value):
+            for score, value in without_counts(report).items():
+                if math.isfinite(value):
                     values.setdefault(split, {}).setdefault(score, []).append(float(value))
     return {split: {score: spread(each) for score, each in by_score.items()} for split, by_score in values.items()}
 

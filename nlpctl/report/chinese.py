@@ -268,6 +268,7 @@ CHINESE: Mapping[str, str] = {
     "Compared row by row": "逐行比较",
     "Runs compared": "运行的比较",
     "{}: no paired comparison, since {}.": "{}：不能逐行比较，因为{}。",
+    "{}: {}, so there are no scores yet.": "{}：{}，所以还没有得分。",
     "an older run holds no rows to compare; nlpctl eval {} --against {} does": (
         "较早的运行没有保存可以比较的行；nlpctl eval {} --against {} 可以比较"
     ),

@@ -114,14 +114,25 @@ def test_diff(nlpctl, made):
     ended = nlpctl("runs", "diff", one.path, two.path)
     assert ended.code == 0, ended.err
     rows = {row[0]: row[1:] for row in (line.split() for line in ended.out.splitlines()) if row}
-    assert rows["training.learning_rate"] == ["5e-05", "0.5000"] and rows["training.seed"] == ["3", "9"]
+    assert rows["training.learning_rate"] == ["5e-05", "0.5"] and rows["training.seed"] == ["3", "9"]
     assert rows["/data/train.tsv"] == ["sha256", "aa", "sha256", "bb"] and rows["model.config.x"] == ["1"]
     assert rows["dev.accuracy"] == ["0.7500", "0.8750", "+0.1250"] and rows["dev.macro_f1"][2] == "+0.0625"
+    assert "no scores yet" not in ended.out
     assert "output_dir" not in ended.out and "dev.rows" not in ended.out and "device" not in ended.out
     assert f"nlpctl eval {two.path} --against {one.path}" in ended.err + ended.out  # older runs hold no tallies
     found = json.loads(nlpctl("runs", "diff", one.path, two.path, "--json").out)["result"]
     assert found["differences"]["recipe"]["training.seed"] == {str(one.path): 3, str(two.path): 9}
     assert found["differences"]["recipe"]["model.config.x"] == {str(one.path): None, str(two.path): 1}
+
+
+def test_diff_tells_what_is_not_finished_and_values_as_they_were_set(nlpctl, made):
+    one = made("one", "training.num_train_epochs=20", dev=0.75)
+    two = made("two", "training.num_train_epochs=6.5")
+    out = nlpctl("runs", "diff", one.path, two.path).out
+    assert ["training.num_train_epochs", "20", "6.5"] in [line.split() for line in out.splitlines()]
+    assert f"{two.path}: running, so there are no scores yet." in out and f"{one.path}:" not in out
+    found = json.loads(nlpctl("runs", "diff", one.path, two.path, "--json").out)["result"]
+    assert found["states"] == {str(one.path): "finished", str(two.path): "running"}
 
 
 def test_diff_of_what_is_the_same_and_of_three(nlpctl, made):

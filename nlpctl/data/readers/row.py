@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from nlpctl.errors import Problem
-from nlpctl.names import counted, did_you_mean, listed
+from nlpctl.names import counted, listed_with_guess
 
 MISSING = "missing key"  # how the reason of a row without a key begins
 # Told as a flag, since not every command has a recipe to write it in.
@@ -115,5 +115,5 @@ def missing_key(values: Mapping[str, Any], required: Sequence[str]) -> str | Non
     """The reason why `values` lacks a required key, or None."""
     for name in required:
         if name not in values:
-            return f"{MISSING} {name!r}: the keys are {listed(values)}{did_you_mean(name, values)}"
+            return f"{MISSING} {name!r}: the keys are {listed_with_guess(values, name)}"
     return None
