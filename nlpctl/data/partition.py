@@ -24,8 +24,12 @@ from nlpctl.names import and_more, counted, did_you_mean, listed
 # -- stratified splitting of groups of rows: every label has its share in each part -----------------------------------
 #
 # Iterative stratification (Sechidis, Tsoumakas, Vlahavas: On the stratification of multi-label data, 2011): labels
-# are handed out from the rarest on, each group to the part that lacks most of that label. With one label per row this
-# is the usual stratified split. Groups, here, are rows that have to stay together.
+# are handed out from the rarest on, each group to the part whose turn it is. With one label per row this is the usual
+# stratified split. Groups, here, are rows that have to stay together.
+#
+# The turns are those of Webster's method for seats: the next one is of the part with the most share / (taken + half of
+# what is handed out). The part that lacks most would get all large groups, which come first, if it is the largest: dev
+# and test would have none of the long texts with many questions, and none of the busy authors.
 
 
 @dataclass(frozen=True)
@@ -126,33 +130,44 @@ def _large(groups: Sequence[Group], targets: Sequence[int], total: int) -> set[i
 
 
 class _Parts:
-    """The number of rows, and of examples of each label, that each part still lacks."""
+    """The number of rows, and of examples of each label, that each part wants and has taken."""
 
     def __init__(self, targets: Sequence[int], labels: Counter[str], total: int):
-        self._rows = list(targets)
         self._shares = [target / max(total, 1) for target in targets]
-        self._labels = {label: [count * share for share in self._shares] for label, count in labels.items()}
+        self._wanted: dict[str | None, list[float]] = {
+            label: [count * share for share in self._shares] for label, count in labels.items()
+        }
+        self._wanted[None] = list(targets)  # of rows
+        self._taken = {label: [0] * len(targets) for label in self._wanted}
 
     def take(self, group: Group, label: str | None) -> int:
-        """Put `group` where `label` is lacking most, among the parts that have room; returns the part."""
+        """Put `group` into the part whose turn it is for `label`, among those that have room; returns the part."""
         size = len(group.rows)
-        room = [part for part, lacking in enumerate(self._rows) if lacking > 0 and 2 * lacking >= size]
-        candidates = room or range(len(self._rows))
-        lacking = self._rows if label is None else self._labels[label]
-        chosen = max(candidates, key=lambda part: (lacking[part], self._rows[part], -part))
-        self._rows[chosen] -= size
+        lacking = self._lacking(None)
+        room = [part for part, rows in enumerate(lacking) if rows > 0 and 2 * rows >= size]
+        half = (size if label is None else group.labels[label]) / 2
+        wanted, taken = self._wanted[label], self._taken[label]
+        chosen = max(
+            room or range(len(lacking)), key=lambda part: (wanted[part] / (taken[part] + half), lacking[part], -part)
+        )
+        self._taken[None][chosen] += size
         for name, count in group.labels.items():
-            self._labels[name][chosen] -= count
+            self._taken[name][chosen] += count
         return chosen
 
     def share_out(self, waiting: Mapping[str, int]) -> None:
-        """Let the parts lack the examples `waiting` of each label by the rows that they have room for now."""
-        room = [max(rows, 0) / share if share else 0.0 for rows, share in zip(self._rows, self._shares, strict=True)]
-        for label, lacking in self._labels.items():
-            wanted = [max(each, 0.0) * space for each, space in zip(lacking, room, strict=True)]
-            total = sum(wanted)
+        """Let the parts want the examples `waiting` of each label by the rows that they have room for now."""
+        rows = self._lacking(None)
+        room = [max(each, 0) / share if share else 0.0 for each, share in zip(rows, self._shares, strict=True)]
+        for label in [label for label in self._wanted if label is not None]:
+            lacking = [max(each, 0.0) * space for each, space in zip(self._lacking(label), room, strict=True)]
+            total = sum(lacking)
             if total:
-                self._labels[label] = [waiting.get(label, 0) * each / total for each in wanted]
+                self._wanted[label] = [waiting.get(label, 0) * each / total for each in lacking]
+                self._taken[label] = [0] * len(lacking)
+
+    def _lacking(self, label: str | None) -> list[float]:
+        return [wanted - taken for wanted, taken in zip(self._wanted[label], self._taken[label], strict=True)]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import accumulate
 
 import pytest
 
@@ -88,6 +89,25 @@ def test_a_large_group_does_not_make_a_part_larger() -> None:
 
 def split_rows(labels: list[tuple[str, ...]], texts: list[str]) -> SplitRows:
     return SplitRows([], [], [{"text": text} for text in texts], labels, {}, {}, [])
+
+
+@pytest.mark.parametrize("labels", ["", "ab"])
+def test_groups_of_each_size_are_in_each_part_by_its_share(labels: str) -> None:
+    """As authors with one to eight texts, or passages with many questions: the busy ones are not all in train."""
+    sizes = [size for size in range(1, 9) for _ in range(40)]
+    ends = list(accumulate(sizes))
+    groups = [
+        Group(tuple(range(end - size, end)), Counter({labels[i % 2]: size} if labels else {}))
+        for i, (size, end) in enumerate(zip(sizes, ends, strict=True))
+    ]
+    total = ends[-1]
+    for seed in range(3):
+        parts = stratify(groups, [total - 2 * (total // 10), total // 10, total // 10], seed)
+        assert [len(part) for part in parts] == pytest.approx([0.8 * total, 0.1 * total, 0.1 * total], abs=3)
+        part_of = {row: part for part, rows in enumerate(parts) for row in rows}
+        placed = Counter((len(group.rows), part_of[group.rows[0]]) for group in groups)
+        for size in range(1, 9):
+            assert [placed[size, part] for part in range(3)] == pytest.approx([32, 4, 4], abs=3), size
 
 
 def test_labels_that_a_part_lacks_are_told() -> None:
