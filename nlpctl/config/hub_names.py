@@ -26,7 +26,9 @@ HF_PREFIX = "hf:"
 PYTHON_PREFIX = "python:"
 PREFIXES = (HF_PREFIX, PYTHON_PREFIX)  # of names that have no folder before their files are looked for
 
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.\-]*(/[A-Za-z0-9][\w.\-]*)?", re.ASCII)
+# What huggingface_hub takes: it raises errors of its own for other names, before it asks the hub.
+_PART = r"[A-Za-z0-9]([\w.\-]{0,94}\w)?"
+_REPOSITORY = re.compile(rf"(?!.*(--|\.\.|\.git$)){_PART}(/{_PART})?", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9][\w.\-]*(/[A-Za-z0-9][\w.\-]*)*", re.ASCII)
 _COMMIT = re.compile("[0-9a-f]{40}")
 

@@ -193,8 +193,8 @@ VALUES_OF_JSON += ({}, [None], ["x"] * 3, {"x": "y"}, {"": [-1]}, float("nan"))
 MODELS = (
     "hf:", "hf:a", "hf:a/b", "hf:../..", "hf:a/b@", "hf:a/b@../../../x", "hf:a/b@" + "0" * 40, "hf:a/b/c", "hf:-a/-b",
     f"hf:{LONG}/b", f"hf:a/b@{LONG}", "hf:\udcff/b", "hf: / ", "HF:a/b", "hf:a/b@main:x", "hf:a%2Fb/c", "hf:a/..",
-    "python:", "python:os", "python:os/..", "python:nlpctl/../../x", "python:nlpctl/nonesuch", "task:", "task:nonesuch",
-    "task:../x",
+    "hf:a/b.git", "python:", "python:os", "python:os/..", "python:nlpctl/../../x", "python:nlpctl/nonesuch", "task:",
+    "task:nonesuch", "task:../x",
 )  # fmt: skip
 # A row of a tagger, with the places where its spans and texts stand.
 SPANS = {"text": "Anna lives in Oslo", "entities": [{"start": 0, "end": 4, "label": "PER"},

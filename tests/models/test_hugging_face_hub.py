@@ -171,6 +171,8 @@ def test_files_that_are_downloaded(there, wanted):
 
 
 BAD = ["hf:", "hf:a/b/c", "hf:../b", "hf:a/b@", "hf:a/b@../c", "hf:a b", "hf:a/b@x@y", "hf:/b"]
+# What huggingface_hub takes for no name: the end of an address to clone, and the like.
+BAD += ["hf:a/b.git", "hf:a/b--c", "hf:a/b..c", "hf:a/b-", "hf:a./b", f"hf:{'n' * 97}/b"]
 
 
 @pytest.mark.parametrize("name", BAD)
