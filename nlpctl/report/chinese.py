@@ -358,6 +358,9 @@ CHINESE: Mapping[str, str] = {
         "{} 上的得分会偏高：背下来的行也计算在内。`{}` 重新切分含有全部行的文件，让这样的行在一起。"
     ),
     "Rows of {} that repeat an earlier one: {:,}.": "{} 中与前面某一行重复的行：{:,}。",
+    "Rows of {} that are almost like an earlier one: {:,}; `{}` keeps such together.": (
+        "{} 中与前面某一行几乎相同的行：{:,}；`{}` 让这样的行在一起。"
+    ),
     "Texts that occur with different labels: {:,}. One of them is wrong, or the text does not decide.": (
         "同一文本有不同标签的：{:,}。其中有一个是错的，或者文本本身不能决定标签。"
     ),

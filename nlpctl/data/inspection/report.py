@@ -302,6 +302,10 @@ def _leaks(inspection: Inspection) -> Iterator[str]:
     for repeats in inspection.duplicates.repeats:
         if repeats.exact:
             yield say("Rows of {} that repeat an earlier one: {:,}.", repeats.split, repeats.exact)
+        if repeats.near:
+            kept = "nlpctl data split --near"
+            yield say("Rows of {} that are almost like an earlier one: {:,}; `{}` keeps such together.",
+                      repeats.split, repeats.near, kept)  # fmt: skip
 
 
 def _contradictions(inspection: Inspection) -> Iterator[str]:

@@ -44,6 +44,7 @@ def test_nothing_is_said_of_good_data(tmp_path: Path) -> None:
         (TRAIN, [*DEV, *rows(5, 0, "pos")], "Rows of dev that occur in train too: 5 (20.0 %)."),
         (TRAIN, [*DEV, *rows(5, 0, "pos")], "Scores on dev will be too high"),
         ([*TRAIN, *rows(3, 0, "pos")], DEV, "Rows of train that repeat an earlier one: 3."),
+        ([*TRAIN, TRAIN[0].replace("\t", "!\t")], DEV, "Rows of train that are almost like an earlier one: 1;"),
         ([*TRAIN, *rows(2, 0, "neg")], DEV, "Texts that occur with different labels: 2."),
         ([*TRAIN, *rows(4, 700, "odd")], DEV, "Fewer than 20 training examples of odd (4)"),
         ([*TRAIN, *rows(4, 700, "odd")], DEV, "odd: their scores will be unknown, and macro F1 counts them as 0."),
