@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -85,28 +86,49 @@ def test_what_an_extra_is_needed_for(work, run, exported, words, hint):
     assert err.splitlines()[-1].strip() == f"-> {hint}", err
 
 
-@pytest.mark.slow
-def test_the_container_that_serves(tmp_path, work, exported):
-    """Its lines in a fresh virtual environment: how large it is, and how soon it answers."""
-    lines = (ROOT / "examples/container/serve.Containerfile").read_text()
+def built(folder: Path, file: str) -> tuple[Path, float]:
+    """The environment that the lines of a Containerfile make, below `folder` and without a container; its MB."""
+    lines = (ROOT / "examples/container" / file).read_text()
     sources = re.findall(r"^COPY (?!--from)(.*) (/src\S*)$", lines, re.MULTILINE)
     for names, place in sources:
         for name in names.split():
-            path = tmp_path / place.lstrip("/") / ("" if place.endswith("/") else ".")
+            path = folder / place.lstrip("/") / ("" if place.endswith("/") else ".")
             if (ROOT / name).is_dir():
                 shutil.copytree(ROOT / name, path, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 path.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, path)
-    for command in re.findall(r"^RUN (.*)$", lines, re.MULTILINE):
-        command = command.replace("/opt/", f"{tmp_path}/opt/").replace("/src", f"{tmp_path}/src")
+    arguments = os.environ | dict(re.findall(r"^ARG (\w+)=(\w+)$", lines, re.MULTILINE))
+    for command in re.findall(r"^RUN (?!apt-get)(.*)$", lines, re.MULTILINE):  # this machine has what that installs
+        command = command.replace("/opt/", f"{folder}/opt/").replace("/src", f"{folder}/src")
         command = re.sub(r"^python ", f"{sys.executable} ", command)
-        subprocess.run(command, shell=True, check=True, stdout=subprocess.DEVNULL)
-    place = tmp_path / "opt" / "nlpctl"
-    size = sum(file.lstat().st_size for file in place.rglob("*")) / 1e6
-    words = [place / "bin" / "nlpctl", "predict", "timed-export", "-"]
+        subprocess.run(command, shell=True, check=True, stdout=subprocess.DEVNULL, env=arguments)
+    place = folder / "opt" / "nlpctl"
+    return place / "bin" / "nlpctl", sum(file.lstat().st_size for file in place.rglob("*")) / 1e6
+
+
+@pytest.mark.slow
+def test_the_container_that_serves(tmp_path, work, exported):
+    """How large it is, and how soon it answers."""
+    command, size = built(tmp_path, "serve.Containerfile")
+    words = [command, "predict", "timed-export", "-"]
     began = time.monotonic()
     done = subprocess.run(words, input="the room was good\n", cwd=work.folder, capture_output=True, text=True)
     print(f"{size:.0f} MB, first answer after {time.monotonic() - began:.2f} s")
     assert done.returncode == 0 and '"label"' in done.stdout, done.stderr
     assert size < 450
+
+
+@pytest.mark.slow
+def test_the_container_that_trains(tmp_path, work):
+    """How large it is, and that it trains, exports and compresses."""
+    command, size = built(tmp_path, "train.Containerfile")
+    print(f"{size:.0f} MB")
+    for words in (
+        ("train", "recipe.yaml", "--set", "training.output_dir=contained"),
+        ("export", "contained", "-o", "contained-export"),
+        ("compress", "contained", "-o", "contained-small", "--strategy", "ort-dynamic", "--max-drop", "100"),
+    ):
+        done = subprocess.run([command, *words], cwd=work.folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert size < 2500

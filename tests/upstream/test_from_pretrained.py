@@ -4,6 +4,8 @@ import json
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from nlpctl.config.schema import ModelSection
 from nlpctl.formats.torch_file import load_torch_file
 from nlpctl.models.families import Head
 from nlpctl.models.load import load_to_train
+from nlpctl.runtime.versions import pins
 
 HEAD = Head("SequenceClassification")
 
@@ -87,3 +90,10 @@ def test_ernie_still_ignores_layer_norm_eps():
     sizes = {"vocab_size": 8, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8}
     network = ErnieForSequenceClassification(ErnieConfig(num_hidden_layers=1, layer_norm_eps=1e-5, **sizes))
     assert network.ernie.embeddings.layer_norm._epsilon == 1e-12
+
+
+def test_paddlenlp_still_imports_pip():
+    code = "import sys, nlpctl\nsys.modules['pip'] = None\nimport paddlenlp"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "import of pip halted" in done.stderr, done.stderr[-2000:]
+    assert any((each.package, each.extra) == ("pip", "train") for each in pins())
