@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 import os
 import shutil
 import tempfile
@@ -29,7 +30,8 @@ _PADDING = 64  # rows of an embedding that are often more than its entries, and 
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 # PaddleNLP's classes for vocabularies of WordPiece, where a family of nlpctl has another than BERT's.
 _OF_OURS = {"HFConvBert": "ConvBertTokenizer", "HFMPNet": "MPNetTokenizer", "HFRoFormer": "RoFormerTokenizer"}
-_BESIDE = ("special_tokens_map.json", "added_tokens.json", FAST_TOKENIZER)  # what PaddleNLP reads besides vocabularies
+_SPECIALS = "special_tokens_map.json"
+_BESIDE = (_SPECIALS, "added_tokens.json", FAST_TOKENIZER)  # what PaddleNLP reads besides vocabularies
 
 
 def load_tokenizer(folder: Path, family: Family) -> Any:
@@ -45,10 +47,8 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     library = read_library_tokenizer(folder)
     if library is not None:
         return library
-    absent = next((name for name in ("unk", "pad", "cls", "sep") if config.get(f"{name}_token", "") is None), None)
-    if absent is not None:
-        hint = f'write it there, such as "{absent}_token": "[{absent.upper()}]"'
-        raise UserError(f"{absent}_token is null", str(folder / _TOKENIZER_CONFIG), hint)
+    for name in (_TOKENIZER_CONFIG, _SPECIALS):
+        _check_specials(folder / name)
     tokenizer_class = _tokenizer_class(folder, family, config)
     files = list(tokenizer_class.resource_files_names.values())
     present = [folder / name for name in files if (folder / name).is_file()]
@@ -70,6 +70,17 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
             where=str(folder),
             hint="copy vocab.txt and tokenizer_config.json again; both must belong to this model",
         ) from error
+
+
+def _check_specials(file: Path) -> None:
+    """UserError for special tokens that are no text: PaddleNLP takes them, and fails with the first text."""
+    for key, value in (read_json(file) if file.is_file() else {}).items():
+        text = value.get("content") if isinstance(value, dict) else value
+        name = key.removesuffix("_token")
+        may_be_null = value is None and name not in ("unk", "pad", "cls", "sep")
+        if key.endswith("_token") and not isinstance(text, str) and not may_be_null:
+            shown = "null" if value is None else json.dumps(value)[:40]
+            raise UserError(f"{key} is {shown}", str(file), f'write a token there, such as "{key}": "[{name.upper()}]"')
 
 
 @contextlib.contextmanager

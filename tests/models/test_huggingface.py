@@ -200,6 +200,17 @@ def test_a_tokenizer_without_a_token_that_rows_have(hugging_face, name):
         load_trained(folder, HEAD)
 
 
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+@pytest.mark.parametrize("key", ["unk_token", "mask_token"])
+@pytest.mark.parametrize("value", [{}, {"content": 7}, ["[CLS]"]])
+def test_a_special_token_that_is_no_text(hugging_face, file, key, value):
+    folder = hugging_face("bert-classifier")
+    settings = json.loads((folder / file).read_text()) if (folder / file).exists() else {}
+    (folder / file).write_text(json.dumps({**settings, key: value}))
+    with pytest.raises(UserError, match=f"{file}: {key} is"):
+        load_trained(folder, HEAD)
+
+
 @pytest.mark.parametrize("named", [{"vocab_file": "SECRET"}, {"init_args": ["SECRET"]}, {"vocab_file": "gone.txt"}])
 def test_a_tokenizer_reads_the_vocabulary_of_its_folder(hugging_face, tmp_path, named):
     """A path in tokenizer_config.json would be read, and copied into every model that is made of this one."""
