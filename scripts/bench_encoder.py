@@ -82,7 +82,8 @@ def main() -> int:
     measured: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for task in options.tasks:
         found = measured[task] = {"scores": [], "speeds": []}
-        runs = [("scores", seed, f"{task}-{seed}") for seed in options.seeds]
+        shorter = "" if options.epochs is None else f"-epochs-{options.epochs}"
+        runs = [("scores", seed, f"{task}{shorter}-{seed}") for seed in options.seeds]
         runs += [("speeds", seed, f"{task}-speed-{seed}") for seed in range(1, TIMED + 1)]
         for kind, seed, name in runs:
             if options.only in (None, kind) and (not options.finished or bench.has_both(task, name)):

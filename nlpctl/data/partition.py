@@ -27,9 +27,10 @@ from nlpctl.names import and_more, counted, did_you_mean, listed
 # are handed out from the rarest on, each group to the part whose turn it is. With one label per row this is the usual
 # stratified split. Groups, here, are rows that have to stay together.
 #
-# The turns are those of Webster's method for seats: the next one is of the part with the most share / (taken + half of
-# what is handed out). The part that lacks most would get all large groups, which come first, if it is the largest: dev
-# and test would have none of the long texts with many questions, and none of the busy authors.
+# Groups are handed out from the largest on, so that small ones even out the sizes. The turns of groups of several rows
+# are those of Webster's method for seats: the next one is of the part with the most share / (taken + half of what is
+# handed out). By what a part lacks, train would get nearly all large groups: dev and test would have none of the long
+# texts with many questions, and none of the busy authors. Single rows go where their label is lacking most.
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ def stratify(groups: Sequence[Group], targets: Sequence[int], seed: int) -> list
 
     Equal arguments give equal parts. A part gets more or less than wanted only where groups do not fit into it.
 
-    Large groups that are more than the share of their label come first, and the other rows make up for them. Else they
-    would come when the smaller parts are nearly full, and the largest part would become too large.
+    Before all others come large groups that are more than a part's share of their label (`_large`): a frequent label
+    is handed out last, when the smaller parts are nearly full, and the largest part would become too large.
     """
     total = sum(len(group.rows) for group in groups)
     targets = [*targets, max(total - sum(targets), 0)]  # the last part is what is left out
@@ -144,12 +145,16 @@ class _Parts:
         """Put `group` into the part whose turn it is for `label`, among those that have room; returns the part."""
         size = len(group.rows)
         lacking = self._lacking(None)
+        fits = [part for part, rows in enumerate(lacking) if rows >= size]
         room = [part for part, rows in enumerate(lacking) if rows > 0 and 2 * rows >= size]
-        half = (size if label is None else group.labels[label]) / 2
-        wanted, taken = self._wanted[label], self._taken[label]
-        chosen = max(
-            room or range(len(lacking)), key=lambda part: (wanted[part] / (taken[part] + half), lacking[part], -part)
-        )
+        candidates = fits or room or range(len(lacking))
+        if size == 1:  # what is left, evens out what larger groups could not
+            turns = self._lacking(label)
+        else:
+            half = (size if label is None else group.labels[label]) / 2
+            pairs = zip(self._wanted[label], self._taken[label], strict=True)
+            turns = [wanted / (taken + half) for wanted, taken in pairs]
+        chosen = max(candidates, key=lambda part: (turns[part], lacking[part], -part))
         self._taken[None][chosen] += size
         for name, count in group.labels.items():
             self._taken[name][chosen] += count
@@ -316,8 +321,9 @@ def absent_kinds(read: SplitRows, parts: Mapping[str, Sequence[int]], unlabelled
         wanted = [part for part, chosen in parts.items() if len(rows) * len(chosen) >= len(part_of)]
         absent = [part for part in wanted if part not in {part_of[i] for i in rows}]
         texts = len({row_key(tuple(read.passages[i].values())) for i in rows}) if absent else 0
-        if absent and (grouped or texts < len(rows)):
-            why = f"are copies of {counted(texts, 'texts')}" if texts < len(rows) else "stay together with others"
+        few = any(texts * len(parts[part]) < len(part_of) for part in absent)  # by its texts a part would have none
+        if absent and (grouped or few):
+            why = f"are copies of {counted(texts, 'texts')}" if few else "stay together with others"
             what = f"row {unlabelled}" if label is None else f"row of {label}"
             told.append(f"no {what} in {' and '.join(absent)} ({counted(len(rows), 'rows')} {why})")
     return f"rows that belong together stay in one part, so there is {and_more(told)}" if told else ""

@@ -321,9 +321,16 @@ class _Auditor:
             group = self._group[row]
             if spoken.setdefault(group, row) == row:
                 members = self._members[group]
-                others = (self._targets[other] for other in members if other != row)
-                copies = tuple(_at(target, finding.edit) for target in others if target is not None and finding.edit)
-                yield row, replace(finding, rows=len(members), copies=copies or None)
+                targets = [target for target in map(self._targets.__getitem__, members) if target is not None]
+                edit, copies = finding.edit, None
+                if edit is None and targets and not task_info(self._recipe.task).tags:
+                    edit = targets[0]  # the first row is in a file that cannot be changed, this one is not
+                if edit is not None:
+                    # Files of spans and of tags say the same in other words: the finding has those of one kind.
+                    alike = [each for each in targets if (each.format == SPANS) == (edit.format == SPANS)]
+                    others = [each for each in alike if (each.file, each.row) != (edit.file, edit.row)]
+                    copies = tuple(_at(each, edit) for each in others) or None
+                yield row, replace(finding, edit=edit, rows=len(members), copies=copies)
 
     def _gold(self) -> np.ndarray:
         """The label of each row, int [rows], where rows have one."""

@@ -475,9 +475,10 @@ def apply_findings(
     edits: dict[str, dict[int, list[Edit]]] = defaultdict(lambda: defaultdict(list))
     kinds = {}
     for finding in chosen:
-        edit = _edit(finding, file, drop)
-        assert finding.edit is not None, "_edit refuses a finding without"
-        for target in (finding.edit, *(finding.copies or ())):
+        first_target, after = _change(finding, file, drop)
+        for target in (first_target, *(finding.copies or ())):
+            of_spans = target.format == SPANS
+            edit = (SpanEdit if of_spans else Edit)(target.column, finding.given, after, target.word)
             earlier = edits[target.file][target.row]
             same = [each for each in earlier if (each.column, each.word) == (edit.column, edit.word)]
             if any(each.after != edit.after for each in same):
@@ -503,7 +504,8 @@ def apply_findings(
     return Applied(copies, changed, dropped, list(top.values()).count(False))
 
 
-def _edit(finding: Finding, file: Path, drop: bool) -> Edit:
+def _change(finding: Finding, file: Path, drop: bool) -> tuple[Target, Any]:
+    """Where its label is, and what it becomes; None: the row is left out. UserError: neither can be said."""
     where = f"{file}:{finding.line}"
     if finding.edit is None:
         hint = "labels of a data set, a function, an annotation tool, or data.map are corrected there"
@@ -512,9 +514,7 @@ def _edit(finding: Finding, file: Path, drop: bool) -> Edit:
     if finding.proposed is None and not leaves_out:
         hint = 'write the right label as "proposed", or use @[drop=true] to leave the row out'
         raise UserError("this finding proposes no label", where, hint)
-    after = None if leaves_out else finding.proposed
-    kind = SpanEdit if finding.edit.format == SPANS else Edit
-    return kind(finding.edit.column, finding.given, after, finding.edit.word)
+    return finding.edit, None if leaves_out else finding.proposed
 
 
 def _copies(names: Sequence[str] | Any, output: Path) -> dict[str, Path]:

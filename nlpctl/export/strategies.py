@@ -479,7 +479,9 @@ class OnnxInt8(Int8Strategy):
     def refuse_graph(self, context: GraphBuildContext) -> None:
         from nlpctl.graphs.onnx_quantize import refuse_without_products
 
-        refuse_without_products(context.fp32_graph("onnx"), recurrent=self.recurrent)
+        # A network that cannot become ONNX fails this candidate alone, when it is made.
+        if any(graph.format == "onnx" for graph in context.graphs):
+            refuse_without_products(context.fp32_graph("onnx"), recurrent=self.recurrent)
 
 
 # -- ort-dynamic: 8 bits for ONNX Runtime, with activations scaled at run time ---------------------

@@ -74,11 +74,13 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
 
 def _check_specials(file: Path) -> None:
     """UserError for special tokens that are no text: PaddleNLP takes them, and fails with the first text."""
-    for key, value in (read_json(file) if file.is_file() else {}).items():
+    content = read_json(file) if file.is_file() else {}
+    for name in ("unk", "pad", "cls", "sep", "mask", "bos", "eos"):
+        key = f"{name}_token"
+        value = content.get(key, "")
         text = value.get("content") if isinstance(value, dict) else value
-        name = key.removesuffix("_token")
-        may_be_null = value is None and name not in ("unk", "pad", "cls", "sep")
-        if key.endswith("_token") and not isinstance(text, str) and not may_be_null:
+        may_be_null = value is None and name in ("mask", "bos", "eos")
+        if not isinstance(text, str) and not may_be_null:
             shown = "null" if value is None else json.dumps(value)[:40]
             raise UserError(f"{key} is {shown}", str(file), f'write a token there, such as "{key}": "[{name.upper()}]"')
 

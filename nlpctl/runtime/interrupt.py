@@ -7,6 +7,7 @@ stops after the step (`stops_later`).
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import threading
@@ -104,8 +105,8 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
     """Inside the context, the first Ctrl-C or SIGTERM only asks to stop; KeyboardInterrupt comes with the second,
     `seconds` after a SIGTERM, or when the body ends without having stopped.
 
-    A Ctrl-C waits for as long as the step and its checkpoint take: whoever sits there can give another. In one of
-    several processes it does not, since a step may wait for one that is gone.
+    A Ctrl-C waits for as long as the step and its checkpoint take: whoever sits there can give another. In a process
+    that nlpctl has started it does not: a step may wait for a process that is gone, and nlpctl ends it by force then.
 
     In a thread other than the main one signals do what they did before.
     """
@@ -140,7 +141,7 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
             return
         first = number, time.monotonic()
         stop.asked = True
-        if number == signal.SIGTERM or EXCHANGE in os.environ:
+        if number == signal.SIGTERM or EXCHANGE in os.environ or multiprocessing.parent_process() is not None:
             signal.signal(signal.SIGALRM, too_late)
             signal.setitimer(signal.ITIMER_REAL, seconds)
         if console.is_main_rank():

@@ -191,8 +191,9 @@ def warn_not_learning(
 
 
 def take_back(events: EventLog, fall: Fall) -> None:
-    """Say, and note as an event, that the loss falls after all; nothing if no plateau was told."""
-    if any(each["event"] == NOT_LEARNING for each in events.read()):
+    """Say, and note as an event, that the loss falls after all; nothing if no plateau was told since the last time."""
+    told = [each["event"] for each in events.read() if each["event"] in (NOT_LEARNING, LEARNING)]
+    if told and told[-1] == NOT_LEARNING:
         events.append(LEARNING, fall.step, loss=round(fall.mean, 6), guess=round(fall.guess, 6))
         now = f"{fall.mean:.4f} up to step {fall.step}, where a guess costs {fall.guess:.4f}"
         console.note(f"the loss falls now: {now}")

@@ -110,6 +110,21 @@ def test_groups_of_each_size_are_in_each_part_by_its_share(labels: str) -> None:
             assert [placed[size, part] for part in range(3)] == pytest.approx([32, 4, 4], abs=3), size
 
 
+def test_groups_of_any_size_fill_the_parts() -> None:
+    """A part is not filled by half of a group that does not fit while another has room for all of it."""
+    sizes, labels = (2, 1, 1, 1, 1, 2, 3, 2, 1, 3, 2, 3), "12 2 0 2 4 30 022 00 1 210 03 005".split()
+    ends = list(accumulate(sizes))
+    groups = [Group(tuple(range(end - n, end)), Counter(own)) for n, end, own in zip(sizes, ends, labels, strict=True)]
+    for seed in range(6):
+        assert [len(part) for part in stratify(groups, [19, 1, 2], seed)] == [19, 1, 2]
+    chance = random.Random(3)
+    sizes = [chance.randint(1, 40) for _ in range(26)] + [1, 1, 2, 3]
+    ends = list(accumulate(sizes))
+    groups = [Group(tuple(range(end - n, end)), Counter(x=n)) for n, end in zip(sizes, ends, strict=True)]
+    wanted = [ends[-1] - 2 * (ends[-1] // 10), ends[-1] // 10, ends[-1] // 10]
+    assert [len(part) for part in stratify(groups, wanted, 0)] == pytest.approx(wanted, abs=6)
+
+
 def test_labels_that_a_part_lacks_are_told() -> None:
     labels = [("pos",)] * 20 + [("neg",)] * 10 + [()] * 12
     texts = [f"text {i}" for i in range(20)] + ["bad"] * 4 + ["Bad"] * 6 + ["x"] * 7 + ["y"] * 5
@@ -123,6 +138,8 @@ def test_labels_that_a_part_lacks_are_told() -> None:
     alone = split_rows(labels, [str(i) for i in range(42)])
     assert absent_kinds(alone, parts, "without entities", False) == ""
     assert "neg in dev and test (10 rows stay together with others)" in absent_kinds(alone, parts, "-", True)
+    pair = split_rows(labels, [*(str(i) for i in range(41)), "29"])  # one copy is not why a part has none
+    assert absent_kinds(pair, parts, "without entities", False) == ""
     whole = {"train": [0, 20, 30], "dev": [1, 21, 31]}
     assert absent_kinds(read, whole, "without entities", False) == ""
 

@@ -35,6 +35,25 @@ def test_a_right_one_is_applied(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "train.tsv").read_text(encoding="utf-8") == "text\tlabel\na\tpos\nb\tneg\n"
 
 
+def test_copies_have_columns_of_their_own(tmp_path: Path) -> None:
+    """Spans are called "spans" in one file and "entities" in another."""
+    targets = []
+    for name, key in (("a.jsonl", "spans"), ("b.jsonl", "entities")):
+        row = {"text": "Anna lives in Oslo", key: [{"start": 0, "end": 4, "label": "PER"}]}
+        (tmp_path / name).write_text(json.dumps(row) + "\n", encoding="utf-8")
+        file = tmp_path / name
+        targets.append({"file": str(file), "sha256": sha256_of(file), "row": 0, "format": "spans", "header": False})
+        targets[-1] |= {"column": key, "word": 0}
+    span = {"start": 0, "end": 4, "text": "Anna"}
+    change = {"given": [{**span, "label": "PER"}], "proposed": [{**span, "label": "ORG"}], "rows": 2}
+    finding = {"kind": "wrong label", "where": "a.jsonl:1", "text": "Anna", "apply": True, **change}
+    line = {**finding, "edit": targets[0], "copies": targets[1:]}
+    (tmp_path / "findings.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    assert apply_findings(tmp_path / "findings.jsonl", tmp_path / "out").changed == 2
+    for name, key in (("a.jsonl", "spans"), ("b.jsonl", "entities")):
+        assert json.loads((tmp_path / "out" / name).read_text(encoding="utf-8"))[key][0]["label"] == "ORG"
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

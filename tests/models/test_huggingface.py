@@ -200,6 +200,14 @@ def test_a_tokenizer_without_a_token_that_rows_have(hugging_face, name):
         load_trained(folder, HEAD)
 
 
+def test_flags_about_tokens_are_no_tokens(hugging_face):
+    folder = hugging_face("bert-classifier")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    flags = {"add_bos_token": False, "add_eos_token": False, "mask_token": None, "additional_special_tokens": []}
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, **flags}))
+    assert load_trained(folder, HEAD).tokenizer.unk_token == "[UNK]"
+
+
 @pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
 @pytest.mark.parametrize("key", ["unk_token", "mask_token"])
 @pytest.mark.parametrize("value", [{}, {"content": 7}, ["[CLS]"]])

@@ -153,12 +153,14 @@ def test_a_rank_that_is_ended_by_force(monkeypatch):
         raise AssertionError("it was not ended")
 
 
-@pytest.mark.parametrize("rank", [False, True])
-def test_whoever_does_not_stop_in_time_is_stopped(rank, monkeypatch, capfd):
-    if rank:
+@pytest.mark.parametrize("kind", ["alone", "rank", "worker"])
+def test_whoever_does_not_stop_in_time_is_stopped(kind, monkeypatch, capfd):
+    if kind == "rank":
         monkeypatch.setenv("NLPCTL_EXCHANGE", "/nowhere")
+    if kind == "worker":  # of a sweep, which nlpctl ends by force after 30 seconds
+        monkeypatch.setattr(interrupt.multiprocessing, "parent_process", lambda: object())
     with pytest.raises(KeyboardInterrupt), stops_later(seconds=0.1):
-        os.kill(os.getpid(), signal.SIGINT if rank else signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM if kind == "alone" else signal.SIGINT)
         time.sleep(100)
         raise AssertionError("nothing ended it")
     assert "stopped after 0.1 seconds: the step and its checkpoint take longer" in capfd.readouterr().err

@@ -199,7 +199,9 @@ def test_a_loss_that_stays_is_told_once_and_the_run_goes_on(tiny, capfd):
     assert [each["event"] for each in open_run(run.path).incidents()][0] == "not_learning"
     take_back(events, Fall(120, 0.5, 0.693))
     assert "not_learning" not in [each["event"] for each in open_run(run.path).incidents()]
-    assert "the loss falls now: 0.5000 up to step 120" in capfd.readouterr().err
+    take_back(events, Fall(130, 0.4, 0.693))  # as a resumed run: it was taken back already
+    assert capfd.readouterr().err.count("the loss falls now") == 1
+    assert [each["step"] for each in events.read() if each["event"] == "learning"] == [120]
 
 
 def test_a_model_of_no_use_is_told_at_the_end(tiny, capfd):

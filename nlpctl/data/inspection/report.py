@@ -151,7 +151,7 @@ def _lacks(splits: Sequence[InspectedSplit]) -> Iterator[Lack]:
             if label not in known and rows * len(other.good) >= len(train.good):
                 of_label = (row for row in train.good if (label in row.labels if row.labels else label is None))
                 texts = len({row_key(row.passages) for row in of_label})
-                if texts < rows:
+                if texts * len(other.good) < len(train.good):  # by its texts it would have none
                     yield Lack(other.split, label, rows, texts)
 
 
@@ -303,7 +303,7 @@ def _leaks(inspection: Inspection) -> Iterator[str]:
         if repeats.exact:
             yield say("Rows of {} that repeat an earlier one: {:,}.", repeats.split, repeats.exact)
         if repeats.near:
-            kept = "nlpctl data split --near"
+            kept = "nlpctl data split RECIPE --near"
             yield say("Rows of {} that are almost like an earlier one: {:,}; `{}` keeps such together.",
                       repeats.split, repeats.near, kept)  # fmt: skip
 
