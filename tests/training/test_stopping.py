@@ -26,10 +26,13 @@ SHORT = (*EPOCHS, "training.max_steps=9")  # it ends within an epoch; evaluation
 
 @pytest.fixture
 def signal_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`signal_at(training=k)`: Ctrl-C while the k-th batch is trained on, or while the first is scored."""
+    """`signal_at(training=k)`: Ctrl-C, or another signal, while the k-th batch is trained on, or while the first is
+    scored."""
     loss = SequenceClassification.loss
 
-    def install(training: int | None = None, scoring: bool = False, times: int = 1) -> None:
+    def install(
+        training: int | None = None, scoring: bool = False, times: int = 1, number: int = signal.SIGINT
+    ) -> None:
         batches: list[bool] = []
 
         def interrupted(self, network, outputs, batch):
@@ -37,7 +40,7 @@ def signal_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             hit = batches.count(False) == 1 if scoring else batches.count(True) == training and network.training
             if hit:
                 for _ in range(times):
-                    os.kill(os.getpid(), signal.SIGINT)
+                    os.kill(os.getpid(), number)
             return loss(self, network, outputs, batch)
 
         monkeypatch.setattr(SequenceClassification, "loss", interrupted)
@@ -148,8 +151,8 @@ def test_the_second_signal_stops_at_once(tiny, signal_at):
 
 
 def test_a_checkpoint_that_takes_too_long_is_absent(tiny, signal_at, monkeypatch):
-    """The time is up while it is written."""
-    signal_at(training=7)
+    """The time is up while it is written: many systems kill 30 seconds after SIGTERM."""
+    signal_at(training=7, number=signal.SIGTERM)
     save, written = model_folder.save_model_folder, []
 
     def slow(folder, *rest):
