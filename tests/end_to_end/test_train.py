@@ -90,7 +90,7 @@ def test_manifest(work, base):
     assert set(manifest) == {
         "format", "state", "pid", "host", "started", "ended", "error", "resumed", "command", "versions", "git_commit",
         "seed", "data", "further_files", "device", "processes", "skipped_rows", "parameters", "functions",
-        "environment", "steps", "time", "planned_processes",
+        "environment", "steps", "time", "planned_processes", "seconds_before",
     }  # fmt: skip
     assert (manifest["format"], manifest["state"], manifest["error"], manifest["resumed"]) == (1, "finished", None, [])
     assert (manifest["seed"], manifest["device"], manifest["processes"]) == (42, "cpu", 1)
