@@ -26,7 +26,7 @@ from nlpctl.documents import Document
 from nlpctl.errors import Interrupted, NlpctlError
 from nlpctl.names import counted
 from nlpctl.report.model import MB
-from nlpctl.runtime.machine import memory_sizes
+from nlpctl.runtime.machine import memory_sizes, physical_cores
 
 if TYPE_CHECKING:
     from nlpctl.inference.timed_process import TimedProcess
@@ -150,13 +150,14 @@ def turns_of_a_row(row: CandidateScore, samples: int, rounds: int = MIN_ROUNDS) 
     """The seconds of a row in so many rounds; `samples`: the number of timed inputs."""
     passes = sum(max(MIN_PASS, samples / speed.samples_per_second) for speed in row.speeds)
     start = STARTUP_SECONDS if row.engine == "onnxruntime" else WITH_PADDLE
-    return start + row.load_seconds + (rounds + 1) * passes
+    return (start + row.load_seconds) / physical_cores() + (rounds + 1) * passes  # all processes begin at once
 
 
 def usual_seconds(turns: Callable[[int], float]) -> float:
-    """The time that a last round usually takes: as many rounds as MAX_SECONDS allow, since among several rows one
-    nearly always becomes faster. `turns`: the seconds of a number of rounds."""
-    return max(turns(MIN_ROUNDS), min(turns(MAX_ROUNDS), MAX_SECONDS))
+    """The time that a last round usually takes: half-way between the fewest rounds and as many as MAX_SECONDS allow,
+    since one of the rows mostly becomes faster for a while. `turns`: the seconds of a number of rounds."""
+    fewest = turns(MIN_ROUNDS)
+    return (fewest + max(fewest, min(turns(MAX_ROUNDS), MAX_SECONDS))) / 2
 
 
 def choose_finalists(

@@ -14,7 +14,7 @@ import pytest
 from scored import rounds_of, scored
 
 from nlpctl.cli.compress import show
-from nlpctl.compress import compress, steps
+from nlpctl.compress import compress, steps, timing
 from nlpctl.compress.costs import Clock
 from nlpctl.compress.plan import CompressionPlan, CompressRequest, parse_strategy, plan_steps, strategies_of
 from nlpctl.compress.refusals import refuse_output, warn_unread
@@ -152,6 +152,7 @@ def compression(tmp_path, monkeypatch):
         bench = Bench(tmp_path, breaks)
         best: list[str] = []
         monkeypatch.setattr(compress, "Scorer", bench)
+        monkeypatch.setattr(timing, "physical_cores", lambda: 1)  # budgets are tight
         for module in (steps, worker_pool):
             monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: bench.now))
         monkeypatch.setattr(worker_pool, "_AGAIN", 0.01)

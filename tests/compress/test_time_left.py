@@ -43,7 +43,7 @@ def test_told_and_true(compression):
     row = of.reference.seconds
     missing, wanted = steps[1:], [step for step in steps if step.scored]
     scoring = {step.folder: of.to_score(step) for step in wanted}
-    turns = sum(of.turns(step, MAX_ROUNDS) for step in wanted)
+    turns = sum((of.turns(step, MIN_ROUNDS) + of.turns(step, MAX_ROUNDS)) / 2 for step in wanted)
     end = 60.0 * len(missing) + sum(scoring.values()) + turns + module.AT_THE_END * row
     assert len(missing) >= 3 and of.seconds_left() == pytest.approx(end)
     for step in missing:
@@ -72,10 +72,10 @@ def test_last_round_by_rows(compression):
 
 
 def test_usual_rounds():
-    """Small networks go on to the most rounds, those that take longer to the end of the time, large ones have the
-    fewest."""
-    assert usual_seconds(lambda rounds: 2.0 + 3.5 * rounds) == 2.0 + 3.5 * MAX_ROUNDS
-    assert usual_seconds(lambda rounds: 2.0 + 12.0 * rounds) == MAX_SECONDS
+    """Small networks stop between the fewest and the most rounds, those that take longer by the end of the time at the
+    latest, large ones have the fewest."""
+    assert usual_seconds(lambda rounds: 2.0 + 3.5 * rounds) == 2.0 + 3.5 * (MIN_ROUNDS + MAX_ROUNDS) / 2
+    assert usual_seconds(lambda rounds: 2.0 + 12.0 * rounds) == (2.0 + 12.0 * MIN_ROUNDS + MAX_SECONDS) / 2
     assert usual_seconds(lambda rounds: 2.0 + 60.0 * rounds) == 2.0 + 60.0 * MIN_ROUNDS
 
 
@@ -103,7 +103,8 @@ def test_what_could_not_be_scored_takes_no_more_time(compression):
     compression.made.update(compression.steps)
     before = of.seconds_left()
     of.failures[step.folder] = (Failure(step.name, "", "damaged"),)
-    assert of.seconds_left() == pytest.approx(before - of.to_score(step) - of.turns(step, MAX_ROUNDS))
+    turns = (of.turns(step, MIN_ROUNDS) + of.turns(step, MAX_ROUNDS)) / 2
+    assert of.seconds_left() == pytest.approx(before - of.to_score(step) - turns)
 
 
 def test_what_is_made_scored_and_timed_is_counted(compression, monkeypatch):
