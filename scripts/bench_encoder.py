@@ -80,9 +80,9 @@ def main() -> int:
     model, data = options.model.resolve(), options.data.resolve()
     bench = Bench(model, options.torch_python, data, options.folder, bf16, options.epochs)
     measured: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    shorter = "" if options.epochs is None else f"-epochs-{options.epochs}"
     for task in options.tasks:
         found = measured[task] = {"scores": [], "speeds": []}
-        shorter = "" if options.epochs is None else f"-epochs-{options.epochs}"
         runs = [("scores", seed, f"{task}{shorter}-{seed}") for seed in options.seeds]
         runs += [("speeds", seed, f"{task}-speed-{seed}") for seed in range(1, TIMED + 1)]
         for kind, seed, name in runs:

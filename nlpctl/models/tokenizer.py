@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.data.text.library_tokenizer import read_library_tokenizer
+from nlpctl.data.text.library_tokenizer import SPECIALS, read_library_tokenizer
 from nlpctl.data.text.stored_tokenizer import FILE as STORED
 from nlpctl.data.text.stored_tokenizer import read_stored_tokenizer
 from nlpctl.data.text.units import UnitTokenizer
@@ -30,8 +30,7 @@ _PADDING = 64  # rows of an embedding that are often more than its entries, and 
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 # PaddleNLP's classes for vocabularies of WordPiece, where a family of nlpctl has another than BERT's.
 _OF_OURS = {"HFConvBert": "ConvBertTokenizer", "HFMPNet": "MPNetTokenizer", "HFRoFormer": "RoFormerTokenizer"}
-_SPECIALS = "special_tokens_map.json"
-_BESIDE = (_SPECIALS, "added_tokens.json", FAST_TOKENIZER)  # what PaddleNLP reads besides vocabularies
+_BESIDE = (SPECIALS, "added_tokens.json", FAST_TOKENIZER)  # what PaddleNLP reads besides vocabularies
 
 
 def load_tokenizer(folder: Path, family: Family) -> Any:
@@ -47,7 +46,7 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     library = read_library_tokenizer(folder)
     if library is not None:
         return library
-    for name in (_TOKENIZER_CONFIG, _SPECIALS):
+    for name in (_TOKENIZER_CONFIG, SPECIALS):
         _check_specials(folder / name)
     tokenizer_class = _tokenizer_class(folder, family, config)
     files = list(tokenizer_class.resource_files_names.values())

@@ -39,7 +39,7 @@ from nlpctl.config.sentence_folder import (
 from nlpctl.config.tasks import task_info
 from nlpctl.config.weights_mark import MARK, WeightsMark, without_files
 from nlpctl.data.rows.multi_label_rows import ancestor_ids
-from nlpctl.data.text.library_tokenizer import LibraryTokenizer
+from nlpctl.data.text.library_tokenizer import SPECIALS, LibraryTokenizer
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.layouts.weights import CROSS_ENCODER, SENTENCES, TRANSFORMERS, WEIGHTS_FILE
@@ -283,7 +283,7 @@ def write_tokenizer(folder: Path, tokenizer: Any, longest: int) -> None:
     settings |= special | {"model_max_length": longest, "truncation_side": tokenizer.truncation_side}
     settings["model_input_names"] = list(dict.fromkeys([*tokenizer.model_input_names, "attention_mask"]))
     write_json_atomic(folder / "tokenizer_config.json", settings)
-    write_json_atomic(folder / "special_tokens_map.json", special)
+    write_json_atomic(folder / SPECIALS, special)
 
 
 def _write_wordpiece(folder: Path, tokenizer: Any) -> dict[str, Any]:
