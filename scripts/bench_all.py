@@ -33,7 +33,8 @@ SST2 = DATA / "sst2"
 RECIPE = ROOT / "recipes" / "sentiment" / "sst2_minilm.yaml"
 IDLE = 0.05  # share of all cores that others may use
 LOOK = 3.0  # seconds
-BY_PROCESSOR = ("train", "train_wide", "encoder", "inference", "inference_wide")  # a result for each kind of processor
+# A result for each kind of processor:
+BY_PROCESSOR = ("train", "train_wide", "encoder_scores", "encoder_speeds", "inference", "inference_wide")
 KINDS = ("zen3", "zen4", "zen5", "vnni", "without_vnni")
 MISSED = 1  # exit code of a benchmark that measured, and missed a target; one that failed prints no result
 
@@ -100,7 +101,12 @@ BENCHMARKS: dict[str, Words] = {
     "train_wide": lambda needs: [
         "bench_train.py", "--only", "wide", "--rounds", "2", "--steps", "10", "--json", *needs.torch,
     ],
-    "encoder": lambda needs: ["bench_encoder.py", "--model", str(needs.encoder), "--json", *needs.torch],
+    "encoder_scores": lambda needs: [
+        "bench_encoder.py", "--model", str(needs.encoder), "--only", "scores", "--json", *needs.torch,
+    ],
+    "encoder_speeds": lambda needs: [
+        "bench_encoder.py", "--model", str(needs.encoder), "--only", "speeds", "--json", *needs.torch,
+    ],
     "inference": lambda needs: ["bench_inference.py", str(needs.run), "--only", "small", "--json", *needs.torch],
     "inference_wide": lambda needs: ["bench_inference.py", str(needs.run), "--only", "wide", "--json", *needs.torch],
     "serve": lambda needs: ["bench_serve.py", str(needs.export), str(needs.texts), "--json"],

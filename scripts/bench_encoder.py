@@ -89,10 +89,7 @@ def main() -> int:
             if options.only in (None, kind) and (not options.finished or bench.has_both(task, name)):
                 found[kind].append({"seed": seed, **bench.compare(kind, task, name, seed)})
                 console.note(f"{task}: {json.dumps(found[kind][-1])}")
-    title = f"multilingual-e5-small in {'bf16' if bf16 else 'fp32'}: scores on test (each seed), rows per second"
-    columns = ("task", "score", "nlpctl", "95 % of the first seed", "Trainer", "rows/s", "Trainer's rows/s", "times")
-    rows = [row(task, found) for task, found in measured.items()]
-    tell(facts, [Table(title, columns, rows)], options.json, runs=measured)
+    tell(facts, tables(measured, "bf16" if bf16 else "fp32", options.epochs), options.json, runs=measured)
     return 0
 
 
@@ -204,23 +201,33 @@ def score(task: str, answers: list[dict[str, Any]]) -> float:
     return mean(map(operator.eq, expected, given))
 
 
-def row(task: str, found: dict[str, list[dict[str, Any]]]) -> tuple[str, ...]:
-    scored, timed = found["scores"], found["speeds"]
-    interval = " to ".join(f"{end:.3f}" for end in scored[0]["interval"]) if scored else "-"
-    times = [each["speed"] / each["their_speed"] for each in timed if "their_speed" in each]
-    return (
-        task,
-        TASKS[task].score,
-        scores(scored, "score"),
-        interval,
-        scores(scored, "their_score"),
-        middle(timed, "speed"),
-        middle(timed, "their_speed"),
-        f"{median(times):.2f}" if times else "-",
-    )
+def tables(measured: dict[str, dict[str, list[dict[str, Any]]]], precision: str, epochs: int | None) -> list[Table]:
+    """One of scores and one of speeds, of the tasks that have some."""
+    scored = {task: found["scores"] for task, found in measured.items() if found["scores"]}
+    timed = {task: found["speeds"] for task, found in measured.items() if found["speeds"]}
+    made = []
+    if scored:
+        of_all = "" if epochs is None else f", after {epochs} epoch{'s' * (epochs != 1)}"
+        title = f"multilingual-e5-small in {precision}{of_all}: scores on test, mean (each seed)"
+        columns = ("task", "score", "nlpctl", "95 % of the first seed", "Trainer")
+        rows = []
+        for task, found in scored.items():
+            interval = " to ".join(f"{end:.3f}" for end in found[0]["interval"])
+            rows.append((task, TASKS[task].score, of_seeds(found, "score"), interval, of_seeds(found, "their_score")))
+        made.append(Table(title, columns, rows))
+    if timed:
+        title = f"multilingual-e5-small in {precision}: rows per second of training, medians"
+        columns = ("task", "nlpctl", "Trainer", "nlpctl is times", "run by run")
+        rows = []
+        for task, found in timed.items():
+            times = [each["speed"] / each["their_speed"] for each in found if "their_speed" in each]
+            shown = (f"{median(times):.2f}", ", ".join(f"{each:.2f}" for each in times)) if times else ("-", "-")
+            rows.append((task, middle(found, "speed"), middle(found, "their_speed"), *shown))
+        made.append(Table(title, columns, rows))
+    return made
 
 
-def scores(found: list[dict[str, Any]], name: str) -> str:
+def of_seeds(found: list[dict[str, Any]], name: str) -> str:
     """"mean (each seed)"."""
     values = [each[name] for each in found if name in each]
     return f"{mean(values):.3f} ({', '.join(f'{value:.3f}' for value in values)})" if values else "-"
