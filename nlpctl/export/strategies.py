@@ -59,7 +59,8 @@ CALIBRATION_COST = 4.0  # of a row, in the same unit
 SMALLER_TRAININGS = (1 / 2, 1 / 4, 1 / 8, 1 / 16)  # shares of the training
 MIN_CALIBRATION_BATCHES = 2
 
-# Measured: docs/compression.md, Calibration; PaddleNLP's own (mse and KL of 4, 8, 16 rows) calibrate on a few rows.
+# Measured: docs/compression-benchmarks.md, Calibration; PaddleNLP's own (mse and KL of 4, 8, 16 rows) calibrate on
+# a few rows.
 DEFAULT_BATCH_SIZES, DEFAULT_BATCH_NUMBERS = (32,), (16,)
 
 

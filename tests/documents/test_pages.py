@@ -22,6 +22,7 @@ import pages
 import pytest
 from command_lines import CommandLines, needs_a_fresh_interpreter
 
+from nlpctl.config.keys import all_keys, find_key
 from nlpctl.config.library import shipped_recipes
 
 # Stands in for `nlpctl`: adds what makes a command short, and has it run in a process that finds Paddle imported.
@@ -94,6 +95,15 @@ def test_no_page_relies_on_variables_of_the_reader() -> None:
             words = {word for pipeline in pages.pipelines(line.text) for command in pipeline for word in command}
             named = {word.removeprefix("recipes/").removesuffix(".yaml") for word in words} & reading
             assert line.needs is not None or not (named or "_DIR" in line.text), line.where
+
+
+@pytest.mark.parametrize("page", pages.pages())
+def test_keys_that_a_page_names_exist(page: str) -> None:
+    sections = {key.partition(".")[0] for key in all_keys() if "." in key}
+    text = (pages.ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(rf"`(?:--set )?((?:{'|'.join(sections)})\.\w+(?:\.\w+)*)(?=[`:=])", text)
+    files = re.compile(r".*\.(pdmodel|pdiparams|onnx|safetensors|info|py)")
+    assert not {name for name in named if find_key(name) is None and not files.fullmatch(name)}
 
 
 def test_every_recipe_of_a_question_is_in_the_answers() -> None:
