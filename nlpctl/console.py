@@ -14,8 +14,10 @@ import io
 import json
 import math
 import os
+import re
 import signal
 import sys
+import textwrap
 import threading
 import time
 import unicodedata
@@ -40,6 +42,9 @@ PROGRESS = "NLPCTL_PROGRESS"  # "json": a program reads standard error
 
 _RED, _YELLOW, _RESET = "\033[31m", "\033[33m", "\033[0m"
 _TO_THE_END = "\033[K"  # clears the rest of a line
+_CHINESE, _OPENS, _CLOSES = "\u2e80-\u2fff\u3040-\u9fff\uf900-\ufaff", "（《“「【", "，。；：、）》”」】！？"
+# What stays on one line: a word, or a Chinese character, with the signs that open before it and close behind it.
+_UNBROKEN = re.compile(rf"\s+|[{_OPENS}]*(?:[{_CHINESE}]|[^\s{_CHINESE}{_OPENS}{_CLOSES}]+)[{_CLOSES}]*|.")
 
 
 def set_up_streams() -> None:
@@ -645,6 +650,20 @@ def shortened(text: str, width: int) -> str:
             return text if display_width(text) <= width else f"{text[:end]}…"
         taken += display_width(char)
     return text
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """`text` as lines of at most `width` columns, as textwrap.wrap; one in Chinese may also end between its characters,
+    but not before a sign that closes."""
+    if text.isascii():
+        return textwrap.wrap(text, width)
+    lines = [""]
+    for piece in _UNBROKEN.findall(text):
+        if lines[-1] and display_width((lines[-1] + piece).rstrip()) > width:
+            lines[-1] = lines[-1].rstrip()
+            lines.append("")
+        lines[-1] += piece if lines[-1] else piece.lstrip()
+    return [line.rstrip() for line in lines]
 
 
 def _write_message(kind: str, message: str, line: str) -> None:

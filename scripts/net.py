@@ -187,6 +187,7 @@ completion fish
 doctor --json
 new sequence_classification_train.jsonl --split parts -o new.yaml --yes
 new token_classification_train.jsonl --dev token_classification_dev.jsonl --model scratch -o tags.yaml --yes --json
+new sequence_classification_train.jsonl --model scratch -o new.zh.yaml --yes --language zh
 data inspect {C} --html inspect.html
 data inspect {C} --json
 data inspect token_classification.yaml

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.output import Json, give, tell_next
+from nlpctl.cli.output import Json, LanguageOption, give, tell_next
 from nlpctl.console import display
 from nlpctl.errors import UserError
 from nlpctl.names import and_more
@@ -59,6 +59,7 @@ def new(
     ] = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: take the defaults.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing recipe.")] = False,
+    language: LanguageOption = None,
     json: Json = False,
 ) -> None:
     """Write a recipe for your data files.
@@ -76,13 +77,14 @@ def new(
       nlpctl new reviews.csv --columns text=review,label=stars --split parts -o reviews.yaml --yes
     """
     from nlpctl.datatools.new import Given, new_recipe
+    from nlpctl.report.language import say  # late: not for --help
 
     given = Given(train, dev, test, task, _parse_columns(columns or []), model, split, time, output, overwrite)
     made = new_recipe(given, _ask if sys.stdin.isatty() and not (yes or json) else _default_answer)
     facts = {"recipe": made.path, "task": made.task, "model": made.model, "files": made.files, "seconds": made.seconds}
     give({**facts, "next": made.next, "decided": [{"what": what, "why": why} for what, why in made.decided]})
     for what, why in made.decided:
-        console.note(f"{what}: {why}")
+        console.note(say("{}: {}", what, why))
     tell_next(*made.next)
     console.result(display(made.path))
 
@@ -115,11 +117,14 @@ def _ask(question: Question) -> str:
 
     KeyboardInterrupt where standard input ends.
     """
+    from nlpctl.report.language import say  # late: not for --help
+
     if question.options:
         console.note(f"  {and_more(question.options, 20)}")
     default = "" if question.default is None else f" [{question.default}]"
+    prompt = say("{}: ", f"{say(question.text)}{default}")
     while True:
-        sys.stderr.write(console.visible(f"{question.text}{default}: "))  # not input(), whose prompt is standard output
+        sys.stderr.write(console.visible(prompt))  # not input(), whose prompt is standard output
         sys.stderr.flush()
         line = sys.stdin.readline()
         if not line:

@@ -42,7 +42,10 @@ def _choose_language(context: typer.Context, language: str | None) -> str | None
 LanguageOption = Annotated[
     str | None,
     typer.Option(
-        "--language", metavar="en|zh", callback=_choose_language, help="Of page and tables; default: by the locale."
+        "--language",
+        metavar="en|zh",
+        callback=_choose_language,
+        help="Of pages, tables and comments; default: by the locale.",
     ),
 ]
 FLAG = "--json"
@@ -143,7 +146,7 @@ def tell_next(*commands: str) -> None:
     if commands:
         console.note(say("next:"))
     for command in commands:
-        console.note(f"  {command}")
+        console.note(f"  {say(command)}")
 
 
 def answering(model: Path, task: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,12 @@ from nlpctl.config.dump import to_yaml
 from nlpctl.config.library import shipped_root
 from nlpctl.config.schema import SPLITS, Recipe, SplitFilesSection
 from nlpctl.config.tasks import Preset
-from nlpctl.console import display, display_width
+from nlpctl.console import display, display_width, wrapped
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic
 from nlpctl.layout import MANIFEST
-from nlpctl.names import counted
+from nlpctl.report.chinese import CHINESE
+from nlpctl.report.language import in_language, later, say, say_counted
 
 _WIDTH = 120
 _SMALL = 0.01  # smaller numbers are written as 5e-3
@@ -32,14 +32,15 @@ Tree = dict[str, Any]  # name -> Preset or Tree
 
 
 def recipe_text(head: Sequence[str], presets: Sequence[Preset], hints: Sequence[Preset] = ()) -> str:
-    """The text of a recipe. `head`: the lines of the comment above; `hints`: values that stand as comments below.
+    """The text of a recipe, its reasons in the language of now. `head`: the lines of the comment above; `hints`: values
+    that stand as comments below.
 
     Of several presets with the same key the last one counts, at the place of the first.
     """
     lines = [f"# {line}".rstrip() for line in head]
     lines += _lines(_tree(presets), "")
     if hints:
-        lines += ["", "# To try:"]
+        lines += ["", f"# {say('To try:')}"]
         lines += [line for hint in hints for line in _hint(hint)]
     return "\n".join(lines) + "\n"
 
@@ -95,10 +96,11 @@ def _commented(line: str, why: str, indent: str) -> list[str]:
     """The line with its comment behind it, or above it where there is no room."""
     if not why:
         return [line]
-    behind = _behind(line, why)
+    behind = _behind(line, say(why))
     if display_width(behind) <= _WIDTH:
         return [behind]
-    return [*textwrap.wrap(why, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "), line]
+    mark = f"{indent}# "
+    return [*(f"{mark}{each}" for each in wrapped(say(why), _WIDTH - len(mark))), line]
 
 
 def _behind(line: str, comment: str) -> str:
@@ -236,13 +238,25 @@ def _insertion(text: str, section: yaml.MappingNode, new: list[str], end: str, l
 
 
 # What `nlpctl new` says of the rows in a recipe (datatools/recipe_defaults.py), which other files make untrue.
-NO_DEV = "there is no dev file: delete these three lines once there is one"
-CANNOT_BE_USED = "cannot be used, such as"
-_ROWS = r"(?:more than )?[\d,]+ rows?"
-_UPDATES = re.compile(r"^( *per_device_train_batch_size: (\d+) +# ).*( updates per epoch)(?=\r?$)", re.M)
-_BAD_ROWS = re.compile(rf"^( *on_bad_row: skip) +# {_ROWS} {CANNOT_BE_USED}.*?(?=\r?$)", re.M)
+NO_DEV = later("there is no dev file: delete these three lines once there is one")
+CANNOT_BE_USED = "{} cannot be used, such as {}: {}"
+MORE_ROWS = "more than {:,} rows"
+UPDATES, MORE_UPDATES = "{:,} updates per epoch", "more than {:,} updates per epoch"
+
+
+def _said(*templates: str) -> str:
+    """A pattern of what these templates may have said, in each language."""
+    texts = [text for template in templates for text in (template, CHINESE[template])]
+    parts = [re.split(r"({[^}]*})", text) for text in texts]  # every second one is a place
+    places = {"{:,}": r"[\d,]+", "{}": r"[^\r\n]*"}
+    return f"(?:{'|'.join(''.join(places.get(part) or re.escape(part) for part in each) for each in parts)})"
+
+
+_ROWS = f"(?:1 row|{_said('{:,} rows', MORE_ROWS)})"
+_UPDATES = re.compile(rf"^( *per_device_train_batch_size: (\d+) +# ){_said(UPDATES, MORE_UPDATES)}(?=\r?$)", re.M)
+_BAD_ROWS = re.compile(rf"^( *on_bad_row: skip) +# {_said(CANNOT_BE_USED)}(?=\r?$)", re.M)
 _WITHOUT_DEV = re.compile(
-    rf"^ *evaluation_strategy: .*# {NO_DEV}\r?\n *save_strategy: ['\"]?no['\"]? *\r?\n"
+    rf"^ *evaluation_strategy: .*# {_said(NO_DEV)}\r?\n *save_strategy: ['\"]?no['\"]? *\r?\n"
     r" *load_best_model_at_end: false\r?(?:\n|\Z)",
     re.M,
 )
@@ -312,13 +326,15 @@ def write_files(recipe: Recipe, files: Mapping[str, Path], rows: Mapping[str, in
 
 
 def _with_counts(text: str, rows: Mapping[str, int]) -> str:
-    """`text` of a recipe with new files, which have so many `rows`, none of them bad, in the comments of `new`."""
-    if re.search(rf"^ *train: .*# {_ROWS}\r?$|^ *# {_ROWS}\r?\n *(?:train|dev|test): ", text, re.M):
-        for part, count in rows.items():
+    """`text` of a recipe with new files, which have so many `rows`, none of them bad, in the comments of `new`, and in
+    the language of these."""
+    told = re.search(rf"^ *train: .*# ({_ROWS})\r?$|^ *# ({_ROWS})\r?\n *(?:train|dev|test): ", text, re.M)
+    with in_language(None if told is None else "zh" if (told[1] or told[2]).endswith("行") else "en"):
+        for part, count in rows.items() if told else ():
             line = rf"^(?: *# {_ROWS}\r?\n)?( *{part}: [^#\r\n]*?) *(?:# {_ROWS})?(?=\r?$)"
             if found := re.search(line, text, re.M):
-                text = text[: found.start()] + _behind(found[1], counted(count, "rows")) + text[found.end() :]
-    text = _UPDATES.sub(lambda found: f"{found[1]}{-(-rows['train'] // int(found[2])):,}{found[3]}", text)
+                text = text[: found.start()] + _behind(found[1], say_counted(count, "rows")) + text[found.end() :]
+        text = _UPDATES.sub(lambda found: found[1] + say(UPDATES, -(-rows["train"] // int(found[2]))), text)
     return _BAD_ROWS.sub(r"\1", text)
 
 

@@ -19,6 +19,7 @@ from nlpctl.config.keys import SECTIONS, Key, all_keys
 from nlpctl.config.refused_keys import MANAGED, REFUSED, UNSUPPORTED
 from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo
 from nlpctl.errors import UserError
+from nlpctl.report.language import language
 from nlpctl.report.markdown import markdown_table
 from nlpctl.report.model import Table
 from nlpctl.spelling import spell_as_flags, spelled
@@ -165,6 +166,11 @@ WORDS: dict[str, Callable[[], English]] = {"en": English, "zh": Chinese}
 PAGES = {"recipes.md": "en", "zh-CN/recipes.md": "zh"}
 
 
+def task_meaning(task: TaskInfo) -> str:
+    """What the task does, in the language of now; a task of somebody else's has English words alone."""
+    return WORDS[language()]().task(task) if task in KNOWN_TASKS else task.help
+
+
 def reference(words: English) -> str:
     """The whole document in one language."""
     parts = [
@@ -211,7 +217,7 @@ def main() -> int:
     """Writes the pages, or with --check says whether they are up to date. Returns the exit code."""
     spell_as_flags()
     try:
-        wanted = {DOCS / name: reference(WORDS[language]()) for name, language in PAGES.items()}
+        wanted = {DOCS / name: reference(WORDS[code]()) for name, code in PAGES.items()}
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -24,7 +24,7 @@ from nlpctl.report.language import later
 
 @dataclass(frozen=True)
 class Preset:
-    """A value that a new recipe begins with: the dotted key, the value, and the reason, as a comment."""
+    """A value that a new recipe begins with: the dotted key, the value, and the reason, as a comment (`later`)."""
 
     key: str
     value: Any
@@ -93,13 +93,16 @@ class TaskInfo:
 # -- what new recipes of several tasks begin with --------------------------------------------------
 
 SCRATCH = "model.from_scratch."
+_FAR_LARGER = later("a network from scratch needs a far larger one than a pretrained encoder")
 
 WITH_CRF = (
-    Preset("model.head", "crf", "scores whole sequences of tags: learns that no I-PER follows an O"),
+    Preset("model.head", "crf", later("scores whole sequences of tags: learns that no I-PER follows an O")),
     Preset(
-        "optimizer.groups", [{"match": "crf", "learning_rate": 0.01}], "transitions start at random: they need more"
+        "optimizer.groups",
+        [{"match": "crf", "learning_rate": 0.01}],
+        later("transitions start at random: they need more"),
     ),
-    Preset("training.metric_for_best_model", "f1", "type and both ends right"),
+    Preset("training.metric_for_best_model", "f1", later("type and both ends right")),
 )
 
 TRANSFORMER = (
@@ -108,22 +111,22 @@ TRANSFORMER = (
     Preset(f"{SCRATCH}num_hidden_layers", 2),
     Preset(f"{SCRATCH}num_attention_heads", 4),
     Preset(f"{SCRATCH}intermediate_size", 512),
-    Preset("training.learning_rate", 1e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
+    Preset("training.learning_rate", 1e-3, _FAR_LARGER),
 )
 
 CONVOLUTION = (
-    Preset(f"{SCRATCH}architecture", "textcnn", "bilstm reads the order of words too, and is slower"),
-    Preset(f"{SCRATCH}unit", "words", "Chinese is split by jieba"),
+    Preset(f"{SCRATCH}architecture", "textcnn", later("bilstm reads the order of words too, and is slower")),
+    Preset(f"{SCRATCH}unit", "words", later("Chinese is split by jieba")),
     Preset(f"{SCRATCH}vocab_size", 20000),
-    Preset(f"{SCRATCH}dropout", 0.5, "few rows and many parameters: without dropout the network overfits"),
-    Preset("training.learning_rate", 1e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
+    Preset(f"{SCRATCH}dropout", 0.5, later("few rows and many parameters: without dropout the network overfits")),
+    Preset("training.learning_rate", 1e-3, _FAR_LARGER),
 )
 
 RECURRENT = (
     Preset(f"{SCRATCH}architecture", "bigru"),
     Preset(f"{SCRATCH}num_hidden_layers", 2),
-    Preset(f"{SCRATCH}dropout", 0.5, "few sentences and many parameters: without dropout the network overfits"),
-    Preset("training.learning_rate", 2e-3, "a network from scratch needs a far larger one than a pretrained encoder"),
+    Preset(f"{SCRATCH}dropout", 0.5, later("few sentences and many parameters: without dropout the network overfits")),
+    Preset("training.learning_rate", 2e-3, _FAR_LARGER),
 )
 
 SEQUENCE_CLASSIFICATION = TaskInfo(
@@ -250,9 +253,13 @@ SEMANTIC_INDEXING = TaskInfo(
     soft_loss="nlpctl.compress.networks.soft_targets:vector_loss",
     presets=(
         Preset(
-            "retrieval.pooling", "mean", "the vector of a text is the mean over its tokens; or cls, its first token's"
+            "retrieval.pooling",
+            "mean",
+            later("the vector of a text is the mean over its tokens; or cls, its first token's"),
         ),
-        Preset("training.metric_for_best_model", "recall@10", "share of texts whose partner is among the first ten"),
+        Preset(
+            "training.metric_for_best_model", "recall@10", later("share of texts whose partner is among the first ten")
+        ),
     ),
     from_scratch=TRANSFORMER,
 )
@@ -281,13 +288,15 @@ QUESTION_ANSWERING = TaskInfo(
     soft_loss="nlpctl.compress.networks.soft_targets:span_loss",
     network_class="QuestionAnswering",
     presets=(
-        Preset("data.doc_stride", 128, "longer texts are read in windows that advance by so many tokens"),
+        Preset("data.doc_stride", 128, later("longer texts are read in windows that advance by so many tokens")),
         Preset("training.metric_for_best_model", "f1"),
     ),
     from_scratch=(
         *TRANSFORMER,
         Preset(
-            f"{SCRATCH}hidden_size", 128, "reading needs an encoder pre-trained on the language: expect poor answers"
+            f"{SCRATCH}hidden_size",
+            128,
+            later("reading needs an encoder pre-trained on the language: expect poor answers"),
         ),
     ),
 )
@@ -439,7 +448,10 @@ FEW_SHOT_CLASSIFICATION = TaskInfo(
         Preset(
             "few_shot.method",
             "contrastive",
-            "pairs of rows train a sentence encoder; prompt: see docs/tasks.md, needs an encoder that predicts words",
+            later(
+                "pairs of rows train a sentence encoder; prompt: see docs/tasks.md, needs an encoder that predicts "
+                "words"
+            ),
         ),
     ),
     from_scratch=TRANSFORMER,

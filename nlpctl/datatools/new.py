@@ -10,7 +10,6 @@ import dataclasses
 import os
 import re
 import shlex
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,10 @@ from nlpctl import console
 from nlpctl.config.input_formats import INPUT_FORMATS, OF_DATA
 from nlpctl.config.load import load_recipe
 from nlpctl.config.recipe_text import named_from, recipe_text
+from nlpctl.config.reference import task_meaning
 from nlpctl.config.sentence_folder import is_sentence_folder
 from nlpctl.config.tasks import Preset, TaskInfo, find_task, known_tasks, load_class, nearest_task
-from nlpctl.console import display
+from nlpctl.console import display, wrapped
 from nlpctl.data.readers.packed import PACKED, stem_of, suffix_of
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.validate import column_problems
@@ -33,8 +33,9 @@ from nlpctl.errors import Interrupted, NlpctlError, Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
 from nlpctl.models.pretrained import Encoder, available, language_of, lies_here, named_encoder
 from nlpctl.models.source import resolve_source
-from nlpctl.names import counted, did_you_mean, link_hint, listed, listed_with_guess, nearest_file
+from nlpctl.names import did_you_mean, link_hint, listed, listed_with_guess, nearest_file
 from nlpctl.outputs import refuse_output
+from nlpctl.report.language import Later, later, say
 from nlpctl.runtime.device import usable_gpu
 from nlpctl.spelling import option
 
@@ -51,7 +52,7 @@ _OF_UIE = {"content", "result_list", "prompt"}  # keys of PaddleNLP's rows for U
 
 @dataclass(frozen=True)
 class Question:
-    """What must be known: the `flag` that tells it, the `text` by which a person is asked, and the default.
+    """What must be known: the `flag` that tells it, the `text` (`later`) by which a person is asked, and the default.
 
     `unasked`: the answer where nobody is asked; None: the default. `hint`: what to do where nobody is asked and there
     is no default; None: give the flag. `check` raises a UserError for a bad answer.
@@ -87,8 +88,8 @@ class Given:
 
 @dataclass(frozen=True)
 class NewRecipe:
-    """The recipe, what it names, what was decided and why, and the command lines that come next. `seconds`: of the
-    training here; None: not timed."""
+    """The recipe, what it names, what was decided and why, and the command lines that come next, both `later`.
+    `seconds`: of the training here; None: not timed."""
 
     path: Path
     task: str
@@ -153,7 +154,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
             made = _parts(parts_folder, task, data, given.overwrite)
         paths |= made.files
         if made.skipped:
-            left_out = [*left_out, f"{counted(made.skipped, 'rows')} that cannot be used: they are in no part"]
+            left_out = [*left_out, later("rows that cannot be used, and are in no part: {:,}", made.skipped)]
         seen = values.summarise_data(task, data | {split: [os.path.abspath(path)] for split, path in paths.items()})
     with _checked(output, text(seen, paths)) as staged:
         os.replace(staged, output)
@@ -162,15 +163,18 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
         with _checked(output, text(seen, paths, trial)) as staged:
             os.replace(staged, output)
     name = SCRATCH if encoder is None else encoder.name
-    decided = [("task", f"{task.name}: {match.reason}"), ("model", f"{name}: {about}")]
-    decided += [("data", f"{split}: {display(path)}{_program(previews.get(split))}") for split, path in paths.items()]
-    decided += [("left out", left) for left in left_out]
+    decided = [(later("task"), later("{}: {}", task.name, match.reason))]
+    decided.append((later("model"), later("{}: {}", name, about)))
+    for split, path in paths.items():
+        decided.append((later("data"), later("{}: {}", split, f"{display(path)}{_program(previews.get(split))}")))
+    decided += [(later("left out"), left) for left in left_out]
     label = columns.get("label", "")
     for twin in preview.twins(label):
-        remark = f"column {twin!r} says the same as {label!r}; in its place: {option('columns')} label={twin}"
-        decided.append(("left out", remark))
+        place = f"{option('columns')} label={twin}"
+        remark = later("column {!r} says the same as {!r}; in its place: {}", twin, label, place)
+        decided.append((later("left out"), remark))
     if trial is not None:
-        decided.append(("time", _told(trial)))
+        decided.append((later("time"), _told(trial)))
     seconds = None if trial is None else trial.seconds
     return NewRecipe(output, task.name, name, paths, seconds, tuple(decided), _next(output, "dev" in paths))
 
@@ -180,14 +184,14 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
 
 def _files(given: Given, ask: Ask) -> dict[str, Path]:
     """The file of each split that there is."""
-    question = Question("TRAIN", "Training file, or the folder of all files", None, check=_existing)
+    question = Question("TRAIN", later("Training file, or the folder of all files"), None, check=_existing)
     start = _existing(given.train if given.train is not None else ask(question))
     files = _in_folder(start) if start.is_dir() else {"train": start, **_beside(start)}
-    for split, meaning in (("dev", "selects the best model"), ("test", "scored once at the end")):
+    for split, meaning in (("dev", later("selects the best model")), ("test", later("scored once at the end"))):
         default = str(files.pop(split)) if split in files else NONE
         named: str | None = getattr(given, split)
         if named is None:
-            text = f"File for {split} ({meaning}); {NONE}: there is none"
+            text = later("File for {} ({}); none: there is none", split, meaning)
             named = ask(Question(f"@[{split}]", text, default, check=lambda name: name == NONE or _existing(name)))
         if named != NONE:
             files[split] = _existing(named)
@@ -264,8 +268,8 @@ def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[Preview, TaskInf
         hint = 'write them as {"text": "Paris is far", "entities": [{"start": 0, "end": 5, "label": "LOC"}]}'
         raise UserError(message, where=str(preview.path), hint=hint)
     if name is None:
-        reason = f" ({matches[best].reason})" if best else ""
-        name = ask(Question("@[task]", f"Task{reason}", best, tuple(infos), check=_known_task))
+        text = later("Task ({})", matches[best].reason) if best else later("Task")
+        name = ask(Question("@[task]", text, best, tuple(infos), check=_known_task))
     task = _known_task(name)
     if preview.only_spans and _rows(task).annotation != "spans":
         plain = preview_file(preview.path, annotation=_rows(task).annotation)
@@ -279,7 +283,7 @@ def _meaning(preview: Preview, given: Given, ask: Ask) -> tuple[Preview, TaskInf
             )
         return preview, task, dict(match.columns), match
     columns = _columns(preview, task, given.columns, match, ask)
-    match = match_task(task, preview, columns) or Match(columns, "as asked", 0)
+    match = match_task(task, preview, columns) or Match(columns, later("as asked"), 0)
     if match.unordered:
         match = dataclasses.replace(match, presets=(*match.presets, _order_of_labels(match.unordered, ask)))
     return preview, task, columns, match
@@ -293,7 +297,7 @@ def _order_of_labels(labels: Sequence[str], ask: Ask) -> Preset:
             raise UserError(f"{label!r} is none of the labels", "data.labels", f"one of {listed(labels)}")
 
     hint = "answer it on a terminal; or @[task=sequence_classification], which learns pairs whatever their labels mean"
-    text = f"Which of the labels {' and '.join(map(repr, labels))} means that two texts match?"
+    text = later("Which of the labels {!r} and {!r} means that two texts match?", *labels)
     match = ask(Question("data.labels", text, None, tuple(labels), hint=hint, check=check))
     return matching_labels(next(label for label in labels if label != match), match)
 
@@ -312,7 +316,7 @@ def _columns(
     columns = dict(given)
     for role in dict.fromkeys((*needed, *proposed)):
         if role not in columns:
-            text = f"Column for {role}" + ("" if role in needed else f"; {NONE}: leave it out")
+            text = later("Column for {}" if role in needed else "Column for {}; none: leave it out", role)
             taken = [*proposed.values(), *columns.values()]
             default = proposed.get(role) or preview.named_as(role, taken)
             if default is None and role == "text":
@@ -351,16 +355,15 @@ def _known_column(preview: Preview, name: str) -> None:
         raise UserError(message, where=str(preview.path), hint="name one of them: @[columns=text=COLUMN,label=COLUMN]")
 
 
-def _refuse_other_columns(previews: dict[str, Preview], columns: Mapping[str, str], task: TaskInfo) -> list[str]:
+def _refuse_other_columns(previews: dict[str, Preview], columns: Mapping[str, str], task: TaskInfo) -> list[Later]:
     """UserError if dev lacks a column; a test file without its labels is taken out of `previews`, which is told."""
     left_out = []
     for split in [split for split in previews if split != "train"]:
         names = {column.name for column in previews[split].columns}
         missing = [columns[role] for role in task_roles(task) if role in columns and columns[role] not in names]
         if missing and split == "test":
-            left_out.append(
-                f"{display(previews.pop(split).path)}: it has no column {listed(missing)}, so it cannot be scored"
-            )
+            file = display(previews.pop(split).path)
+            left_out.append(later("{}: it has no column {}, so it cannot be scored", file, listed(missing)))
         elif missing:
             hint = f"name another file, or --{split} {NONE}; data.by_split of a recipe can rename columns"
             message = f"no column {listed(missing)}; the columns are {listed(sorted(names))}"
@@ -380,20 +383,21 @@ def _has_gpu() -> bool:
 
 def _encoder(
     given: Given, ask: Ask, preview: Preview, columns: Mapping[str, str], gpu: bool
-) -> tuple[Encoder | None, str]:
+) -> tuple[Encoder | None, Later]:
     """The encoder to start from, None for a network from scratch, and a comment on it."""
-    chosen, why = given.model, "a new network, and a vocabulary from the training text"
+    chosen, why = given.model, later("a new network, and a vocabulary from the training text")
     if chosen is None:
         proposed = available(language_of(_texts(preview, columns)), small=not gpu)
         if proposed is None:
-            why = "no pretrained encoder for these texts is on this machine, and PaddleNLP's hub does not answer"
-        text = f"Model: a folder, a name of PaddleNLP's hub, or {SCRATCH} ({proposed[0].about if proposed else why})"
+            why = later("no pretrained encoder for these texts is on this machine, and PaddleNLP's hub does not answer")
+        about = proposed[0].about if proposed else why
+        text = later("Model: a folder, a name of PaddleNLP's hub, or scratch ({})", about)
         default = proposed[0].name if proposed else SCRATCH
         chosen = ask(Question("@[model]", text, default, check=lambda name: name == SCRATCH or named_encoder(name)))
     if chosen == SCRATCH:
         return None, why
     encoder, state = named_encoder(chosen)
-    return encoder, encoder.about + ("" if state == "here" else "; will be downloaded")
+    return encoder, encoder.about if state == "here" else later("{}; will be downloaded", encoder.about)
 
 
 def _texts(preview: Preview, columns: Mapping[str, str]) -> list[str]:
@@ -421,7 +425,7 @@ def _output(given: Given, ask: Ask, train: Path) -> Path:
         return path
 
     text = str(given.output) if given.output is not None else None
-    question = Question("@[output]", "Recipe file", f"{default}.yaml", check=checked)
+    question = Question("@[output]", later("Recipe file"), f"{default}.yaml", check=checked)
     return checked(text if text is not None else ask(question))
 
 
@@ -435,7 +439,7 @@ def _parts_folder(given: Given, ask: Ask, output: Path) -> Path | None:
     """The folder for train, dev and test cut from the training file; None if that is not wanted."""
     folder = given.split
     if folder is None:
-        text = f"There is no dev file. Folder for train, dev and test cut from the training file; {NONE}: later"
+        text = later("There is no dev file. Folder for train, dev and test cut from the training file; none: later")
         folder = ask(Question("@[split]", text, str(output.with_suffix("")) + "_parts", unasked=NONE))
     return None if folder == NONE else Path(folder)
 
@@ -488,7 +492,7 @@ def _is_timed(given: Given, ask: Ask) -> bool:
         if answer not in ("yes", "no"):
             raise UserError(f"{answer!r} is neither yes nor no", "@[time]", "answer yes or no")
 
-    text = "Time some steps of the training, for how long it takes here and in what precision (about a minute)?"
+    text = later("Time some steps of the training, for how long it takes here and in what precision (about a minute)?")
     return ask(Question("@[time]", text, "yes", ("yes", "no"), unasked="no", check=check)) == "yes"
 
 
@@ -509,26 +513,27 @@ def _trial(recipe: Path) -> Trial | None:
         return None
 
 
-def _told(trial: Trial) -> str:
+def _told(trial: Trial) -> Later:
     """How long the training takes, for people."""
-    text = f"the training takes about {console.duration(trial.seconds)} on this machine"
+    text = later("the training takes about {} on this machine", console.duration(trial.seconds))
     if trial.with_bf16 is None:
         return text
-    times = f"{trial.times_faster:.1f} times as fast"
-    return f"{text}, in bf16 (steps {times})" if trial.bfloat16_pays else f"{text}, in 32 bits (steps in bf16: {times})"
+    if trial.bfloat16_pays:
+        return later("{}, in bf16 (steps {:.1f} times as fast)", text, trial.times_faster)
+    return later("{}, in 32 bits (steps in bf16: {:.1f} times as fast)", text, trial.times_faster)
 
 
 def _head(output: Path, task: TaskInfo) -> list[str]:
-    file, name = shlex.quote(output.name), output.stem
+    file, name, meaning = shlex.quote(output.name), output.stem, task_meaning(task)
     return [
-        *textwrap.wrap(f"{name}: {task.help[0].lower()}{task.help[1:]}", 110),
+        *wrapped(say("{}: {}", name, f"{meaning[0].lower()}{meaning[1:]}"), 110),
         "",
-        "Written by `nlpctl new`; every value can be changed.",
+        say("Written by `nlpctl new`; every value can be changed."),
         "",
-        f"  nlpctl data inspect {file}        # labels, lengths, repetitions, suspicious rows",
+        f"  nlpctl data inspect {file}        # {say('labels, lengths, repetitions, suspicious rows')}",
         f"  nlpctl train {file}",
         "",
-        f"`nlpctl recipe show {file} --all` lists every key; docs/recipes.md explains them.",
+        say("`nlpctl recipe show {} --all` lists every key; docs/recipes.md explains them.", file),
     ]
 
 
@@ -542,5 +547,5 @@ def _next(output: Path, has_dev: bool) -> tuple[str, ...]:
     """The commands that come next."""
     file = shlex.quote(str(output))
     split = f"nlpctl data split {file} -o {shlex.quote(str(output.with_suffix('')) + '_parts')} --write"
-    first = () if has_dev else (f"{split}    # a dev file; the three lines that do without one go",)
+    first = () if has_dev else (later("{}    # a dev file; the three lines that do without one go", split),)
     return (*first, f"nlpctl data inspect {file}", f"nlpctl train {file}")

@@ -1,4 +1,5 @@
-"""The values that `nlpctl new` writes: what follows from the data, the encoder and this machine."""
+"""The values that `nlpctl new` writes, with their reasons in the language of now: what follows from the data, the
+encoder and this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.keys import SECTIONS
 from nlpctl.config.load import load_recipe
-from nlpctl.config.recipe_text import CANNOT_BE_USED, NO_DEV
+from nlpctl.config.recipe_text import CANNOT_BE_USED, MORE_ROWS, MORE_UPDATES, NO_DEV, UPDATES
 from nlpctl.config.schema import SPLITS, ColumnsSection, ScratchSection
 from nlpctl.config.sentence_folder import read_sentence_folder
 from nlpctl.config.tasks import SCRATCH, Preset, TaskInfo
@@ -31,7 +32,7 @@ from nlpctl.errors import UserError
 from nlpctl.extras import is_installed
 from nlpctl.models.pretrained import Encoder, language_of
 from nlpctl.models.source import resolve_source
-from nlpctl.names import counted
+from nlpctl.report.language import Later, later, say, say_counted
 from nlpctl.report.model import percent
 from nlpctl.runtime.machine import cpu_info, physical_cores
 
@@ -74,7 +75,7 @@ class DataSummary:
     def count_text(self, split: str) -> str:
         """The number of rows of a split; of a long one, that there are more."""
         good = len(self.splits[split].good)
-        return f"more than {_MOST:,} rows" if good + self.splits[split].bad.total() >= _MOST else counted(good, "rows")
+        return say(MORE_ROWS, _MOST) if good + self.splits[split].bad.total() >= _MOST else say_counted(good, "rows")
 
 
 def summarise_data(task: TaskInfo, values: Mapping[str, Any]) -> DataSummary:
@@ -142,11 +143,13 @@ def _unlike(preview: Preview, rows: type[TaskRows]) -> dict[str, Any]:
     return values | ({} if preview.header or not preview.is_table else {"header": False})
 
 
-def model_presets(task: TaskInfo, encoder: Encoder | None, about: str, seen: DataSummary) -> list[Preset]:
+def model_presets(task: TaskInfo, encoder: Encoder | None, about: Later, seen: DataSummary) -> list[Preset]:
     """The network: the encoder, or the task's network from scratch."""
     if encoder is None:
         first, *rest = task.from_scratch or (Preset("model.from_scratch.architecture", "ernie"),)
-        remark = f"{about}. With a pretrained encoder: name_or_path: NAME in place of from_scratch, learning_rate: 3e-5"
+        remark = say(
+            "{}. With a pretrained encoder: name_or_path: NAME in place of from_scratch, learning_rate: 3e-5", about
+        )
         if is_installed("jieba"):  # which comes with PaddleNLP
             rest = [unit_preset(preset, seen) if preset.key == UNIT else preset for preset in rest]
         return [Preset(first.key, first.value, remark), *rest]
@@ -158,7 +161,7 @@ def head_presets(task: TaskInfo, encoder: Encoder | None) -> list[Preset]:
     if encoder is None or not task.tags or not _is_e5(encoder):
         return []
     groups = [group for preset in task.presets if preset.key == GROUPS for group in preset.value]
-    why = "the vectors of an e5's tokens are nearly alike: its head needs more (docs/tasks.md)"
+    why = later("the vectors of an e5's tokens are nearly alike: its head needs more (docs/tasks.md)")
     return [Preset(GROUPS, [*groups, {"match": "classifier", "learning_rate": 0.01}], why)]
 
 
@@ -181,16 +184,21 @@ def unit_preset(words: Preset, seen: DataSummary) -> Preset:
     if not held_out:
         train, held_out = [text for i, text in enumerate(train) if i % 10], _sample(train[::10], _HELD_OUT)
     counted_all, train = sum(map(len, train)) <= _TRAIN, _sample(train, _TRAIN)
-    of_words = _unknown_share(train, held_out, "words")
-    why = f"{percent(of_words)} of the words of held-out rows"
+    share = _unknown_share(train, held_out, "words")
+    of_words = percent(share)
     if language_of(held_out) != "zh":
-        return Preset(words.key, words.value, f"{why} are unknown")
+        return Preset(words.key, words.value, say("{} of the words of held-out rows are unknown", of_words))
     if not counted_all:  # a word that is rare in a part of the text may be frequent in all of it
-        return Preset(words.key, words.value, f"as jieba splits them; at most {why} are unknown")
-    if of_words <= MANY_UNKNOWN_WORDS:
-        return Preset(words.key, words.value, f"as jieba splits them; {why} are unknown")
+        why = say("as jieba splits them; at most {} of the words of held-out rows are unknown", of_words)
+        return Preset(words.key, words.value, why)
+    if share <= MANY_UNKNOWN_WORDS:
+        why = say("as jieba splits them; {} of the words of held-out rows are unknown", of_words)
+        return Preset(words.key, words.value, why)
     of_characters = percent(_unknown_share(train, held_out, "characters"))
-    return Preset(words.key, "characters", f"{why} would be unknown ([UNK]), of their characters {of_characters}")
+    why = say(
+        "{} of the words of held-out rows would be unknown ([UNK]), of their characters {}", of_words, of_characters
+    )
+    return Preset(words.key, "characters", why)
 
 
 def _texts(seen: DataSummary, split: str) -> list[str]:
@@ -237,8 +245,9 @@ def length_preset(task: TaskInfo, seen: DataSummary, device: str) -> Preset:
         least, most = _QUESTION_WINDOW, _LONGEST_QUESTION
     length = min(max(least, -(-int(p99 * _SPARE) // 8) * 8), most)
     longer = sum(row.tokens > length for row in seen.splits["train"].good) / len(seen.splits["train"].good)
-    fate = f"; {percent(longer)} are {'read in windows' if windows else 'cut'}" if longer else ""
-    why = f"tokens, estimated: 99 % of the rows have at most {p99:,}, the longest {seen.lengths.longest:,}{fate}"
+    why = say("tokens, estimated: 99 % of the rows have at most {:,}, the longest {:,}", p99, seen.lengths.longest)
+    if longer:
+        why += say("; {} are read in windows" if windows else "; {} are cut", percent(longer))
     return Preset("data.max_seq_length", length, why)
 
 
@@ -247,11 +256,11 @@ def training_presets(seen: DataSummary, length: int, scratch: bool) -> list[Pres
     rows, batch = len(seen.splits["train"].good), _BATCH
     while batch > _LEAST_BATCH and (batch * length > _BATCH_TOKENS or rows < _FEW_UPDATES * batch):
         batch //= 2
-    updates, more = -(-rows // batch), "more than " if rows >= _MOST else ""
+    updates = -(-rows // batch)
     epochs = (10 if updates >= 100 else 20) if scratch else 3 if updates >= 150 else 5 if updates >= 50 else 10
     return [
-        Preset("training.num_train_epochs", epochs, "few rows need more epochs" if updates < 50 else ""),
-        Preset("training.per_device_train_batch_size", batch, f"{more}{updates:,} updates per epoch"),
+        Preset("training.num_train_epochs", epochs, later("few rows need more epochs") if updates < 50 else ""),
+        Preset("training.per_device_train_batch_size", batch, say(MORE_UPDATES if rows >= _MOST else UPDATES, updates)),
     ]
 
 
@@ -259,11 +268,13 @@ def bfloat16_presets(scratch: bool, trial: Trial | None) -> list[Preset]:
     """training.bf16 on a processor that computes so: where `trial` shows that it pays; untimed for encoders, for which
     it has been measured (docs/benchmarks.md)."""
     if trial is not None:
-        why = f"timed here: {trial.times_faster:.1f} times as fast; other processors may refuse it"
+        why = say("timed here: {:.1f} times as fast; other processors may refuse it", trial.times_faster)
         return [Preset("training.bf16", True, why)] if trial.bfloat16_pays else []
     if scratch or not cpu_info().trains_in_bfloat16:
         return []
-    why = "of encoders on a processor like this one, about 1.5 times as fast (docs/benchmarks.md); others refuse it"
+    why = later(
+        "of encoders on a processor like this one, about 1.5 times as fast (docs/benchmarks.md); others refuse it"
+    )
     return [Preset("training.bf16", True, why)]
 
 
@@ -276,14 +287,14 @@ def few_dev_presets(seen: DataSummary) -> list[Preset]:
     batches = -(-max(train // 2, _LEAST_DEV) // _DEV_BATCH)
     if batches * _DEV_BATCH >= dev:
         return []
-    why = f"batches of {_DEV_BATCH} rows from all over dev after each epoch; all of it, at the end"
+    why = say("batches of {} rows from all over dev after each epoch; all of it, at the end", _DEV_BATCH)
     return [Preset("training.max_evaluate_steps", batches, why)]
 
 
 def metric_preset(task: TaskInfo, seen: DataSummary) -> Preset:
     """The score that selects the best checkpoint: for uneven labels one in which all labels count alike."""
     if seen.uneven >= UNEVEN and "macro_f1" in task.metrics:
-        return Preset(METRIC, "macro_f1", f"one label comes {seen.uneven:.1f} times as often as another")
+        return Preset(METRIC, "macro_f1", say("one label comes {:.1f} times as often as another", seen.uneven))
     return Preset(METRIC, task.metrics[0])
 
 
@@ -300,14 +311,12 @@ def hints(task: TaskInfo, seen: DataSummary, gpu: bool) -> list[Preset]:
     """Values that are worth a try."""
     presets = []
     if task.reads("loss.class_weights") and seen.uneven >= _FAR_UNEVEN:
-        presets.append(
-            Preset("loss.class_weights", "balanced", "rare labels weigh more; docs/imbalance.md has measurements")
-        )
+        heavier = later("rare labels weigh more; docs/imbalance.md has measurements")
+        presets.append(Preset("loss.class_weights", "balanced", heavier))
     if not gpu:
         cores = physical_cores()
-        presets.append(
-            Preset("runtime.threads", cores, f"the default on this machine, which has {counted(cores, 'cores')}")
-        )
+        why = say("the default on this machine, which has {}", say_counted(cores, "cores"))
+        presets.append(Preset("runtime.threads", cores, why))
     return presets
 
 
@@ -329,5 +338,6 @@ def bad_row_presets(seen: DataSummary) -> list[Preset]:
     if not bad:
         return []
     total = sum(split.bad.total() for split in seen.splits.values())
-    why = f"{counted(total, 'rows')} {CANNOT_BE_USED} {Path(bad[0].source).name}:{bad[0].line}: {bad[0].kind}"
+    place = f"{Path(bad[0].source).name}:{bad[0].line}"
+    why = say(CANNOT_BE_USED, say_counted(total, "rows"), place, bad[0].kind)
     return [Preset("data.on_bad_row", "skip", why)]

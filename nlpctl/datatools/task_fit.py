@@ -23,6 +23,7 @@ from nlpctl.data.rows.tagged_rows import LexicalRows, TaggedRows
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.rows.text_rows import TextRows
 from nlpctl.datatools.file_sniffer import NAMES, Preview, few_values, is_tags, says_label
+from nlpctl.report.language import Later, later
 
 Columns = Mapping[str, str]  # name in data.columns -> name in the file
 
@@ -39,11 +40,12 @@ _NO_MATCH = """
     不同 不相似 不相同 不匹配 不一致 不等价 不相关 无关 否
 """.split()
 _UNTAGGED = 0.05  # share of O, at the most, where a text is cut into words rather than searched for entities
+_EITHER = ("{}", "{} or {}", "{} or {} or {}")  # one to three labels
 
 
 @dataclass(frozen=True)
 class Match:
-    """What a file means to a task: its columns by their names in data.columns, and why.
+    """What a file means to a task: its columns by their names in data.columns, and why (`later`).
 
     `sure`: how telling the signs are, to compare tasks by. `presets`: values that follow from the rows. `unordered`:
     two labels of pairs, of which the file does not tell which one means a match; the recipe must, in data.labels.
@@ -92,9 +94,17 @@ def _match_texts(preview: Preview, given: Columns) -> Match | None:
     names = {"text": text, **({"text_pair": pair[1]} if pair else {}), "label": label}
     column = preview.column(label)
     labels = () if column is None else column.values
-    values = f"is {' or '.join(labels)}" if 0 < len(labels) < 4 else f"is one of {len(labels) or 'many'} labels"
-    held = f"{pair[0]!r} and {pair[1]!r} hold texts" if pair else f"{text!r} holds texts"
-    return Match(names, f"{held}, {label!r} {values}", sure=5)
+    if not labels:
+        says = later("{!r} is one of many labels", label)
+    elif len(labels) > len(_EITHER):
+        says = later("{!r} is one of {} labels", label, len(labels))
+    else:
+        says = later("{!r} is {}", label, later(_EITHER[len(labels) - 1], *labels))
+    return Match(names, later("{}, {}", _hold_texts(pair or (text,)), says), sure=5)
+
+
+def _hold_texts(names: Sequence[str]) -> Later:
+    return later("{!r} and {!r} hold texts", *names) if len(names) > 1 else later("{!r} holds texts", *names)
 
 
 def _match_matching_pairs(preview: Preview, given: Columns) -> Match | None:
@@ -113,9 +123,9 @@ def _match_matching_pairs(preview: Preview, given: Columns) -> Match | None:
     column = None if match is None else preview.column(match.columns["label"])
     if match is None or column is None or len(column.values) != 2:
         return None
-    labels = f"{match.columns['label']!r} says {' or '.join(column.values)}"
-    texts = f"{match.columns['text']!r} and {match.columns['text_pair']!r} hold texts"
-    match = dataclasses.replace(match, reason=f"{texts}, {labels}")
+    says = later("{!r} says {}", match.columns["label"], later(_EITHER[1], *column.values))
+    texts = _hold_texts((match.columns["text"], match.columns["text_pair"]))
+    match = dataclasses.replace(match, reason=later("{}, {}", texts, says))
     if tuple(value.lower() for value in column.values) in OPPOSITES:
         return dataclasses.replace(match, sure=6)
     ordered = _no_match_first(column.values)
@@ -136,7 +146,7 @@ def _no_match_first(labels: Sequence[str]) -> tuple[str, str] | None:
 
 def matching_labels(no_match: str, match: str) -> Preset:
     """data.labels of a recipe for pairs of texts."""
-    return Preset("data.labels", [no_match, match], f"{match} means that the two texts match")
+    return Preset("data.labels", [no_match, match], later("{} means that the two texts match", match))
 
 
 def _match_label_lists(preview: Preview, given: Columns) -> Match | None:
@@ -154,9 +164,10 @@ def _match_label_lists(preview: Preview, given: Columns) -> Match | None:
     separator = separators[label]
     columns = {"text": text, "label": label}
     if not separator:
-        return Match(columns, f"{text!r} holds texts, {label!r} lists of labels", sure=7)
+        return Match(columns, later("{!r} holds texts, {!r} lists of labels", text, label), sure=7)
     presets = () if separator == "," else (Preset("data.label_separator", separator),)
-    return Match(columns, f"{text!r} holds texts, {label!r} labels with {separator!r} between them", 6, presets)
+    why = later("{!r} holds texts, {!r} labels with {!r} between them", text, label, separator)
+    return Match(columns, why, 6, presets)
 
 
 def _separator(preview: Preview, name: str) -> str | None:
@@ -188,7 +199,7 @@ def _match_retrieval_pairs(preview: Preview, given: Columns) -> Match | None:
     texts = preview.of_kind("text")
     negative = next((column.name for column in texts if column.name.casefold() in NAMES["negative"]), None)
     names |= {"negative": negative} if negative is not None else {}
-    return Match(names, f"{pair[0]!r} and {pair[1]!r} hold texts that belong together", sure=4)
+    return Match(names, later("{!r} and {!r} hold texts that belong together", *pair), sure=4)
 
 
 def _match_questions(preview: Preview, given: Columns) -> Match | None:
@@ -201,9 +212,13 @@ def _match_questions(preview: Preview, given: Columns) -> Match | None:
     columns = {"question": question, "context": context, "answers": answers}
     values = [row.get(answers) for row in preview.rows]
     unanswered = sum(not (value.get("text") if isinstance(value, Mapping) else value) for value in values)
-    why = f"{unanswered:,} of the first {len(preview.rows):,} questions have no answer in their text"
-    presets = (Preset("decode.null_threshold", 0.0, f"{why}: the model may say so"),) if unanswered else ()
-    return Match(columns, "there are questions, texts, and where the answers are in them", 9, presets)
+    why = later(
+        "{:,} of the first {:,} questions have no answer in their text: the model may say so",
+        unanswered,
+        len(preview.rows),
+    )
+    presets = (Preset("decode.null_threshold", 0.0, why),) if unanswered else ()
+    return Match(columns, later("there are questions, texts, and where the answers are in them"), 9, presets)
 
 
 def _match_tagged(preview: Preview, given: Columns) -> Match | None:
@@ -213,15 +228,14 @@ def _match_tagged(preview: Preview, given: Columns) -> Match | None:
         return None
     words = [word for row in preview.rows for word in row.get(columns[0]) or ()]
     characters = all(len(str(word)) == 1 for word in words)
-    why = "every word of the files is one character, so predict cuts its texts the same way"
+    why = later("every word of the files is one character, so predict cuts its texts the same way")
     presets = (Preset("data.unit", "characters", why),) if characters else ()
-    held = "characters and their tags" if characters else "words and their tags"
-    if preview.marked is not None:
-        held = "texts with spans"
+    why = later("there are characters and their tags" if characters else "there are words and their tags")
     names = dict(zip(("tokens", "tags"), columns, strict=True))
     if preview.marked is not None:  # sentences without a span do not tell where their text is
         names["text"] = preview.marked
-    return Match(names, f"there are {held}", 8, presets)
+        why = later("there are texts with spans")
+    return Match(names, why, 8, presets)
 
 
 def _match_analysed(preview: Preview, given: Columns) -> Match | None:
@@ -231,7 +245,7 @@ def _match_analysed(preview: Preview, given: Columns) -> Match | None:
         return None
     tags = [tag for row in preview.rows for tag in row.get(match.columns["tags"]) or ()]
     analysed = tags.count(OUTSIDE) <= _UNTAGGED * len(tags)
-    why = "almost every character has a tag: words and their classes" if analysed else match.reason
+    why = later("almost every character has a tag: words and their classes") if analysed else match.reason
     return Match(match.columns, why, match.sure + 1 if analysed and match.presets else 2)
 
 
@@ -270,7 +284,7 @@ def _match_corpus(preview: Preview, given: Columns) -> Match | None:
     labelled = any(column.name.strip().casefold() in ("label", "labels", "标签") for column in preview.columns)
     if text is None or (labelled and "text" not in given):
         return None
-    return Match({"text": text}, "there are texts, and no labels", sure=1)
+    return Match({"text": text}, later("there are texts, and no labels"), sure=1)
 
 
 RECOGNISERS: Mapping[type[TaskRows], Recogniser] = {

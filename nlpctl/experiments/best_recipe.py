@@ -20,6 +20,7 @@ from nlpctl.config.recipe_text import commented, edited, holds, value_text, with
 from nlpctl.config.schema import Recipe, SearchSection, value_of
 from nlpctl.errors import UserError
 from nlpctl.files import staged_path
+from nlpctl.report.language import say
 
 _OUTPUT = "training.output_dir"
 
@@ -32,7 +33,8 @@ def best_text(
     file: Path,
     output: Path,
 ) -> str:
-    """The text of a whole recipe that says `values`, to be written to `file`; its run directory is `output`.
+    """The text of a whole recipe that says `values`, to be written to `file`; its run directory is `output`. What is
+    added as a comment is in the language of now.
 
     `recipe`: what was swept; `own`: its `own_text`. `comments`: where each of the values came from. What the command
     line set is written out, too. Where the text cannot be changed safely, the resolved recipe is written in its place.
@@ -44,17 +46,17 @@ def best_text(
         if origin.source.startswith("-") and not key.startswith("search.") and key not in values and key != "task"
     }  # fmt: skip
     settings = {key: value_of(best, key) for key in _leaves(typed)} | dict(values) | {_OUTPUT: str(output)}
-    notes = {key: f"from the command line: {flag}" for key, flag in typed.items()} | dict(comments)
-    notes[_OUTPUT] = "the run directory of a new training; the trials have their own"
+    notes = {key: say("from the command line: {}", flag) for key, flag in typed.items()} | dict(comments)
+    notes[_OUTPUT] = say("the run directory of a new training; the trials have their own")
     if own is not None:
         with contextlib.suppress(yaml.YAMLError):  # an anchor went with what was changed
             with_paths = _with_absolute_paths(own, recipe)
             text = None if with_paths is None else _with_values(without(with_paths, "search"), settings, notes)
             if text is not None and _reads_as(best, text, file):
                 return text
-    head = "# The best recipe of a sweep: every value that differs from its default, with absolute paths.\n"
+    head = say("The best recipe of a sweep: every value that differs from its default, with absolute paths.")
     body = dump_recipe(best).partition("\ntask: ")
-    text = _with_values(f"{head}task: {body[2]}", settings, notes)
+    text = _with_values(f"# {head}\ntask: {body[2]}", settings, notes)
     assert text is not None  # our own layout
     return text
 

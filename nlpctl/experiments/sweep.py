@@ -37,6 +37,7 @@ from nlpctl.experiments.trials import Trials, ranking, watched_metric
 from nlpctl.files import write_json_atomic, write_text_atomic, writing
 from nlpctl.layout import LOGS, RECIPE, REPORT, SWEEP_RESULT, TRIALS
 from nlpctl.names import counted
+from nlpctl.report.language import say, say_counted
 from nlpctl.runs.runs import open_run, paired
 from nlpctl.runtime.process import prepare_process
 from nlpctl.runtime.run_directory import RunDirectory
@@ -235,5 +236,6 @@ def _known_on_test(folder: Path, best: TrialRecord) -> dict[str, Any] | None:
 
 def _comments(result: SweepResult) -> dict[str, str]:
     """Where each value of the best recipe came from, by key."""
-    best = f"best of {counted(len(result.trials), 'trials')}, trial {result.best.name}"
-    return {key: f"sweep: {best}; tried {result.space.space[key].text}" for key in result.best.values}
+    trials, best = say_counted(len(result.trials), "trials"), result.best
+    tried = {key: result.space.space[key].text for key in best.values}
+    return {key: say("sweep: best of {}, trial {}; tried {}", trials, best.name, text) for key, text in tried.items()}

@@ -17,6 +17,7 @@ from nlpctl.config.hub_names import HF_PREFIX
 from nlpctl.data.text.word_spans import is_ideograph
 from nlpctl.errors import UserError
 from nlpctl.models.source import check_tokenizer, read_config, resolve_source
+from nlpctl.report.language import Later, later
 from nlpctl.runtime.cache import cache_folder
 
 ENTRIES = Path(__file__).with_name("pretrained.yaml")
@@ -37,7 +38,7 @@ class Encoder:
     language: str
     width: int | None
     small: bool
-    about: str
+    about: Later
 
     @property
     def learning_rate(self) -> float:
@@ -50,7 +51,7 @@ def known_encoders() -> tuple[Encoder, ...]:
     """Those of pretrained.yaml, in its order."""
     entries = yaml.safe_load(ENTRIES.read_text(encoding="utf-8"))
     return tuple(
-        Encoder(name, entry["language"], entry["size"][1], entry.get("small", False), entry["about"])
+        Encoder(name, entry["language"], entry["size"][1], entry.get("small", False), later(entry["about"]))
         for name, entry in entries.items()
     )
 
@@ -89,10 +90,10 @@ def named_encoder(name: str) -> tuple[Encoder, State]:
         return known, _place(name)
     source = resolve_source(name)
     if source.folder is None:
-        return Encoder(name, ANY, None, False, "a model of PaddleNLP's hub"), _place(name)
+        return Encoder(name, ANY, None, False, later("a model of PaddleNLP's hub")), _place(name)
     check_tokenizer(source.folder)
     width = read_config(source.folder).get("hidden_size")
-    about = "from the Hugging Face hub" if name.startswith(HF_PREFIX) else "a folder of yours"
+    about = later("from the Hugging Face hub" if name.startswith(HF_PREFIX) else "a folder of yours")
     return Encoder(name, ANY, width if isinstance(width, int) else None, False, about), "here"
 
 

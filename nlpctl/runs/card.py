@@ -17,6 +17,7 @@ import nlpctl
 from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.paths import TEXT_PATHS, holds_path
 from nlpctl.config.recipe_of import recipe_of
+from nlpctl.config.reference import task_meaning
 from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.rows.task_rows import task_rows
@@ -38,7 +39,7 @@ from nlpctl.models.folder import read_labels, read_trained_card
 from nlpctl.models.model_manifest import weights_sum
 from nlpctl.names import nearest
 from nlpctl.outputs import is_signed, is_stream, refuse_output, signed
-from nlpctl.report.language import Later, language, say, say_each
+from nlpctl.report.language import Later, say, say_each
 from nlpctl.report.markdown import code, markdown_page, plain
 from nlpctl.report.model import BulletList, Code, Part, Report, Section, Table, percent
 from nlpctl.report.score_tables import without_counts
@@ -162,7 +163,7 @@ def _results(facts: CardFacts) -> Iterator[dict[str, Any]]:
 
 def _does(facts: CardFacts) -> Iterator[Part]:
     info = task_info(facts.recipe.task)
-    lines = [say("Task: `{}`. {}", info.name, _meaning(info))]
+    lines = [say("Task: `{}`. {}", info.name, task_meaning(info))]
     if facts.record is not None:
         lines.append(say("{}: {}", say("Network"), _network(facts)))
         members = [plain(_without_folder(name)) for name in _members(facts.record)]
@@ -176,14 +177,6 @@ def _does(facts: CardFacts) -> Iterator[Part]:
         yield say(
             "Known are only the files of this folder. Data, training and scores are in the run that it came from."
         )
-
-
-def _meaning(info: Any) -> str:
-    """What the task does; a task of somebody else's has English words alone."""
-    from nlpctl.config.reference import Chinese
-    from nlpctl.config.tasks import KNOWN_TASKS
-
-    return Chinese().task(info) if language() == "zh" and info in KNOWN_TASKS else info.help
 
 
 def _members(record: RunRecord) -> list[str]:

@@ -22,8 +22,9 @@ from nlpctl.config.tasks import Preset
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import read_training_data
 from nlpctl.datatools import recipe_defaults
-from nlpctl.datatools.new import Given, new_recipe
+from nlpctl.datatools.new import Given, Question, new_recipe
 from nlpctl.models import pretrained
+from nlpctl.report.language import in_language, say
 from nlpctl.runtime.machine import CpuInfo
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -270,6 +271,64 @@ def test_the_task_is_told_by_the_rows(task: str, nlpctl, folder: Path) -> None:
     assert ended.code == 0, ended.err
     assert load_recipe("my.yaml").task == task
     assert nlpctl("recipe", "validate", "my.yaml").code == 0
+
+
+WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [a-z]{2,}")  # two of them: a sentence, not a name
+NAMED = re.compile(r"`[^`]*`|'[^']*'|nlpctl [ -~]*?(?=  +#|$)|name_or_path: NAME|Hugging Face")
+
+
+def in_english(text: str) -> list[str]:
+    """The lines of a recipe or of messages that say something in English besides commands, keys and names."""
+    told = [line.partition("#")[2] if ":" in line.partition("#")[0] else line for line in text.splitlines()]
+    return [line for line in told if WORDS.search(NAMED.sub("", line))]
+
+
+@pytest.mark.parametrize("task", SHAPES)
+def test_reasons_are_in_the_language_of_the_reader(task: str, nlpctl, folder: Path) -> None:
+    """Of the recipe and of the messages, for every task; what programs read is the same in both languages."""
+    lines = [json.dumps(row) for row in SHAPES[task]]
+    (folder / "all.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    words = ("new", "all.jsonl", "--model", "scratch", "--task", task, "-o", "my.yaml", "--overwrite")
+    ended = nlpctl(*words, "--language", "zh")
+    text = (folder / "my.yaml").read_text(encoding="utf-8")
+    assert ended.code == 0 and in_english(text) == in_english(ended.err) == [], ended.err
+    assert "由 `nlpctl new` 写出" in text and "没有 dev 文件：有了之后删去这三行" in text and "任务：" in ended.err
+    given = [json.loads(nlpctl(*words, "--language", each, "--json").out)["result"] for each in ("zh", "en")]
+    assert given[0] == given[1]
+    assert in_english((folder / "my.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_comments_in_chinese_say_what_the_parts_hold(nlpctl, table, folder: Path, end: str) -> None:
+    rows = [(text, "ab"[number % 2]) for number, text in enumerate(4 * REVIEWS)]
+    table("银行.tsv", ["text", "label"], [*rows, ("no label", "")])
+    words = ("new", "银行.tsv", "--model", "scratch", "--task", "sequence_classification", "-o", "my.yaml")
+    assert nlpctl(*words, "--language", "zh").code == 0
+    before = (folder / "my.yaml").read_text(encoding="utf-8")
+    assert "# 240 行" in before and "# 每个 epoch 30 次更新" in before and "# 1 行不能使用，例如" in before
+    (folder / "my.yaml").write_text(before.replace("\n", end), encoding="utf-8", newline="")
+    assert nlpctl("data", "split", "my.yaml", "-o", "parts", "--write").code == 0
+    text = (folder / "my.yaml").read_bytes().decode()
+    told = {line.split(":")[0].strip(): line.split("# ")[1] for line in text.split(end) if " # " in line}
+    counts = {part: len((folder / "parts" / f"{part}.tsv").read_text().splitlines()) - 1 for part in ("train", "dev")}
+    assert all(told[part] == f"{count} 行" for part, count in counts.items())
+    assert told["per_device_train_batch_size"] == "每个 epoch 24 次更新"
+    assert "不能使用" not in text and "没有 dev 文件" not in text and text.count(end) == text.count("\n")
+
+
+def test_questions_are_in_the_language_of_the_reader(nlpctl, table, folder: Path) -> None:
+    table("pairs.tsv", ["q1", "q2", "label"], pairs("1", "2"))
+    asked: list[str] = []
+
+    def ask(question: Question) -> str:
+        asked.append(say(question.text))
+        given = {"TRAIN": "pairs.tsv", "@[task]": "text_matching", "data.labels": "2", "@[output]": "my.yaml"}
+        return given.get(question.flag) or question.unasked or question.default or "none"
+
+    with in_language("zh"):
+        new_recipe(Given(model="scratch"), ask)
+    assert "标签 '1' 和 '2' 中，哪一个表示两段文本匹配？" in asked and len(asked) > 8
+    assert not [text for text in asked if in_english(text)]
 
 
 def pairs(*labels: str) -> list[tuple[str, str, str]]:

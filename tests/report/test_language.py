@@ -14,7 +14,9 @@ import pytest
 
 import nlpctl
 from nlpctl.config.library import shipped_recipes
+from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.errors import UserError
+from nlpctl.models.pretrained import ENTRIES, known_encoders
 from nlpctl.report.chinese import CHINESE
 from nlpctl.report.language import in_language, language, later, say, say_counted, say_names
 
@@ -41,6 +43,8 @@ def said_texts() -> Iterator[tuple[str, str]]:
                         yield f"{path.relative_to(PACKAGE.parent)}:{each.lineno}", unit + each.value
     for recipe in shipped_recipes():
         yield str(recipe.path), recipe.title
+    for encoder in known_encoders():
+        yield ENTRIES.name, encoder.about
 
 
 def test_every_text_has_its_chinese() -> None:
@@ -65,18 +69,23 @@ def unsaid(node: ast.AST) -> Iterator[ast.Constant]:
 
 
 def shown(function: ast.AST) -> Iterator[ast.AST]:
-    """The heads and titles of the tables that `function` makes, and what it writes to standard output."""
+    """The heads and titles of the tables that `function` makes, what it writes to standard output, and what
+    `nlpctl new` asks and gives as reasons."""
     for node in ast.walk(function):
         called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
         if called == "Table":
             yield from [*node.args[:1], *node.args[2:], *(each.value for each in node.keywords if each.arg == "title")]
         elif called == "console.result":
             yield from node.args
+        elif called in ("Match", "Question"):
+            yield from node.args[1:2]
+        elif called == "Preset":
+            yield from node.args[2:]
 
 
 def test_no_table_and_no_answer_is_in_english() -> None:
-    """Heads and titles of tables, and what is written to standard output beside them, are said where they stand, or
-    where the name that a table is given is set in the same function."""
+    """Heads and titles of tables, what is written to standard output beside them, questions and reasons are said where
+    they stand, or where the name that they are given is set in the same function."""
     found = []
     for path, tree in sources():
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
@@ -94,6 +103,11 @@ def test_no_table_and_no_answer_is_in_english() -> None:
                 if re.search(r"[A-Za-z]{2}", each.value) and each.value.strip() not in NAMES:
                     found.append(f"{path.relative_to(PACKAGE)}:{each.lineno}: {each.value!r}")
     assert not found, "give these to say or say_each:\n" + "\n".join(found)
+
+
+def test_no_reason_of_a_task_is_in_english() -> None:
+    presets = [(task.name, preset) for task in KNOWN_TASKS for preset in (*task.presets, *task.from_scratch)]
+    assert [(name, preset.key) for name, preset in presets if preset.why and preset.why not in CHINESE] == []
 
 
 def test_no_chinese_is_stale() -> None:
