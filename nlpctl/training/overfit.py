@@ -98,11 +98,13 @@ def ready_to_train(recipe: Recipe) -> PreparedTraining:
     data = read_training_data(task_rows(recipe.task, recipe.data))
     configure_paddle(setup, recipe.training.seed)
     from nlpctl.tasks.base import make_task
-    from nlpctl.training.prepare import prepare_training
+    from nlpctl.training.prepare import describe_start, prepare_training
 
     quiet_libraries()
     with fresh_parameter_names():
-        return prepare_training(recipe, setup, make_task(recipe, data.labels), data)
+        prepared = prepare_training(recipe, setup, make_task(recipe, data.labels), data)
+    describe_start(prepared.model)
+    return prepared
 
 
 # -- learning ----------------------------------------------------------------------------------------

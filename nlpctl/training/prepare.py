@@ -84,19 +84,26 @@ def prepare_training(
 
 
 def _describe_model(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:
-    """Tell what is trained, and from what, line by line."""
+    """Tell what is trained, line by line; what it begins with, `describe_start` tells."""
     report = parameter_report(model, recipe)
     origin = "from scratch" if model.source is None else f"from {model.source.name}"
     console.note(f"{type(model.network).__name__} {origin}: {report['total']:,} parameters, on {setup.device}")
-    lines = [] if model.head_note is None else [model.head_note]
-    lines += [] if model.extension is None else model.extension.describe()
-    lines += describe_changes(model.network, model.changes)
+    lines = describe_changes(model.network, model.changes)
     if recipe.optimizer != OptimizerSection():
         lines += ["trained with:", *describe_groups(report["optimizer"])]
     for line in lines:
         console.note(line)
+
+
+def describe_start(model: LoadedModel) -> None:
+    """Tell which parameters of a model that is trained are another one's, and which are new: a checkpoint, where there
+    is one, replaces all of them."""
+    lines = [] if model.head_note is None else [model.head_note]
+    lines += [] if model.extension is None else model.extension.describe()
     if model.source is not None and model.fresh:
-        console.note(f"newly initialised: {', '.join(model.fresh)}")
+        lines.append(f"newly initialised: {', '.join(model.fresh)}")
+    for line in lines:
+        console.note(line)
 
 
 def fitted_parameters(task: Task, network: Any) -> list[str]:

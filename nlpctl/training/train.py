@@ -153,12 +153,15 @@ def train_and_score(
     """
     from nlpctl.training.final_scores import score_best_model
     from nlpctl.training.optimizer import parameter_report
+    from nlpctl.training.prepare import describe_start
     from nlpctl.training.progress import TrainingProgress
 
     if prepared.setup.rank == 0:
         run.update_manifest(parameters=parameter_report(prepared.model, prepared.recipe))
     checkpoint = run.last_checkpoint() if from_checkpoint else None
-    if checkpoint is not None:
+    if checkpoint is None:
+        describe_start(prepared.model)
+    else:
         console.note(f"resuming from {checkpoint}")
     with TrainingProgress() as progress:
         _fine_tune(prepared, run, checkpoint, loss, progress, pruner)

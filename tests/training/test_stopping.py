@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +97,20 @@ def test_resumed_with_the_same_bits(tiny, signal_at, monkeypatch, difference, se
     assert [event for event in events(run) if event not in extra] == events(whole)
     assert losses(run) == losses(whole)
     assert run.metrics_file.read_text() == whole.metrics_file.read_text()
+
+
+def test_what_a_checkpoint_replaces_is_not_called_new(tiny, signal_at, monkeypatch, capsys):
+    encoder = Path(__file__).parents[1] / "models" / "huggingface" / "bert-encoder"
+    settings = ("model.from_scratch=null", f"model.name_or_path={encoder}")
+    with monkeypatch.context():
+        signal_at(training=1)
+        with pytest.raises(Interrupted):
+            tiny("new-head", *settings)
+        monkeypatch.undo()
+    assert "newly initialised: classifier.weight, classifier.bias" in capsys.readouterr().err
+    tiny("new-head", *settings, resume=True)
+    told = capsys.readouterr().err
+    assert "resuming from" in told and "newly initialised" not in told
 
 
 PARTLY = """
