@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.examples import ExampleList, ExampleReader, places
 from nlpctl.data.training_data import TrainingData
@@ -41,7 +42,7 @@ def score_best_model(prepared: PreparedTraining, run: RunDirectory) -> TrainedMo
     """Open `run.model` from disk, score it, and write what this module's docstring lists; warn if it is of no use."""
     recipe, data = prepared.recipe, prepared.data
     model = load_network(recipe, str(run.model))
-    console.note(f"model {run.model} on {prepared.setup.device}")
+    console.note(f"model {run.model} on {prepared.setup.device}{_precisions(recipe)}")
     batch_size = recipe.training.per_device_eval_batch_size
     metrics = score_run(run, data, model, batch_size)
     if prepared.user_code.metrics is not None:
@@ -53,6 +54,12 @@ def score_best_model(prepared: PreparedTraining, run: RunDirectory) -> TrainedMo
     frozen = bool(prepared.model.changes.frozen)
     warn_if_useless(recipe, run, metrics, batch=steps.get("global_batch", 0), frozen=frozen)
     return model
+
+
+def _precisions(recipe: Recipe) -> str:
+    """Why these scores may differ from those on dev during the training, for people."""
+    during = next((each for each in ("bf16", "fp16") if getattr(recipe.training, each)), None)
+    return "" if during is None else f": scored in 32 bits (during the training in {during})"
 
 
 def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_size: int) -> dict[str, Any]:
