@@ -26,9 +26,10 @@ class Calibration(Document):
     """How the scores of a network become probabilities that hold.
 
     `method`: temperature, logits times `scales` before the softmax (1 / T of Guo et al., 2017), and times (1 + margin)
-    ** `power` for a row in which the highest logit is so far ahead; logistic, log odds times `scales` plus `shifts`
-    (Platt, 1999). `names`: the labels or entity types that have numbers of their own, in order; () where one number
-    serves all. `rows`: how many of `split` it was fitted to, and `ece` there before and after.
+    ** `power` for a row in which the highest logit is so far ahead; of answers in texts, `shifts` lower the log odds of
+    the first. Logistic, log odds times `scales` plus `shifts` (Platt, 1999). `names`: the labels or entity types that
+    have numbers of their own, in order; () where one number serves all. `rows`: how many of `split` it was fitted to,
+    and `ece` there before and after.
     `ways`: by engine and precision (engines/choice.py) what an export needs in place of it.
 
     calibration.json: written by `nlpctl train` and `nlpctl calibrate`, copied by `nlpctl export`, read wherever a model

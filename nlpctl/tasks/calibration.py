@@ -8,6 +8,7 @@ as its labels, depend on each other: they are held out together and count as one
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -81,27 +82,33 @@ def fit_logistic(
 def fit_first(scores: Sequence[Sequence[float]], right: np.ndarray) -> Calibration | None:
     """A temperature for the scores of candidates, the first of which is the answer and `right`, bool [n], or not.
 
-    None for fewer than LEAST answers.
+    The probabilities of N candidates sum to 1, and no temperature gives the first less than 1 / N. Where answers are
+    right less often, or where it pays, its log odds also get a shift below 0. None for fewer than LEAST answers.
     """
     rows = _drawn(len(scores))
-    width = max(map(len, scores), default=0)
-    padded = np.full((len(rows), max(width, 1)), -np.inf)
+    # A single candidate has all the probability at any temperature.
+    rows = np.array([row for row in rows.tolist() if len(scores[row]) > 1], int)
+    if len(rows) < LEAST:
+        return None
+    padded = np.full((len(rows), max(len(scores[row]) for row in rows)), -np.inf)
     for place, row in enumerate(rows.tolist()):
         padded[place, : len(scores[row])] = scores[row]
-    signs = np.where(right[rows], -1.0, 1.0)
-    known = np.isfinite(padded[:, 1:]).any(-1)  # a single candidate has all the probability at any temperature
+    right = right[rows]
+    signs = np.where(right, -1.0, 1.0)
 
     def loss(theta: np.ndarray, rows: np.ndarray) -> np.ndarray:
         others = (padded[rows, 1:] - padded[rows, :1]) * np.exp(theta[0])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            most = others.max(-1, keepdims=True)
-            odds = -(most[:, 0] + np.log(np.exp(others - most).sum(-1)))
-        return np.where(known[rows], np.logaddexp(0.0, signs[rows] * np.where(known[rows], odds, 0.0)), 0.0)
+        most = others.max(-1, keepdims=True)
+        odds = -(most[:, 0] + np.log(np.exp(others - most).sum(-1)))
+        # The second number lowers the odds: a fit begins at 0, and looks ahead for the slope.
+        return np.logaddexp(0.0, signs[rows] * (odds - (max(theta[1], 0.0) if len(theta) > 1 else 0.0)))
 
-    if known.sum() < LEAST:
-        return None
-    (number,) = _fitted(loss, np.arange(len(rows)), np.zeros(1))
-    return Calibration(TEMPERATURE, (float(np.exp(number)),), (0.0,))
+    with_shift = {"shift": _one(loss, 2)}
+    least = float((1 / np.isfinite(padded).sum(-1)).mean())
+    _, fitted = _best(with_shift if right.mean() < least else {"": _one(loss, 1), **with_shift}, right, rows)
+    assert fitted is not None  # of LEAST answers
+    scale, lowered = (*fitted[0].tolist(), 0.0)[:2]
+    return Calibration(TEMPERATURE, (math.exp(scale),), (min(-lowered, 0.0),))
 
 
 def with_facts(calibration: Calibration, split: str, rows: int, before: Confidences, after: Confidences) -> Calibration:

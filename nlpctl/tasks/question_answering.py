@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections import Counter
@@ -152,7 +153,8 @@ class QuestionAnswering(Task):
         ]
 
     def answer(self, example: QuestionExample, predictions: Sequence[WindowScores]) -> dict[str, Any]:
-        """The best candidate, and all of them under n_best. No answer is null; scores sum to 1 over n_best."""
+        """The best candidate, and all of them under n_best. No answer is null; scores sum to 1 over n_best, or to less
+        where the calibration leaves something for other answers."""
         candidates = self._best(predictions)
         n_best = [
             {"answer": _text(example, one), "start": one.start, "end": one.end, "score": round(share, DIGITS)}
@@ -163,7 +165,9 @@ class QuestionAnswering(Task):
 
     def _shares(self, candidates: Sequence[AnswerCandidate]) -> list[float]:
         """Their probabilities, calibrated if the task is."""
-        return probabilities(candidates, 1.0 if self.calibration is None else self.calibration.scales[0])
+        if self.calibration is None:
+            return probabilities(candidates)
+        return probabilities(candidates, self.calibration.scales[0], self.calibration.shifts[0])
 
     def confidences(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
@@ -176,7 +180,7 @@ class QuestionAnswering(Task):
     def fit_calibration(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
     ) -> Calibration | None:
-        """A temperature for the scores of the candidates, by whether the first of them is right."""
+        """A temperature, and a shift, for the scores of the candidates, by whether the first of them is right."""
         from nlpctl.tasks.calibration import fit_first
 
         right = self.calibrated(None).confidences(examples, predictions).right
@@ -343,14 +347,18 @@ def _joined(windows: Sequence[WindowScores], longest: int) -> Iterator[tuple[tup
         yield (int(firsts[i, 1]), int(lasts[j, 1])), float(first_scores[i] + last_scores[j])
 
 
-def probabilities(candidates: Sequence[AnswerCandidate], scale: float = 1.0) -> list[float]:
-    """Softmax of the scores times `scale`: the probabilities of the candidates."""
+def probabilities(candidates: Sequence[AnswerCandidate], scale: float = 1.0, shift: float = 0.0) -> list[float]:
+    """The probabilities of the candidates: the softmax of the scores times `scale`.
+
+    `shift`, at most 0, is added to the log odds of the first: what is then missing to 1 is the probability of answers
+    that are no candidates. The ratios of the candidates stay.
+    """
     if not candidates:
         return []
     # float64, and relative to the largest: exp of a logit beyond 709 overflows.
     scores = np.array([candidate.score for candidate in candidates], np.float64)
     shares = np.exp((scores - scores.max()) * scale)
-    return (shares / shares.sum()).tolist()
+    return (shares / (shares[0] + math.exp(-shift) * shares[1:].sum())).tolist()
 
 
 # -- scores -----------------------------------------------------------------------------------------------------------

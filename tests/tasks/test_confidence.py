@@ -23,6 +23,7 @@ from nlpctl.modeltools.calibrate import _warn_of_few
 from nlpctl.tasks import calibration as fit_confidence
 from nlpctl.tasks.calibration import LEAST, calibrated, fit_first, fit_logistic, fit_temperature, recalibrated
 from nlpctl.tasks.confidence import LEVELS, Confidences, chance_ece, coverage, ece, reliability, temperature_scaled
+from nlpctl.tasks.question_answering import AnswerCandidate, probabilities
 from nlpctl.tasks.sequence_classification import softmax
 from nlpctl.tasks.token_classification import follows
 
@@ -166,6 +167,19 @@ def test_answers_get_a_temperature_by_whether_the_first_is_right():
     ragged = [row[: 1 + i % 4].tolist() if i < 100 else row.tolist() for i, row in enumerate(scores * 3)]
     assert 1 / fit_first(ragged, right).scales[0] == pytest.approx(3, rel=0.15)
     assert fit_first([[1.0]] * 200, np.ones(200, bool)) is None  # one candidate is always certain
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.12])
+def test_a_poor_reader_is_less_sure_than_one_of_its_candidates(share):
+    """Of five, which no temperature gives less than a fifth; the order stays. Old calibrations have no shift."""
+    scores = np.sort(RANDOM.normal(size=(2000, 5)), axis=1)[:, ::-1] * 3
+    right = RANDOM.random(2000) < share
+    found = fit_first(scores.tolist(), right)
+    candidates = [[AnswerCandidate(0, end, score) for end, score in enumerate(row)] for row in scores.tolist()]
+    shares = np.array([probabilities(row, found.scales[0], found.shifts[0]) for row in candidates])
+    assert found.shifts[0] < 0 and (np.diff(shares, axis=1) <= 0).all() and (shares.sum(1) < 1).all()
+    assert abs(shares[:, 0].mean() - share) < 0.02
+    assert np.sum(probabilities(candidates[0], 2.0)) == pytest.approx(1)
 
 
 # -- tasks ---------------------------------------------------------------------------------------

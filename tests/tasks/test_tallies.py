@@ -274,6 +274,20 @@ def test_rows_that_tell_nothing_of_a_score_are_not_counted_for_it(kind, chance):
         assert table.scores(counted.astype(float))[score] == pytest.approx(value, abs=1e-12)
 
 
+def test_a_score_is_no_surer_than_one_that_it_cannot_be_below(chance):
+    """Where no answer is exact, nothing is known of how many exact ones the next rows have: nor is it of their F1."""
+    f1 = np.where(chance.random(40) < 0.2, 0.3, 0.0)
+    keys = [str(row) for row in range(40)]
+    found = intervals(make_tallies("means", ("em", "f1"), np.column_stack([0 * f1, f1, f1**0]), f1 > 1, keys))
+    assert found["em"] == (0.0, pytest.approx(0.088, abs=1e-3)) and found["f1"][1] >= found["em"][1]
+    hits = (chance.random((40, 1)) < [[0.9, 0.95]]).cumsum(1) > 0
+    columns = np.column_stack([hits, np.ones((40, 2)), hits[:, 0], np.ones(40)])
+    names = ("recall@1", "recall@5", "recall@10", "recall@50", "mrr")
+    found = intervals(make_tallies("means", names, columns, hits[:, 0], keys))
+    assert found["recall@50"] == (pytest.approx(0.912, abs=1e-3), 1.0)
+    assert all(found[name][0] <= found["recall@50"][0] for name in names)
+
+
 def test_a_perfect_recall_is_as_sure_as_the_sentences_with_entities():
     """8 of 1,000 sentences have an entity, which is found: 0.025 ** (1 / 8), not 0.996."""
     entities = (np.arange(1000) % 125 == 0).astype(float)[:, None]
