@@ -66,7 +66,7 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     point = from_utf16(text)
     labels: list[str] = []
     marks: list[Mark] = []
-    given = [value[key] for key in _LABELS if key in value]
+    given = [value[key] for key in _LABELS if value.get(key) is not None]
     for each in given:
         if not isinstance(each, list):
             each = [each]  # the label column of a table

@@ -6,7 +6,7 @@ The labels of a text are those of `choices`, those of spans of `labels`. Spans a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nlpctl.data.readers.annotated import Annotated, Mark, checked_mark, from_utf16, most_common_answer
@@ -40,7 +40,7 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     if not isinstance(value["data"], dict):
         raise ValueError(f"not a task of Label Studio: data is {json_type(value['data'])}")
     values = {**({"id": value["id"]} if "id" in value else {}), **value["data"]}
-    given: Any = next((value[key] for key in ANNOTATIONS if value.get(key)), [])
+    given: Any = next((value[key] for key in ANNOTATIONS if value.get(key) not in (None, [])), [])
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         raise ValueError("not a task of Label Studio: annotations are no list of objects")
     kept = [each for each in given if not each.get("was_cancelled") and not each.get("skipped")]
@@ -61,9 +61,9 @@ def _answer(values: Mapping[str, Any], annotation: Mapping[str, Any]) -> tuple[A
     marks: list[Mark] = []
     marked = unread = None
     for result in results:
-        value = result.get("value") if isinstance(result, dict) else None
+        value = (result.get("value") or {}) if isinstance(result, dict) else result  # a relation has none
         if not isinstance(value, dict):
-            continue  # a relation between results
+            raise ValueError(f"not a task of Label Studio: {json_type(value)} in place of a result")
         if "choices" in value and "start" not in value:  # those of a span say something else
             choices += [(str(result.get("from_name")), label) for label in _strings(value["choices"])]
         elif "labels" in value and "start" in value:
@@ -144,12 +144,15 @@ def _minimal(value: Mapping[str, Any]) -> Annotated:
     for name, entry in value.items():
         if isinstance(entry, dict) and "choices" in entry:
             choices += [(name, label) for label in _strings(entry["choices"])]
-        elif _are_spans(entry, lambda each: "labels" in each):
+        elif isinstance(entry, list) and any(isinstance(each, dict) and _has_labels(each) for each in entry):
             for each in entry:
-                marked = _field(value, each, marked)
-                marks += _marks(value[marked], each)
-        elif _are_spans(entry, _other_labels):
-            unread = _other_labels(entry[0])
+                if not isinstance(each, dict):
+                    raise ValueError(f"bad span: {json_type(each)} among those of {name!r}")
+                if "labels" in each:
+                    marked = _field(value, each, marked)
+                    marks += _marks(value[marked], each)
+                else:  # of another kind, or drawn without a label
+                    unread = _other_labels(each) or unread
         else:
             continue
         answered = True
@@ -166,8 +169,8 @@ def _minimal(value: Mapping[str, Any]) -> Annotated:
     )
 
 
-def _are_spans(value: Any, labelled: Callable[[Mapping[str, Any]], Any]) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and labelled(each) for each in value)
+def _has_labels(span: Mapping[str, Any]) -> bool:
+    return "labels" in span or _other_labels(span) is not None
 
 
 # -- writing -----------------------------------------------------------------------------------------------------

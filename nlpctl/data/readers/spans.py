@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from nlpctl.data.readers.annotated import Annotated, Mark, checked_mark
+from nlpctl.data.readers.json_rows import json_type
 
 TEXT = "text"
 _OF_SPANS = ("entities", "spans", "ents")
@@ -45,9 +46,29 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
         raise ValueError(f"not a text with spans: no {TEXT!r}")
     key = list_of(value)
     values = {name: entry for name, entry in value.items() if name != key}
-    if key is None or (_PRODIGY in value and value.get("answer") in _REFUSED):
+    if _PRODIGY in value and value.get("answer") in _REFUSED:
         return Annotated(values)
-    return Annotated(values, True, marks=tuple(sorted({mark_of(text, span) for span in value[key]})), marked=TEXT)
+    if key is None:
+        _refuse_no_list(value)
+        return Annotated(values)
+    marks = _marks(text, value[key])
+    for name in (each for each in _LISTS if each != key and value.get(each) and isinstance(value[each], list)):
+        # Beside an empty list, one of another form may be what is meant.
+        if (_are_spans(value[name]) or (name in _OF_SPANS and not marks)) and _marks(text, value[name]) != marks:
+            raise ValueError(f"{key!r} and {name!r} hold different spans: which ones count? remove the others")
+    return Annotated(values, True, marks=marks, marked=TEXT)
+
+
+def _marks(text: str, listed: Sequence[Any]) -> tuple[Mark, ...]:
+    return tuple(sorted({mark_of(text, span) for span in listed}))
+
+
+def _refuse_no_list(value: Mapping[str, Any]) -> None:
+    """ValueError where spans should stand in a list. A text or a number under "label" may be that of the whole text."""
+    for name in _LISTS:
+        entry = value.get(name)
+        if isinstance(entry, dict) or (name in _OF_SPANS and entry is not None):
+            raise ValueError(f"bad spans: {name!r} is {json_type(entry)}, not a list of objects")
 
 
 def list_of(value: Mapping[str, Any]) -> str | None:

@@ -13,7 +13,7 @@ import pytest
 from nlpctl.config.load import load_recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.predict_input import open_inputs
-from nlpctl.data.readers import doccano, spans
+from nlpctl.data.readers import doccano, label_studio, spans
 from nlpctl.data.readers.annotated import Mark, from_utf16, tags_from_marks, to_utf16
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import task_rows
@@ -571,13 +571,59 @@ def test_an_answer_keeps_the_spans_of_its_row(tmp_path):
 
 
 def test_spans_beside_tags_and_beside_older_spans() -> None:
-    """Tags of tokens are read as they are; what a person emptied stays empty."""
+    """Tags of tokens are read as they are; nobody but the user knows which of two lists counts."""
     row = {"text": "ab cd", "tokens": ["ab", "cd"], "tags": ["B-X", "O"], "entities": [span_of(0, 1, "Y")]}
     assert not spans.is_record(row)
     assert spans.is_record({**row, "tags": None})
-    emptied = {"text": "abc", "entities": [], "spans": [span_of(0, 1, "X")]}
-    assert spans.annotated(emptied).marks == ()
-    assert spans.annotated({"text": "abc", "label": [], "spans": [span_of(0, 1, "X")]}).marks == (Mark(0, 1, "X"),)
+    one, other = span_of(0, 1, "X"), span_of(1, 2, "X")
+    beside = {"text": "abc", "entities": [], "spans": [one]}
+    for each in (beside, {**beside, "entities": [other]}, {**beside, "spans": [[0, 1, "X"]]}):
+        with pytest.raises(ValueError, match="'entities' and 'spans' hold different spans|is no object with start"):
+            spans.annotated(each)
+    for each in ({"label": []}, {"entities": None}, {"entities": [one, one]}, {"spans": [one], "ents": {"sc": []}}):
+        assert spans.annotated({"text": "abc", "spans": [one], **each}).marks == (Mark(0, 1, "X"),)
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({"entities": {"PER": [0, 4]}}, "bad spans: 'entities' is an object, not a list of objects"),
+        ({"entities": "PER"}, "bad spans: 'entities' is a string"),
+        ({"spans": 0}, "bad spans: 'spans' is a number"),
+        ({"ents": False}, "bad spans: 'ents' is false"),
+        ({"annotations": {"start": 0, "end": 4}}, "bad spans: 'annotations' is an object"),
+        ({"entities": None}, None),
+        ({"label": "news"}, None),
+    ],
+)
+def test_spans_that_stand_in_no_list_are_not_left_out_as_without_annotation(value, reason):
+    row = {"text": "Anna sings", **value}
+    if reason is None:
+        assert not spans.annotated(row).labelled
+    else:
+        with pytest.raises(ValueError, match=reason):
+            spans.annotated(row)
+
+
+def test_what_is_no_annotation_of_other_programs_is_told(tmp_path):
+    """Not read as that somebody found nothing, nor as that nobody looked."""
+    assert not doccano.annotated({"text": "a", "label": None}).labelled
+    assert doccano.annotated({"text": "a", "label": []}).labelled
+    for given in ({}, "", 0, [{"result": [3]}], [{"result": ["LOC"]}], [{"result": [{"value": "LOC"}]}]):
+        with pytest.raises(ValueError, match="not a task of Label Studio"):
+            label_studio.annotated({"data": {"text": "a"}, "annotations": given})
+    relation = {"type": "relation", "from_id": "a", "to_id": "b"}
+    assert label_studio.annotated({"data": {"text": "a"}, "annotations": [{"result": [relation]}]}).labelled
+
+
+def test_a_span_without_label_takes_none_from_its_neighbours():
+    """Of JSON_MIN, which has one where a person drew a span and chose no label."""
+    ner = [{"start": 0, "end": 3, "text": "New", "labels": ["LOC"]}, {"start": 4, "end": 8, "text": "York"}]
+    record = {"text": "New York", "ner": ner, "annotation_id": 1, "annotator": 1}
+    assert label_studio.annotated(record).marks == (Mark(0, 3, "LOC"),)
+    assert label_studio.annotated({**record, "ner": [*ner, {"hypertextlabels": ["X"]}]}).unread == "hypertextlabels"
+    with pytest.raises(ValueError, match="bad span: a number among those of 'ner'"):
+        label_studio.annotated({**record, "ner": [*ner, 5]})
 
 
 def span_of(start: int, end: int, label: str) -> dict[str, Any]:
