@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import glob
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -22,6 +23,7 @@ from nlpctl.config.sentence_folder import LENGTHS
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
 from nlpctl.layout import EXPORT_MANIFEST, TASK
+from nlpctl.upstream.downloaded_names import names_in_the_cache
 
 # What is read in the folder of a model, and in those of the layers that sentence-transformers puts behind it.
 _SMALL = (
@@ -58,6 +60,7 @@ def snapshot_folder(text: str) -> Path:
         utils.disable_progress_bars()
     try:
         info = hub.HfApi().model_info(name.repository, revision=name.revision, timeout=_ANSWER_SECONDS)
+        fixed, there = _commit_and_files(name, info)
     except errors.RevisionNotFoundError as error:
         raise _unavailable(name, error) from error
     except Exception as error:  # of the library, its HTTP client or the system, by version and weather
@@ -71,23 +74,31 @@ def snapshot_folder(text: str) -> Path:
                 "modules.json, which says how vectors are made; name it once while the hub answers"
             )
         return cached
-    commit = str(info.sha)
-    there = [each.rfilename for each in info.siblings or ()]
     files = wanted_files(there)
     weights = [file for file in files if _is_weights(file)]
     if not any("/" not in file for file in weights) and EXPORT_MANIFEST not in files:
         _refuse_without_weights(name, there)
-    fixed = HuggingFaceName(name.repository, commit)
     folder = _cached(fixed)
     if folder is None or not _listed(folder):
         console.note(f"downloading {fixed}")
-        folder = _download(name, commit, files)
+        folder = _download(name, str(fixed.revision), files)
     with contextlib.suppress(OSError):  # of a cache that is complete, and read-only
         if not _listed(folder):
             write_json_atomic(_list_of(folder), there)
         if not name.is_commit:  # by which the cache knows the revision when the hub does not answer
-            write_text_atomic(folder.parent.parent / "refs" / (name.revision or "main"), commit)
+            write_text_atomic(folder.parent.parent / "refs" / (name.revision or "main"), str(fixed.revision))
     return folder
+
+
+def _commit_and_files(name: HuggingFaceName, info: Any) -> tuple[HuggingFaceName, list[str]]:
+    """What the hub says of a repository. ValueError where it cannot be, since these become names of files here."""
+    fixed = HuggingFaceName(name.repository, str(info.sha))
+    there = [each.rfilename for each in info.siblings or ()]
+    if not fixed.is_commit:
+        raise ValueError(f"the hub names a commit that is none: {str(info.sha)[:60]!r}")
+    if bad := [file for file in there if not isinstance(file, str)]:
+        raise ValueError(f"the hub names a file that is none: {bad[0]!r}")
+    return fixed, there
 
 
 def wanted_files(files: Iterable[str]) -> list[str]:
@@ -96,12 +107,15 @@ def wanted_files(files: Iterable[str]) -> list[str]:
     paths = sorted(file for file in files if ".." not in file.split("/") and not file.startswith(("/", ".")))
     if EXPORT_MANIFEST in paths or TASK in paths:
         return [path for path in paths if path.endswith(_OWN) or _is_weights(path)]
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, []).append(name)
     wanted = []
-    for folder in sorted({path.rpartition("/")[0] for path in paths}):
-        if folder and not _LAYER.fullmatch(folder):
-            continue
-        names = [path.rpartition("/")[2] for path in paths if path.rpartition("/")[0] == folder]
-        wanted += [f"{folder}/{name}".lstrip("/") for name in names if name in (*_SMALL, *_weights_of(names))]
+    for folder, names in sorted(folders.items()):
+        if not folder or _LAYER.fullmatch(folder):
+            taken = {*_SMALL, *_weights_of(names)}
+            wanted += [f"{folder}/{name}".lstrip("/") for name in names if name in taken]
     return wanted
 
 
@@ -125,7 +139,8 @@ def _download(name: HuggingFaceName, commit: str, files: list[str]) -> Path:
 
     patterns = [glob.escape(file) for file in files]
     try:
-        return Path(hub.snapshot_download(name.repository, revision=commit, allow_patterns=patterns))
+        with names_in_the_cache():
+            return Path(hub.snapshot_download(name.repository, revision=commit, allow_patterns=patterns))
     except Exception as error:
         raise _unavailable(name, error) from error
 
@@ -228,6 +243,9 @@ def _unavailable(name: HuggingFaceName, error: Exception) -> UserError:
         status = getattr(getattr(cause, "response", None), "status_code", None)
         if status in (401, 403):
             return UserError(f"the hub refuses access ({status})", where, "set HF_TOKEN to a token that may read it")
+    if is_a(json.JSONDecodeError):  # of a proxy, or a page on which to sign in to the network
+        hint = f"set HF_ENDPOINT to a hub; if it is one, look whether this network wants you to sign in; {by_hand}"
+        return UserError(f"the answer of {endpoint} is not JSON", where, hint)
     full = next((each for each in causes if isinstance(each, OSError) and each.errno is not None), None)
     if full is not None and full.filename is not None:
         hint = "free space on this disk, or choose another folder with HF_HOME"

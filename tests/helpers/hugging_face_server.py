@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 TOKEN = "hf_a_token_of_the_tests"
@@ -19,12 +21,13 @@ LARGE = ".safetensors", ".bin", ".pdparams"  # kept in Git LFS, whose checksums 
 @dataclass
 class Repository:
     """`commits`: the files by commit. `refs`: branches and tags. `gated`: files want TOKEN. `cut`: downloads of large
-    files break off half-way."""
+    files break off half-way. `answers`: what a hostile hub does with a request whose path holds a pattern."""
 
     commits: dict[str, Mapping[str, bytes]] = field(default_factory=dict)
     refs: dict[str, str] = field(default_factory=dict)
     gated: bool = False
     cut: bool = False
+    answers: Mapping[str, Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=dict)
 
     def commit(self, files: Mapping[str, bytes], ref: str = "main") -> str:
         """A new commit of `files`, which the branch `ref` is at from now on."""
@@ -41,7 +44,7 @@ class Hub:
         self.asked: list[str] = []
         self.endpoint = ""
 
-    def add(self, name: str, files: Mapping[str, bytes], **flags: bool) -> Repository:
+    def add(self, name: str, files: Mapping[str, bytes], **flags: Any) -> Repository:
         """A new repository with one commit."""
         repository = self.repositories[name] = Repository(**flags)
         repository.commit(files)
@@ -76,6 +79,8 @@ def hugging_face_server() -> Iterator[Hub]:
             repository = hub.repositories.get("/".join(parts[:2]))
             if repository is None:
                 return self.refuse(401, "RepoNotFound")  # the hub does not tell whether there is a private one
+            if hostile := next((each for part, each in repository.answers.items() if re.search(part, path)), None):
+                return hostile(self)
             what, revision = parts[2:4] if len(parts) > 3 else ("revision", "main")
             commit = repository.refs.get(revision, revision)
             files = repository.commits.get(commit)
