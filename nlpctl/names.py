@@ -1,4 +1,5 @@
-"""Lists of names and "did you mean" guesses for messages; the names in which two mappings differ; names in UTF-8."""
+"""Lists of names and "did you mean" guesses for messages; the names in which two mappings differ; names in UTF-8; the
+numbers that texts write."""
 
 from __future__ import annotations
 
@@ -94,6 +95,14 @@ def refuse_not_utf8(name: str | os.PathLike[str], where: str = "", what: str = "
         message = f"the name {in_utf8(name)} is not UTF-8" if where else f"{what} is not UTF-8"
         hint = "rename the file or the folder: nlpctl writes names down in UTF-8"
         raise UserError(message, where or in_utf8(name), hint)
+
+
+def whole_number(text: str, most: int) -> int | None:
+    """The number from 0 to `most` that the digits of `text` write, else None. int() raises for thousands of digits."""
+    digits = text.strip().lstrip("0") or text.strip()[-1:]
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > len(str(most)):
+        return None
+    return int(digits) if int(digits) <= most else None
 
 
 def counted(count: int, unit: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.names import and_more, counted, nearest_file
+from nlpctl.names import and_more, counted, nearest_file, whole_number
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,13 @@ def test_one_has_no_plural():
 )
 def test_files_are_alike_by_more_than_their_endings(name, files, near):
     assert nearest_file(name, files) == near
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("000", 0), ("07", 7), (" 10 ", 10), ("0" * 5000 + "9", 9), ("11", None), ("9" * 5000, None), ("", None),
+     (" ", None), ("-1", None), ("+1", None), ("1.0", None), ("1_0", None), ("x0", None), ("\u0663", None),
+     ("\u00b2", None)],
+)  # fmt: skip
+def test_a_number_of_thousands_of_digits_is_none_that_is_meant(text, number):
+    assert whole_number(text, 10) == number

@@ -26,7 +26,7 @@ from nlpctl.cli.peers import (
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import EXIT_FAILED, EXIT_OK, UserError
 from nlpctl.launch.peers import WAIT_SECONDS, Peers
-from nlpctl.names import counted
+from nlpctl.names import counted, whole_number
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.doctor import Check, run_checks
 
@@ -71,10 +71,10 @@ def doctor(
     if cluster is not None:
         refuse_meeting(master, node_rank)
         return _on_cluster(cluster, machines_of(nnodes or ""), recipe, devices, json)
-    numbers = [] if devices is None else devices.split(",")
-    if not all(number.strip().isdecimal() for number in numbers):
-        raise UserError(f"{devices!r} is not a list of cards", "--devices", "write their numbers: 0,1")
-    cards = tuple(int(number) for number in numbers)
+    numbers = [] if devices is None else [whole_number(each, 10**9) for each in devices.split(",")]
+    cards = tuple(number for number in numbers if number is not None)
+    if len(cards) < len(numbers):
+        raise UserError(f"{devices!r:.60} is not a list of cards", "--devices", "write their numbers: 0,1")
     if cards:
         choose_device("auto", cards)  # refuses what is not there or cannot be used, before the others wait for this one
     with peers_of(nnodes, master, node_rank, wait) as peers:

@@ -13,6 +13,7 @@ from nlpctl.errors import UserError
 from nlpctl.launch.launch import forget_launchers
 from nlpctl.launch.peers import Peers
 from nlpctl.launch.schedulers import MOST_PROCESSES, rank_of
+from nlpctl.names import whole_number
 from nlpctl.runtime.device import restart_if_needed
 
 NnodesOption = Annotated[
@@ -42,9 +43,9 @@ def peers_of(
 
 def machines_of(nnodes: str) -> int:
     """The number of machines of a cluster. UserError."""
-    if not nnodes.isdecimal() or not 1 <= int(nnodes) <= MOST_PROCESSES:
-        raise UserError(f"{nnodes!r} is not a number of machines", "--nnodes", "write a number from 1")
-    return int(nnodes)
+    if not (number := whole_number(nnodes, MOST_PROCESSES)):
+        raise UserError(f"{nnodes[:40]!r} is not a number of machines", "--nnodes", "write a number from 1")
+    return number
 
 
 def refuse_meeting(master: str | None, node_rank: int | None) -> None:

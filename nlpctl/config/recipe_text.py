@@ -253,7 +253,7 @@ def _said(*templates: str) -> str:
 
 
 _ROWS = f"(?:1 row|{_said('{:,} rows', MORE_ROWS)})"
-_UPDATES = re.compile(rf"^( *per_device_train_batch_size: (\d+) +# ){_said(UPDATES, MORE_UPDATES)}(?=\r?$)", re.M)
+_UPDATES = re.compile(rf"^( *per_device_train_batch_size: (\d{{1,9}}) +# ){_said(UPDATES, MORE_UPDATES)}(?=\r?$)", re.M)
 _BAD_ROWS = re.compile(rf"^( *on_bad_row: skip) +# {_said(CANNOT_BE_USED)}(?=\r?$)", re.M)
 _WITHOUT_DEV = re.compile(
     rf"^ *evaluation_strategy: .*# {_said(NO_DEV)}\r?\n *save_strategy: ['\"]?no['\"]? *\r?\n"

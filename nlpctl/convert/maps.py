@@ -34,7 +34,7 @@ from nlpctl.names import did_you_mean, listed
 
 BUILT_IN = Path(__file__).parent / "maps"
 ENCODER = "{encoder}"
-_INTEGER = re.compile(r"-?\d+")
+_INTEGER = re.compile(r"-?\d{1,18}")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}|\*")
 
 

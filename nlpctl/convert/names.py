@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nlpctl.convert.match import Candidate, Matcher, TargetParameter
 from nlpctl.report.language import later
 
-_COUNTED = re.compile(r"(.+)_(\d+)\.((?:w|b)_\d+)")
+_COUNTED = re.compile(r"(.+)_(\d{1,18})\.((?:w|b)_\d+)")
 
 
 def by_recorded_name(matcher: Matcher) -> None:

@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nlpctl.errors import UserError
+from nlpctl.names import whole_number
 
 AUTO = "auto"
 DEFAULT_PORT = 29417
 MOST_PROCESSES = 10_000
+_LARGEST_NODE = 10**9  # number in the name of a machine
 _PORTS = (20_000, 30_000)  # of Slurm jobs, by their number, so that two jobs on a machine do not meet
 
 Environ = Mapping[str, str]
@@ -70,7 +72,7 @@ def rank_of(nnodes: str | None, master: str | None, node_rank: int | None, envir
         return None
     host, port = _master(master, scheduler, environ)
     local_rank, local_size = (None, None) if scheduler is None or node_rank is not None else (
-        _number(scheduler.local_rank(environ)), _number(scheduler.local_size(environ))
+        *(whole_number(read(environ), MOST_PROCESSES) for read in (scheduler.local_rank, scheduler.local_size)),
     )  # fmt: skip
     return ProcessRank(world, rank, host, port, local_rank, local_size)
 
@@ -80,23 +82,19 @@ def scheduler_of(environ: Environ) -> Scheduler | None:
     return next((each for each in SCHEDULERS if any(map(environ.get, each.marks))), None)
 
 
-def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
-
-
 def _world(nnodes: str, scheduler: Scheduler | None, environ: Environ) -> int:
     if nnodes != AUTO:
-        if not nnodes.isdecimal() or not 1 <= int(nnodes) <= MOST_PROCESSES:
+        if not (world := whole_number(nnodes, MOST_PROCESSES)):
             hint = f"write a number from 1, or {AUTO}"
-            raise UserError(f"{nnodes!r} is not a number of processes", "@[nnodes]", hint)
-        return int(nnodes)
-    text = scheduler.world(environ) if scheduler is not None else ""
-    if not text.isdecimal() or int(text) < 1:
+            raise UserError(f"{nnodes[:40]!r} is not a number of processes", "@[nnodes]", hint)
+        return world
+    world = whole_number(scheduler.world(environ), MOST_PROCESSES) if scheduler is not None else None
+    if not world:
         by = f"{scheduler.name} does not say" if scheduler is not None else "no scheduler says"
         known = ", ".join(each.name for each in SCHEDULERS)
         hint = f"write the number; {AUTO} knows {known}"
         raise UserError(f"{by} how many processes there are", "@[nnodes]", hint)
-    return int(text)
+    return world
 
 
 def _rank(given: int | None, scheduler: Scheduler | None, environ: Environ, world: int) -> int:
@@ -106,9 +104,9 @@ def _rank(given: int | None, scheduler: Scheduler | None, environ: Environ, worl
         return 0
     if not text:
         raise UserError("which process this is, is not known", where, "give @[node_rank], from 0 on")
-    if not text.isdecimal() or int(text) >= world:
-        raise UserError(f"{text} is not one of {world} processes", where, f"they count from 0 to {world - 1}")
-    return int(text)
+    if (rank := whole_number(text, world - 1)) is None:
+        raise UserError(f"{text[:40]} is not one of {world} processes", where, f"they count from 0 to {world - 1}")
+    return rank
 
 
 def _master(given: str | None, scheduler: Scheduler | None, environ: Environ) -> tuple[str, int]:
@@ -119,14 +117,14 @@ def _master(given: str | None, scheduler: Scheduler | None, environ: Environ) ->
     host, colon, port = text.rpartition(":")
     if not colon:
         host, port = text, str(DEFAULT_PORT)
-    if not host or ":" in host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise UserError(f"{text!r} is not HOST:PORT", "@[master]", "write it as node01:29417 or 10.0.0.1:29417")
+    if not host or ":" in host or not (number := whole_number(port, 65_535)):
+        raise UserError(f"{text[:80]!r} is not HOST:PORT", "@[master]", "write it as node01:29417 or 10.0.0.1:29417")
     try:
         host.encode("idna")  # as getaddrinfo does, whose UnicodeError is no OSError
     except UnicodeError:
         hint = "between its dots a name has 1 to 63 characters"
         raise UserError(f"{host!r} cannot be the name of a machine", "@[master]", hint) from None
-    return host, int(port)
+    return host, number
 
 
 def node_names(text: str) -> list[str]:
@@ -145,19 +143,20 @@ def _expanded(part: str, whole: str) -> list[str]:
     made: list[str] = []
     for item in brackets[1].split(","):
         first, dash, last = item.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        ends = [whole_number(each, _LARGEST_NODE) for each in (first, last if dash else first)]
+        if ends[0] is None or ends[1] is None or not 0 <= ends[1] - ends[0] < MOST_PROCESSES:
             raise _unknown_list(whole)
-        numbers = range(int(first), int(last or first) + 1)
-        if not 0 < len(numbers) <= MOST_PROCESSES:
-            raise _unknown_list(whole)
+        numbers = range(ends[0], ends[1] + 1)
         for number in numbers:  # 01-03 keeps its zeros
             name = part[: brackets.start()] + str(number).zfill(len(first)) + part[brackets.end() :]
             made += _expanded(name, whole)
+        if len(made) > MOST_PROCESSES:  # brackets beside brackets multiply
+            raise _unknown_list(whole)
     return made
 
 
 def _unknown_list(text: str) -> UserError:
-    return UserError(f"{text!r} is not a list of nodes", "SLURM_JOB_NODELIST", "give @[master=HOST:PORT]")
+    return UserError(f"{text[:80]!r} is not a list of nodes", "SLURM_JOB_NODELIST", "give @[master=HOST:PORT]")
 
 
 def _first(*names: str) -> Callable[[Environ], str]:
@@ -171,16 +170,20 @@ def _slurm_master(environ: Environ) -> str:
         return ""
     first, last = _PORTS
     job = environ.get("SLURM_JOB_ID", "0")
-    port = first + int(job if job.isdecimal() else 0) % (last - first)
+    port = first + (whole_number(job, 1 << 62) or 0) % (last - first)
     return f"{node_names(listed)[0]}:{port}"
 
 
 def _slurm_local_size(environ: Environ) -> str:
     """Of "2(x3),1", two on each of three nodes and one on a fourth, the number on this node."""
     text = _first("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")(environ)
-    counts = [count for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text) for _ in range(int(times or 1))]
-    node = environ.get("SLURM_NODEID", "")
-    return counts[int(node)] if node.isdecimal() and int(node) < len(counts) else ""
+    node = whole_number(environ.get("SLURM_NODEID", ""), _LARGEST_NODE)
+    before = 0
+    for count, times in re.findall(r"(\d+)(?:\(x(\d{1,9})\))?", text):
+        before += int(times or 1)
+        if node is not None and node < before:
+            return count
+    return ""
 
 
 def _paddle_rank(environ: Environ) -> str:

@@ -141,7 +141,7 @@ def _check_surplus(
     parameters: Mapping[str, Any], prefix: str, arrays: Mapping[str, Any], rules: Rules, where: str
 ) -> None:
     def expected(name: str) -> bool:
-        layer = re.match(rf"{prefix}\.encoder\.layers?\.(\d+)\.", name)
+        layer = re.match(rf"{prefix}\.encoder\.layers?\.(\d{{1,9}})\.", name)
         cut = layer is not None and rules.layers_kept is not None and int(layer[1]) >= rules.layers_kept
         return cut or name in parameters or name.startswith(f"{prefix}.pooler.")
 

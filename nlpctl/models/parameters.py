@@ -29,7 +29,7 @@ from nlpctl.formats.array_files import map_numpy
 from nlpctl.names import nearest
 from nlpctl.outputs import refuse_pipe
 
-_RANGE = re.compile(r"(\d+)-(\d+)")
+_RANGE = re.compile(r"(\d{1,4})-(\d{1,4})")
 
 
 def named(network: Any) -> dict[str, Any]:

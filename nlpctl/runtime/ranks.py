@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.names import whole_number
 
 RANK, WORLD_SIZE = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"
 EXCHANGE = "NLPCTL_EXCHANGE"  # a rank's folder for notes, if nlpctl started it
@@ -45,9 +46,9 @@ def local_size() -> int:
 def _number(variable: str, default: int) -> int:
     """The number in an environment variable; `default` if it is unset or empty. UserError if it is no number."""
     text = os.environ.get(variable, "") or str(default)
-    if not text.isdecimal():
-        raise UserError(f"{text!r} is not the number of a process", where=variable, hint=f"unset {variable}")
-    return int(text)
+    if (number := whole_number(text, 10**9)) is None:
+        raise UserError(f"{text[:40]!r} is not the number of a process", where=variable, hint=f"unset {variable}")
+    return number
 
 
 def is_child() -> bool:
@@ -108,17 +109,23 @@ def note_exit(code: int) -> int:
 
 def free_port() -> int:
     """A port of this machine that is free now; PORT_RANGE=FIRST:LAST names others, as for paddle.distributed.launch."""
-    given = os.environ.get("PORT_RANGE", f"{_FIRST_PORT}:{_LAST_PORT}")
-    ports = re.fullmatch(r"(\d{1,5}):(\d{1,5})", given)
-    first, last = map(int, ports.groups()) if ports else (0, 0)
-    if not 0 < first <= last < 1 << 16:
-        raise UserError(f"PORT_RANGE={given} is no range of ports", hint="name one: PORT_RANGE=20000:30000")
+    first, last = port_range()
     drawn = random.SystemRandom()  # by the seed of a recipe, all runs would draw the same
     for _ in range(100):
         port = drawn.randint(first, last)
         with contextlib.suppress(OSError), socket.create_server(("", port)):
             return port
     raise RunFailed("no port is free", "PORT_RANGE", "name other ports: PORT_RANGE=20000:30000")
+
+
+def port_range() -> tuple[int, int]:
+    """The first and the last port that processes may meet at. UserError for a PORT_RANGE that is none."""
+    given = os.environ.get("PORT_RANGE", f"{_FIRST_PORT}:{_LAST_PORT}")
+    ports = re.fullmatch(r"([0-9]{1,5}):([0-9]{1,5})", given)
+    first, last = map(int, ports.groups()) if ports else (0, 0)
+    if not 0 < first <= last < 1 << 16:
+        raise UserError(f"{given[:40]!r} is no range of ports", "PORT_RANGE", "name one: PORT_RANGE=20000:30000")
+    return first, last
 
 
 def interface_of(address: str) -> str | None:

@@ -17,6 +17,7 @@ import nlpctl
 from nlpctl.data.passthrough_columns import json_line
 from nlpctl.errors import Problem
 from nlpctl.layout import TRUNCATED
+from nlpctl.names import whole_number
 from nlpctl.serve.batcher import Batcher
 from nlpctl.serve.metrics import (
     CONTENT_TYPE,
@@ -227,7 +228,7 @@ async def _body(request: Request, service: Service) -> bytes:
     """The body. Refused: it is too large (413), does not arrive in time (408), or there are too many requests (503)."""
     settings = service.settings
     length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > settings.max_body:
+    if length.isdecimal() and whole_number(length, settings.max_body) is None:
         raise _too_large(settings)
     if service.arriving >= settings.queue:  # limits memory: each takes up to max_body
         raise busy(f"{service.arriving:,} requests are being received, which is the limit ({option('queue')})", 1)

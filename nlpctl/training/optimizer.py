@@ -16,7 +16,7 @@ from nlpctl.models.changes import parameter_counts
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.parameters import count, named, select
 
-_LAYER = re.compile(r"\.layers?\.(\d+)\.")
+_LAYER = re.compile(r"\.layers?\.(\d{1,9})\.")
 _UNDECAYED = ("bias", "norm")  # PaddleNLP's Trainer exempts names that contain these from weight decay
 
 

@@ -123,3 +123,9 @@ def test_an_earlier_way_wins():
     by_recorded_name(matcher)
     assert matched(matcher) == {"bert.fc.weight": "a"}
     assert [each.name for each in matcher.result().unused] == ["linear_0.w_0"]
+
+
+def test_a_number_of_thousands_of_digits_counts_nothing():
+    matcher = make_matcher(variable(f"linear_{'9' * 5000}.w_0", (4, 4)))
+    by_counted_name(matcher)
+    assert not matched(matcher)

@@ -365,6 +365,10 @@ def test_how_many_processes(monkeypatch):
         processes_wanted(RuntimeSection(devices=(0, 1), nproc=3))
     with pytest.raises(UserError, match="list the cards"):
         processes_wanted(RuntimeSection(device="gpu", nproc=2))
+    monkeypatch.setenv("PORT_RANGE", "20000-30000")  # told before anything is made, and by those alone that meet
+    assert processes_wanted(RuntimeSection()) == 1
+    with pytest.raises(UserError, match="PORT_RANGE: '20000-30000' is no range of ports"):
+        processes_wanted(RuntimeSection(nproc=2))
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
     assert processes_wanted(RuntimeSection(nproc=3)) == 1
 

@@ -7,6 +7,8 @@ import pytest
 from nlpctl.errors import UserError
 from nlpctl.launch.schedulers import DEFAULT_PORT, ProcessRank, node_names, rank_of
 
+MANY = "9" * 5000  # digits, for which int() raises
+
 SLURM = {
     "SLURM_JOB_ID": "123456",
     "SLURM_NTASKS": "3",
@@ -73,12 +75,24 @@ def test_the_rank_of_a_process(flags, environ, place):
         (("2", "a:70000", 0), {}, "'a:70000' is not HOST:PORT"),
         (("2", "a..b:80", 0), {}, "'a..b' cannot be the name of a machine"),
         (("2", "n" * 300, 0), {}, "cannot be the name of a machine"),
+        ((MANY, "a:1", 0), {}, "is not a number of processes"),
+        (("2", f"a:{MANY}", 0), {}, "is not HOST:PORT"),
+        (("auto", None, None), {**SLURM, "SLURM_NTASKS": MANY}, "Slurm does not say how many processes"),
+        (("auto", None, None), {**SLURM, "SLURM_PROCID": MANY}, "is not one of 3 processes"),
+        (("auto", None, None), {**SLURM, "SLURM_STEP_NODELIST": f"n[1-{MANY}]"}, "is not a list of nodes"),
     ],
 )
 def test_what_is_refused(flags, environ, message):
     with pytest.raises(UserError) as error:
         rank_of(*flags, environ)
     assert message in str(error.value) and error.value.problems[0].hint
+
+
+def test_what_slurm_says_of_tasks_is_not_counted_one_by_one():
+    environ = {**SLURM, "SLURM_STEP_TASKS_PER_NODE": "1(x999999999),7,8", "SLURM_NODEID": "999999999"}
+    assert rank_of("auto", None, None, environ).local_size == 7
+    for variable in ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_LOCALID", "SLURM_JOB_ID"):
+        rank_of("auto", None, None, {**environ, variable: MANY})  # left to the others to say
 
 
 @pytest.mark.parametrize(
@@ -95,7 +109,7 @@ def test_a_node_list_of_slurm(text, names):
     assert node_names(text) == names
 
 
-@pytest.mark.parametrize("text", ["", "n[1-", "n]", "n[a-b]", "n[3-1]", "n[1-99999999]", "n[]"])
+@pytest.mark.parametrize("text", ["", "n[1-", "n]", "n[a-b]", "n[3-1]", "n[1-99999999]", "n[]", "n[1-9000]" * 9])
 def test_what_is_no_node_list(text):
     with pytest.raises(UserError, match="SLURM_JOB_NODELIST"):
         node_names(text)

@@ -62,6 +62,9 @@ def train(network, steps=5, decay=0.5):
         ("*.bias", [NAMES[2], NAMES[4], NAMES[6], NAMES[8], NAMES[10]]),
         ("ernie.encoder.layers.[02].norm1.weight", [NAMES[1], NAMES[5]]),
         ("*", NAMES),
+        ("*.layers.0-9999.norm1.*", [NAMES[1], NAMES[3], NAMES[5], NAMES[7]]),
+        ("*.layers.0-9999999999.*", []),  # no range: its numbers would fill the memory
+        (f"*.layers.0-{'9' * 5000}.*", []),
     ],
 )
 def test_what_a_pattern_means(pattern, found):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nlpctl.data.readers.lines import decode, numbered_lines
 from nlpctl.errors import Problem, UserError
+from nlpctl.names import whole_number
 
 WORDS, TAGS, REPLACEMENTS = "word.dic", "tag.dic", "q2b.dic"
 UNKNOWN_ENTRIES = ("OOV", "[UNK]", "<unk>")  # how a word.dic names what it does not know
@@ -68,16 +69,15 @@ def _by_id(file: Path) -> dict[int, str]:
     problems: list[Problem] = []
     for number, first, second in _pairs(file, problems):
         where = f"{file}:{number}"
-        # isdigit alone accepts other scripts' digits and superscripts, of which int() refuses some.
-        if not (first.isascii() and first.isdigit() and int(first) <= _MAX_ID):
+        if (id := whole_number(first, _MAX_ID)) is None:
             problems.append(Problem(f"{first[:20]!r} is not an id", where, "lines are `id<TAB>entry`, ids from 0"))
-        elif int(first) in entries:
-            problems.append(Problem(f"the id {first} occurs twice", where, "number the entries anew"))
+        elif id in entries:
+            problems.append(Problem(f"the id {id} occurs twice", where, "number the entries anew"))
         elif second in lines:
             hint = f"it is in line {lines[second]} already: delete one"
             problems.append(Problem(f"{second!r} occurs twice", where, hint))
         else:
-            entries[int(first)] = second
+            entries[id] = second
             lines[second] = number
     _raise(problems)
     if not entries:

@@ -24,7 +24,7 @@ MAX_COLLECTED = 10_000  # more distinct labels than this means that the column h
 
 SHOWN = 10  # known labels, or wrong lines, that a message lists
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _WHOLE = re.compile(r"([+-]?[0-9]+)(?:\.0+)?")
 
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""

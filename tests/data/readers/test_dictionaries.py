@@ -51,6 +51,7 @@ def test_the_lexical_analyser_that_jieba_ships(tmp_path):
         ("word", "0\ta\nx\tb\n", 2, "'x' is not an id"),
         ("word", "0\ta\n-1\tb\n", 2, "'-1' is not an id"),
         ("word", "0\ta\n99999999999\tb\n", 2, "is not an id"),
+        ("word", f"0\ta\n{'9' * 5000}\tb\n", 2, "is not an id"),
         ("word", "0\ta\n0\tb\n", 2, "the id 0 occurs twice"),
         ("word", "0\ta\n1\ta\n", 2, "'a' occurs twice"),
         ("word", "0\ta\n1 b\n", 2, "1 fields where 2 are expected"),
