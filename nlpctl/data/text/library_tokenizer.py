@@ -35,6 +35,7 @@ CONFIG = "config.json"
 _AGAIN = "copy the tokenizer files again from where the model came from"
 _MOST_BYTES = 128 << 20  # of tokenizer.json; the largest vocabularies of today, of 256,000 pieces, have some 35 MB
 _MOST_ID = 10_000_000
+_MOST_CHARACTERS = 4096  # of a piece: the library's tree of Unigram's pieces is as deep, and taking it down recurses
 _MOST_GROWTH = 5000  # times that a text may grow; ALBERT's normaliser could make 2,592 characters of one
 # Characters that other parts may make of one, such as 18 of U+FDFA.
 _GROWTH = {"NFKC": 18, "NFKD": 18, "NFC": 3, "NFD": 4, "Lowercase": 2, "BertNormalizer": 3, "ByteLevel": 4,
@@ -597,6 +598,8 @@ def _tokens(content: Mapping[str, Any], file: str) -> dict[int, str]:
         if type(id) is not int or not 0 <= id <= _MOST_ID or not isinstance(token, str):
             message = f"its vocabulary has the token {str(token)[:40]!r} with the id {str(id)[:40]}"
             raise UserError(message, file, _AGAIN)
+        if len(token) > _MOST_CHARACTERS:
+            raise UserError(f"its vocabulary has a piece of {len(token):,} characters", file, _AGAIN)
         tokens[id] = token
     return tokens
 

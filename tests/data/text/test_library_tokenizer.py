@@ -353,6 +353,7 @@ def doubled(content):
         (changed(lambda c: c["model"].update(unk_id=10**9)), "library cannot use it"),
         (changed(lambda c: c["model"]["vocab"].append(["x", float("nan")])), "a piece has the score nan"),
         (changed(lambda c: c["model"]["vocab"].append([None, 0.0])), "the token 'None'"),
+        (changed(lambda c: c["model"]["vocab"].append(["x" * 1_000_000, -1.0])), "a piece of 1,000,000 characters"),
         (changed(lambda c: c.update(added_tokens=[{"id": 7, "content": "new"}])), "has the id 7, but the library"),
         (changed(lambda c: c.update(added_tokens=[3])), "added_tokens is no list of tokens"),
         (changed(lambda c: c.update(post_processor={"type": "Neural"})), "library cannot use it"),
