@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import pairwise, permutations, product
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,9 @@ _NO_LETTER = re.compile(r"[\W_]+")
 # Chinese and Japanese are written without blanks; kana stand here too, unlike in IDEOGRAPHS, which are words of one.
 _UNSPACED = f"[{IDEOGRAPHS}\u3005\u3040-\u30ff]"
 _UNSPACED_GAP = re.compile(rf"(?<={_UNSPACED})[\W_]+|[\W_]+(?={_UNSPACED})")
+_MARK = re.compile(r"[^\w\s]|_")
 # 1.5 and 15 are different numbers, so what stands between two digits counts.
-_OUTSIDE_NUMBERS = re.compile(r"(?<!\d) | (?!\d)")
+_IN_NUMBER = re.compile(r"(?<=\d)[\W_]+(?=\d)")
 
 
 def same_form(text: str) -> str:
@@ -35,15 +37,21 @@ def same_form(text: str) -> str:
     return _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 
-def letters_form(same: str) -> str:
-    """The letters and digits of a `same_form`, with one blank for whatever stands between them; with nothing beside a
-    character of a script without blanks: a comma there is no more than the place where the writer paused."""
-    return _NO_LETTER.sub(" ", _UNSPACED_GAP.sub("", same)).strip()
+class Letters(NamedTuple):
+    """The letters and digits of a text, with one blank for the blanks between them: texts that share a form are equal.
+
+    In `apart` marks are blanks: well-known, well known; in `joined` they are nothing: can't, cant. Beside a character
+    of a script without blanks both are nothing: a comma there is no more than the place where the writer paused.
+    """
+
+    apart: str
+    joined: str
 
 
-def joined_letters(letters: str) -> str:
-    """A `letters_form` without its blanks, but for those between digits: can't, cant; well-known, well known."""
-    return _OUTSIDE_NUMBERS.sub("", letters)
+def letters_of(text: str) -> Letters:
+    same = _IN_NUMBER.sub(" ", _UNSPACED_GAP.sub("", same_form(text)))
+    apart, joined = (_NO_LETTER.sub(" ", form).strip() for form in (same, _MARK.sub("", same)))
+    return Letters(apart, joined)
 
 
 def row_key(passages: Sequence[str], *, ordered: bool = False) -> bytes:
@@ -74,12 +82,12 @@ def near_rows(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[Pair]
 
     The similarity of two rows is the least of those of their texts.
     """
-    letters = [tuple(letters_form(same_form(text)) for text in row) for row in rows]
-    by_letters: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for i, form in enumerate(letters):
-        by_letters[tuple(sorted(map(joined_letters, form)))].append(i)
-    # Rows that differ in punctuation only are found without n-grams, short ones too; one of them stands for all.
-    members = [crowd for form, crowd in by_letters.items() if all(form)]
+    letters = [tuple(map(letters_of, row)) for row in rows]
+    by_letters: dict[tuple[Letters, ...], list[int]] = defaultdict(list)
+    for i, row in enumerate(letters):
+        by_letters[tuple(sorted(row))].append(i)
+    # Rows of the same letters are found without n-grams, short ones too; one of them stands for all.
+    members = [crowd for row, crowd in by_letters.items() if all(text.apart for text in row)]
     for crowd in members:
         # Of a crowd every row is linked with some, so that all of them are one group.
         yield from ((i, j, 1.0) for place, j in enumerate(crowd) for i in crowd[: min(place, CROWD)])
@@ -94,16 +102,21 @@ def _across(first: Sequence[int], second: Sequence[int]) -> list[tuple[int, int]
     return sorted({*product(first[:CROWD], second), *product(first, second[:CROWD])})
 
 
-def _sharing(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[tuple[int, int]]:
-    """Pairs of rows, each once, a text of which is that of the other or a near duplicate of it."""
+def _sharing(rows: Sequence[Sequence[Letters]], threshold: float) -> Iterator[tuple[int, int]]:
+    """Pairs of rows, each once, a text of which is that of the other or a near duplicate of it, and of equal rows."""
     holders: dict[str, dict[int, None]] = defaultdict(dict)  # text -> rows
+    equal: dict[tuple[str, ...], list[int]] = defaultdict(list)  # a form of each text -> rows
     for i, row in enumerate(rows):
-        for text in row:
+        for text, _ in row:
             holders[text][i] = None
+        for forms in {tuple(sorted(each)) for each in product(*map(set, row))}:
+            equal[forms].append(i)
     texts, having = list(holders), [np.array(list(members)) for members in holders.values()]
+    alike = [members for text, members in zip(texts, having, strict=True) if len(text) >= FEWEST + _gram(text) - 1]
+    alike += [np.array(members) for members in equal.values() if len(members) > 1]
     known: set[tuple[int, int]] = set()
-    for text, members in zip(texts, having, strict=True):
-        if len(members) > 1 and len(text) >= FEWEST + _gram(text) - 1:
+    for members in alike:
+        if len(members) > 1:
             codes = _pairs_of(members, len(rows))
             known.update(zip((codes // len(rows)).tolist(), (codes % len(rows)).tolist(), strict=True))
     for s, t, _ in near_duplicates(texts, threshold):
@@ -113,14 +126,14 @@ def _sharing(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[tuple[
             # Rows beyond that share another text too are near duplicates, wherever they are in the crowds.
             sharing: dict[str, list[int]] = defaultdict(list)
             for j in second:
-                for text in rows[j]:
+                for text, _ in rows[j]:
                     sharing[text].append(j)
-            pairs += [(i, j) for i in first for text in rows[i] for j in sharing[text][:CROWD]]
+            pairs += [(i, j) for i in first for text, _ in rows[i] for j in sharing[text][:CROWD]]
         known.update((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
     yield from sorted(known)
 
 
-def _row_similarity(first: Sequence[str], second: Sequence[str], threshold: float) -> float:
+def _row_similarity(first: Sequence[Letters], second: Sequence[Letters], threshold: float) -> float:
     """The least similarity of the texts of two rows, in the order in which it is greatest; 0 if below `threshold`.
 
     A row with more texts is compared by those that fit best.
@@ -129,10 +142,10 @@ def _row_similarity(first: Sequence[str], second: Sequence[str], threshold: floa
     return max(_least(few, order, threshold) for order in permutations(many, len(few)))
 
 
-def _least(first: Sequence[str], second: Sequence[str], threshold: float) -> float:
+def _least(first: Sequence[Letters], second: Sequence[Letters], threshold: float) -> float:
     least = 1.0
     for one, other in zip(first, second, strict=True):
-        least = min(least, 1.0 if joined_letters(one) == joined_letters(other) else jaccard(one, other))
+        least = min(least, 1.0 if {*one} & {*other} else jaccard(one.apart, other.apart))
         if least < threshold:
             return 0.0
     return least
@@ -140,7 +153,7 @@ def _least(first: Sequence[str], second: Sequence[str], threshold: float) -> flo
 
 def aligned_similarity(first: Sequence[str], second: Sequence[str]) -> float:
     """The least similarity of two rows' texts, the first with the first and so on."""
-    one, other = ([letters_form(same_form(text)) for text in row] for row in (first, second))
+    one, other = (list(map(letters_of, row)) for row in (first, second))
     return _least(one, other, 0.0) if len(one) == len(other) else 0.0
 
 

@@ -58,9 +58,7 @@ class Duplicates:
     near_conflicts: list[NearPair]
 
 
-def find_duplicates(
-    rows: Sequence[InspectedRow], splits: Sequence[str], *, symmetric: bool, threshold: float = NEAR
-) -> Duplicates:
+def find_duplicates(rows: Sequence[InspectedRow], splits: Sequence[str], *, symmetric: bool) -> Duplicates:
     """Compare all rows with each other. `splits`: their names, in order.
 
     The texts of a row count in any order: (B, A) repeats (A, B). Whether two such rows contradict each other, too, is
@@ -70,7 +68,7 @@ def find_duplicates(
     for row in rows:
         groups[row_key(row.passages)].append(row)
     distinct = list(groups.values())
-    links = list(near_rows([group[0].passages for group in distinct], threshold))
+    links = list(near_rows([group[0].passages for group in distinct], NEAR))
     same = sorted((group for group in distinct if len(group) > 1), key=len, reverse=True)
     near = [
         NearPair(*_across(distinct[i], distinct[j]), similarity)
@@ -87,7 +85,7 @@ def find_duplicates(
             pair
             for pair in near
             if set(pair.first.labels) != set(pair.second.labels)
-            and (symmetric or aligned_similarity(pair.first.passages, pair.second.passages) >= threshold)
+            and (symmetric or aligned_similarity(pair.first.passages, pair.second.passages) >= NEAR)
         ],
     )
 
