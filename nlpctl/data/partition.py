@@ -11,7 +11,7 @@ from typing import Any
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.schema import DataSection
 from nlpctl.data.changed_rows import rows_before_and_after
-from nlpctl.data.near_duplicates import row_key
+from nlpctl.data.near_duplicates import near_rows, row_key
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.readers.row import BadRow, Row, RowSource
 from nlpctl.data.records import article_of
@@ -305,27 +305,49 @@ def no_row_left(part: str, why: str) -> UserError:
     return UserError(f"no row is left for {part}: {why}", where=f"@[{part}]", hint="ask for more rows")
 
 
-def absent_kinds(read: SplitRows, parts: Mapping[str, Sequence[int]], unlabelled: str, grouped: bool) -> str:
-    """Which labels are in no row of some part because rows stay together, as a sentence; "" if there are none.
+@dataclass(frozen=True)
+class Lack:
+    """A label, None: rows without any, that is in no row of some `parts`, though it has `rows` enough for each of them.
 
-    `unlabelled`: what rows without labels are called, which count as those of one label. `grouped`: whether rows with
-    other texts stay together, too. A label with so few rows that a part would have none in any case is not told.
+    `copies`: of its distinct `texts` it has too few.
     """
-    members: dict[str | None, list[int]] = defaultdict(list)
-    for i in (i for chosen in parts.values() for i in chosen):
-        for label in dict.fromkeys(read.labels[i]) or [None]:
-            members[label].append(i)
+
+    label: str | None
+    parts: list[str]
+    rows: int
+    texts: int
+    copies: bool
+
+
+def lacks(
+    labels: Sequence[Sequence[str]], passages: Sequence[Sequence[str]], parts: Mapping[str, Sequence[int]]
+) -> Iterator[Lack]:
+    """`labels`, `passages`: of each row; rows without labels count as those of one. `parts`: rows, by their places."""
     part_of = {i: part for part, chosen in parts.items() for i in chosen}
-    told = []
+    members: dict[str | None, list[int]] = defaultdict(list)
+    for i in part_of:
+        for label in dict.fromkeys(labels[i]) or [None]:
+            members[label].append(i)
     for label, rows in members.items() if len(members) > 1 else ():
         wanted = [part for part, chosen in parts.items() if len(rows) * len(chosen) >= len(part_of)]
         absent = [part for part in wanted if part not in {part_of[i] for i in rows}]
-        texts = len({row_key(tuple(read.passages[i].values())) for i in rows}) if absent else 0
-        few = any(texts * len(parts[part]) < len(part_of) for part in absent)  # by its texts a part would have none
-        if absent and (grouped or few):
-            why = f"are copies of {counted(texts, 'texts')}" if few else "stay together with others"
-            what = f"row {unlabelled}" if label is None else f"row of {label}"
-            told.append(f"no {what} in {' and '.join(absent)} ({counted(len(rows), 'rows')} {why})")
+        if absent:
+            texts = len({row_key(passages[i]) for i in rows})
+            copies = any(texts * len(parts[part]) < len(part_of) for part in absent)
+            yield Lack(label, absent, len(rows), texts, copies)
+
+
+def absent_kinds(read: SplitRows, parts: Mapping[str, Sequence[int]], unlabelled: str, grouped: bool) -> str:
+    """Which labels are in no row of some part because rows stay together, as a sentence; "" if there are none.
+
+    `unlabelled`: what rows without labels are called. `grouped`: whether rows with other texts stay together, too.
+    """
+    told = []
+    for each in lacks(read.labels, [tuple(texts.values()) for texts in read.passages], parts):
+        if grouped or each.copies:
+            why = f"are copies of {counted(each.texts, 'texts')}" if each.copies else "stay together with others"
+            what = f"row {unlabelled}" if each.label is None else f"row of {each.label}"
+            told.append(f"no {what} in {' and '.join(each.parts)} ({counted(each.rows, 'rows')} {why})")
     return f"rows that belong together stay in one part, so there is {and_more(told)}" if told else ""
 
 
@@ -341,8 +363,6 @@ def _groups(read: SplitRows, together: str | None, group_by: str | None, near: f
         list(_keys(row, texts, together, group_by, key)) for row, texts in zip(read.rows, read.passages, strict=True)
     ]
     if near is not None:
-        from nlpctl.data.near_duplicates import near_rows
-
         compared = [tuple(texts.values()) if together is None else (texts[together],) for texts in read.passages]
         for i, j, _ in near_rows(compared, near):
             # Both rows get the key of the pair; group_rows joins whatever shares a key, also in chains.

@@ -13,7 +13,7 @@ from nlpctl.data.inspection.duplicates import Duplicates, NearPair, find_duplica
 from nlpctl.data.inspection.lengths import Lengths, TokenCounter, measure
 from nlpctl.data.inspection.rows import InspectedRow, InspectedSplit, UnknownTokens
 from nlpctl.data.inspection.suspicious import odd_rows
-from nlpctl.data.near_duplicates import row_key
+from nlpctl.data.partition import Lack, lacks
 from nlpctl.data.rows.labels import twins
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.text.word_spans import is_ideograph
@@ -58,22 +58,12 @@ class Suspicion:
 
 
 @dataclass(frozen=True)
-class Lack:
-    """A label that `split` lacks, None: rows without any; its `rows` in train are copies of fewer `texts`."""
-
-    split: str
-    label: str | None
-    rows: int
-    texts: int
-
-
-@dataclass(frozen=True)
 class Inspection:
     """The data of a recipe as they are.
 
     `limit`: data.max_seq_length, beyond which rows are read `in_windows` or cut; `skips_bad`: whether training goes
     on without bad rows; `tokens_by`: how tokens were counted; `words`: whether they are those of jieba; `shown`: rows
-    of a finding that are kept; `lacks`: of the other splits, because a split keeps copies together.
+    of a finding that are kept; `lacks`: a split, and a label that it lacks because copies are kept together.
     """
 
     task: str
@@ -87,7 +77,7 @@ class Inspection:
     duplicates: Duplicates
     suspicions: list[Suspicion]
     shown: int
-    lacks: list[Lack]
+    lacks: list[tuple[str, Lack]]
 
     def to_json(self) -> dict[str, Any]:
         """The output of --json: all counts, and the rows that are shown."""
@@ -139,20 +129,17 @@ def inspect_rows(
     )
 
 
-def _lacks(splits: Sequence[InspectedSplit]) -> Iterator[Lack]:
-    """Told of a label with so many rows in train that by its share the other split would have one."""
+def _lacks(splits: Sequence[InspectedSplit]) -> Iterator[tuple[str, Lack]]:
+    """The labels that another split than train lacks because their rows in train are copies of few texts."""
     train = next((split for split in splits if split.split == "train"), None)
     if train is None or not any(row.labels for row in train.good):
         return
-    times = Counter(label for row in train.good for label in dict.fromkeys(row.labels) or [None])
     for other in (split for split in splits if split is not train):
-        known = {label for row in other.good for label in row.labels or [None]}
-        for label, rows in times.items():
-            if label not in known and rows * len(other.good) >= len(train.good):
-                of_label = (row for row in train.good if (label in row.labels if row.labels else label is None))
-                texts = len({row_key(row.passages) for row in of_label})
-                if texts * len(other.good) < len(train.good):  # by its texts it would have none
-                    yield Lack(other.split, label, rows, texts)
+        rows, own = [*train.good, *other.good], len(train.good)
+        parts = {"train": range(own), other.split: range(own, len(rows))}
+        for lack in lacks([row.labels for row in rows], [row.passages for row in rows], parts):
+            if lack.copies and other.split in lack.parts:
+                yield other.split, lack
 
 
 def _profile(split: InspectedSplit, limit: int) -> SplitProfile:
@@ -332,11 +319,11 @@ def _labels(inspection: Inspection) -> Iterator[str]:
         first, last = next(iter(train.labels)), list(train.labels)[-1]
         by = say(": compare models by macro F1, not by accuracy") if "macro_f1" in info.metrics else ""
         yield say("There are {:.1f} times as many training examples of {} as of {}{}.", most / least, first, last, by)
-    for lack in inspection.lacks:
+    for split, lack in inspection.lacks:
         what = say("row of {}", lack.label)
         if lack.label is None:
             what = say("row without entities") if info.tags else say("row without labels")
-        told = lack.split, what, lack.rows, lack.texts
+        told = split, what, lack.rows, lack.texts
         yield say("{} has no {}: the {:,} of train are copies of {:,}, which a split keeps together.", *told)
     names = {label for profile in inspection.splits for label in profile.labels}
     alike = [say("{!r} and {!r} {}", one, other, way) for one, other, way in twins(names)]
