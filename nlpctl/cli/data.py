@@ -514,9 +514,9 @@ def audit(
 
       nlpctl data audit outputs/folds
     """
-    from nlpctl.datatools.audit import ELSEWHERE, PAGE, format_label, format_text
+    from nlpctl.datatools.audit import PAGE, format_label, format_text
     from nlpctl.datatools.audit import audit as run_audit
-    from nlpctl.datatools.corrections import FINDINGS
+    from nlpctl.datatools.corrections import ELSEWHERE, FINDINGS
 
     result = run_audit(folds, output, overwrite=overwrite, given=flags_of(ctx))
     if json:

@@ -39,6 +39,7 @@ from nlpctl.data.rows.tag_scheme import Span, detect_scheme
 from nlpctl.data.rows.tagged_rows import TaggedExample
 from nlpctl.datatools.corrections import (
     CONFLICT,
+    ELSEWHERE,
     FINDINGS,
     FORMATS,
     KINDS,
@@ -575,7 +576,6 @@ def _rounded(share: float | None) -> float | None:
 # The findings as a page on which a person ticks what is to be applied. It is the only page with a script, which writes
 # the ticks into a file that the browser saves. Nothing is sent anywhere.
 
-ELSEWHERE = later("a data set, a function, an export of an annotation tool, a packed file, or data.map")
 MOST = 2_000  # findings on the page; all are in findings.jsonl
 _MOST_CHANGES = 20
 

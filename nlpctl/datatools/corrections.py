@@ -34,6 +34,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import parse_json, small_text, staged_file, writing
 from nlpctl.names import counted
 from nlpctl.outputs import note_inputs, refuse_below_file, refuse_pipe
+from nlpctl.report.language import later
 
 # -- corrected copies of data files -----------------------------------------------------------------------------------
 #
@@ -256,6 +257,8 @@ def _document(path: Path, edits: Mapping[int, Sequence[Edit]]) -> bytes:
 FINDINGS = "findings.jsonl"
 WRONG, CONFLICT, OUTLIER = "wrong label", "conflict", "outlier"
 KINDS = (WRONG, CONFLICT, OUTLIER)
+# Where labels come from that `apply_findings` cannot change.
+ELSEWHERE = later("a data set, a function, an export of an annotation tool, a packed file, or data.map")
 
 
 @dataclass(frozen=True)
@@ -508,7 +511,7 @@ def _change(finding: Finding, file: Path, drop: bool) -> tuple[Target, Any]:
     """Where its label is, and what it becomes; None: the row is left out. UserError: neither can be said."""
     where = f"{file}:{finding.line}"
     if finding.edit is None:
-        hint = "labels of a data set, a function, an annotation tool, or data.map are corrected there"
+        hint = f"it is corrected where it comes from: {ELSEWHERE}"
         raise UserError("this label is in no file that could be changed", where, hint)
     leaves_out = drop or finding.kind == OUTLIER
     if finding.proposed is None and not leaves_out:
