@@ -69,19 +69,11 @@ def sliced(score: str, tallies: Tallies, named: Named, most: int = MOST) -> list
     """Of the MOST largest slices of LEAST_ROWS or more the `most` furthest below the rest, the furthest first."""
     import numpy as np
 
-    def above(chosen: np.ndarray) -> float:
-        parts = tallies.only(chosen), tallies.only(~chosen)
-        inside, outside = (float(part.scores(np.ones(part.rows))[score]) for part in parts)
-        return inside - outside
-
     if tallies.examples is not None:
         named = [named[row] for row in tallies.examples.tolist()]
     names = Counter(name for row in named for name in set(row))
     largest = [name for name, rows in names.most_common(MOST) if LEAST_ROWS <= rows < tallies.rows]
-    members = {name: np.array([name in row for row in named]) for name in largest}
-    if len(members) > most:
-        members = {name: members[name] for name in sorted(members, key=lambda name: above(members[name]))[:most]}
-    return slices(tallies, score, members)
+    return slices(tallies, score, {name: np.array([name in row for row in named]) for name in largest}, most)
 
 
 def slices_of_run(
@@ -97,29 +89,32 @@ def slices_of_run(
     }
 
 
-def slices(tallies: Tallies, score: str, members: Mapping[str, np.ndarray]) -> list[Slice]:
-    """The slices of a split, the worst first. `members`: per name bool [rows], with rows inside and outside."""
+def slices(tallies: Tallies, score: str, members: Mapping[str, np.ndarray], most: int = MOST) -> list[Slice]:
+    """The `most` worst slices, the worst first. `members`: per name bool [rows], with rows inside and outside."""
     import numpy as np
     from scipy.sparse import csr_matrix
 
     from nlpctl.tasks.intervals import drawn_scores, middle
 
     parts = []
-    for chosen in members.values():
+    for name, chosen in members.items():
         both = np.column_stack([chosen, np.ones(len(chosen))])
         share = replace(tallies, kind="means", names=("inside",), counts=csr_matrix(both))
-        parts.append((tallies.only(chosen), tallies.only(~chosen), share))
-    drawn = iter(drawn_scores([each for part in parts for each in part]) if parts else ())
+        pair = tallies.only(chosen), tallies.only(~chosen)
+        whole, rest = (float(each.scores(np.ones(each.rows))[score]) for each in pair)
+        parts.append((name, whole, whole - rest, (*pair, share)))
+    parts = sorted(parts, key=lambda part: part[2])[:most]
+    drawn = iter(drawn_scores([each for *_, drawn_of in parts for each in drawn_of]) if parts else ())
     result = []
-    for (name, chosen), (*pair, _) in zip(members.items(), parts, strict=True):
+    for name, whole, difference, _ in parts:
+        chosen = members[name]
         *both_sides, shares = islice(drawn, 3)
         whole_draws = (shares["inside"] > 0) & (shares["inside"] < 1)  # others have no score of one side
         inside, outside = (each[score][whole_draws] for each in both_sides)
-        whole, rest = (float(each.scores(np.ones(each.rows))[score]) for each in pair)
         ends = middle(inside, tallies.support(score, chosen))
         above = middle(inside - outside)
         if inside.min() == inside.max():  # its interval is not from the draws
             low, high = middle(outside)
             above = ends[0] - high, ends[1] - low
-        result.append(Slice(name, int(chosen.sum()), whole, ends, whole - rest, above))
-    return sorted(result, key=lambda each: each.above)
+        result.append(Slice(name, int(chosen.sum()), whole, ends, difference, above))
+    return result
