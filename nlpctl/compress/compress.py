@@ -106,16 +106,17 @@ def compress(
         refuse_before_paddle(request)
         # A command that trains nothing leaves existing networks as they are, and what plan.json says of them.
         plan = request.plan if overwrite or request.trains else carried_over(request.folder, request.plan)
-        warn_unread(recipe, request.strategies)
+        warn_unread(request)
         # The slots come before the process is set up: its threads are set by environment variables, which the processes
         # of the slots would inherit.
         with worker_slots(recipe.runtime, parallel or ParallelConfig(1, None), len(request.steps)) as slots:
             setup = set_up_process(recipe)
             refuse_with_paddle(request, setup)
             recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
+            request = dataclasses.replace(request, recipe=recipe)
             with _locked_folder(request.folder, overwrite, plan), sigterm_interrupts():
                 try:
-                    return _make_and_choose(recipe, setup, source, request.folder, request.steps, clock, slots)
+                    return _make_and_choose(request, setup, clock, slots)
                 except KeyboardInterrupt:
                     hint = "run the same command again to continue"
                     raise Interrupted("interrupted", where=str(request.folder), hint=hint) from None
@@ -141,20 +142,13 @@ def _locked_folder(folder: Path, overwrite: bool, plan: CompressionPlan) -> Iter
         yield
 
 
-def _make_and_choose(
-    recipe: Recipe,
-    setup: ProcessSetup,
-    source: str,
-    folder: Path,
-    steps: Mapping[str, Step],
-    clock: Clock,
-    slots: WorkerSlots,
-) -> CompressResult:
+def _make_and_choose(request: CompressRequest, setup: ProcessSetup, clock: Clock, slots: WorkerSlots) -> CompressResult:
     """Open what makes steps and what scores them, for the uncompressed network first; `_Compression.run` goes on."""
+    recipe, folder, steps = request.recipe, request.folder, request.steps
     section, original, begun = recipe.compression, next(iter(steps.values())), _count_made(folder, steps)
     with (
         slots.process_factory(folder) as make,
-        StepPool(recipe, source, folder, slots, make) as pool,
+        StepPool(recipe, request.source, folder, slots, make) as pool,
         # Until the uncompressed network is scored nobody knows how long anything takes.
         console.progress(_pieces(steps.values()), "compress", "steps", begun=begun, left=lambda done: None) as bar,
     ):
@@ -169,7 +163,7 @@ def _make_and_choose(
         exported = pool.wait(lambda: bar.advance(0)) if pool.running else None
         if exported is not None and (error := _report_end(folder, exported)) is not None:
             raise error
-        refused = refuse_graphs(folder, steps, parse_strategy(section.strategy))
+        refused = refuse_graphs(request)
         timing = Timing(batch_sizes=section.batch_sizes)
         bar.advance(_count_made(folder, steps) - bar.done)
         with Scorer(recipe, setup, folder / original.folder, folder / SCORES, timing) as scorer, _stop_noted():
@@ -190,9 +184,7 @@ def _make_and_choose(
             )
             if exported is not None:
                 costs.learn(original, exported.seconds)
-            compression = _Compression(
-                recipe, source, folder, steps, clock, pool, scorer, reference, costs, count_rows, bar
-            )
+            compression = _Compression(request, clock, pool, scorer, reference, costs, count_rows, bar)
             for name, error in refused.items():
                 console.warn(f"{steps[name].name}: {error}")
                 compression.lose(steps[name], error)
@@ -218,10 +210,7 @@ class _Compression:
 
     def __init__(
         self,
-        recipe: Recipe,
-        source: str,
-        folder: Path,
-        steps: Mapping[str, Step],
+        request: CompressRequest,
         clock: Clock,
         pool: StepPool,
         scorer: Scorer,
@@ -230,12 +219,13 @@ class _Compression:
         count_rows: Callable[[], int],
         bar: console.Progress,
     ):
-        self.recipe, self.source, self.folder, self.clock = recipe, source, folder, clock
+        recipe, source, self.folder = request.recipe, request.source, request.folder
+        self.recipe, self.source, self.chains, self.clock = recipe, source, request.chains, clock
         self.pool, self.scorer, self.metric = pool, scorer, scorer.metric
         self.reference, self.costs, self.count_rows = reference, costs, count_rows
         section = recipe.compression
         self.objective = Objective(section.max_drop, section.target, section.batch_sizes, section.sure)
-        self.steps = dict(steps)  # smaller forms are added, if the budget is too short
+        self.steps = dict(request.steps)  # smaller forms are added, if the budget is too short
         self.prunable = takes_fewer_words(recipe, source)
         # By folder of a step:
         self.rows: dict[str, tuple[CandidateScore, ...]] = {}  # of every candidate that is scored
@@ -265,7 +255,7 @@ class _Compression:
         errors = [self.lost.get(step.folder) for step in others if step.scored]
         if not errors or any(error is None or isinstance(error, TimeIsUp) for error in errors):
             return None
-        if any(chain.makes_nothing for chain in parse_strategy(self.recipe.compression.strategy)):
+        if any(chain.makes_nothing for chain in self.chains):
             return None  # bf16 is a way to run the uncompressed network, which is scored
         return next(iter(self.lost.values()))
 

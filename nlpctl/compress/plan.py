@@ -82,17 +82,6 @@ def parse_strategy(text: str | None) -> tuple[Chain, ...]:
     return tuple(dict.fromkeys(chains))
 
 
-def strategies_of(chains: Sequence[Chain], section: Any) -> tuple[Strategy, ...]:
-    """All strategies in the alternatives and in the recipe's section compression, each once."""
-    named = [strategy for chain in chains for strategy in chain.strategies]
-    return tuple(dict.fromkeys([*named, *([FEWER_WORDS] if section.prune_embeddings else [])]))
-
-
-def trains(chains: Sequence[Chain]) -> bool:
-    """Whether training data is needed for more than calibration."""
-    return any(strategy.trains for chain in chains for strategy in chain.strategies)
-
-
 def _chain(text: str) -> Chain:
     """One alternative. UserError for an unknown name, for two strategies of a kind, for strategies that do not work
     together, and for another order."""
@@ -177,7 +166,9 @@ class CompressRequest:
 
     @cached_property
     def strategies(self) -> tuple[Strategy, ...]:
-        return strategies_of(self.chains, self.recipe.compression)
+        """All strategies in the alternatives and in the recipe's section compression, each once."""
+        named = [strategy for chain in self.chains for strategy in chain.strategies]
+        return tuple(dict.fromkeys([*named, *([FEWER_WORDS] if self.recipe.compression.prune_embeddings else [])]))
 
     @cached_property
     def steps(self) -> dict[str, Step]:
@@ -199,7 +190,7 @@ class CompressRequest:
     @cached_property
     def trains(self) -> bool:
         """Whether a strategy trains, though the network may be there already."""
-        return trains(self.chains)
+        return any(strategy.trains for strategy in self.strategies)
 
     @cached_property
     def still_trains(self) -> bool:

@@ -289,9 +289,10 @@ def takes_fewer_words(recipe: Recipe, source: str) -> bool:
 # -- With the graphs of the uncompressed network ---------------------------------------------------
 
 
-def refuse_graphs(folder: Path, steps: Mapping[str, Step], chains: Sequence[Chain]) -> dict[str, UserError]:
-    """The errors of the missing steps, by folder, that can change nothing in the graphs of the first step, which are in
-    `folder`. UserError if that leaves nothing that could be made or scored."""
+def refuse_graphs(request: CompressRequest) -> dict[str, UserError]:
+    """The errors of the missing steps, by folder, that can change nothing in the graphs of the first step, which exist.
+    UserError if that leaves nothing that could be made or scored."""
+    folder, steps = request.folder, request.steps
     original, *others = steps.values()
     manifest = read_manifest(folder / original.folder)
     context = GraphBuildContext(folder / original.folder, manifest.graphs, folder, rows=tuple)
@@ -307,7 +308,7 @@ def refuse_graphs(folder: Path, steps: Mapping[str, Step], chains: Sequence[Chai
         if not lost.isdisjoint(step.needs):
             lost.add(step.folder)
     if refused and all(step.folder in lost for step in others if step.scored):
-        if not any(chain.makes_nothing for chain in chains):
+        if not any(chain.makes_nothing for chain in request.chains):
             raise _none_left(refused, steps)
     return refused
 
@@ -327,9 +328,9 @@ def _none_left(refused: Mapping[str, UserError], steps: Mapping[str, Step]) -> U
 # -- not refused, but said -------------------------------------------------------------------------
 
 
-def warn_unread(recipe: Recipe, strategies: Sequence[Strategy]) -> None:
-    """Warn about flags that none of `strategies` reads. Settings in the recipe may be for other strategies, so they are
-    ignored."""
+def warn_unread(request: CompressRequest) -> None:
+    """Warn about flags that none of the strategies reads. Those in the recipe may be for others: they are ignored."""
+    recipe, strategies = request.recipe, request.strategies
     readers: dict[str, list[Strategy]] = {}
     for strategy in every_strategy():
         for name in strategy.reads:

@@ -16,7 +16,7 @@ from scored import rounds_of, scored
 from nlpctl.cli.compress import show
 from nlpctl.compress import compress, steps, timing
 from nlpctl.compress.costs import Clock
-from nlpctl.compress.plan import CompressionPlan, CompressRequest, parse_strategy, plan_steps, strategies_of
+from nlpctl.compress.plan import CompressionPlan, CompressRequest, parse_strategy
 from nlpctl.compress.refusals import refuse_output, warn_unread
 from nlpctl.compress.scores import Metric, Scored
 from nlpctl.compress.steps import TimeIsUp
@@ -159,10 +159,10 @@ def compression(tmp_path, monkeypatch):
         monkeypatch.setattr(compress, "write_best", lambda row, folder: best.append(row.candidate))
         monkeypatch.setattr(compress, "write_reports", lambda *_: None)
         monkeypatch.setattr(compress, "refuse_graphs", lambda *_: {})  # nothing here has a graph
-        planned = {step.folder: step for step in plan_steps(parse_strategy(strategy), section)}
+        request = CompressRequest(recipe, "model", parse_strategy(strategy), tmp_path)
         clock = Clock(budget, lambda: bench.now)
         slots = WorkerSlots((recipe.runtime,) * workers, False, float(workers), bench.process)
-        call = partial(compress._make_and_choose, recipe, SETUP, "model", tmp_path, planned, clock, slots)
+        call = partial(compress._make_and_choose, request, SETUP, clock, slots)
         return SimpleNamespace(run=call, bench=bench, best=best)
 
     return make
@@ -506,7 +506,7 @@ def test_a_flag_that_no_strategy_reads_is_told(tmp_path, capsys):
     flags = [Override("compression.width_mult_list", "1/2", "--width_mult_list")]
     flags += [Override("compression.batch_num_list", "4", "--batch_num_list")]
     recipe = load_recipe(file, flags, "apply")
-    warn_unread(recipe, strategies_of(parse_strategy("ort-static,distill"), recipe.compression))
+    warn_unread(CompressRequest(recipe, "model", parse_strategy("ort-static,distill")))
     told = capsys.readouterr().err
     assert "--width_mult_list has no effect: it applies to dynabert" in told
     assert told.count("has no effect") == 1  # a recipe's own settings may be there for other strategies

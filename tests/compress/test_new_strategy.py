@@ -15,7 +15,7 @@ from made_runs import make_run
 from nlpctl.cli.app import main
 from nlpctl.compress import strategies as registry
 from nlpctl.compress.costs import Costs
-from nlpctl.compress.plan import parse_strategy, plan_steps, strategies_of, trains
+from nlpctl.compress.plan import CompressRequest, parse_strategy, plan_steps
 from nlpctl.compress.refusals import warn_unread
 from nlpctl.compress.steps import StepExecutor
 from nlpctl.config.load import Override, load_recipe
@@ -90,7 +90,6 @@ def test_without_its_entry_there_is_none():
 
 def test_the_parser_and_the_plan_know_it(registered):
     chains = parse_strategy("one-scale,twin+one-scale")
-    assert not trains(chains)
     steps = plan_steps(chains, CompressionSection())
     assert [step.folder for step in steps] == [
         "exports/original",
@@ -154,9 +153,9 @@ def test_a_network_is_made(registered, tmp_path, capsys):
     assert "num_train_epochs: 0.5" in (tmp_path / "out" / "networks" / "twin-epochs-0.5" / "recipe.yaml").read_text()
     flag = Override("compression.width_mult_list", "1/2", "--width_mult_list")
     given = load_recipe(recipe.run_dir, [flag], "apply")
-    warn_unread(given, strategies_of(parse_strategy("one-scale"), given.compression))
+    warn_unread(CompressRequest(given, "model", parse_strategy("one-scale")))
     assert "--width_mult_list has no effect: it applies to dynabert and twin" in capsys.readouterr().err
-    warn_unread(given, strategies_of(chains, given.compression))
+    warn_unread(CompressRequest(given, "model", chains))
     assert "changes nothing" not in capsys.readouterr().err
 
 

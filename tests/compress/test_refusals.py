@@ -163,7 +163,7 @@ def test_a_card_trains_for_8_bits(recipe, monkeypatch):
 def test_a_loss_that_nothing_weighs_is_told(recipe, capsys, strategy, hard, told):
     given = {"compression.criterion": "my_losses:mine", "distillation.hard": str(hard)}
     of_the_recipe = [Override(name, text, "recipe.yaml:3") for name, text in given.items()]
-    warn_unread(given := recipe(strategy, *of_the_recipe), request(given).strategies)
+    warn_unread(request(recipe(strategy, *of_the_recipe)))
     assert ("distill weights it" in capsys.readouterr().err) is told
 
 

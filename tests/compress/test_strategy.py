@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nlpctl.compress.plan import parse_strategy, plan_steps, trains
+from nlpctl.compress.plan import CompressRequest, parse_strategy, plan_steps
 from nlpctl.compress.strategies import simplicity
 from nlpctl.errors import UserError
 
@@ -35,7 +35,9 @@ def test_every_sum(text):
 def test_alternatives_come_once():
     found = parse_strategy(" ptq , dynabert + ort-static,ptq,")
     assert [chain.parts for chain in found] == [("ptq",), ("dynabert", "ort-static")]
-    assert trains(found) and not trains(parse_strategy("ptq,ort-static,embeddings,bf16"))
+    recipe = SimpleNamespace(compression=section())
+    assert CompressRequest(recipe, "model", found).trains
+    assert not CompressRequest(recipe, "model", parse_strategy("ptq,ort-static,embeddings,bf16")).trains
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,10 @@ from made_runs import make_run
 from nlpctl.checksums import sha256_of
 from nlpctl.cli.app import main
 from nlpctl.compress import compress, timing
-from nlpctl.compress.plan import parse_strategy, plan_steps
+from nlpctl.compress.plan import CompressRequest, parse_strategy
 from nlpctl.compress.refusals import refuse_graphs
 from nlpctl.compress.steps import StepPool, TimeIsUp
-from nlpctl.config.schema import CompressionSection
+from nlpctl.config.load import load_recipe
 from nlpctl.export.strategies import OrtDynamic, Step
 from nlpctl.layout import CANDIDATES, EXPORTS
 from nlpctl.models.export_folder import read_manifest
@@ -82,8 +82,8 @@ def test_a_graph_without_products_is_refused_before_it_is_scored(
     assert "and no LSTM; ONNX Runtime computes a GRU in fp32 only" in told and "ort-static: nothing in this" in told
     assert "Traceback" not in told and not (run / "compress" / "best").exists()
     made = run / "compress"
-    steps = plan_steps(chains := parse_strategy("ort-dynamic,dynabert,bf16"), CompressionSection())
-    refused = refuse_graphs(made, {step.folder: step for step in steps}, chains)
+    recipe = load_recipe(run, (), "apply")
+    refused = refuse_graphs(CompressRequest(recipe, str(run), parse_strategy("ort-dynamic,dynabert,bf16"), made))
     assert list(refused) == [f"{CANDIDATES}/original+ort-dynamic"]
 
 
@@ -234,8 +234,6 @@ def _move_recipe(copy: Path, run: Path) -> None:
 
 
 def test_a_process_that_dies_costs_its_step_alone(run, whole, tmp_path):
-    from nlpctl.config.load import load_recipe
-
     folder = tmp_path / "made"
     shutil.copytree(run / "compress" / EXPORTS, folder / EXPORTS)
     step = Step(CANDIDATES, "original+ort-dynamic", OrtDynamic(), ("exports/original",))
