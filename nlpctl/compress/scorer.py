@@ -24,14 +24,13 @@ from nlpctl.compress.scores import (
     Failure,
     Metric,
     Scored,
+    StoredRow,
+    StoredTestScore,
     TestScore,
     agreement,
     metric_of,
-    read_row,
-    read_test_score,
     score_file,
-    write_row,
-    write_test_score,
+    stored_under,
 )
 from nlpctl.compress.timing import (
     Finalists,
@@ -152,13 +151,13 @@ class Scorer:
             return None
         folder, choice = Path(row.folder), self._choice(row)
         file, key = score_file(self.scores, row.candidate, row.choice_name, "test"), self._key(folder, choice, "test")
-        score = read_test_score(file, key)
-        if score is None:
+        stored = stored_under(key, StoredTestScore, file)
+        if stored is None:
             console.note(f"scoring {row.name} on test, next to the uncompressed network")
             console.doing(f"scoring {row.name} on test")
-            score = self._measure_on_test(folder, choice)
-            write_test_score(file, score, key)
-        return score
+            stored = StoredTestScore(key, self._measure_on_test(folder, choice))
+            stored.save(file)
+        return stored.found
 
     def _measure_on_test(self, folder: Path, choice: Choice) -> TestScore:
         reference = self._open_reference().process.ask(split_score, "test")
@@ -182,19 +181,19 @@ class Scorer:
     def _row(self, folder: Path, choice: Choice) -> CandidateScore:
         """The cached row, or a new measurement."""
         file, key = score_file(self.scores, folder.name, choice.name), self._key(folder, choice, "dev")
-        row = read_row(file, key)
-        if row is None:
+        stored = stored_under(key, StoredRow, file)
+        if stored is None:
             console.note(f"scoring {folder.name}, {choice.name}")
             console.doing(f"scoring {folder.name}, {choice.name}")
             self._warn_of_load()
             try:
-                row = self._measure(folder, choice)
+                stored = StoredRow(key, self._measure(folder, choice))
             except BaseException:
                 if self._reference is None or self._reference.process.failed:
                     self.release()  # the next measurement opens it again
                 raise
-            write_row(file, row, key)
-        return row
+            stored.save(file)
+        return stored.found
 
     def _measure(self, folder: Path, choice: Choice) -> CandidateScore:
         started = time.monotonic()

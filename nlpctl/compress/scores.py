@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import greater_is_better, scores
@@ -141,23 +141,26 @@ class TestScore:
 
 
 @dataclass(frozen=True)
-class StoredRow(Document):
-    """A file of scores/: what was measured of a candidate in one engine and precision, by `nlpctl compress`, so that
-    the same command need not measure it again. `key`: of the measurement (compress/scorer.py)."""
+class Stored(Document):
+    """A file of scores/: what `nlpctl compress` has measured, so that the same command need not measure it again.
+    `key`: of what was measured, and how (compress/scorer.py)."""
 
     FORMAT: ClassVar[int | None] = 2
 
     key: str
+
+
+@dataclass(frozen=True)
+class StoredRow(Stored):
+    """A candidate in one engine and precision."""
+
     found: CandidateScore
 
 
 @dataclass(frozen=True)
-class StoredTestScore(Document):
-    """The same of the chosen candidate on test."""
+class StoredTestScore(Stored):
+    """The chosen candidate on test."""
 
-    FORMAT: ClassVar[int | None] = 2
-
-    key: str
     found: TestScore
 
 
@@ -178,26 +181,13 @@ def score_file(folder: Path, candidate: str, choice_name: str, split: str = "dev
     return folder / f"{candidate}.{name}{'' if split == 'dev' else f'.{split}'}.json"
 
 
-def write_row(file: Path, row: CandidateScore, key: str) -> None:
-    """Store a row. `key` identifies the measurement (compress/scorer.py)."""
-    StoredRow(key, row).save(file)
+S = TypeVar("S", bound=Stored)
 
 
-def read_row(file: Path, key: str) -> CandidateScore | None:
-    """The stored row; None if there is none, it is damaged, or its key differs."""
-    stored = StoredRow.load_if_valid(file)
-    return stored.found if stored is not None and stored.key == key else None
-
-
-def write_test_score(file: Path, score: TestScore, key: str) -> None:
-    """Store a score on test, like `write_row`."""
-    StoredTestScore(key, score).save(file)
-
-
-def read_test_score(file: Path, key: str) -> TestScore | None:
-    """The stored score on test; None as in `read_row`."""
-    stored = StoredTestScore.load_if_valid(file)
-    return stored.found if stored is not None and stored.key == key else None
+def stored_under(key: str, kind: type[S], file: Path) -> S | None:
+    """What `file` holds; None if there is none, it is damaged, or was measured otherwise."""
+    stored = kind.load_if_valid(file)
+    return stored if stored is not None and stored.key == key else None
 
 
 def agreement(one: Sequence[str], other: Sequence[str]) -> float:

@@ -21,8 +21,7 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from nlpctl import console
-from nlpctl.compress.scores import CandidateScore, Speed
-from nlpctl.documents import Document
+from nlpctl.compress.scores import CandidateScore, Speed, Stored, stored_under
 from nlpctl.errors import Interrupted, NlpctlError
 from nlpctl.names import counted
 from nlpctl.report.model import MB
@@ -312,13 +311,11 @@ def _result_or_left_out(row: CandidateScore, finalists: Finalists, ask: Callable
 
 
 @dataclass(frozen=True)
-class StoredRounds(Document):
-    """last-round.json of `nlpctl compress`: a LastRound, so that the same command need not time it again. `key`: of the
-    rows and how they are timed."""
+class StoredRounds(Stored):
+    """last-round.json of `nlpctl compress`: a LastRound. `key`: of the rows and how they are timed."""
 
     FORMAT: ClassVar[int | None] = 1
 
-    key: str
     samples: int
     rounds: tuple[RoundSeconds, ...]
     failed: tuple[str, ...] = ()
@@ -331,10 +328,8 @@ def write_last_round(file: Path, key: str, last: LastRound) -> None:
 
 def read_last_round(file: Path, key: str) -> LastRound | None:
     """The stored rounds; None if there are none, the file is damaged, or its key differs."""
-    stored = StoredRounds.load_if_valid(file)
-    if stored is None or stored.key != key:
-        return None
-    return LastRound(stored.samples, stored.rounds, stored.failed)
+    stored = stored_under(key, StoredRounds, file)
+    return None if stored is None else LastRound(stored.samples, stored.rounds, stored.failed)
 
 
 # -- 3. All speeds on one scale. -------------------------------------------------------------------

@@ -8,14 +8,13 @@ from scored import scored
 from nlpctl.compress.scores import (
     OWN,
     Metric,
+    StoredRow,
+    StoredTestScore,
     TestScore,
     agreement,
     metric_of,
-    read_row,
-    read_test_score,
     score_file,
-    write_row,
-    write_test_score,
+    stored_under,
 )
 from nlpctl.config.load import Override, load_recipe
 
@@ -49,21 +48,23 @@ def test_points(greater, drop):
 def test_a_row_is_kept_as_it_is(tmp_path):
     row = scored("original+ptq", 0.88, 2.0, method="ptq", precision="int8", difference=None)
     file = score_file(tmp_path, row.candidate, row.choice_name)
-    write_row(file, row, "key")
-    assert read_row(file, "key") == row
-    assert read_row(file, "another") is None
+    StoredRow("key", row).save(file)
+    assert stored_under("key", StoredRow, file) == StoredRow("key", row)
+    assert stored_under("another", StoredRow, file) is None
     file.write_text(file.read_text()[:-20])
-    assert read_row(file, "key") is None and read_row(tmp_path / "none.json", "key") is None
+    assert stored_under("key", StoredRow, file) is None
+    assert stored_under("key", StoredRow, tmp_path / "none.json") is None
     file.write_text('{"format": 1, "key": "key", "found": {"candidate": "a"}}')
-    assert read_row(file, "key") is None
+    assert stored_under("key", StoredRow, file) is None
 
 
 def test_a_score_on_test_is_kept_apart(tmp_path):
     score = TestScore(100, 0.9, 0.88, 0.97)
     file = score_file(tmp_path, "original", "paddle bf16", "test")
     assert file != score_file(tmp_path, "original", "paddle bf16")
-    write_test_score(file, score, "key")
-    assert read_test_score(file, "key") == score and read_test_score(file, "another") is None
+    StoredTestScore("key", score).save(file)
+    assert stored_under("key", StoredTestScore, file) == StoredTestScore("key", score)
+    assert stored_under("another", StoredTestScore, file) is None
 
 
 def test_no_two_rows_share_a_file(tmp_path):
