@@ -31,7 +31,7 @@ from nlpctl.names import listed
 from nlpctl.runs.report import write_report
 from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.run_directory import OF_ENSEMBLE, RunDirectory
-from nlpctl.training.run_setup import begin_run
+from nlpctl.training.run_setup import TrainOptions, begin_run
 
 if TYPE_CHECKING:
     from nlpctl.models.load import LoadedModel
@@ -107,7 +107,7 @@ def ensemble(
     network, tokenizer = join(loaded, names, info.ensemble_average, crf=crf)
     facts = {**OF_ENSEMBLE, "device": setup.device, "processes": 1, "members": names}
     facts[MEMBER_RUNS] = runs = [str(part.folder.parent) for part in parts if is_run(part.folder.parent)]
-    begin_run(recipe, run, facts, data, command=command, resume=False, overwrite=overwrite)
+    begin_run(recipe, run, TrainOptions(overwrite=overwrite, command=command), facts, data)
     with run.recorded():
         # Thresholds and calibration of a member are not those of the mean, which gets its own where there is dev.
         card = replace(parts[0].card, thresholds=None, calibration=None)

@@ -39,8 +39,8 @@ PLANNED = "planned_processes"  # in the manifest
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """What `nlpctl train` is asked besides the recipe. `origin`: the finished run to go on from. `command`: for the
-    manifest."""
+    """What `nlpctl train` is asked besides the recipe. `origin`: the finished run to go on from, which must have seen
+    the same data. `command`: for the manifest."""
 
     resume: bool = False
     overwrite: bool = False
@@ -60,8 +60,7 @@ def open_run(
     """
     with tracked(recipe, run) as tell_mlflow:
         facts = {"device": device, "processes": processes}
-        choices: dict[str, Any] = {"resume": options.resume, "overwrite": options.overwrite, "origin": options.origin}
-        begin_run(recipe, run, facts, data, command=options.command, **choices)
+        begin_run(recipe, run, options, facts, data)
         tell_mlflow()
         with run.recorded():
             # First: killed in it, the best of the other run may stand there alone, from which nothing can go on.
@@ -87,27 +86,20 @@ def _tell_shares(time: Mapping[str, Any], recipe: Recipe, device: str) -> None:
 
 
 def begin_run(
-    recipe: Recipe,
-    run: RunDirectory,
-    facts: Mapping[str, Any],
-    data: TrainingData | None,
-    *,
-    command: Sequence[str] = (),
-    resume: bool,
-    overwrite: bool,
-    origin: Finished | None = None,
+    recipe: Recipe, run: RunDirectory, options: TrainOptions, facts: Mapping[str, Any], data: TrainingData | None
 ) -> None:
     """Write recipe.yaml and manifest.json of a new or resumed training in `run`, and lock it.
 
-    `facts`: further entries of the manifest. `data`: None if child processes read the data. `origin`: the finished run
-    that this one continues, which must have seen the same data. UserError as in `RunDirectory.begin`.
+    `facts`: further entries of the manifest. `data`: None if child processes read the data. UserError as in
+    `RunDirectory.begin`.
     """
-    functions = code_sums(recipe)
-    planned = _planned_processes(recipe, run, facts["processes"], origin) if resume or origin else facts["processes"]
-    if resume:
+    functions, origin, planned = code_sums(recipe), options.origin, facts["processes"]
+    if options.resume or origin is not None:
+        planned = _planned_processes(recipe, run, planned, origin)
+    if options.resume:
         _compare_functions(run, functions, "the run began", "train again with @[overwrite=true]")
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
-    known = describe_run(command, recipe.training.seed, files, installed_versions())
+    known = describe_run(options.command, recipe.training.seed, files, installed_versions())
     known[FURTHER] = sums_of(further_files(recipe))
     known["environment"] = library_environment(recipe.runtime, os.environ)
     manifest = {**facts, PLANNED: planned, **known, "functions": functions}
@@ -117,7 +109,7 @@ def begin_run(
         otherwise = "start a new run from its model: model.name_or_path"
         _compare_functions(origin.run, functions, "the finished run", otherwise)
         origin.run.refuse_if_different(origin.run.read_manifest(), manifest, otherwise)
-    run.begin(manifest, dump_recipe(recipe), resume=resume, overwrite=overwrite)
+    run.begin(manifest, dump_recipe(recipe), resume=options.resume, overwrite=options.overwrite)
 
 
 def planned_processes(manifest: RunManifest) -> int:

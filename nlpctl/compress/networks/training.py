@@ -35,7 +35,7 @@ from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory
 from nlpctl.tasks.base import Task, task_class
 from nlpctl.training.checkpoints import set_damaged_aside
 from nlpctl.training.prepare import prepare_training
-from nlpctl.training.run_setup import begin_run
+from nlpctl.training.run_setup import TrainOptions, begin_run
 from nlpctl.training.train import train_and_score
 from nlpctl.training.trainer import TrainingLoss
 from nlpctl.upstream.parameter_names import fresh_parameter_names
@@ -128,7 +128,7 @@ def begin_network(recipe: Recipe, run: RunDirectory, setup: ProcessSetup, data: 
     """Create or resume `run` for a network of this command; only this command can resume it. UserError as in
     `RunDirectory.begin`."""
     facts = {**OF_COMPRESS, "device": setup.device, "processes": setup.world_size}
-    begin_run(recipe, run, facts, data, resume=run.manifest_file.exists(), overwrite=False)
+    begin_run(recipe, run, TrainOptions(resume=run.manifest_file.exists()), facts, data)
 
 
 def drop_parameters(folder: Path, layer: str) -> None:
