@@ -130,7 +130,7 @@ def _first_operator(trainer: RecipeTrainer, parts: Sequence[StepPart]) -> str:
         try:
             for part in parts:
                 trainer.guard.begin_part(part.inputs)
-                # PaddleNLP's method, not GuardedTrainer's, which would count the repetition as a part of the step.
+                # PaddleNLP's method, not RecipeTrainer's, which would count the repetition as a part of the step.
                 Trainer.training_step(trainer, network, part.inputs)
                 inside.clear()
         except RuntimeError as error:

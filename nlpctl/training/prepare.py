@@ -5,7 +5,6 @@ Everything is built and checked here, and nothing is written, so that a mistake 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -14,6 +13,7 @@ from nlpctl import console
 from nlpctl.config.schema import OptimizerSection, Recipe
 from nlpctl.data.balance import balanced
 from nlpctl.data.inspection.lengths import CountedTokens, row_tokens
+from nlpctl.data.sample_rows import spread
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.truncated import count_truncated
@@ -125,12 +125,12 @@ def warn_of_truncated_rows(prepared: PreparedTraining, data: TrainingData) -> No
     if data.rows.in_windows:  # every token is read, in one window or another
         return
     rows = list(islice(data.training_examples(), FIRST_ROWS)) if data.train is None else data.train
-    sample = _evenly(rows, MOST_ROWS)
+    sample = spread(rows, MOST_ROWS)
     size = sum(row.byte_length for row in sample)
     if size > MOST_BYTES:
-        sample = _evenly(sample, max(1, len(sample) * MOST_BYTES // size))
-    counter = _TokensOfRows(prepared.encoder, "")
-    counter.around = {pair: task.overhead(prepared.encoder, pair) for pair in (False, True)}
+        sample = spread(sample, max(1, len(sample) * MOST_BYTES // size))
+    around = {pair: task.overhead(prepared.encoder, pair) for pair in (False, True)}
+    counter = CountedTokens(prepared.encoder, "", around.__getitem__)
     tokens = [row_tokens(list(data.rows.texts(example)), counter, data.rows.one_sequence) for example in sample]
     limit = task.data.max_seq_length
     truncation = count_truncated(tokens, limit)
@@ -153,18 +153,3 @@ def warn_of_truncated_rows(prepared: PreparedTraining, data: TrainingData) -> No
     else:
         hint = "this network takes no longer rows; if what stands at the end matters, cut the texts into several rows"
     console.warn(str(Problem(message, "data.max_seq_length", hint)))
-
-
-class _TokensOfRows(CountedTokens):
-    """`around`: the tokens around one text, and around two, as the task has them."""
-
-    around: dict[bool, int]
-
-    def overhead(self, pair: bool) -> int:
-        return self.around[pair]
-
-
-def _evenly(rows: Sequence[Any], most: int) -> list[Any]:
-    """At most `most` of the rows, at equal distances."""
-    count = min(most, len(rows))
-    return [rows[i * len(rows) // count] for i in range(count)]

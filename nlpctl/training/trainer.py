@@ -15,7 +15,6 @@ import math
 import shutil
 import tempfile
 import time
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,11 +28,11 @@ from paddlenlp.trainer.trainer_callback import TrainerControl
 from paddlenlp.trainer.trainer_utils import TrainOutput, speed_metrics
 
 from nlpctl import console
-from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.batches.batching import CheckedDataLoader, LengthGroupedBatchSampler, rounded, token_lengths
 from nlpctl.data.batches.streaming import StreamingExamples
 from nlpctl.data.rows.examples import ExampleList, FeatureList
+from nlpctl.data.sample_rows import spread
 from nlpctl.engines.pipeline import tokens_of_batches
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.layout import checkpoint_path, checkpoint_step, checkpoints_in
@@ -71,8 +70,8 @@ from nlpctl.training.prepare import PreparedTraining, fitted_parameters
 from nlpctl.training.run_setup import planned_processes
 from nlpctl.upstream.late_parameters import take_late_parameters
 
-# (network, network as the Trainer wraps it, inputs, labels): as Task.training_loss
 ROOM_TO_SAVE = 8  # times the bytes of the weights; a checkpoint has the moments of Adam too, three times as many
+# (network, network as the Trainer wraps it, inputs, labels): as Task.training_loss
 TrainingLoss = Callable[
     [paddle.nn.Layer, Callable[..., Any], Mapping[str, paddle.Tensor], Mapping[str, paddle.Tensor]], paddle.Tensor
 ]
@@ -86,39 +85,175 @@ def moved_by_passes(network: paddle.nn.Layer) -> list[paddle.Tensor]:
     return [each for each in moved if each._is_initialized()]  # the dropout state of an LSTM is empty on a CPU
 
 
-class GuardedTrainer(Trainer):
-    """The stock training loop with three guards around it.
+class RecipeTrainer(Trainer):
+    """Trains one task's network as a recipe says.
 
-    - Out of memory in a step: the update is cut into smaller micro-batches and the step is repeated from the weights
+    What differs from the stock Trainer, and why:
+    - batches: length-grouped; their order is a pure function of (seed, epoch), so a resumed run sees the
+      same ones, and N processes see the same global batches as one (data/batches/batching.py);
+    - randomness: Paddle is seeded from (seed, step) at the start of every step, so dropout does not depend
+      on what ran before in the process;
+    - checkpoints: complete or absent, and rotated also on one process (training/checkpoints.py);
+    - loss: the task's own, or a given one such as a distillation loss; a batch that is cut unevenly between processes
+      or accumulation steps still gives the mean over its examples;
+    - optimizer: a learning rate and a weight decay per parameter if the recipe gives them;
+    - the user's code (training/user_code.py), which is called as the stock Trainer calls it;
+    - evaluation: through the task, as `nlpctl eval` does it;
+    - out of memory in a step: the update is cut into smaller micro-batches and the step is repeated from the weights
       after the last completed step, which are still in memory. Batches and randomness are functions of the step, so
-      the run continues like one that used these micro-batches from there on.
-    - A request to stop: a checkpoint is saved after everything due at that step (log, evaluation, save), so that a
-      resumed run repeats nothing and skips nothing.
-    - A loss that is NaN, infinite or exploding: see guards.py.
+      the run continues like one that used these micro-batches from there on;
+    - a request to stop: a checkpoint is saved after everything due at that step (log, evaluation, save), so that a
+      resumed run repeats nothing and skips nothing;
+    - a loss that is NaN, infinite or exploding: see guards.py.
     """
 
-    recipe: Recipe
     control: TrainerControl  # this and the next two are PaddleNLP's, whose Trainer makes them before the first step
     lr_scheduler: LRScheduler | None
     optimizer: Any
-    checkpoint: Path | None
-    guard: StepGuard
-    events: EventLog
-    times: TimeShares
     _stop: StopRequest
     _loss_sum: paddle.Tensor | None = None  # the stock loop's, of the steps since the last line of the log
     _carried: UnloggedLoss | None = None  # of the checkpoint, until the first step adds it
     _before: Sequence[tuple[paddle.Tensor, paddle.Tensor]] = ()  # what forward passes change, as it was before the step
     _ended_step = -1  # the step that ended an epoch or the training and was seen once already
 
+    def __init__(
+        self,
+        prepared: PreparedTraining,
+        run: RunDirectory,
+        checkpoint: Path | None,
+        callbacks: Callable[[RecipeTrainer], Sequence[TrainerCallback]],
+        loss: TrainingLoss | None = None,
+    ):
+        """`checkpoint`: the one to go on from; None: from the start. `callbacks`: makes what watches this trainer
+        (callbacks.standard_callbacks). `loss`: replaces the task's own, as in a compression."""
+        recipe, task, code, model = prepared.recipe, prepared.task, prepared.user_code, prepared.model
+        self.recipe, self.task, self.user_code, self.data = recipe, task, code, prepared.data
+        self.loaded = model
+        self.encoder = prepared.encoder
+        self.directory = run
+        self.checkpoint = checkpoint
+        self.card = make_card(recipe, task.labels.names)
+        self.training_loss = loss or code.training_loss(task)
+        self.fits_layers = loss is None  # another loss trains all of the network
+        self.own_schedule = code.make_scheduler is not None  # or one that the user's optimizer comes with
+        self.label_loss = code.loss(task)  # of outputs and labels
+        self.events = EventLog(run.events_file)
+        self.guard = StepGuard(recipe.guards, self._loss_monitor(prepared, loss), self._tell_of_loss)
+        self.reached = ZeroMissingGradients(model.network)
+        self.times = TimeShares()
+        self.began_at = 0  # the completed steps when the training began in this process
+        self.timed = 0, 0.0  # the completed steps at the last line of the log, and what steps had taken
+        args = training_arguments(recipe, run, prepared.setup.device)
+        train = self._training_features(prepared, own_loss=loss is None)
+        if recipe.data.batch_tokens is not None:
+            self.token_lengths = token_lengths(train, task.collator(prepared.encoder, labelled=True), task.label_names)
+            # The Trainer reports speeds by the rows per batch, and out-of-memory divides them: about their mean.
+            sampler = batch_sampler(recipe, self.token_lengths, processes=args.dataset_world_size)
+            args.per_device_train_batch_size = rounded(sampler.mean_rows)
+        super().__init__(
+            model=model.network,
+            args=args,
+            data_collator=code.collator(task, prepared.encoder),
+            train_dataset=train,
+            eval_dataset=prepared.data.dev,
+            tokenizer=model.tokenizer,
+            callbacks=callbacks(self),
+        )
+        self.remove_callback(PrinterCallback)  # progress.py prints instead, through nlpctl's console
+
+    @staticmethod
+    def _training_features(prepared: PreparedTraining, own_loss: bool) -> ExampleList | StreamingExamples:
+        """What batches are made of: the examples, cut into windows if the task does so. `own_loss`: those that the
+        task's own loss is made for."""
+        recipe, task, data = prepared.recipe, prepared.task, prepared.data
+        if data.train is not None and own_loss:
+            return task.training_features(data.train, prepared.encoder)
+        if data.train is not None:
+            return FeatureList(data.train, functools.partial(task.features, encoder=prepared.encoder))
+        go_on = RunDirectory(recipe.run_dir).to_go_on()
+        return StreamingExamples(
+            data.source,
+            data.reader,
+            features=functools.partial(task.features, encoder=prepared.encoder),
+            batch_size=recipe.training.per_device_train_batch_size,
+            shuffle_buffer=recipe.data.shuffle_buffer,
+            seed=recipe.training.seed,
+            on_bad_row=recipe.data.on_bad_row,
+            world_size=prepared.setup.world_size,
+            rank=prepared.setup.rank,
+            rows=data.streamed,
+            fix=f"restore the training data, then run {go_on} to continue from the last checkpoint",
+        )
+
+    # -- around the loop ---------------------------------------------------------------------
+
     def run(self, stop: StopRequest) -> None:
         """Train, from the checkpoint if there is one. KeyboardInterrupt if `stop` is due; BadStep: see guards.py."""
         self._stop = stop
         self.train(resume_from_checkpoint=None if self.checkpoint is None else str(self.checkpoint))
 
-    @abstractmethod
-    def place_batches(self, batches: Any, step: int, updates_per_epoch: int) -> None:
-        """Start `batches` at the step after `step` completed ones."""
+    def go_on(self) -> bool:
+        """Restore how the run went until the checkpoint: its log, and how its updates were divided. False: no step is
+        left to train."""
+        state = None if self.checkpoint is None else read_state(self.checkpoint)
+        self._divide_as_before(recorded_division(self.events, 0 if state is None else state.global_step))
+        if self.is_world_process_zero():
+            go_on_recording(self.events, state)
+        if not trains(self.loaded.network):
+            console.note("the encoder is fixed (model.freeze): no step is trained, the rest is fitted to its vectors")
+            return False
+        patience = patience_of(self.recipe)
+        if state is not None and patience is not None and patience.exhausted(state.log_history):
+            self.state = state  # early stopping had ended the run, which was killed before its model was written
+            return False
+        return True
+
+    def _divide_as_before(self, recorded: MicroBatching | None) -> None:
+        """Divide every update as after an earlier lack of memory (`recorded`), and among the processes that there are.
+        """
+        processes = max(self.args.dataset_world_size, 1)
+        planned = planned_processes(self.directory.read_manifest())
+        given = MicroBatching(self.args.per_device_train_batch_size, self.args.gradient_accumulation_steps)
+        # What was recorded may be of another number of processes: only its micro-batch is known to fit.
+        division = given.among(planned, processes, None if recorded is None else recorded.batch_size)
+        if division is None or division == given:
+            return
+        why = "after out-of-memory" if processes == planned else f"planned for {counted(planned, 'processes')}"
+        console.note(f"{why}: micro-batch {division.batch_size}, accumulation {division.parts}")
+        self.divide(division)
+
+    @contextlib.contextmanager
+    def facts_recorded(self) -> Iterator[None]:
+        """Around the training: in any case the manifest says where the time went, and which parameters no gradient
+        reached or the task itself fitted. Every process has to come out of it, or none."""
+        shares = [self.times.seconds]
+        try:
+            yield
+            if paddle.distributed.get_world_size() > 1:
+                gathered: list[dict[str, float]] = []
+                paddle.distributed.all_gather_object(gathered, self.times.seconds)  # fails if another process is lost
+                shares = gathered
+        finally:
+            if self.is_world_process_zero():
+                with contextlib.suppress(OSError, UserError):  # on a full disk, what ended the training is to be told
+                    self._record_facts(shares)
+
+    def _record_facts(self, shares: Sequence[dict[str, float]]) -> None:
+        facts: dict[str, Any] = {}
+        fitted = fitted_parameters(self.task, self.loaded.network)
+        timed = sum(shares[0].values()) > 0
+        if not timed and not fitted:
+            return
+        manifest = self.directory.read_manifest()
+        if timed:
+            before = manifest.time
+            steps = self.state.global_step - self.began_at
+            facts["time"] = summary(shares, steps, before if is_sound(before) else None)
+        about = {} if self.guard.unreached is None else {"unreached": self.guard.unreached}
+        about |= {"fitted": fitted} if fitted else {}
+        if about:
+            facts["parameters"] = {**manifest.parameters, **about}
+        self.directory.update_manifest(**facts)
 
     # -- out of memory -----------------------------------------------------------------------
 
@@ -156,6 +291,8 @@ class GuardedTrainer(Trainer):
         """Cut every further update by `division`."""
         self.args.per_device_train_batch_size = division.batch_size
         self.args.gradient_accumulation_steps = division.parts
+        if isinstance(self.train_dataset, StreamingExamples):
+            self.train_dataset.batch_size = division.batch_size
 
     def _inner_training_loop(
         self,
@@ -181,7 +318,7 @@ class GuardedTrainer(Trainer):
         with tempfile.TemporaryDirectory(prefix="nlpctl-") as folder, self.times.measured():
             while True:
                 if done:
-                    self.place_batches(batches, done, updates_per_epoch)
+                    self._place_batches(batches, done, updates_per_epoch)
                 facts = (length, max_steps, epochs, updates_per_epoch, rows, checkpoint, ignored)
                 try:
                     return super()._inner_training_loop(args, model, batches, *facts)
@@ -263,158 +400,6 @@ class GuardedTrainer(Trainer):
         seen, self._ended_step = self._ended_step, state.global_step
         return not ends or seen == state.global_step
 
-
-class RecipeTrainer(GuardedTrainer):
-    """Trains one task's network as a recipe says.
-
-    What differs from the stock Trainer, and why:
-    - batches: length-grouped; their order is a pure function of (seed, epoch), so a resumed run sees the
-      same ones, and N processes see the same global batches as one (data/batches/batching.py);
-    - randomness: Paddle is seeded from (seed, step) at the start of every step, so dropout does not depend
-      on what ran before in the process;
-    - checkpoints: complete or absent, and rotated also on one process (training/checkpoints.py);
-    - loss: the task's own, or a given one such as a distillation loss; a batch that is cut unevenly between processes
-      or accumulation steps still gives the mean over its examples;
-    - optimizer: a learning rate and a weight decay per parameter if the recipe gives them;
-    - the user's code (training/user_code.py), which is called as the stock Trainer calls it;
-    - evaluation: through the task, as `nlpctl eval` does it;
-    - guards against out-of-memory, signals and losses that are not finite (`_inner_training_loop`).
-    """
-
-    def __init__(
-        self,
-        prepared: PreparedTraining,
-        run: RunDirectory,
-        checkpoint: Path | None,
-        callbacks: Callable[[RecipeTrainer], Sequence[TrainerCallback]],
-        loss: TrainingLoss | None = None,
-    ):
-        """`checkpoint`: the one to go on from; None: from the start. `callbacks`: makes what watches this trainer
-        (callbacks.standard_callbacks). `loss`: replaces the task's own, as in a compression."""
-        recipe, task, code, model = prepared.recipe, prepared.task, prepared.user_code, prepared.model
-        self.recipe, self.task, self.user_code, self.data = recipe, task, code, prepared.data
-        self.loaded = model
-        self.encoder = prepared.encoder
-        self.directory = run
-        self.checkpoint = checkpoint
-        self.card = make_card(recipe, task.labels.names)
-        self.training_loss = loss or code.training_loss(task)
-        self.fits_layers = loss is None  # another loss trains all of the network
-        self.own_schedule = code.make_scheduler is not None  # or one that the user's optimizer comes with
-        self.label_loss = code.loss(task)  # of outputs and labels
-        self.events = EventLog(run.events_file)
-        self.guard = StepGuard(recipe.guards, self._loss_monitor(prepared, loss), self._tell_of_loss)
-        self.reached = ZeroMissingGradients(model.network)
-        self.times = TimeShares()
-        self.began_at = 0  # the completed steps when the training began in this process
-        self.timed = 0, 0.0  # the completed steps at the last line of the log, and what steps had taken
-        args = training_arguments(recipe, run, prepared.setup.device)
-        train = self._training_features(prepared, own_loss=loss is None)
-        if recipe.data.batch_tokens is not None:
-            self.token_lengths = token_lengths(train, task.collator(prepared.encoder, labelled=True), task.label_names)
-            # The Trainer reports speeds by the rows per batch, and out-of-memory divides them: about their mean.
-            sampler = batch_sampler(recipe, self.token_lengths, processes=args.dataset_world_size)
-            args.per_device_train_batch_size = rounded(sampler.mean_rows)
-        super().__init__(
-            model=model.network,
-            args=args,
-            data_collator=code.collator(task, prepared.encoder),
-            train_dataset=train,
-            eval_dataset=prepared.data.dev,
-            tokenizer=model.tokenizer,
-            callbacks=callbacks(self),
-        )
-        self.remove_callback(PrinterCallback)  # progress.py prints instead, through nlpctl's console
-
-    @staticmethod
-    def _training_features(prepared: PreparedTraining, own_loss: bool) -> ExampleList | StreamingExamples:
-        """What batches are made of: the examples, cut into windows if the task does so. `own_loss`: those that the
-        task's own loss is made for."""
-        recipe, task, data = prepared.recipe, prepared.task, prepared.data
-        if data.train is not None and own_loss:
-            return task.training_features(data.train, prepared.encoder)
-        if data.train is not None:
-            return FeatureList(data.train, functools.partial(task.features, encoder=prepared.encoder))
-        go_on = RunDirectory(recipe.run_dir).to_go_on()
-        return StreamingExamples(
-            data.source,
-            data.reader,
-            features=functools.partial(task.features, encoder=prepared.encoder),
-            batch_size=recipe.training.per_device_train_batch_size,
-            shuffle_buffer=recipe.data.shuffle_buffer,
-            seed=recipe.training.seed,
-            on_bad_row=recipe.data.on_bad_row,
-            world_size=prepared.setup.world_size,
-            rank=prepared.setup.rank,
-            rows=data.streamed,
-            fix=f"restore the training data, then run {go_on} to continue from the last checkpoint",
-        )
-
-    # -- around the loop ---------------------------------------------------------------------
-
-    def go_on(self) -> bool:
-        """Restore how the run went until the checkpoint: its log, and how its updates were divided. False: no step is
-        left to train."""
-        state = None if self.checkpoint is None else read_state(self.checkpoint)
-        self._divide_as_before(recorded_division(self.events, 0 if state is None else state.global_step))
-        if self.is_world_process_zero():
-            go_on_recording(self.events, state)
-        if not trains(self.loaded.network):
-            console.note("the encoder is fixed (model.freeze): no step is trained, the rest is fitted to its vectors")
-            return False
-        patience = patience_of(self.recipe)
-        if state is not None and patience is not None and patience.exhausted(state.log_history):
-            self.state = state  # early stopping had ended the run, which was killed before its model was written
-            return False
-        return True
-
-    def _divide_as_before(self, recorded: MicroBatching | None) -> None:
-        """Divide every update as after an earlier lack of memory (`recorded`), and among the processes that there are.
-        """
-        processes = max(self.args.dataset_world_size, 1)
-        planned = planned_processes(self.directory.read_manifest())
-        given = MicroBatching(self.args.per_device_train_batch_size, self.args.gradient_accumulation_steps)
-        # What was recorded may be of another number of processes: only its micro-batch is known to fit.
-        division = given.among(planned, processes, None if recorded is None else recorded.batch_size)
-        if division is None or division == given:
-            return
-        why = "after out-of-memory" if processes == planned else f"planned for {counted(planned, 'processes')}"
-        console.note(f"{why}: micro-batch {division.batch_size}, accumulation {division.parts}")
-        self.divide(division)
-
-    @contextlib.contextmanager
-    def facts_recorded(self) -> Iterator[None]:
-        """Around the training: in any case the manifest says where the time went, and which parameters no gradient
-        reached or the task itself fitted. Every process has to come out of it, or none."""
-        shares = [self.times.seconds]
-        try:
-            yield
-            if paddle.distributed.get_world_size() > 1:
-                gathered: list[dict[str, float]] = []
-                paddle.distributed.all_gather_object(gathered, self.times.seconds)  # fails if another process is lost
-                shares = gathered
-        finally:
-            if self.is_world_process_zero():
-                with contextlib.suppress(OSError, UserError):  # on a full disk, what ended the training is to be told
-                    self._record_facts(shares)
-
-    def _record_facts(self, shares: Sequence[dict[str, float]]) -> None:
-        facts: dict[str, Any] = {}
-        fitted = fitted_parameters(self.task, self.loaded.network)
-        timed = sum(shares[0].values()) > 0
-        if not timed and not fitted:
-            return
-        manifest = self.directory.read_manifest()
-        if timed:
-            before = manifest.time
-            steps = self.state.global_step - self.began_at
-            facts["time"] = summary(shares, steps, before if is_sound(before) else None)
-        about = {} if self.guard.unreached is None else {"unreached": self.guard.unreached}
-        about |= {"fitted": fitted} if fitted else {}
-        if about:
-            facts["parameters"] = {**manifest.parameters, **about}
-        self.directory.update_manifest(**facts)
-
     # -- whether the loss falls --------------------------------------------------------------
 
     def _loss_monitor(self, prepared: PreparedTraining, loss: TrainingLoss | None) -> LossMonitor | None:
@@ -480,6 +465,12 @@ class RecipeTrainer(GuardedTrainer):
         world, rank = args.dataset_world_size, args.dataset_rank
         return batch_sampler(self.recipe, lengths, division, processes=world, rank=rank)
 
+    def _place_batches(self, batches: ResumableBatches | ResumableStream, step: int, updates_per_epoch: int) -> None:
+        """Start `batches` at the step after `step` completed ones."""
+        self.timed = step, self.times.of_steps()
+        epoch, updates = divmod(step, updates_per_epoch)
+        batches.start_at(epoch, updates * self.args.gradient_accumulation_steps)
+
     # -- learning rate and optimizer ---------------------------------------------------------
 
     def create_scheduler(self, num_training_steps: int) -> LRScheduler:
@@ -507,16 +498,6 @@ class RecipeTrainer(GuardedTrainer):
         else:
             self.optimizer.set_lr_scheduler(scheduler)
         return self.optimizer
-
-    def place_batches(self, batches: ResumableBatches | ResumableStream, step: int, updates_per_epoch: int) -> None:
-        self.timed = step, self.times.of_steps()
-        epoch, updates = divmod(step, updates_per_epoch)
-        batches.start_at(epoch, updates * self.args.gradient_accumulation_steps)
-
-    def divide(self, division: MicroBatching) -> None:
-        super().divide(division)
-        if isinstance(self.train_dataset, StreamingExamples):
-            self.train_dataset.batch_size = division.batch_size
 
     # -- loss --------------------------------------------------------------------------------
 
@@ -580,17 +561,16 @@ class RecipeTrainer(GuardedTrainer):
         and what finding that out takes."""
         dev, size = self.data.dev, self.args.per_device_eval_batch_size
         assert dev is not None
-        count = min(len(dev), 2 * size)
-        rows = [dev[i * len(dev) // count] for i in range(count)]
+        rows = spread(dev, 2 * size)
         scorer = DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, None, alone=True)
         started = time.perf_counter()
         scorer.score(rows, size)
         seconds = time.perf_counter() - started
         # A batch of an evaluation has rows of more similar lengths, the neighbours among all of dev: less padding.
         lengths = sorted(length for each in scorer.pipeline.lengths(rows) for length in each)
-        alike = max(1, round(size * count / len(dev)))
+        alike = max(1, round(size * len(rows) / len(dev)))
         less = sum(tokens_of_batches(lengths, alike)) / sum(tokens_of_batches(lengths, size))
-        return seconds * less / count, time.perf_counter() - started
+        return seconds * less / len(rows), time.perf_counter() - started
 
     def seconds_to_save(self) -> float:
         """What a checkpoint takes, by one that is written into the run directory; 0 where there is no room for it."""
@@ -606,8 +586,8 @@ class RecipeTrainer(GuardedTrainer):
         assert dev is not None, "config/checks.py refuses evaluations without dev data"
         if limit <= 0:
             return dev
-        rows = min(len(dev), limit * self.args.eval_batch_size * max(self.args.dataset_world_size, 1))
-        return ExampleList(dev[i * len(dev) // rows] for i in range(rows))  # a file may be sorted by label
+        rows = limit * self.args.eval_batch_size * max(self.args.dataset_world_size, 1)
+        return ExampleList(spread(dev, rows))  # a file may be sorted by label
 
     # -- checkpoints and resume --------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -47,12 +47,12 @@ class TokenCounter(ABC):
 
 
 class CountedTokens(TokenCounter):
-    """By the model's tokenizer."""
+    """By the model's tokenizer. `overhead`: where a task puts more around its texts than the tokenizer does."""
 
     exact = True
 
-    def __init__(self, encoder: TextEncoder, description: str):
-        self.encoder, self.description = encoder, description
+    def __init__(self, encoder: TextEncoder, description: str, overhead: Callable[[bool], int] | None = None):
+        self.encoder, self.description, self._overhead = encoder, description, overhead or encoder.overhead
         self.words = encoder.kind == "units" and encoder.tokenizer.settings.unit == "words"
         self._alone = encoder.overhead(pair=False)
         self._ids = lru_cache(maxsize=8)(self._encoded)  # of the texts of a row, which are asked about twice
@@ -76,7 +76,7 @@ class CountedTokens(TokenCounter):
         return [word for word, ids in zip(words, self.encoder.pieces(words), strict=True) if unknown in ids]
 
     def overhead(self, pair: bool) -> int:
-        return self.encoder.overhead(pair)
+        return self._overhead(pair)
 
 
 class EstimatedTokens(TokenCounter):
