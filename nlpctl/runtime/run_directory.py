@@ -46,6 +46,7 @@ from nlpctl.layout import (
 )
 from nlpctl.names import and_more, differing
 from nlpctl.outputs import is_signed, refuse_inputs, refuse_lost_link, refuse_part
+from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.work_folder import WorkFolder
 
@@ -300,7 +301,7 @@ class RunDirectory:
                 self.refuse_if_different(old, manifest, "train again with @[overwrite=true]")
                 resumed_from = [*old.resumed, {"at": started, "was": old.state}]
                 kept = {name: old.content[name] for name in KEPT if name in old.content}
-                before = seconds_of(old.content, self._last_written()) or 0.0
+                before = seconds_of(old.content, self._last_event()) or 0.0
                 started = old.started or started
         state = {
             "state": "running",
@@ -322,10 +323,12 @@ class RunDirectory:
         self._folder.remove_leftovers()
         write_text_atomic(self.recipe_file, recipe_yaml)
 
-    def _last_written(self) -> datetime:
-        """When a run that was killed is last known to have been there."""
-        file = self.events_file if self.events_file.is_file() else self.manifest_file
-        return datetime.fromtimestamp(file.stat().st_mtime, timezone.utc)
+    def _last_event(self) -> datetime:
+        """When a run that was killed is last known to have been there; 1970 if it told nothing. Not by the times of its
+        files, which are new in a copy."""
+        times, now = (each.get("time") for each in EventLog(self.events_file).read()), datetime.fromisoformat(_now())
+        sound = (each for each in times if isinstance(each, int | float) and 0 < each <= now.timestamp())
+        return datetime.fromtimestamp(max(sound, default=0.0), timezone.utc)
 
     def _refuse_to_replace(self, state: str, resume: bool) -> None:
         """UserError for an existing run in `state`, unless it is unfinished and resumed."""
