@@ -134,10 +134,10 @@ class Document:
             raise DamagedDocument(problem, str(path), repair) from None
 
     @classmethod
-    def load_if_exists(cls: type[D], path: Path, repair: str = "") -> D | None:
+    def load_if_exists(cls: type[D], path: Path) -> D | None:
         """`load`, or None where there is no such file."""
         try:
-            return cls.load(path, repair)
+            return cls.load(path)
         except MissingDocument:
             return None
 

@@ -373,15 +373,8 @@ def _tokens(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("model.add_tokens",), f"model.add_tokens: there is no file {display(tokens)}", hint)
 
 
-def _vocabulary_file(recipe: Recipe) -> Iterator[Finding]:
-    file = None if recipe.model.from_scratch is None else recipe.model.from_scratch.vocabulary
-    if file is not None and not os.path.isfile(file):
-        key = "model.from_scratch.vocabulary"
-        yield Finding((key,), f"{key}: there is no file {display(file)}", "give a file with one entry per line")
-
-
 # A model that was trained needs none of them any more, nor the files that they name.
-PARAMETER_CHECKS: tuple[Check, ...] = (_groups, _pairs, _values, _tokens, _vocabulary_file)
+PARAMETER_CHECKS: tuple[Check, ...] = (_groups, _pairs, _values, _tokens)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -767,12 +760,13 @@ _NAMED_FILES = {  # key: what its file holds
     "decode.terms": "TERM<TAB>TYPE lines",
     "masking.dictionary": "one word per line",
     "model.embeddings": "word vectors, WORD NUMBER NUMBER ...",
+    "model.from_scratch.vocabulary": "one entry per line",
 }
 
 
 def _named_files_exist(recipe: Recipe) -> Iterator[Finding]:
     for key, holds in _NAMED_FILES.items():
-        file = operator.attrgetter(key)(recipe)
+        file = value_of(recipe, key)
         if file is not None and not os.path.isfile(file):
             hint = f"give a file of {holds}, or remove the key"
             yield Finding((key,), f"{key}: there is no file {display(file)}", hint)

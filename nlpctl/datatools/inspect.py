@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +31,14 @@ from nlpctl.runtime.process import configure_paddle, one_process, prepare_proces
 SHOWN = 20  # rows listed per finding
 
 
-def inspect_data(
-    recipe: Recipe, splits: Sequence[str] = (), *, most: int | None = None, estimate: bool = False, shown: int = SHOWN
-) -> Inspection:
-    """Inspect `splits` (default: all of the recipe): at most `most` rows of each; keep `shown` rows per finding.
+def inspect_data(recipe: Recipe, *, most: int | None = None, estimate: bool = False, shown: int = SHOWN) -> Inspection:
+    """Inspect all splits of the recipe: at most `most` rows of each; keep `shown` rows per finding.
 
     Tokens are counted by the model's tokenizer if it is on this machine, unless `estimate`. Bad rows do not stop the
     inspection. Raises UserError for missing data, an unreadable file, or a missing label set.
     """
     rows = task_rows(recipe.task, dataclasses.replace(recipe.data, on_bad_row="skip"))
-    names = tuple(splits) or tuple(split for split in SPLITS if has_split(recipe.data, split))
+    names = [split for split in SPLITS if has_split(recipe.data, split)]
     if not names:
         raise UserError("the recipe names no data", where="data.train", hint="set data.train: FILE")
     if recipe.data.dataset is not None:  # may import Paddle

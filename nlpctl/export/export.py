@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
@@ -34,9 +33,6 @@ from nlpctl.outputs import refuse_inputs, refuse_part
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import ProcessSetup, set_up_process
-
-if TYPE_CHECKING:
-    pass
 
 QUICK_ROWS = 32  # rows compared before another engine runs a model folder
 

@@ -28,6 +28,7 @@ from nlpctl.graphs.program_edit import (
     only,
     operator,
     read_parameters,
+    rename_variables,
     replace_operators,
     set_argument,
     write_parameters,
@@ -70,11 +71,7 @@ def _number_anew(block: Any) -> None:
         if added is not None and name not in names:
             names[name] = f"{added[1]}/{counts[added[1]]}"
             counts[added[1]] += 1
-    for variable in block.vars:
-        variable.name = names.get(variable.name, variable.name)
-    for op in block.ops:
-        for slot in (*op.inputs, *op.outputs):
-            slot.arguments[:] = [names.get(name, name) for name in slot.arguments]
+    rename_variables(block, names)
 
 
 def _sort_variables(block: Any) -> None:

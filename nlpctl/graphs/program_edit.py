@@ -53,6 +53,15 @@ def graph_files(prefix: Path) -> tuple[Path, Path]:
 # -- operators and variables of a program -----------------------------------------------------------------------------
 
 
+def rename_variables(block: Any, names: Mapping[str, str]) -> None:
+    """Give variables of a block other names."""
+    for variable in block.vars:
+        variable.name = names.get(variable.name, variable.name)
+    for op in block.ops:
+        for slot in (*op.inputs, *op.outputs):
+            slot.arguments[:] = [names.get(name, name) for name in slot.arguments]
+
+
 def declare(block: Any, name: str, dtype: str, shape: Iterable[int], *, persistable: bool = False) -> str:
     """Declare a variable of a block, new or not; -1 for a variable dimension. Returns its name."""
     variable = next((each for each in block.vars if each.name == name), None) or block.vars.add(name=name)

@@ -20,6 +20,7 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.formats.lod_tensor import read_tensors
 from nlpctl.formats.program import read_program
 from nlpctl.graphs.graph_files import paddle_files
+from nlpctl.graphs.program_edit import rename_variables
 from nlpctl.models.export_folder import TensorSpec
 from nlpctl.models.pruned import encoder_layers
 from nlpctl.models.simulated_int8 import is_simulated
@@ -116,11 +117,7 @@ def renamed_variables(serialized: bytes, names: Mapping[str, str]) -> bytes:
     desc = framework_pb2.ProgramDesc()
     desc.ParseFromString(serialized)
     for block in desc.blocks:
-        for variable in block.vars:
-            variable.name = names.get(variable.name, variable.name)
-        for op in block.ops:
-            for slot in (*op.inputs, *op.outputs):
-                slot.arguments[:] = [names.get(name, name) for name in slot.arguments]
+        rename_variables(block, names)
     return desc.SerializeToString()
 
 

@@ -90,7 +90,7 @@ class Family:
     def network_class(self, head: Head, where: str) -> type:
         """Encoder and head, such as ErnieForSequenceClassification. UserError if the family lacks it."""
         if head.own is not None:
-            return user_class(head.own, self, where)
+            return user_class(head.own, self)
         if not self.has(head.name):
             raise UserError(
                 f"there is no {self._class_name(head.name)}: a {self.name} network cannot do this task",

@@ -49,7 +49,7 @@ def ready_models() -> tuple[ReadyModel, ...]:
     return tuple(models)
 
 
-def ready_model(name: str, where: str = "@[path]") -> ReadyModel:
+def ready_model(name: str) -> ReadyModel:
     """The entry of `name`, which may be one of `also`. UserError that lists the names if there is none."""
     by_name = {each: entry for entry in ready_models() for each in (entry.name, *entry.also)}
     if name in by_name:
@@ -58,4 +58,4 @@ def ready_model(name: str, where: str = "@[path]") -> ReadyModel:
     # All tasks of analysis end alike, so only a close spelling is worth showing.
     guess = did_you_mean(name, by_name, cutoff=0.8)
     message = f"there is no ready model {name!r}{guess}" if name else "needs the name of a task"
-    raise UserError(message, where, f"there are {listed}")
+    raise UserError(message, "@[path]", f"there are {listed}")

@@ -64,11 +64,12 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
             options = _plain_specials(config) | _lowercase(folder, config)
             return keep_resources(tokenizer_class.from_pretrained(str(place), **options))
     except Exception as error:  # PaddleNLP lets anything through here, from KeyError to AssertionError
-        raise UserError(
-            f"the tokenizer cannot be loaded ({type(error).__name__}: {error})",
-            where=str(folder),
-            hint="copy vocab.txt and tokenizer_config.json again; both must belong to this model",
-        ) from error
+        raise _damaged(folder, error) from error
+
+
+def _damaged(folder: Path, error: Exception) -> UserError:
+    hint = "copy vocab.txt and tokenizer_config.json again; both must belong to this model"
+    return UserError(f"the tokenizer cannot be loaded ({type(error).__name__}: {error})", str(folder), hint)
 
 
 def _check_specials(file: Path) -> None:
@@ -192,11 +193,7 @@ def _unit_tokenizer(folder: Path, config: Mapping[str, Any]) -> UnitTokenizer:
     try:
         return UnitTokenizer.load(folder, config)
     except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
-        raise UserError(
-            f"the tokenizer cannot be loaded ({type(error).__name__}: {error})",
-            where=str(folder),
-            hint="copy vocab.txt and tokenizer_config.json again; both must belong to this model",
-        ) from error
+        raise _damaged(folder, error) from error
 
 
 def check_vocabulary(entries: int, rows: int, where: str) -> None:

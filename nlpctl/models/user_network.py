@@ -44,7 +44,7 @@ def check_named(config: Mapping[str, Any], named: str | None, folder: Path) -> N
         console.warn(f"{KIND.key}: {file} changed since the network was trained")
 
 
-def user_class(name: str, family: Any, where: str) -> type:
+def user_class(name: str, family: Any) -> type:
     """The class to build: the user's own where it is one of PaddleNLP's, else one around it.
 
     `family`: of the encoder. UserError: it cannot be imported, is no class of layers, or is of another family.

@@ -130,7 +130,6 @@ CHINESE: Mapping[str, str] = {
     "{}: {} at {}": "{0}：{2} 处为 {1}",
     # -- runs: their list, facts, differences --
     "Data": "数据",
-    "Environment": "环境",
     "Incidents": "异常事件",
     "change": "变化",
     "command": "命令",

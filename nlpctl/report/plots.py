@@ -283,9 +283,8 @@ def bars(
     label: str,
     *,
     value_format: Format = short_number,
-    hints: Mapping[str, Sequence[str]] | None = None,
 ) -> Html:
-    """Horizontal bars: for each of `names` one bar per series. `hints`: what a bar says when pointed at."""
+    """Horizontal bars: for each of `names` one bar per series."""
     if not names:
         return Html("")
     thick = 13 if len(series) > 1 else 17
@@ -306,7 +305,7 @@ def bars(
         for number, (series_name, values) in enumerate(series.items()):
             length = round(max(values[row] / most * (width - left - right), 0), 2)
             text = texts[series_name][row]
-            hint = hints[series_name][row] if hints else f"{name}, {series_name}: {text}"
+            hint = f"{name}, {series_name}: {text}"
             at = y + number * thick
             parts.append(
                 element("rect", element("title", hint), x=left, y=at, width=max(length, 1), height=thick - 2,
@@ -418,8 +417,8 @@ def _y(point: Point) -> float:
     return point[1]
 
 
-def histogram_edges(highest: float, bins: int = 40) -> list[float]:
-    """Edges of about `bins` round bins from 0 that hold everything up to `highest`."""
-    marks = ticks(0, max(highest, 1), bins)
+def histogram_edges(highest: float) -> list[float]:
+    """Edges of about 40 round bins from 0 that hold everything up to `highest`."""
+    marks = ticks(0, max(highest, 1), 40)
     step = max(marks[1] - marks[0], 1) if len(marks) > 1 else 1
     return [i * step for i in range(math.floor(highest / step) + 2)]

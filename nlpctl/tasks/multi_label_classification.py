@@ -26,7 +26,7 @@ from nlpctl.tasks.sequence_classification import (
     rounded,
     stacked,
 )
-from nlpctl.tasks.tallies import Tallies, make_tallies
+from nlpctl.tasks.tallies import Tallies, make_tallies, ratio
 
 if TYPE_CHECKING:
     import paddle
@@ -246,8 +246,8 @@ def multi_label_report(gold: np.ndarray, predicted: np.ndarray, names: Sequence[
     """
     hits = (gold & predicted).sum(0)
     given, support = predicted.sum(0), gold.sum(0)
-    f1 = _ratio(2 * hits, given + support)
-    precision, recall = _ratio(hits, given), _ratio(hits, support)
+    f1 = ratio(2 * hits, given + support)
+    precision, recall = ratio(hits, given), ratio(hits, support)
     levels = np.array([depth(name) for name in names])
     report: dict[str, Any] = {
         "rows": len(gold),
@@ -269,11 +269,6 @@ def multi_label_report(gold: np.ndarray, predicted: np.ndarray, names: Sequence[
 
 def _f1_of(hits: np.ndarray, given: np.ndarray, support: np.ndarray) -> dict[str, float]:
     return {
-        "micro_f1": float(_ratio(2 * hits.sum(), given.sum() + support.sum())),
-        "macro_f1": float(_ratio(2 * hits, given + support).mean()),
+        "micro_f1": float(ratio(2 * hits.sum(), given.sum() + support.sum())),
+        "macro_f1": float(ratio(2 * hits, given + support).mean()),
     }
-
-
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """part / whole, 0 where whole is 0."""
-    return np.where(whole > 0, part / np.maximum(whole, 1), 0.0)

@@ -127,14 +127,14 @@ def bins(scores: np.ndarray) -> tuple[np.ndarray, int]:
 def _classes(sums: np.ndarray, names: Sequence[str]) -> Scores:
     """Columns: rows of label i that were given it, rows that were given label i, rows of label i."""
     right, given, support = _thirds(sums)
-    f1 = _ratio(2 * right, given + support)
+    f1 = ratio(2 * right, given + support)
     rows = support.sum(-1)
-    accuracy = _ratio(right.sum(-1), rows)
+    accuracy = ratio(right.sum(-1), rows)
     return {
         "accuracy": accuracy,
         "macro_f1": f1.mean(-1),
         "micro_f1": accuracy,
-        "weighted_f1": _ratio((f1 * support).sum(-1), rows),
+        "weighted_f1": ratio((f1 * support).sum(-1), rows),
     }
 
 
@@ -143,7 +143,7 @@ def _matches(sums: np.ndarray, names: Sequence[str]) -> Scores:
     classes, ranked = sums[..., :6], sums[..., 6:]
     right, given, support = _thirds(classes)
     width = ranked.shape[-1] // 2
-    f1 = _ratio(2 * right, given + support)[..., 1]
+    f1 = ratio(2 * right, given + support)[..., 1]
     return {"f1": f1, "auc": area_under_roc(ranked[..., :width], ranked[..., width:]), **_classes(classes, names)}
 
 
@@ -161,50 +161,50 @@ def area_under_roc(matches: np.ndarray, others: np.ndarray) -> np.ndarray:
 def _label_sets(sums: np.ndarray, names: Sequence[str]) -> Scores:
     """Columns: as for classes, then rows with all labels right, then rows."""
     right, given, support = _thirds(sums[..., :-2])
-    f1 = _ratio(2 * right, given + support)
+    f1 = ratio(2 * right, given + support)
     return {
-        "micro_f1": _ratio(2 * right.sum(-1), given.sum(-1) + support.sum(-1)),
+        "micro_f1": ratio(2 * right.sum(-1), given.sum(-1) + support.sum(-1)),
         "macro_f1": f1.mean(-1),
-        "weighted_f1": _ratio((f1 * support).sum(-1), support.sum(-1)),
-        "exact_match": _ratio(sums[..., -2], sums[..., -1]),
+        "weighted_f1": ratio((f1 * support).sum(-1), support.sum(-1)),
+        "exact_match": ratio(sums[..., -2], sums[..., -1]),
     }
 
 
 def _entities(sums: np.ndarray, names: Sequence[str]) -> Scores:
     """Columns: entities of type i that are right, found, expected; then right tags, then words."""
     right, predicted, expected = _thirds(sums[..., :-2])
-    f1 = _ratio(2 * right, predicted + expected)
+    f1 = ratio(2 * right, predicted + expected)
     present = ((predicted + expected) > 0).sum(-1)
     return {
-        "precision": _ratio(right.sum(-1), predicted.sum(-1)),
-        "recall": _ratio(right.sum(-1), expected.sum(-1)),
-        "f1": _ratio(2 * right.sum(-1), predicted.sum(-1) + expected.sum(-1)),
-        "macro_f1": _ratio(f1.sum(-1), present),
-        "weighted_f1": _ratio((f1 * expected).sum(-1), expected.sum(-1)),
-        "accuracy": _ratio(sums[..., -2], sums[..., -1]),
+        "precision": ratio(right.sum(-1), predicted.sum(-1)),
+        "recall": ratio(right.sum(-1), expected.sum(-1)),
+        "f1": ratio(2 * right.sum(-1), predicted.sum(-1) + expected.sum(-1)),
+        "macro_f1": ratio(f1.sum(-1), present),
+        "weighted_f1": ratio((f1 * expected).sum(-1), expected.sum(-1)),
+        "accuracy": ratio(sums[..., -2], sums[..., -1]),
     }
 
 
 def _words(sums: np.ndarray, names: Sequence[str]) -> Scores:
     """Columns: as for entities, each word being one; then the words of entity types that are right, found, expected."""
     right, predicted, expected = (sums[..., i] for i in (-3, -2, -1))
-    return {**_entities(sums[..., :-3], names), "entity_f1": _ratio(2 * right, predicted + expected)}
+    return {**_entities(sums[..., :-3], names), "entity_f1": ratio(2 * right, predicted + expected)}
 
 
 def _means(sums: np.ndarray, names: Sequence[str]) -> Scores:
     """Columns: a score of the row per name, then 1."""
-    return {name: _ratio(sums[..., i], sums[..., -1]) for i, name in enumerate(names)}
+    return {name: ratio(sums[..., i], sums[..., -1]) for i, name in enumerate(names)}
 
 
 def _kept(sums: np.ndarray, names: Sequence[str]) -> Scores:
     """Columns: decisions that are sure enough and right, sure enough, all."""
-    return {"coverage": _ratio(sums[..., 1], sums[..., 2]), "precision": _ratio(sums[..., 0], sums[..., 1])}
+    return {"coverage": ratio(sums[..., 1], sums[..., 2]), "precision": ratio(sums[..., 0], sums[..., 1])}
 
 
 def _hidden_words(sums: np.ndarray, names: Sequence[str]) -> Scores:
     """Columns: summed loss of the hidden tokens, those guessed right, all of them."""
-    loss = _ratio(sums[..., 0], sums[..., 2])
-    accuracy = _ratio(sums[..., 1], sums[..., 2])
+    loss = ratio(sums[..., 0], sums[..., 2])
+    accuracy = ratio(sums[..., 1], sums[..., 2])
     return {"loss": loss, "perplexity": np.exp(np.minimum(loss, 700.0)), "masked_accuracy": accuracy}
 
 
@@ -246,7 +246,7 @@ def _thirds(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return sums[..., :width], sums[..., width : 2 * width], sums[..., 2 * width :]
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """part / whole, 0 where whole is 0."""
     return np.divide(part, whole, out=np.zeros(np.shape(part)), where=np.asarray(whole) > 0)
 

@@ -140,7 +140,7 @@ def read_terms(path: Path) -> list[Term]:
                     if not line.strip():
                         continue
                     if read is None:
-                        read, is_header = _line_parser(line, terms)
+                        read, is_header = _line_parser(line)
                         if is_header:
                             continue
                     terms.append(read(line))
@@ -155,8 +155,8 @@ def read_terms(path: Path) -> list[Term]:
     return terms
 
 
-def _line_parser(first: str, terms: list[Term]) -> tuple[Callable[[str], Term], bool]:
-    """How the lines of a file are read, and whether the first one is a header. `terms`: those read so far."""
+def _line_parser(first: str) -> tuple[Callable[[str], Term], bool]:
+    """How the lines of a file are read, and whether the first one is a header."""
     if first.lstrip().startswith("{"):
         return _parse_json, False
     names = tuple(cell.strip().lower() for cell in first.split("\t"))

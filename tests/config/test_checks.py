@@ -267,6 +267,7 @@ WHOLE = {
     "_named_files_exist": [
         (TAGGING + MODEL + DATA + "decode: {terms: gone.tsv}", ":4", "terms: there is no file"),
         (HEAD + DATA + "model: {from_scratch: {}, embeddings: gone.txt}", ":3", "embeddings: there is no file"),
+        (HEAD + DATA + "model: {from_scratch: {vocabulary: gone.txt}}", ":3", "vocabulary: there is no file"),
         (
             "task: masked_language_model\n" + MODEL + DATA + "masking: {whole_words: true, dictionary: gone.txt}",
             ":4",
@@ -318,9 +319,6 @@ WHOLE = {
             ":3",
             "both vocabulary and",
         )
-    ],
-    "_vocabulary_file": [
-        (HEAD + DATA + "model: {from_scratch: {vocabulary: gone.txt}}", ":3", "vocabulary: there is no file")
     ],
     "_tokens": [(HEAD + DATA + "model: {from_scratch: {}, add_tokens: gone.txt}", ":3", "add_tokens: there is no")],
     "_form_of_user_code": [
