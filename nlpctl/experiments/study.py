@@ -53,34 +53,6 @@ class TrialRecord(Trial):
     reason: str
 
 
-def _tpe(seed: int) -> Any:
-    from optuna.samplers import TPESampler
-
-    return TPESampler(seed=seed, constant_liar=True)
-
-
-def _random(seed: int) -> Any:
-    from optuna.samplers import RandomSampler
-
-    return RandomSampler(seed=seed)
-
-
-def _median() -> Any:
-    from optuna.pruners import MedianPruner
-
-    return MedianPruner()
-
-
-def _no_pruner() -> Any:
-    from optuna.pruners import NopPruner
-
-    return NopPruner()
-
-
-SAMPLERS: Mapping[str, Callable[[int], Any]] = {"tpe": _tpe, "random": _random}  # a grid needs none
-PRUNERS: Mapping[str, Callable[[], Any]] = {"median": _median, "none": _no_pruner}
-
-
 def require_optuna() -> None:
     """UserError if it is not installed."""
     try:
@@ -95,6 +67,7 @@ class Study:
 
     def __init__(self, section: SearchSection, journal: Path, seed: int, greater_is_better: bool):
         import optuna
+        from optuna.pruners import MedianPruner, NopPruner
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
 
@@ -106,8 +79,10 @@ class Study:
             _mend(journal)
             lock: Any = _FolderIsLocked()  # has the methods of optuna's locks
             storage = JournalStorage(JournalFileBackend(str(journal), lock_obj=lock))
-            study = {"study_name": _NAME, "pruner": PRUNERS[section.pruner](), "load_if_exists": True}
-            self._study = optuna.create_study(storage=storage, direction=direction, **study)
+            pruner = MedianPruner() if section.pruner == "median" else NopPruner()
+            self._study = optuna.create_study(
+                storage=storage, pruner=pruner, study_name=_NAME, direction=direction, load_if_exists=True
+            )
         self._trials: dict[int, Any] = {}
 
     def unfinished(self) -> list[Trial]:
@@ -142,10 +117,13 @@ class Study:
     def _values(self, number: int) -> dict[str, Any]:
         """What the sampler draws for a trial, after those before it."""
         import optuna
+        from optuna.samplers import RandomSampler, TPESampler
 
-        if self._section.sampler not in SAMPLERS:
+        if self._section.sampler == "grid":
             return next(islice(grid(self._section.space), number, None))
-        sampler = SAMPLERS[self._section.sampler](self._seed_of(number))
+        seed = self._seed_of(number)
+        of_tpe = self._section.sampler == "tpe"
+        sampler = TPESampler(seed=seed, constant_liar=True) if of_tpe else RandomSampler(seed=seed)
         copy = optuna.create_study(direction=self._study.direction, sampler=sampler)
         copy.add_trials(self._study.get_trials()[:number])
         return self._suggested(copy.ask())
