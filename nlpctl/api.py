@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 from nlpctl.cli.field_flags import command_line, overrides_of
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.positions import located
-from nlpctl.data.frames import frames_of, is_frame, rows_of, with_files, write_frame
+from nlpctl.data.frames import GivenRows, frames_of, is_frame, rows_of, with_files, write_frame
 from nlpctl.errors import Interrupted, Problem, RunFailed, UserError
 from nlpctl.files import read_json
 from nlpctl.layout import EXPORT_REPORT
@@ -249,7 +249,6 @@ class Model:
         test) of the data that the recipe names. Raises UserError for bad rows, unknown labels, and engines whose
         outputs cannot be scored.
         """
-        from nlpctl.data.frames import GivenRows
         from nlpctl.data.rows.examples import BadRowLog, ExampleReader, load_examples
         from nlpctl.data.training_data import groups_of, read_labelled_split, values_of
         from nlpctl.inference.evaluate import require_scorable, score
@@ -343,7 +342,6 @@ class Model:
 
     def _read_kept(self, values: Iterable[Any], keep: PassthroughColumns) -> Generator[tuple[Any, Answer], None, None]:
         """Examples and bad rows, each with what its answer repeats."""
-        from nlpctl.data.frames import GivenRows
         from nlpctl.data.readers.row import BadRow
         from nlpctl.data.rows.examples import ExampleReader
 

@@ -60,7 +60,7 @@ from nlpctl.report.model import MB
 from nlpctl.runtime.machine import physical_cores
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.calibration import recalibrated
-from nlpctl.tasks.intervals import full_report
+from nlpctl.tasks.intervals import difference_quantiles, full_report
 from nlpctl.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
@@ -227,8 +227,6 @@ class Scorer:
 
     def _drops(self, reference: SplitScore, own: SplitScore) -> tuple[float, ...] | None:
         """The quantiles of CandidateScore.drops."""
-        from nlpctl.tasks.intervals import difference_quantiles
-
         if self.metric.own or reference.tallies is None or own.tallies is None:
             return None
         shares = [step / QUANTILES for step in range(QUANTILES + 1)]

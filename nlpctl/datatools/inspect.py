@@ -22,7 +22,7 @@ from nlpctl.errors import UserError
 from nlpctl.extras import is_installed
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.models.find import find_trained_model
-from nlpctl.models.source import resolve_source
+from nlpctl.models.source import read_config, resolve_source
 from nlpctl.report.language import later
 from nlpctl.report.model import Table
 from nlpctl.report.page import refuse_other_page
@@ -88,7 +88,6 @@ def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCou
         return EstimatedTokens()
     prepare_to_read(recipe)
     from nlpctl.models.families import family_of_config
-    from nlpctl.models.source import read_config
     from nlpctl.models.tokenizer import load_tokenizer
 
     quiet_libraries()

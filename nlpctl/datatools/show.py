@@ -13,7 +13,7 @@ from nlpctl.console import display_width
 from nlpctl.data.inspection.lengths import CountedTokens
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.readers.row import place
-from nlpctl.data.rows.examples import BadRowLog, ExampleReader, good_rows
+from nlpctl.data.rows.examples import BadRowLog, ExampleReader, FeatureList, good_rows
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import resolve_labels
 from nlpctl.datatools.inspect import prepare_to_read, token_counter
@@ -122,7 +122,6 @@ def _is_per_token(task: Task, value: Any, tokens: Sequence[str]) -> bool:
 def _batch(recipe: Recipe, task: Task, encoder: TextEncoder, split: str, examples: Sequence[Any]) -> dict[str, Any]:
     """The first training batch that the rows would make, of the first process, and the padding of all of them."""
     from nlpctl.data.batches.batching import token_lengths
-    from nlpctl.data.rows.examples import FeatureList
     from nlpctl.training.batches import batch_sampler
     from nlpctl.training.user_code import training_collator
 

@@ -25,7 +25,7 @@ from nlpctl.inference.named_model import named_model
 from nlpctl.inference.open_model import find_model
 from nlpctl.inference.seen_rows import MEMBER_RUNS, warn_of_seen_rows
 from nlpctl.layout import is_run, is_series, real_path
-from nlpctl.models.folder import ModelCard, read_trained_card
+from nlpctl.models.folder import ModelCard, read_trained_card, save_model_folder
 from nlpctl.models.source import resolve_source
 from nlpctl.names import listed
 from nlpctl.runs.report import write_report
@@ -99,7 +99,6 @@ def ensemble(
     setup = set_up_process(recipe)
 
     from nlpctl.models.ensemble import join
-    from nlpctl.models.folder import save_model_folder
 
     data = _data(recipe)
     loaded = [_load(part) for part in parts]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import paddle
+from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from nlpctl.errors import RunFailed
@@ -133,9 +134,6 @@ def write_onnx_gru(network: paddle.nn.Layer, input_name: str, output_names: Sequ
     """Write `network`, with or without a CRF, to `file`: int64 ids [batch, length] to float32 scores [batch, length,
     tags] and, with a CRF, its transitions.
     """
-    import onnx
-    from onnx import TensorProto, helper
-
     graph = _Graph({name: value.numpy() for name, value in network.state_dict().items()})
     ids, config = input_name, network.config
     inside = graph.cast(graph.op("Not", graph.op("Equal", ids, graph.constant(np.int64(config.pad_token_id)))), "FLOAT")
@@ -174,20 +172,14 @@ class _Graph:
         self._parameters = parameters
 
     def op(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        from onnx import helper
-
         name = output or f"{kind}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name=f"node_{name}", **attributes))
         return name
 
     def cast(self, value: str, to: str) -> str:
-        from onnx import TensorProto
-
         return self.op("Cast", value, to=TensorProto.DataType.Value(to))
 
     def constant(self, array: np.ndarray | np.generic, name: str | None = None) -> str:
-        from onnx import numpy_helper
-
         name = name or f"constant_{len(self.tensors)}"
         self.tensors.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name

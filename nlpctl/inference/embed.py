@@ -110,8 +110,6 @@ def _width(pipeline: Pipeline, rows: TaskRows) -> int:
 
 
 def _vectors(window: list[Any], predictions: list[list[Any]], dim: int) -> np.ndarray:
-    import numpy as np
-
     places = [place for place, row in enumerate(window) if not isinstance(row, BadRow)]
     vectors = np.zeros((len(window), dim), np.float32)
     for place, ((vector,),) in zip(places, predictions, strict=True):

@@ -26,7 +26,7 @@ from nlpctl.models.model_manifest import (
     write_model_sums,
 )
 from nlpctl.models.parameters import matching, select, value_for
-from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, weights_file
+from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, read_config, weights_file
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
 from nlpctl.outputs import NO_ARRAYS, refuse_inputs, refuse_output, refuse_part, refuse_stream
 from nlpctl.report.language import later
@@ -376,7 +376,6 @@ def _arrays_of(source: ModelSource, trust_edits: bool) -> Mapping[str, np.ndarra
         return weights.arrays
     _prepare()
     from nlpctl.models.families import family_of_config
-    from nlpctl.models.source import read_config
 
     return _named_as_in_recipes(weights, family_of_config(read_config(source.folder), f"{source.folder}/config.json"))
 
