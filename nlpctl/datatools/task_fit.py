@@ -27,7 +27,7 @@ from nlpctl.report.language import Later, later
 
 Columns = Mapping[str, str]  # name in data.columns -> name in the file
 
-_SEPARATORS = (",", "|", ";", "，", "、", "\n")  # the first is the default of data.label_separator
+_SEPARATORS = (",", "|", ";", "，", "、", "；", "\n")  # the first is the default of data.label_separator
 _SEVERAL = 0.05  # share of rows with several labels, at the least
 # Labels of pairs in plain words, in lower case, for recipes that must say which one means a match. No other numbers are
 # here: of 1 and 2, either may be the match.

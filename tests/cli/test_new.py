@@ -386,6 +386,11 @@ def test_other_forms_of_files(nlpctl, folder: Path) -> None:
     assert load_recipe("pku.yaml").task == "lexical_analysis" and nlpctl("recipe", "validate", "pku.yaml").code == 0
     several = load_recipe("several.yaml")
     assert several.data.label_separator == "|" and several.data.format == "tsv"
+    for sign in "，、；":  # as people write lists in Chinese
+        rows = "".join(f"{text}\t{f'a{sign}b' if n % 3 else 'a'}\n" for n, text in enumerate(REVIEWS))
+        (folder / "chinese.tsv").write_text(f"text\t问题类型\n{rows}", "utf-8")
+        assert nlpctl("new", "chinese.tsv", "--model", "scratch", "--overwrite").code == 0
+        assert load_recipe("chinese.yaml").data.label_separator == sign
     labels = [f'"a{"" if number % 3 else ending}"' for number, ending in enumerate(["\r\nb"] * len(REVIEWS))]
     below = "text,topics\n" + "".join(f"{text},{label}\n" for text, label in zip(REVIEWS, labels, strict=True))
     (folder / "below.csv").write_bytes(below.encode())
