@@ -67,6 +67,7 @@ _PAIRS = (
     ("s1", "s2"), ("query1", "query2"), ("premise", "hypothesis"), ("query", "title"), ("query", "passage"),
     ("query", "document"), ("query", "doc"), ("query", "positive"), ("anchor", "positive"), ("question", "answer"),
     ("question", "sentence"), ("query", "answer"),
+    *((f"{word}{one}", f"{word}{two}") for word in "句子 文本 问题 问句".split() for one, two in ("12", "一二", "ab")),
 )  # fmt: skip
 _TAG = re.compile(r"O|[BIESMLU](-.+)?|.+-[BIESMLU]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")

@@ -173,6 +173,9 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
         place = f"{option('columns')} label={twin}"
         remark = later("column {!r} says the same as {!r}; in its place: {}", twin, label, place)
         decided.append((later("left out"), remark))
+    for other in _other_texts(preview, task, columns) if given.columns.get("text_pair") != NONE else ():
+        place = f"{option('columns')} text_pair={other}"
+        decided.append((later("left out"), later("column {!r} holds texts, too; as the second text: {}", other, place)))
     if trial is not None:
         decided.append((later("time"), _told(trial)))
     seconds = None if trial is None else trial.seconds
@@ -305,6 +308,13 @@ def _order_of_labels(labels: Sequence[str], ask: Ask) -> Preset:
 def _reads(task: TaskInfo, preview: Preview) -> bool:
     """Whether the task reads what people annotated elsewhere, if this is such a file."""
     return INPUT_FORMATS[preview.format].annotator is None or _rows(task).annotation is not None
+
+
+def _other_texts(preview: Preview, task: TaskInfo, columns: Mapping[str, str]) -> list[str]:
+    """The columns of texts that are not read, where the task could read a second one."""
+    if "text" not in columns or "text_pair" in columns or not task.reads("data.columns.text_pair"):
+        return []
+    return [column.name for column in preview.of_kind("text") if column.name not in columns.values()]
 
 
 def _columns(

@@ -1076,6 +1076,7 @@ CHINESE: Mapping[str, str] = {
     "{}: it has no column {}, so it cannot be scored": "{}：没有列 {}，无法评分",
     "rows that cannot be used, and are in no part: {:,}": "不能使用、不在任何一份里的行：{:,}",
     "column {!r} says the same as {!r}; in its place: {}": "列 {!r} 与 {!r} 意思相同；要换成它：{}",
+    "column {!r} holds texts, too; as the second text: {}": "列 {!r} 也是文本；要作为第二段文本：{}",
     "the training takes about {} on this machine": "在本机上训练大约需要 {}",
     "{}, in bf16 (steps {:.1f} times as fast)": "{}，用 bf16（每步的速度是 {:.1f} 倍）",
     "{}, in 32 bits (steps in bf16: {:.1f} times as fast)": "{}，用 32 位（bf16 每步的速度是 {:.1f} 倍）",

@@ -360,6 +360,19 @@ def test_words_tell_which_label_means_a_match(header, labels, expected, nlpctl, 
     assert "means that the two texts match" in Path("found.yaml").read_text("utf-8")
 
 
+def test_a_second_text_is_found_by_a_chinese_name_and_else_told(nlpctl, table) -> None:
+    table("pairs.csv", ["问题一", "问题二", "label"], pairs("1", "2"))
+    table("titled.csv", ["标题", "正文", "label"], pairs("1", "2"))
+    assert nlpctl("new", "pairs.csv", "--model", "scratch").code == 0
+    columns = load_recipe("pairs.yaml").data.columns
+    assert (columns.text, columns.text_pair) == ("问题一", "问题二")
+    ended = nlpctl("new", "titled.csv", "--model", "scratch")
+    (other,) = {"标题", "正文"} - {load_recipe("titled.yaml").data.columns.text}
+    assert f"'{other}' holds texts, too; as the second text: --columns text_pair={other}" in ended.err
+    ended = nlpctl("new", "titled.csv", "--model", "scratch", "--columns", "text_pair=none", "--overwrite")
+    assert ended.code == 0 and "holds texts, too" not in ended.err
+
+
 def test_labels_that_do_not_tell_which_one_means_a_match(nlpctl, table, folder: Path) -> None:
     words = ("new", table("pairs.tsv", ["q1", "q2", "label"], pairs("1", "2")), "--model", "scratch", "--yes", "--task")
     ended = nlpctl(*words, "text_matching")
