@@ -13,14 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.data.text.library_tokenizer import SPECIALS, read_library_tokenizer
+from nlpctl.data.text.library_tokenizer import (
+    READ_THE_FILE,
+    SPECIALS,
+    as_transformers_reads,
+    cuts_left,
+    read_library_tokenizer,
+)
 from nlpctl.data.text.stored_tokenizer import FILE as STORED
 from nlpctl.data.text.stored_tokenizer import read_stored_tokenizer
 from nlpctl.data.text.units import UnitTokenizer
 from nlpctl.data.text.wordpiece import character_table
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
-from nlpctl.layout import is_inside
+from nlpctl.layout import TASK, is_inside
 from nlpctl.models.families import ADDED, ENCODERS, OWN, Family, family_of_config
 from nlpctl.models.source import FAST_TOKENIZER, read_config
 from nlpctl.runtime.process import import_paddlenlp
@@ -51,6 +57,8 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     tokenizer_class = _tokenizer_class(folder, family, config)
     files = list(tokenizer_class.resource_files_names.values())
     present = [folder / name for name in files if (folder / name).is_file()]
+    if _cuts_left(folder, config):
+        config = {**config, "truncation_side": "left"}
     if not present and (pieces := _word_pieces(folder)) is not None:
         return _of_pieces(tokenizer_class, config, *pieces)
     if not present or any(file.stat().st_size == 0 for file in present):
@@ -62,6 +70,7 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     try:
         with _own_files(folder, config, present) as place:
             options = _plain_specials(config) | _lowercase(folder, config)
+            options |= {key: config[key] for key in ("truncation_side",) if key in config}
             return keep_resources(tokenizer_class.from_pretrained(str(place), **options))
     except Exception as error:  # PaddleNLP lets anything through here, from KeyError to AssertionError
         raise _damaged(folder, error) from error
@@ -153,7 +162,7 @@ def _config(folder: Path) -> dict[str, Any]:
 def _lowercase(folder: Path, config: Mapping[str, Any]) -> dict[str, bool]:
     """do_lower_case of the tokenizer.json, where Transformers goes by that alone; other classes have it in `config`."""
     file = folder / FAST_TOKENIZER
-    if config.get("tokenizer_class") not in ("PreTrainedTokenizerFast", "TokenizersBackend") or not file.is_file():
+    if config.get("tokenizer_class") not in READ_THE_FILE or not file.is_file():
         return {}
     return {"do_lower_case": read_json(file)["normalizer"]["lowercase"]}
 
@@ -176,7 +185,14 @@ def _word_pieces(folder: Path) -> tuple[list[str], bool] | None:
     if broken is not None:  # all ids behind it would be those of other pieces
         hint = "write it without; a text has no such piece, since it is cut at white space"
         raise UserError(f"the piece {broken!r} has a line break, and vocab.txt a line for each", str(file), hint)
-    return [ids[index] for index in range(len(ids))], content["normalizer"]["lowercase"]
+    told = as_transformers_reads(content, _config(folder))["normalizer"]["lowercase"]
+    return [ids[index] for index in range(len(ids))], told
+
+
+def _cuts_left(folder: Path, config: Mapping[str, Any]) -> bool:
+    """Whether the tokenizer.json of another program says so, of which PaddleNLP's tokenizers read nothing."""
+    file = folder / FAST_TOKENIZER
+    return file.is_file() and not (folder / TASK).is_file() and cuts_left(read_json(file), config)
 
 
 def _of_pieces(tokenizer_class: Any, config: Mapping[str, Any], pieces: list[str], lowercase: bool) -> Any:

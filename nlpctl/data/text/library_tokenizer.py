@@ -484,6 +484,10 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
     if file.is_file():
         text = _file_text(file)
         content, settings = _parsed(text, where), read_settings(folder)
+        if not (folder / TASK).is_file():  # a model of nlpctl goes on reading texts as it was trained
+            content, given = as_transformers_reads(content, settings), content
+            text = text if content is given else json.dumps(content, ensure_ascii=False)
+            settings |= {"truncation_side": "left"} if cuts_left(content, settings) else {}
         return None if is_plain_wordpiece(content, settings) else LibraryTokenizer(text, settings, where, content)
     # Models that nlpctl trained with PaddleNLP's tokenizer over such a file go on reading texts with that.
     if not any((folder / name).is_file() for layout in LAYOUTS for name in layout.files) or (folder / TASK).is_file():
@@ -499,6 +503,37 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
     named["tokenizer_class"] = layout.names[0]
     text = json.dumps(content, ensure_ascii=False)
     return LibraryTokenizer(text, {**named, **settings}, where, content)
+
+
+def as_transformers_reads(content: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A tokenizer.json as the class that `settings`, tokenizer_config.json, names reads it: all but those that take the
+    whole file make the parts anew whose keys stand in `settings`. The same object if that changes nothing."""
+    if settings.get("tokenizer_class") in (None, *READ_THE_FILE):
+        return content
+    changed = dict(content)
+    for name, kind, keys in _BY_SETTINGS:
+        part = content.get(name)
+        if isinstance(part, dict) and part.get("type") == kind:
+            told = {theirs: settings[key] for key, theirs in keys.items() if isinstance(settings.get(key), bool)}
+            if {**part, **told} != part:
+                changed[name] = {**part, **told}
+    return content if changed == content else changed
+
+
+READ_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes of Transformers 4 and 5
+_BY_SETTINGS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
+    ("normalizer", "BertNormalizer",
+     {"do_lower_case": "lowercase", "strip_accents": "strip_accents",
+      "tokenize_chinese_chars": "handle_chinese_chars"}),
+    ("pre_tokenizer", "ByteLevel", {"add_prefix_space": "add_prefix_space"}),
+)  # fmt: skip
+
+
+def cuts_left(content: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    """Whether long texts lose their beginning: by tokenizer_config.json, else by tokenizer.json."""
+    cut = content.get("truncation")
+    told = settings.get("truncation_side") or (cut.get("direction") if isinstance(cut, dict) else None)
+    return isinstance(told, str) and told.lower() == "left"
 
 
 def is_plain_wordpiece(content: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:

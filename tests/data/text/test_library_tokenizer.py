@@ -83,6 +83,41 @@ def test_a_text_on_the_left_is_cut_where_the_model_wants_it(tmp_path):
     assert row.truncated and row.input_ids[1:-1] == encoder.tokenizer.ids("hello fine world")[-1:]
 
 
+def test_tokenizer_json_may_say_too_that_a_text_is_cut_on_the_left(tmp_path):
+    library = bytes_bpe()
+    library.enable_truncation(7, direction="left")
+    assert read_library_tokenizer(written(tmp_path / "left", library)).truncation_side == "left"
+    told = written(tmp_path / "told", library, truncation_side="right")
+    assert read_library_tokenizer(told).truncation_side == "right"
+    (tmp_path / "left" / "task.json").write_text("{}")  # of nlpctl, which trained it with texts that end earlier
+    assert read_library_tokenizer(tmp_path / "left").truncation_side == "right"
+
+
+def test_a_class_with_a_name_goes_by_tokenizer_config(tmp_path):
+    """As Transformers does: it makes these parts of the tokenizer anew."""
+    settings = {"tokenizer_class": "RobertaTokenizerFast", "add_prefix_space": True}
+    roberta = read_library_tokenizer(written(tmp_path / "roberta", bytes_bpe(), **settings))
+    assert roberta.ids("fox") == roberta.inside(" fox") != roberta.inside("fox")
+    content, settings = bert()
+    content["added_tokens"].append(added(17, "new york"))
+    for name, value, text, pieces in (
+        ("do_lower_case", False, "Hello", ["Hello"]),
+        ("strip_accents", False, "café", ["café"]),
+        ("tokenize_chinese_chars", False, "中国", ["中国"]),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "tokenizer.json").write_text(json.dumps(content))
+        (folder / "tokenizer_config.json").write_text(json.dumps({**settings, name: value}))
+        tokenizer = read_library_tokenizer(folder)
+        assert tokenizer.tokenize(text) == pieces
+        tokenizer.save_pretrained(folder)
+        assert read_library_tokenizer(folder).tokenize(text) == pieces
+        (folder / "tokenizer.json").write_text(json.dumps(content))
+        (folder / "task.json").write_text("{}")  # of nlpctl, which trained it as tokenizer.json reads
+        assert read_library_tokenizer(folder).tokenize(text) != pieces
+
+
 def test_what_spells_a_special_token_is_text(made):
     _, encoder = made
     special = set(encoder.tokenizer.all_special_ids) - {encoder.tokenizer.unk_token_id}
@@ -487,7 +522,8 @@ def test_a_wordpiece_with_ids_that_are_none(tmp_path):
         (lambda content, settings: content.update(normalizer=None), "Hello"),
         (lambda content, settings: content.update(normalizer={"type": "Lowercase"}), "中国"),
         (lambda content, settings: content["normalizer"].update(strip_accents=False), "café"),
-        (lambda content, settings: content["normalizer"].update(lowercase=False, strip_accents=True), "Hello café"),
+        (lambda content, settings: (content["normalizer"].update(lowercase=False, strip_accents=True),
+                                    settings.update(do_lower_case=False)), "Hello café"),
         (lambda content, settings: content["normalizer"].update(handle_chinese_chars=False), "中国"),
         (lambda content, settings: content["normalizer"].update(clean_text=False), "a\u200bb"),
         (lambda content, settings: content.update(pre_tokenizer={"type": "WhitespaceSplit"}), "a,b"),
