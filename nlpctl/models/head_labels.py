@@ -16,10 +16,11 @@ from nlpctl.config.saved_model import written_class, written_classes
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.rows.labels import LabelSet, given_labels
+from nlpctl.data.rows.tag_scheme import detect_scheme
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.models.source import read_config
-from nlpctl.names import listed
+from nlpctl.names import counted, listed
 
 NAME_THEM = "name them in the order of the outputs: @[data.labels=neg,pos], or data.labels in a recipe"
 _MOST_LABELS = 1_000_000
@@ -76,6 +77,8 @@ def wanted_labels(recipe: Recipe, own: tuple[str, ...], folder: str) -> tuple[st
     if is_match_logit(own) and task_info(recipe.task).matches:
         return rows.prepare_labels(given if given is not None else LabelSet(("0", "1"))).names
     if given is not None or are_names(own):
+        if given is None and task_info(recipe.task).tags:
+            _refuse_without_marks(own, folder)
         wanted = rows.prepare_labels(given if given is not None else LabelSet(own)).names
         _check(recipe, wanted, own, folder)
         return wanted
@@ -86,10 +89,20 @@ def wanted_labels(recipe: Recipe, own: tuple[str, ...], folder: str) -> tuple[st
     return own
 
 
+def _refuse_without_marks(own: tuple[str, ...], folder: str) -> None:
+    """UserError for names that are of no scheme of tags: here they cannot be changed but in config.json."""
+    try:
+        detect_scheme(own, "id2label in config.json")
+    except UserError as error:
+        hint = f"give them marks in config.json of {folder}: I-PER for PER, where words beside each other are one "
+        hint += "entity; B-NOUN for NOUN, where each word is one"
+        raise UserError(error.problems[0].message, "id2label in config.json", hint) from None
+
+
 def tell_unnamed(labels: tuple[str, ...], folder: str) -> None:
     """Say that nobody names `labels`, where that is so."""
-    if not are_names(labels):
-        answers = f"does not name its {len(labels)} labels, so answers say LABEL_0 and so on"
+    if labels == numbered(len(labels)):
+        answers = f"does not name its {counted(len(labels), 'labels')}, so answers say LABEL_0 and so on"
         console.note(f"config.json of {folder} {answers}: {NAME_THEM}")
 
 
@@ -114,9 +127,13 @@ def serves_another_task(class_name: str, head: str) -> bool:
 
 def _in_order(names: Mapping[str, Any]) -> tuple[str, ...]:
     try:
-        labels = tuple(str(names[key]) for key in sorted(names, key=int))
+        ids = sorted(names, key=int)
     except ValueError:
         raise UserError("the keys are not numbers", "id2label in config.json", "write the id of each label") from None
+    if [int(each) for each in ids] != list(range(len(ids))):
+        message = f"its ids are {listed(ids)}, and those of the outputs are 0 to {len(ids) - 1}"
+        raise UserError(message, "id2label in config.json", "number the labels in the order of the outputs, from 0")
+    labels = tuple(str(names[each]) for each in ids)
     twice = [label for label, count in Counter(labels).items() if count > 1]
     if twice:
         raise UserError(f"{min(twice)!r} is there twice", "id2label in config.json", "give each label its own name")

@@ -8,7 +8,14 @@ import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
-from nlpctl.models.head_labels import are_names, config_labels, numbered, serves_another_task, wanted_labels
+from nlpctl.models.head_labels import (
+    are_names,
+    config_labels,
+    numbered,
+    serves_another_task,
+    tell_unnamed,
+    wanted_labels,
+)
 
 PAIRS = {"columns": {"text_pair": "other"}}
 
@@ -20,7 +27,7 @@ def wanted(own: tuple[str, ...], task: str = "sequence_classification", **data: 
 @pytest.mark.parametrize(
     ("config", "labels"),
     [
-        ({"id2label": {"1": "b", "0": "a", "10": "c"}}, ("a", "b", "c")),
+        ({"id2label": {str(id): "abcdefghijk"[id] for id in (10, *range(10))}}, tuple("abcdefghijk")),
         ({"num_labels": 3}, numbered(3)),
         ({"num_classes": 4, "init_class": "ErnieForSequenceClassification"}, numbered(4)),
         ({"architectures": ["BertForTokenClassification"]}, numbered(2)),
@@ -38,6 +45,12 @@ def test_what_a_config_says(config: dict, labels: tuple[str, ...] | None) -> Non
 def test_a_count_that_is_none(count: object) -> None:
     with pytest.raises(UserError, match="num_labels is .* which is no number of labels"):
         config_labels({"num_labels": count})
+
+
+@pytest.mark.parametrize("ids", [("1", "2"), ("0", "2"), ("-1", "0")])
+def test_ids_that_no_output_has(ids: tuple[str, str]) -> None:
+    with pytest.raises(UserError, match=f"id2label in config.json: its ids are '{ids[0]}', '{ids[1]}', and those of"):
+        config_labels({"id2label": dict(zip(ids, "ab", strict=True))})
 
 
 def test_a_count_is_no_name() -> None:
@@ -77,6 +90,20 @@ def test_a_tagger_needs_names() -> None:
     assert wanted(numbered(2), "token_classification", labels=["O", "B-X"]) == ("O", "B-X")
     with pytest.raises(UserError, match="(?s)there are 2 tags, but not which.*--labels O,B-PER,I-PER"):
         wanted(numbered(2), "token_classification")
+
+
+def test_tags_without_marks() -> None:
+    told = "(?s)^id2label in config.json: 'PER', 'LOC': no mark .* config.json of folder: I-PER"
+    with pytest.raises(UserError, match=told):
+        wanted(("O", "PER", "LOC"), "token_classification")
+    assert wanted(("O", "I-PER", "I-LOC"), "token_classification") == ("O", "I-PER", "I-LOC")
+
+
+def test_the_only_label_may_have_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_unnamed(("toxic",), "folder")
+    assert not capsys.readouterr().err
+    tell_unnamed(("LABEL_0",), "folder")
+    assert "does not name its 1 label, so" in capsys.readouterr().err
 
 
 def test_every_parent_needs_an_output() -> None:
